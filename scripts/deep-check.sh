@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Runs the checks that take too long, or need too much, for every run of the tests:
+# Runs the checks that take too long for CI, or need a nightly toolchain:
 #
-#   scripts/deep-check.sh [SECONDS]     SECONDS of fuzzing per target (default 300)
+#   scripts/deep-check.sh [SECONDS]     SECONDS of fuzzing per target (default 60)
 #
-# These are Miri over the wire crate and the agent's thread state, the wire's fuzz targets under AddressSanitizer, loom
-# with more preemptions, and proptest with more cases. Miri and the fuzzers need nightly (rustup toolchain install
-# nightly --component miri; cargo install cargo-fuzz). Checks that cannot run on this machine are named and skipped; the
-# exit status is 1 only if a check failed.
+# - loom with more preemptions, and proptest with more cases (stable toolchain);
+# - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
+# - the cargo-fuzz targets under AddressSanitizer.
+#
+# Miri and the fuzzer need nightly: rustup toolchain install nightly --component miri; cargo install cargo-fuzz.
+# Checks that this machine cannot run are listed as skipped; the exit status is 1 only if a check failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-seconds=${1:-300}
+seconds=${1:-60}
 passed=() failed=() skipped=()
 
 check() { # NAME COMMAND...
@@ -24,30 +26,37 @@ skip() { # NAME REASON
     skipped+=("$1 ($2)")
 }
 
-# Optimized, but with overflow checks and debug assertions, which are part of what these checks look for.
-optimised() {
+# Optimized, but with overflow checks and debug assertions, which are part of the check.
+optimized() {
     env CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
         cargo test --release --target-dir target/deep -p gpuspy-wire "$@"
 }
 
-LOOM_MAX_PREEMPTIONS=4 check "loom, 4 preemptions" optimised --test loom
-PROPTEST_CASES=100000 check "proptest against a queue, 100000 cases" optimised --test contract
-PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimised --test hostile
+# Isolation is off because the tests read the environment and the clock.
+miri() {
+    env MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" cargo +nightly miri test "$@"
+}
+
+LOOM_MAX_PREEMPTIONS=4 check "loom, 4 preemptions" optimized --test loom
+PROPTEST_CASES=100000 check "proptest against a queue, 100000 cases" optimized --test contract
+PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimized --test hostile
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo
+    echo "No nightly toolchain was found: Miri and the fuzz targets are skipped." \
+        "Install one with: rustup toolchain install nightly --component miri"
     skip "Miri" "no nightly toolchain"
     skip "fuzz targets" "no nightly toolchain"
 else
     if cargo +nightly miri --version >/dev/null 2>&1; then
-        # Runs the library's own tests, the model and the raw segments. Miri supports neither loom nor the test with two
-        # processes.
-        check "Miri" env MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" \
-            cargo +nightly miri test -p gpuspy-wire --lib --test contract --test hostile --test segment
-        # Covers a thread's state that a signal handler finds half updated. The rest of the agent makes calls that Miri
+        # The loom tests and the tests with two processes are compiled out under Miri.
+        check "Miri, wire contract" miri -p gpuspy-wire
+        check "Miri, trace reader" miri -p gpuspy --lib trace::
+        # A thread's state, half updated when a signal handler runs. The rest of the agent calls functions that Miri
         # does not support.
-        check "Miri over the thread's state" cargo +nightly miri test -p gpuspy-agent --lib guarded::
+        check "Miri, agent's thread state" miri -p gpuspy-agent --lib guarded::
     else
-        skip "Miri" "this nightly has no miri component"
+        skip "Miri" "the nightly toolchain has no miri component"
     fi
     if cargo +nightly fuzz --version >/dev/null 2>&1; then
         for manifest in $(git ls-files '*/fuzz/Cargo.toml'); do
@@ -58,7 +67,7 @@ else
             done
         done
     else
-        skip "fuzz targets" "no cargo-fuzz"
+        skip "fuzz targets" "cargo-fuzz is not installed"
     fi
 fi
 

@@ -37,6 +37,10 @@ cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "the agent's dependencies"
 scripts/check-agent-deps.sh
 
+step "which file may use which"
+python3 -B -m unittest discover -s scripts/check-layers.d/tests
+scripts/check-layers
+
 step "NVIDIA's headers and runtimes, from PyPI"
 scripts/fetch.sh
 

@@ -1,5 +1,5 @@
-//! Tests of the hook table against the list of all of CUDA's functions: each is timed, recorded, or passed through for a
-//! reason that is written down here; `docs/functions.md` is the list.
+//! Tests of the hook table against the list of all of CUDA's functions. Each function is timed, recorded, or passed
+//! through for a reason that is given here; `docs/functions.md` is the list.
 
 use crate::hook::Layer;
 use crate::prototypes::root;
@@ -7,8 +7,8 @@ use crate::table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Why functions are passed through: base names (`*` stands for anything), a word, and the reason. The first that fits
-/// counts. None is meant for a function that call_counts work or takes memory: see [`MUST`].
+/// Why functions are passed through: base names (`*` stands for any text), a word, and the reason. The first that fits
+/// counts. None may fit a function that enqueues work or takes memory: see [`MUST`].
 const PASSED: &[(&str, &str, &str)] = &[
     (
         "cuGL* cuEGL* cuVDPAU* cuGraphics* cuEventCreateFromEGLSync",
@@ -119,7 +119,7 @@ const PASSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What call_counts work, takes memory, or gives it back: never to be passed through.
+/// Functions that enqueue work, take memory, or give it back. They must never be passed through.
 const MUST: &str = "cuLaunch* cudaLaunch* cuGraphLaunch cudaGraphLaunch cuGraphUpload cuMemcpy* cudaMemcpy* cuMemset* \
     cudaMemset* cuMemPrefetch* cuMemDiscard* cuMemBatchDecompressAsync cuFabricCpyBatchAsync cuStreamAttachMemAsync cuStreamWait* cuStreamWrite* \
     cuStreamBatchMemOp cuStreamAddCallback cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync cuEventRecord* \
@@ -132,10 +132,10 @@ const MUST: &str = "cuLaunch* cudaLaunch* cuGraphLaunch cudaGraphLaunch cuGraphU
     cudaFree* cudaHostAlloc cudaHostRegister cudaHostUnregister cuCtxCreate cuDevicePrimaryCtxRetain cuModuleLoad* \
     cuLibraryLoad*";
 
-/// The version that functions with 64-bit sizes and addresses came with; the ones of the same names before it had 32 bits.
+/// The CUDA version in which functions got 64-bit sizes and addresses; before, those of the same names had 32 bits.
 const WITH_64_BITS: i32 = 3020;
 
-/// Whether a name fits a pattern in which `*` stands for anything.
+/// Returns whether a name fits a pattern in which `*` stands for any text.
 fn fits(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,
@@ -146,12 +146,12 @@ fn fits(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// Whether a name fits one of the patterns of a list.
+/// Returns whether a name fits one of the patterns of a list.
 fn fits_any(name: &str, patterns: &str) -> bool {
     patterns.split_whitespace().any(|pattern| fits(name, pattern))
 }
 
-/// A function's name without its variant's suffixes.
+/// Returns a function's name without its variant's suffixes.
 fn base(symbol: &str) -> &str {
     let mut base = symbol;
     for suffix in ["_ptsz", "_ptds", "_v2", "_v3", "_v4"] {
@@ -169,8 +169,8 @@ const LATER: &str = "cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestore
     cuLogicalEndpointQuery cuLogicalEndpointUnbind cuModuleEnumerateFunctions cuModuleGetFunctionCount cuStreamGetGreenCtx \
     cuTensorMapEncodeIm2colWide";
 
-/// Every function that a driver exports (535), that NVIDIA's runtime asks for (12.9 and 13.5), that torch imports, and that
-/// the table has.
+/// Returns every function that a driver exports (version 535), that NVIDIA's runtime requests (12.9 and 13.5), that
+/// torch imports, or that the table has.
 fn functions() -> BTreeSet<String> {
     let read = |path: &str| std::fs::read_to_string(root().join("sim").join(path)).unwrap();
     let mut all: BTreeSet<String> =
@@ -180,7 +180,7 @@ fn functions() -> BTreeSet<String> {
     }
     for path in ["cuda/data/getproc_12.9.txt", "cuda/data/getproc_13.5.txt"] {
         for line in read(path).lines().filter(|line| line.starts_with("cu")) {
-            // NAME VERSION FLAGS SUFFIX; "." = none, "-" = the driver has it not.
+            // NAME VERSION FLAGS SUFFIX; "." = none, "-" = the driver does not have it.
             let words: Vec<&str> = line.split_whitespace().collect();
             let suffix = if words[3].starts_with('_') { words[3] } else { "" };
             all.insert(format!("{}{suffix}", words[0]));
@@ -191,7 +191,7 @@ fn functions() -> BTreeSet<String> {
     all
 }
 
-/// What becomes of a function: one of three words, and how or why. `None`: nobody has said.
+/// Returns what becomes of a function: one of three words, and how or why. `None`: no list has it.
 fn class(symbol: &str) -> Option<(&'static str, String)> {
     let hook = table::all().iter().zip(table::TEXTS).find(|(hook, _)| hook.symbol.to_str() == Ok(symbol));
     if let Some((_, (.., how))) = hook {
@@ -212,7 +212,7 @@ fn class(symbol: &str) -> Option<(&'static str, String)> {
     Some(("passed through", format!("{word}: {reason}")))
 }
 
-/// The list, as the docs have it: a line for each function, variants of one fate together.
+/// Returns the list for the docs: a line for each function; variants that are treated alike share one.
 fn list() -> String {
     let mut lines: BTreeMap<(String, &str, String), Vec<String>> = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -246,7 +246,7 @@ fn list() -> String {
 }
 
 #[test]
-fn every_function_has_a_class() {
+fn every_function_is_timed_recorded_or_passed_for_a_reason() {
     let unknown: Vec<String> = functions().into_iter().filter(|symbol| class(symbol).is_none()).collect();
     assert!(unknown.is_empty(), "no entry of the table and no reason to pass through: {}", unknown.join(" "));
 }
@@ -268,7 +268,7 @@ fn what_enqueues_work_or_takes_memory_is_never_passed_through() {
 }
 
 #[test]
-fn patterns_mean_what_they_say() {
+fn a_star_in_a_pattern_stands_for_any_text() {
     assert!(fits("cuMemcpy2DAsync", "cuMemcpy*") && fits("cuGraphKernelNodeGetParams", "cuGraph*NodeGet*"));
     assert!(
         !fits("cuMemAlloc", "cuMemAllo") && !fits("cudaMalloc", "cuMem*") && fits("cuLaunch", "cuLaunch*")
@@ -289,7 +289,8 @@ fn the_list_of_all_functions_is_current() {
     );
 }
 
-/// What passes through by intent, and the names by which `cuGetProcAddress` is asked for it: sorted, without the table's.
+/// Returns the functions that pass through by intent, and the names under which `cuGetProcAddress` is called for them:
+/// sorted, without those of the table.
 fn passed() -> BTreeSet<String> {
     let path = root().join("sim/cudart/data/libcudart_exports.txt");
     let runtime = std::fs::read_to_string(path).unwrap();
@@ -304,7 +305,7 @@ fn passed() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_agent_knows_what_passes() {
+fn the_agents_list_of_functions_that_pass_is_current() {
     let mut text = "//! Generated from the lists that `coverage.rs` reads: `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage`.\n\n\
         /// Functions of CUDA's that pass through by intent: not in the table, and not unknown. Sorted.\n\
         #[rustfmt::skip]\n\

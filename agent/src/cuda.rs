@@ -553,8 +553,8 @@ pub type unsigned_short = u16;
 pub type unsigned_int = c_uint;
 pub type unsigned_long_long = u64;
 pub type size_t = usize;
-/// An argument that differs between versions of CUDA, or that only some have: whatever its register or its place on the stack
-/// holds, to be handed on and never looked at.
+/// An argument that differs between versions of CUDA, or that only some have: whatever its register or its place on the
+/// stack holds, to be handed on and never looked at.
 pub type word = usize;
 pub type int = c_int;
 pub type char_t = c_char;

@@ -1,21 +1,20 @@
 //! The driver functions that the agent calls for itself: libcuda's own exports, never a hook.
 //!
-//! The whole list of what we ask of a driver is here. None of these synchronises.
+//! This is the complete list of driver calls that the agent makes. None of them synchronizes.
 
 use crate::cuda::*;
-use crate::interpose::{dlsym, libraries};
-use crate::names::Form;
+use crate::loader::{in_library, libraries};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 macro_rules! functions {
     ($( $(#[$meta:meta])* $field:ident = $symbol:literal ($($arg:ty),*) ;)*) => {
-        /// The driver's functions; those that this driver lacks are `None`.
+        /// The driver's functions; one that this driver lacks is `None`.
         pub struct Driver { $( $(#[$meta])* pub $field: Option<unsafe extern "C-unwind" fn($($arg),*) -> CUresult>, )* }
 
         impl Driver {
             fn find(library: *mut c_void) -> Driver {
-                Driver { $( $field: dlsym::in_library(library, $symbol).map(|address| {
+                Driver { $( $field: in_library(library, $symbol).map(|address| {
                     // SAFETY: the driver's export of this name has this prototype (cuda.h).
                     unsafe { core::mem::transmute::<usize, unsafe extern "C-unwind" fn($($arg),*) -> CUresult>(address) }
                 }), )* }
@@ -58,7 +57,7 @@ functions! {
     function_name = c"cuFuncGetName" (*mut *const c_char, CUfunction);
     /// CUDA 12.3.
     kernel_name = c"cuKernelGetName" (*mut *const c_char, CUkernel);
-    /// CUDA 12.4, as the calls that give out as many handles.
+    /// CUDA 12.4, like the calls that enumerate the handles.
     module_functions = c"cuModuleGetFunctionCount" (*mut c_uint, CUmodule);
     /// CUDA 12.4.
     library_kernels = c"cuLibraryGetKernelCount" (*mut c_uint, CUlibrary);
@@ -72,7 +71,7 @@ functions! {
     child_graph = c"cuGraphChildGraphNodeGetGraph" (CUgraphNode, *mut CUgraph);
     /// CUDA 12.0.
     kernel_node = c"cuGraphKernelNodeGetParams_v2" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v2);
-    /// What CUDA 11 has for it.
+    /// CUDA 11's version of it.
     kernel_node_v1 = c"cuGraphKernelNodeGetParams" (CUgraphNode, *mut CUDA_KERNEL_NODE_PARAMS_v1);
     copy_node = c"cuGraphMemcpyNodeGetParams" (CUgraphNode, *mut CUDA_MEMCPY3D);
     set_node = c"cuGraphMemsetNodeGetParams" (CUgraphNode, *mut CUDA_MEMSET_NODE_PARAMS);
@@ -90,10 +89,19 @@ functions! {
     destroy_node = c"cuGraphDestroyNode" (CUgraphNode);
 }
 
-/// Found once, kept for good. Release on the store, acquire on the load: the pointers behind it.
+/// Which of the two kinds a launch handle is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A CUfunction, of a context.
+    Function,
+    /// A CUkernel, of a library.
+    Kernel,
+}
+
+/// The functions, found once and kept. Release on the store, acquire on the load: the pointers that it refers to.
 static DRIVER: AtomicPtr<Driver> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The driver's functions, once libcuda is loaded.
+/// Returns the driver's functions, once libcuda is loaded.
 #[inline]
 pub fn driver() -> Option<&'static Driver> {
     // SAFETY: null or a leaked, never changed Driver.
@@ -106,25 +114,25 @@ pub fn driver() -> Option<&'static Driver> {
 #[cold]
 fn find() -> Option<&'static Driver> {
     let found = Box::into_raw(Box::new(Driver::find(libraries::driver()?)));
-    // Another thread may have been first; both found the same, and one small struct stays unused.
+    // Another thread may have been first. Both found the same, and one small struct stays unused.
     let _ = DRIVER.compare_exchange(core::ptr::null_mut(), found, Ordering::Release, Ordering::Relaxed);
     // SAFETY: just stored, or stored by the other; leaked and never changed.
     unsafe { DRIVER.load(Ordering::Acquire).as_ref() }
 }
 
 impl Driver {
-    /// The calling thread's current context; null when there is none.
+    /// Returns the calling thread's current context; null when there is none.
     #[inline]
     pub fn current_context(&self) -> CUcontext {
         let mut context: CUcontext = core::ptr::null_mut();
         if let Some(current) = self.context_current {
-            // SAFETY: writes a place of ours.
+            // SAFETY: the call writes to a local variable.
             unsafe { current(&mut context) };
         }
         context
     }
 
-    /// A stream's context, and the green one that it is of or null, where the driver tells both.
+    /// Returns a stream's context, and its green context or null, where the driver reports both.
     pub fn contexts_of(&self, stream: CUstream) -> Option<(CUcontext, CUgreenCtx)> {
         let (mut context, mut green) = (core::ptr::null_mut(), core::ptr::null_mut());
         // SAFETY: a stream that the app is about to use, or the current context's; writes places of ours.
@@ -132,7 +140,7 @@ impl Driver {
         (answered && !context.is_null()).then_some((context, green))
     }
 
-    /// Whether a device's primary context exists.
+    /// Returns whether a device's primary context exists.
     pub fn is_primary_active(&self, device: CUdevice) -> bool {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: writes places of ours.
@@ -140,7 +148,7 @@ impl Driver {
         asked == Some(CUDA_SUCCESS) && active != 0
     }
 
-    /// How many bytes the block at an address has; 0 where the driver does not say.
+    /// Returns the bytes of the allocation at an address; 0 where the driver does not report them.
     pub fn bytes_at(&self, address: CUdeviceptr) -> usize {
         let (mut first, mut bytes) = (0, 0);
         // SAFETY: writes places of ours; the address is only looked up.
@@ -148,17 +156,17 @@ impl Driver {
         if asked == Some(CUDA_SUCCESS) { bytes } else { 0 }
     }
 
-    /// A CUfunction's name, the driver's own text; or why there is none.
+    /// Returns a CUfunction's name, a string of the driver's, or the error of the call.
     pub fn name_of_function(&self, handle: CUfunction) -> Result<*const c_char, CUresult> {
         name(self.function_name, handle)
     }
 
-    /// The same of a CUkernel.
+    /// Returns a CUkernel's name, as [`Driver::name_of_function`].
     pub fn name_of_kernel(&self, handle: CUkernel) -> Result<*const c_char, CUresult> {
         name(self.kernel_name, handle)
     }
 
-    /// How many CUfunctions a module has, or CUkernels a library; 0 where the driver does not say.
+    /// Returns how many CUfunctions a module has, or CUkernels a library; 0 where the driver does not report it.
     pub fn count_of(&self, owner: *mut c_void, form: Form) -> usize {
         let ask = match form {
             Form::Function => self.module_functions,
@@ -170,7 +178,7 @@ impl Driver {
         if asked == Some(CUDA_SUCCESS) { count as usize } else { 0 }
     }
 
-    /// Whether a stream is in a capture, or cannot be asked because another one is (the legacy stream's
+    /// Returns whether a stream is in a capture, or cannot be queried because another one is (the legacy stream's
     /// STREAM_CAPTURE_IMPLICIT).
     pub fn is_capturing(&self, stream: CUstream) -> bool {
         let Some(ask) = self.stream_capturing else { return false };
@@ -180,11 +188,11 @@ impl Driver {
         result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
     }
 
-    /// A graph's nodes; none where it cannot be asked.
+    /// Returns a graph's nodes; none where the driver does not report them.
     pub fn nodes_of(&self, graph: CUgraph) -> Vec<CUgraphNode> {
         let Some(ask) = self.graph_nodes else { return Vec::new() };
         let mut count = 0usize;
-        // SAFETY: a graph that the app is using; a null array asks for the count.
+        // SAFETY: a graph that the app is using; with a null array the driver writes the count.
         if unsafe { ask(graph, core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS || count == 0 {
             return Vec::new();
         }
@@ -197,17 +205,17 @@ impl Driver {
         nodes
     }
 
-    /// A node's CUgraphNodeType; -1 where it cannot be asked.
+    /// Returns a node's CUgraphNodeType; -1 where the driver does not report it.
     pub fn type_of_node(&self, node: CUgraphNode) -> c_int {
         answer(self.node_type, node).unwrap_or(-1)
     }
 
-    /// The graph that a child node runs.
+    /// Returns the graph that a child graph node runs.
     pub fn child_of(&self, node: CUgraphNode) -> Option<CUgraph> {
         answer(self.child_graph, node)
     }
 
-    /// A kernel node's parameters.
+    /// Returns a kernel node's parameters.
     pub fn kernel_of_node(&self, node: CUgraphNode) -> Option<CUDA_KERNEL_NODE_PARAMS_v2> {
         let old = || {
             let first = answer(self.kernel_node_v1, node)?;
@@ -217,29 +225,29 @@ impl Driver {
         if self.kernel_node.is_some() { answer(self.kernel_node, node) } else { old() }
     }
 
-    /// A copy node's parameters.
+    /// Returns a copy node's parameters.
     pub fn copy_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEMCPY3D> {
         answer(self.copy_node, node)
     }
 
-    /// A set node's parameters.
+    /// Returns a memset node's parameters.
     pub fn set_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEMSET_NODE_PARAMS> {
         answer(self.set_node, node)
     }
 
-    /// What a node that takes memory takes.
+    /// Returns the parameters of a node that allocates memory.
     pub fn alloc_of_node(&self, node: CUgraphNode) -> Option<CUDA_MEM_ALLOC_NODE_PARAMS> {
         answer(self.alloc_node, node)
     }
 
-    /// The address that a node frees.
+    /// Returns the address that a node frees.
     pub fn free_of_node(&self, node: CUgraphNode) -> Option<CUdeviceptr> {
         answer(self.free_node, node)
     }
 
-    /// Runs `work` with the thread's capture mode RELAXED, so that a call of ours, which a GLOBAL capture elsewhere
-    /// would forbid, invalidates nothing. `None`: the driver does not change the mode, and nothing was called. (One without
-    /// the call, before CUDA 10.1, knows no modes.)
+    /// Runs `work` with the thread's capture mode RELAXED, so that calls of ours which a GLOBAL capture on another
+    /// thread forbids do not invalidate that capture. `None`: the driver does not change the mode, and `work` did not
+    /// run. (A driver without the call, before CUDA 10.1, has no modes.)
     pub fn relaxed<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let Some(exchange) = self.capture_mode else { return Some(work()) };
         let mut mode = CAPTURE_MODE_RELAXED;
@@ -248,20 +256,20 @@ impl Driver {
             return None;
         }
         let result = work();
-        // SAFETY: as above; this puts the thread's own mode back.
+        // SAFETY: as above; this restores the thread's own mode.
         unsafe { exchange(&mut mode) };
         Some(result)
     }
 }
 
-/// What the driver calls a handle; `ERROR_NOT_FOUND` where it cannot be asked.
+/// Returns a handle's name by this function; `ERROR_NOT_FOUND` where the driver does not have it.
 fn name(
     ask: Option<unsafe extern "C-unwind" fn(*mut *const c_char, *mut c_void) -> CUresult>,
     handle: *mut c_void,
 ) -> Result<*const c_char, CUresult> {
     let mut text: *const c_char = core::ptr::null();
-    // SAFETY: a handle that the app is using, of the kind that the question is about, or for all that is known so
-    // (`crate::names`); writes a place of ours.
+    // SAFETY: a handle that the app is using, of the kind that the function takes, as far as is known (`crate::names`);
+    // writes a place of ours.
     match ask.map(|ask| unsafe { ask(&mut text, handle) }) {
         Some(CUDA_SUCCESS) if !text.is_null() => Ok(text),
         Some(CUDA_SUCCESS) | None => Err(ERROR_NOT_FOUND),
@@ -269,13 +277,13 @@ fn name(
     }
 }
 
-/// What the driver answers about a graph's node, if it does.
+/// Calls a function that reports something of a graph's node. `None`: it does not.
 fn answer<T>(
     ask: Option<unsafe extern "C-unwind" fn(CUgraphNode, *mut T) -> CUresult>,
     node: CUgraphNode,
 ) -> Option<T> {
     let mut answer = core::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: a node of a graph that the app is using; writes a place of ours, of the type that the question has.
+    // SAFETY: a node of a graph that the app is using; writes a place of ours, of the function's type.
     let answered = unsafe { ask?(node, answer.as_mut_ptr()) } == CUDA_SUCCESS;
     // SAFETY: success says that it was written; integers and addresses, for which zeros are values too.
     answered.then(|| unsafe { answer.assume_init() })

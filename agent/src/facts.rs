@@ -1,8 +1,9 @@
-//! What the driver says of kernels: registers, memory, how many blocks fit. Asked in the app's own launch, once per shape.
+//! What the driver reports of kernels: registers, memory, how many blocks fit. It is queried in the app's own launch,
+//! once for each shape.
 //!
-//! Only there is the handle certainly alive: another thread, the poller's too, could meet a module that is being unloaded.
-//! The hot path pays one compare with the shape that the handle was last launched with; behind it stands a table of what
-//! was asked, of fixed size. Where it is full, nothing more is asked.
+//! Only there is the handle certainly alive: on another thread, the poller included, its module might be unloaded at
+//! the same time. The hot path compares the shape with that of the handle's last launch. If it differs, a table of
+//! fixed size says whether it was queried before; when the table is full, nothing more is queried.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,57 +11,24 @@ use gpuspy_wire::record::{Head, KernelFacts};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
-use crate::gpu::context::{Context, with_context};
+use crate::gpu::context::{Context, Contexts, with_context};
 use crate::keyed::Keyed;
-use crate::names::{KernelName, Sight};
+use crate::names::{KernelName, Names, Sight};
+use crate::shape::Shape;
 use crate::thread::Call;
 
 /// Shapes of a process's launches, all handles together.
 const SHAPES: usize = 1 << 13;
-/// Modules and libraries that are loaded at the same time, nearly.
+/// Modules and libraries that are loaded at the same time, roughly: keys are never removed.
 const OWNERS: usize = 1 << 11;
 
-/// What was asked. Valid when zero.
+/// What was queried. Valid when zero.
 pub struct Facts {
-    /// By handle and shape: the life of the handle in which that was asked ([`Sight::life`]). Relaxed: who swaps it in asks.
+    /// By handle and shape: the life of the handle in which that was queried ([`Sight::life`]). Relaxed: the thread
+    /// that swaps it in makes the query.
     asked: Keyed<AtomicU32, SHAPES>,
     /// By CUmodule or CUlibrary: the return address of the call that loaded it. Relaxed: a number.
     loaded: Keyed<AtomicU64, OWNERS>,
-}
-
-/// What of a launch decides how many blocks fit on a multiprocessor: threads and dynamic shared memory of a block, and the
-/// context. One word; 0 = nothing to ask for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Shape(u64);
-
-impl Shape {
-    /// Of a launch of such blocks in a context, by its number. A block of no threads (cuLaunchGrid) is not known to us, and
-    /// no GPU has room for more than the bits hold.
-    #[inline]
-    pub fn of([x, y, z]: [u32; 3], shared_bytes: u32, context: u32) -> Shape {
-        let threads = u64::from(x).wrapping_mul(u64::from(y)).wrapping_mul(u64::from(z));
-        let fits = threads.wrapping_sub(1) < (1 << 12) - 1 && shared_bytes < 1 << 28 && context < 1 << 24;
-        let word = u64::from(context) << 40 | u64::from(shared_bytes) << 12 | threads;
-        Shape(if fits { word } else { 0 })
-    }
-
-    /// As one number; 0 = nothing to ask for.
-    #[inline]
-    pub fn word(self) -> u64 {
-        self.0
-    }
-
-    fn threads(self) -> u32 {
-        (self.0 & ((1 << 12) - 1)) as u32
-    }
-
-    fn shared_bytes(self) -> u32 {
-        (self.0 >> 12) as u32 & ((1 << 28) - 1)
-    }
-
-    fn context(self) -> u32 {
-        (self.0 >> 40) as u32
-    }
 }
 
 /// A launch handle in a context.
@@ -72,28 +40,29 @@ struct Kernel<'c> {
 }
 
 impl Facts {
-    /// A module or library was loaded. Where the runtime does that for itself, whoever called it need not be who brought
-    /// the kernels.
+    /// Notes the caller that loaded a module or library. Where the runtime loads one for itself, its caller need not be
+    /// the code that contains the kernels.
     pub fn loaded(&self, call: &Call, owner: u64) {
         if let Some(place) = self.loaded.get(owner) {
             place.store(if call.is_outermost() { call.caller } else { 0 }, Ordering::Relaxed);
         }
     }
 
-    /// A kernel was launched in another shape than the time before.
+    /// Records the facts of a kernel that was launched in another shape than before.
     #[cold]
     pub fn launched(&self, call: &Call, handle: CUfunction, name: KernelName, shape: Shape) {
         if let (Some(sight), Some(driver)) = (self.first(call, handle, shape), driver::driver()) {
-            let context = call.session.contexts.iter().find(|c| c.number == shape.context());
+            let context = call.session.get::<Contexts>().iter().find(|c| c.number == shape.context());
             self.tell(call, driver, &sight, &Kernel { handle, name, shape, context });
         }
     }
 
-    /// A graph runs a kernel. Of a node with two handles, either may have been launched in a capture.
+    /// Records the facts of a kernel that a graph runs. Of a node with two handles, either may have been launched in a
+    /// capture.
     pub fn of_node(&self, call: &Call, driver: &Driver, node: &CUDA_KERNEL_NODE_PARAMS_v2) {
-        let names = &call.session.names;
+        let names = call.session.get::<Names>();
         let handle = if node.context.is_null() { driver.current_context() } else { node.context };
-        let context = call.session.contexts.get(call, driver, handle);
+        let context = call.session.get::<Contexts>().get(call, driver, handle);
         let shape = Shape::of(node.first.block, node.first.shared_bytes, context.map_or(0, |c| c.number));
         let handles = [node.first.func, node.kern];
         if shape.word() == 0 || handles.iter().any(|handle| self.is_asked(call, *handle, shape)) {
@@ -108,13 +77,14 @@ impl Facts {
     }
 
     fn is_asked(&self, call: &Call, handle: CUfunction, shape: Shape) -> bool {
-        let (sight, asked) = (call.session.names.sight(handle, None), self.asked.find(key(handle, shape)));
+        let (sight, asked) =
+            (call.session.get::<Names>().sight(handle, None), self.asked.find(key(handle, shape)));
         sight.zip(asked).is_some_and(|(sight, asked)| asked.load(Ordering::Relaxed) == sight.life)
     }
 
-    /// For the one who is to ask about a handle in a shape.
+    /// Returns what is known of a handle to the first thread that meets it in a shape: that one queries the driver.
     fn first(&self, call: &Call, handle: CUfunction, shape: Shape) -> Option<Sight> {
-        let sight = call.session.names.sight(handle, Some(shape))?;
+        let sight = call.session.get::<Names>().sight(handle, Some(shape))?;
         let asked = self.asked.get(key(handle, shape))?;
         (asked.swap(sight.life, Ordering::Relaxed) != sight.life).then_some(sight)
     }
@@ -124,11 +94,12 @@ impl Facts {
         call.publish(&KernelFacts { module, origin, ..kernel.ask(driver) });
     }
 
-    /// An address in the file that the kernel is from: what the runtime's launch says, or the call that loaded its module.
+    /// Returns an address in the file that the kernel is from: the stub of the runtime's launch, or the caller that
+    /// loaded its module.
     fn origin(&self, call: &Call, sight: &Sight) -> u64 {
         let stub = call.origin();
-        // Runtimes take handles in a stub's place, too.
-        if stub != 0 && call.session.names.sight(stub as CUfunction, None).is_none() {
+        // Runtimes accept handles in place of a stub, too.
+        if stub != 0 && call.session.get::<Names>().sight(stub as CUfunction, None).is_none() {
             return stub;
         }
         self.loaded.find(sight.owner).map_or(0, |address| address.load(Ordering::Relaxed))
@@ -136,7 +107,7 @@ impl Facts {
 }
 
 impl Kernel<'_> {
-    /// Asks the driver; what it does not say stays 0.
+    /// Queries the driver; what it does not report stays 0.
     fn ask(&self, driver: &Driver) -> KernelFacts {
         let none = KernelFacts {
             head: Head::new::<KernelFacts>(),
@@ -166,11 +137,11 @@ impl Kernel<'_> {
         asked.unwrap_or(none)
     }
 
-    /// An attribute: a CUkernel's are a device's (cuda.h, cuKernelGetAttribute).
+    /// Returns an attribute. A CUkernel's attributes are per device (cuda.h, cuKernelGetAttribute).
     fn attribute(&self, driver: &Driver, which: c_int) -> Option<u32> {
         let mut value: c_int = 0;
-        // SAFETY: a handle that the app has just launched, or put into a graph, of the kind that the loading call told;
-        // writes a place of ours.
+        // SAFETY: a handle that the app has just launched, or put into a graph, of the kind that the loading call
+        // reported; writes a place of ours.
         let result = unsafe {
             if self.name.is_kernel {
                 let device = self.context?.device as CUdevice;
@@ -182,8 +153,8 @@ impl Kernel<'_> {
         if result == CUDA_SUCCESS { u32::try_from(value).ok() } else { None }
     }
 
-    /// Blocks that a multiprocessor holds. A CUkernel is taken in a CUfunction's place, and means the current context
-    /// (cuda.h, cuOccupancyMaxActiveBlocksPerMultiprocessor).
+    /// Returns how many blocks fit on a multiprocessor. A CUkernel is accepted in a CUfunction's place, and means the
+    /// current context (cuda.h, cuOccupancyMaxActiveBlocksPerMultiprocessor).
     fn blocks(&self, driver: &Driver) -> Option<u32> {
         let (threads, shared) = (self.shape.threads() as c_int, self.shape.shared_bytes() as usize);
         let mut blocks: c_int = 0;
@@ -193,7 +164,8 @@ impl Kernel<'_> {
     }
 }
 
-/// The place of a handle and shape in the table. Two of a process's few thousand share one with a probability below 1e-11.
+/// Returns the table's key of a handle and shape. Two of a process's few thousand have the same one with a probability
+/// below 1e-11.
 fn key(handle: CUfunction, shape: Shape) -> u64 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection.
     let mut mixed = shape.word().wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -207,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_holds_what_a_launch_has_and_nothing_else_is_asked_for() {
+    fn a_shape_keeps_threads_memory_and_context_and_is_0_where_they_do_not_fit() {
         let shape = Shape::of([32, 8, 4], 227 << 10, 7);
         assert_eq!((shape.threads(), shape.shared_bytes(), shape.context()), (1024, 227 << 10, 7));
         assert_eq!(Shape::of([0, 0, 0], 0, 7).word(), 0, "cuLaunchGrid's");

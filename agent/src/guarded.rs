@@ -1,23 +1,24 @@
-//! A thread's own state, which a signal handler may come upon half done.
+//! A thread's own state, which a signal handler may find half changed.
 //!
-//! A handler runs on the thread that it interrupts, and may call CUDA: then a hook is entered while another one, further up
-//! the same stack, holds the state. Whether the state is free lies beside it and not in it, so that who asks needs no
-//! reference to what may be held: two that are used at once, one of them to change it, would be undefined behaviour
-//! whatever they are used for.
+//! A handler runs on the thread that it interrupts, and may call CUDA: then a hook is entered while another one,
+//! further up the same stack, holds the state. The flag that says whether the state is free lies beside the state and
+//! not in it, so that reading the flag needs no reference to a state that may be held: two references in use at once,
+//! one of them mutable, would be undefined behavior whatever they are used for.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 /// A value that one frame of its thread uses at a time.
 pub struct Guarded<T> {
-    /// Some frame uses the value. All that is read and written with it belongs to one thread, so it orders nothing between
-    /// threads: it is atomic because a handler reads it between any two instructions. Its partner is itself.
+    /// Whether some frame uses the value. Everything that is read and written under it belongs to one thread, so it
+    /// orders nothing between threads: it is atomic because a handler may read it between any two instructions. It is
+    /// its own partner.
     busy: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 impl<T> Guarded<T> {
-    /// A value that nobody uses.
+    /// Makes a value that no frame uses.
     pub const fn new(value: T) -> Self {
         Guarded { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
@@ -28,32 +29,34 @@ impl<T> Guarded<T> {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// The caller's frame uses the value from here on. Only where it is not busy, or where the frame that made it so is gone.
+    /// Marks the value as used by the caller's frame. Call it only when the value is not busy, or when the frame that
+    /// made it busy is gone.
     ///
-    /// The fences are the compiler's: nothing that is done with the value is moved out from between this and
-    /// [`release`](Self::release), because the handler runs on this very thread.
+    /// Compiler fences suffice, because the handler runs on this same thread: they keep every use of the value between
+    /// this and [`release`](Self::release).
     #[inline(always)]
     pub fn hold(&self) {
         self.busy.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// It does so no more.
+    /// Marks the value as free.
     #[inline(always)]
     pub fn release(&self) {
         compiler_fence(Ordering::SeqCst);
         self.busy.store(false, Ordering::Relaxed);
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Safety
-    /// The caller's frame holds it, on the value's own thread, and no reference that this gave it earlier is used
-    /// again. A reference ends before the frame releases the value.
+    /// The caller's frame holds the value, on the value's own thread, and uses no reference again that an earlier call
+    /// returned. A reference ends before the frame releases the value.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "who holds it is one frame of one thread")]
+    #[allow(clippy::mut_from_ref, reason = "one frame of one thread holds it")]
     pub unsafe fn get(&self) -> &mut T {
-        // SAFETY: as the caller promises: no other frame has a reference, because it would have to hold the value.
+        // SAFETY: as the caller promises: no other frame has a reference, since that frame would have to hold the
+        // value.
         unsafe { &mut *self.value.get() }
     }
 }
@@ -69,7 +72,8 @@ mod tests {
         words: [u64; 4],
     }
 
-    /// What a hook does: passes through where the state is held, else changes it with a call of the app's in the middle.
+    /// What a hook does: passes through where the state is held, else changes it with a call of the app's in the
+    /// middle.
     fn enter(state: &Guarded<State>, passed: &AtomicBool, inside: &dyn Fn(), real: &dyn Fn()) {
         if state.is_busy() {
             passed.store(true, Ordering::Relaxed);

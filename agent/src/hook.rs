@@ -1,4 +1,4 @@
-//! What a table entry becomes: three ways in, one body, and the data by which lookups find it.
+//! An intercepted function: its names, the routes on which calls reach it, and the functions that it calls next.
 
 use crate::sys::Caller;
 use core::ffi::CStr;
@@ -13,15 +13,16 @@ pub enum Layer {
     Runtime,
 }
 
-/// The route on which a call came in: it decides which function is called next.
+/// The route on which a call reached us. It decides which function is called next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// By symbol: on to the next definition in search order.
+    /// By symbol. The next function is the next definition in search order.
     Symbol = 0,
-    /// By a pointer that a lookup (`dlsym`, `cuGetProcAddress`) handed out: on to what it would have answered.
+    /// By a pointer that a lookup (`dlsym`, `cuGetProcAddress`) returned. The next function is the one that the lookup
+    /// would have returned without us.
     Pointer = 1,
-    /// The same, for a second answer: a `dlsym` hook behind us, or a driver whose `cuGetProcAddress` has functions of
-    /// its own.
+    /// As [`Route::Pointer`], for a second function: from a `dlsym` hook that comes after us, or from a driver whose
+    /// `cuGetProcAddress` returns functions that it does not export.
     OtherPointer = 2,
 }
 
@@ -29,28 +30,29 @@ pub enum Route {
 pub struct Hook {
     /// The exported name.
     pub symbol: &'static CStr,
-    /// What `cuGetProcAddress` is asked for, and what reports call it.
+    /// The name that is passed to `cuGetProcAddress`, and that reports print.
     pub base: &'static CStr,
     pub layer: Layer,
-    /// The CUDA version from which `cuGetProcAddress` answers with this variant.
+    /// The lowest CUDA version for which `cuGetProcAddress` returns this variant.
     pub version: i32,
-    /// The variant's default stream is the calling thread's.
+    /// Whether the variant's default stream is the calling thread's.
     pub per_thread: bool,
-    /// The number that records carry; its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
+    /// The function's number in records. Its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
     pub api: u16,
     /// Our functions for [`Route::Pointer`] and [`Route::OtherPointer`].
     by_pointer: *const (),
     by_other_pointer: *const (),
-    /// The function to call next, by [`Route`]; 0 = not known yet. Relaxed throughout: code, immutable once loaded.
+    /// The function to call next, by [`Route`]; 0 = not known yet. Relaxed throughout: these are addresses of code,
+    /// which does not change once it is loaded.
     next: [AtomicUsize; 3],
-    /// What [`Route::Symbol`] will lead to, found before the first such call; 0 = not known. Relaxed, as above.
+    /// The next function for [`Route::Symbol`], found before the first such call; 0 = not known. Relaxed, as above.
     ahead: AtomicUsize,
-    /// The real function's addresses: the library's export and what the real `cuGetProcAddress` answers; 0 = not
-    /// learned, [`ABSENT`] = asked, and there is none. Relaxed, as above.
+    /// The real function's addresses: the library's export, and what the real `cuGetProcAddress` returns; 0 = not
+    /// looked up yet, [`ABSENT`] = there is none. Relaxed, as above.
     pub real: [AtomicUsize; 2],
 }
 
-/// In [`Hook::real`]: asked, and there is none.
+/// In [`Hook::real`]: the library has no such function.
 pub const ABSENT: usize = usize::MAX;
 
 // SAFETY: the raw pointers are addresses of functions.
@@ -98,30 +100,31 @@ impl Hook {
         }
     }
 
-    /// Makes `next` the function that calls by symbol go on to.
+    /// Sets the function that calls by symbol continue to.
     pub fn lead_symbol(&self, next: usize) {
         let [symbol, ..] = &self.next;
         symbol.store(next, Ordering::Relaxed);
     }
 
-    /// The function that calls by symbol will go on to, if that was found already.
+    /// Returns the function that calls by symbol will continue to, if [`Hook::look_ahead`] has stored it.
     pub fn ahead(&self) -> Option<usize> {
         Some(self.ahead.load(Ordering::Relaxed)).filter(|address| *address != 0)
     }
 
-    /// Remembers it.
+    /// Stores the function that calls by symbol will continue to.
     pub fn look_ahead(&self, next: usize) {
         self.ahead.store(next, Ordering::Relaxed);
     }
 
-    /// Whether this is one of the functions that [`Hook::wrapper`] hands out.
+    /// Whether this is one of the functions that [`Hook::wrapper`] returns.
     pub fn is_wrapper(&self, address: usize) -> bool {
         [self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
     }
 
-    /// The function of ours that goes on to `next`, to be handed out in its place: always the same one for the same
-    /// `next`, whichever lookup asks, because programs compare pointers. `None` when both that we have lead elsewhere
-    /// already (a second library of the same kind): that one then passes untouched.
+    /// Returns our function that continues to `next`, for a lookup to return in its place. It is always the same one
+    /// for the same `next`, whichever lookup it is for, because programs compare pointers. `None` when both of our
+    /// functions already continue elsewhere (there is a second library of the same kind): the caller then leaves `next`
+    /// as it is.
     pub fn wrapper(&self, next: usize) -> Option<*const ()> {
         let [_, pointer, other] = &self.next;
         [(pointer, self.by_pointer), (other, self.by_other_pointer)].into_iter().find_map(|(slot, entry)| {
@@ -133,148 +136,25 @@ impl Hook {
     }
 }
 
-/// A call that came in.
+/// A call that reached a hook.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub hook: &'static Hook,
     pub caller: Caller,
 }
 
-/// One intercepted symbol's functions. See [`hooks`].
-macro_rules! hook {
-    ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
-        #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
-        pub mod $symbol {
-            use super::*;
-            use $crate::hook::{Entry, Route};
-            use $crate::sys::{Caller, caller};
+/// The hook table, as lower floors see it. `crate::table` implements [`Hooks`] for it.
+pub struct Table;
 
-            /// The exported symbol.
-            ///
-            /// # Safety
-            /// As CUDA's function of this name.
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
-                let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Route::Symbol, $($arg),*) }
-            }
-
-            pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
-                let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Route::Pointer, $($arg),*) }
-            }
-
-            pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
-                let caller = caller!();
-                // SAFETY: the caller's promises, handed on.
-                unsafe { body(caller, Route::OtherPointer, $($arg),*) }
-            }
-
-            #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
-            unsafe fn body(caller: Caller, route: Route, $($arg: $ty),*) -> int {
-                let hook = $crate::table::get($crate::table::Symbol::$symbol);
-                let Some(next) = $crate::interpose::next(hook, route, caller) else {
-                    return $crate::cuda::ERROR_STUB_LIBRARY;
-                };
-                type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
-                // SAFETY: the address of a function that the loader, or the driver, gave for this very symbol, whose
-                // prototype is checked against NVIDIA's headers.
-                let call = unsafe { core::mem::transmute::<usize, Function>(next.address) };
-                let entry = Entry { hook, caller };
-                if !next.labelled {
-                    // SAFETY: as `next.address` above; the arguments are the caller's.
-                    return unsafe { call($($arg),*) };
-                }
-                $crate::calls::$how(
-                    entry,
-                    #[inline(always)]
-                    || $call,
-                    // SAFETY: the caller's promises, handed on.
-                    #[inline(always)]
-                    || unsafe { call($($arg),*) },
-                )
-            }
-        }
-    };
+/// What lower floors need of the hook table.
+pub trait Hooks {
+    /// How many hooks there are.
+    const COUNT: usize;
+    /// Returns all of them, in the order of [`Hook::api`].
+    fn all() -> &'static [Hook];
+    /// Returns those of `cuGetProcAddress_v2` and `cuGetProcAddress`.
+    fn getproc() -> [&'static Hook; 2];
 }
-pub(crate) use hook;
-
-/// Expands the table: a module per symbol, an enum of all symbols, the array of [`Hook`]s, and (in tests) the
-/// prototypes as text.
-macro_rules! hooks {
-    ($( $layer:ident $base:literal { $( $symbol:ident @ $version:literal $($thread:ident)? ),+ $(,)? }
-        $args:tt => $how:ident $call:tt ; )*) => {
-        $( $( $crate::hook::hook!($layer $symbol $args $how $call); )+ )*
-
-        /// Every intercepted symbol.
-        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "C's names")]
-        #[derive(Clone, Copy)]
-        #[repr(u16)]
-        pub enum Symbol { $( $( $symbol, )+ )* }
-
-        /// How many there are.
-        pub const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
-
-        static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
-            const fn text(with_nul: &'static str) -> &'static core::ffi::CStr {
-                match core::ffi::CStr::from_bytes_with_nul(with_nul.as_bytes()) {
-                    Ok(text) => text,
-                    Err(_) => c"",
-                }
-            }
-            $crate::hook::Hook::new(
-                text(concat!(stringify!($symbol), "\0")),
-                text(concat!($base, "\0")),
-                $crate::hook::layer!($layer),
-                $version,
-                $crate::hook::per_thread!($($thread)?),
-                Symbol::$symbol as u16 + 1,
-                $symbol::by_pointer as *const (),
-                $symbol::by_other_pointer as *const (),
-            )
-        }, )+ )*];
-
-        /// A symbol's hook.
-        #[inline(always)]
-        pub fn get(symbol: Symbol) -> &'static $crate::hook::Hook {
-            #[allow(clippy::indexing_slicing, reason = "the enum and the array are made from one list")]
-            &HOOKS[symbol as usize]
-        }
-
-        /// All hooks.
-        pub fn all() -> &'static [$crate::hook::Hook] {
-            &HOOKS
-        }
-
-        /// Every entry as text: symbol, parameters, what it is recorded as.
-        #[cfg(test)]
-        pub const TEXTS: &[(&str, &str, &str)] =
-            &[$( $( (stringify!($symbol), stringify!($args), stringify!($how $call)), )+ )*];
-    };
-}
-pub(crate) use hooks;
-
-macro_rules! layer {
-    (driver) => {
-        $crate::hook::Layer::Driver
-    };
-    (runtime) => {
-        $crate::hook::Layer::Runtime
-    };
-}
-pub(crate) use layer;
-
-macro_rules! per_thread {
-    () => {
-        false
-    };
-    (per_thread) => {
-        true
-    };
-}
-pub(crate) use per_thread;
 
 #[cfg(test)]
 mod tests {
@@ -285,13 +165,17 @@ mod tests {
         let (first, second) = (0x10 as *const (), 0x20 as *const ());
         let hook = Hook::new(c"cuInit", c"cuInit", Layer::Driver, 2000, false, 1, first, second);
         assert_eq!(hook.wrapper(0x1000), Some(first));
-        assert_eq!(hook.wrapper(0x1000), Some(first), "whoever asks: programs compare pointers");
+        assert_eq!(
+            hook.wrapper(0x1000),
+            Some(first),
+            "every lookup gets the same one: programs compare pointers"
+        );
         assert_eq!(hook.wrapper(0x2000), Some(second));
         assert_eq!(hook.wrapper(0x1000), Some(first));
         assert_eq!(
             hook.wrapper(0x3000),
             None,
-            "a hook of ours never leads to another function than it replaced"
+            "a wrapper never continues to another function than the one that it replaced"
         );
         assert_eq!(hook.next(Route::Pointer), Some(0x1000));
         assert_eq!(hook.next(Route::OtherPointer), Some(0x2000));

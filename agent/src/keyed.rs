@@ -1,11 +1,11 @@
-//! A table from handles to what we know of them: fixed size, lock-free, its keys never taken back.
+//! A table from handles to what is known of them. It has a fixed size, takes no lock and never removes a key.
 //!
-//! The driver hands the same addresses out again, so keys that stay bound the table by how many handles live at the same
-//! time, nearly; what a key means *now* is the value's business.
+//! The driver reuses addresses, so although keys stay, the table needs little more room than the number of handles that
+//! are alive at the same time. What a key means *now* is up to the value.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Places tried before a table counts as full around a key.
+/// Places that are tried before the table counts as full for a key.
 const PROBES: usize = 64;
 
 /// The table. Valid when zero, if `V` is.
@@ -14,19 +14,19 @@ pub struct Keyed<V, const N: usize> {
 }
 
 struct Place<V> {
-    /// 0 = free; set once. Relaxed: the value has its own publication.
+    /// 0 = free; set once. Relaxed: the value orders its own accesses.
     key: AtomicU64,
     value: V,
 }
 
 impl<V, const N: usize> Keyed<V, N> {
-    /// The value of a key, which gets a place if it has none. `None` for key 0, and when the table is full.
+    /// Returns the value of a key, which gets a place if it has none. `None` for key 0, and when the table is full.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&V> {
         self.place(key, true)
     }
 
-    /// The value of a key, if it has a place.
+    /// Returns the value of a key, if it has a place.
     pub fn find(&self, key: u64) -> Option<&V> {
         self.place(key, false)
     }
@@ -59,7 +59,7 @@ impl<V, const N: usize> Keyed<V, N> {
         None
     }
 
-    /// All values, free places' too.
+    /// Returns all values, those of free places included.
     pub fn values(&self) -> impl Iterator<Item = &V> + '_ {
         self.places.iter().map(|p| &p.value)
     }

@@ -1,14 +1,18 @@
 //! `libgpuspy.so`: the preloaded side of gpuspy.
 //!
 //! ```text
-//! table ── hook ── calls ── thread ── session ── (wire)
-//!            │        └───── gpu (events, poller)
-//!          routes (who is called next)
+//! table ─▸ calls ─▸ gpu, graphs, names ─▸ driver
+//!   │        └────▸ thread ─▸ sink ─▸ (wire)
+//!   └────▸ interpose (which function is called next)
+//!
+//! session puts all of them together
 //! ```
 //!
 //! It is a guest in someone's process. It never crashes, blocks or exits its host, prints nothing but the lines in
-//! [`session::exit`], and pays for itself only in processes that call CUDA. On a hook's path there is no heap, no lock,
-//! no wait and no formatting; its one system call wakes the poller from its long sleep.
+//! [`session::exit`], and costs nothing in processes that do not call CUDA. A hook allocates no memory, takes no lock,
+//! waits for nothing and formats nothing; its one system call wakes the poller from its long sleep.
+//!
+//! `scripts/check-layers` checks which module may use which (ARCHITECTURE.md).
 // A test executable exports nothing: it must not interpose its own dlsym.
 #![cfg_attr(test, allow(dead_code))]
 #![cfg_attr(
@@ -35,13 +39,17 @@ mod guarded;
 mod hook;
 mod interpose;
 mod keyed;
+mod loader;
 mod modules;
 mod names;
 mod note;
 mod nvtx;
+mod options;
 #[cfg(test)]
 mod prototypes;
 mod session;
+mod shape;
+mod sink;
 mod sys;
 mod table;
 mod thread;

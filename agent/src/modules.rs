@@ -1,19 +1,19 @@
-//! The process's loaded objects: what resolves a caller's address to a library. Told by the poller when they change.
+//! The objects that the process has loaded, by which the collector resolves a caller's address to a library. The poller
+//! sends them when they change.
 
 use core::ffi::{CStr, c_int, c_void};
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
-use crate::gpu::poller::Ring;
-use crate::names;
-use crate::session::Session;
+use crate::sink::Ring;
+use crate::sink::text::tell;
 use crate::sys::ticks;
 
-/// What has been told.
+/// The objects that have been sent.
 #[derive(Default)]
 pub struct Modules {
-    /// The loader's count of objects ever added, at the last look.
+    /// The loader's count of objects ever added, when the poller last checked.
     adds: u64,
-    /// Bias and path of each object told, by number − 1.
+    /// The load bias and the path of each object that was sent, by its number − 1.
     told: Vec<(u64, Box<[u8]>)>,
 }
 
@@ -26,9 +26,9 @@ struct Object {
 }
 
 impl Modules {
-    /// Tells of objects that were not told yet. glibc holds no lock here that a constructor of the app's could hold:
-    /// the walk takes the list's own lock, which dlopen has only while it links an object in.
-    pub fn tell_new(&mut self, _: &Session, ring: &mut Ring) {
+    /// Sends the objects that were not sent yet. This takes no lock that a constructor of the app's could hold: glibc
+    /// guards the list with a lock of its own, which dlopen holds only while it links an object in.
+    pub fn publish_new(&mut self, ring: &mut Ring) {
         let mut adds = 0u64;
         // SAFETY: the callback gets our own variable back.
         unsafe { libc::dl_iterate_phdr(Some(count_adds), core::ptr::from_mut(&mut adds).cast()) };
@@ -36,7 +36,7 @@ impl Modules {
             return;
         }
         let mut objects: Vec<Object> = Vec::new();
-        // SAFETY: as above.
+        // SAFETY: as above, with one local variable.
         unsafe { libc::dl_iterate_phdr(Some(collect), core::ptr::from_mut(&mut objects).cast()) };
         for object in objects {
             if self.told.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {
@@ -52,8 +52,8 @@ impl Modules {
                 path: id,
                 reserved: [0; 5],
             };
-            if !(names::tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
-                return; // a full ring: the rest at the next look
+            if !(tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
+                return; // the ring is full: the rest is sent next time
             }
             self.told.push((object.bias, object.path));
         }
@@ -64,7 +64,7 @@ impl Modules {
 unsafe extern "C" fn count_adds(info: *mut libc::dl_phdr_info, _: usize, adds: *mut c_void) -> c_int {
     // SAFETY: the loader's struct, and the variable that `tell_new` passed.
     unsafe { *adds.cast::<u64>() = (*info).dlpi_adds };
-    1 // the count is the same for every object
+    1 // stop: the count is the same for every object
 }
 
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {

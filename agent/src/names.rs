@@ -1,38 +1,39 @@
-//! Names: of kernels, by the handles that launch them, and of everything else that records call by number.
+//! Names: of kernels, by the handles that launch them, and of everything else that records refer to by number.
 //!
-//! A name's number is found by the hash of its text, a handle's name by the handle: both tables only grow, take no lock,
-//! and are filled on slow paths (loading a function), so that a launch does one lookup.
+//! A name's number is found by the hash of its text, a handle's name by the handle: both tables only grow, take no
+//! lock, and are filled on slow paths (loading a function), so that a launch does one lookup.
 //!
-//! A launch takes a CUkernel in a CUfunction's place; the questions about either take their own kind only (cuda.h names the
-//! exceptions: launches and occupancy), and no document says what a driver does with the other: it may read what is not
-//! there. So every call that gives out a handle, or takes one as of its kind, tells the kind here ([`Form`]), and the driver
-//! is asked in that form and in no other. A handle that no such call told of came by a way without a hook. That one is asked
-//! as a CUfunction: it is what the launch's parameter is; every documented way to a CUkernel has a hook, while CUfunctions
-//! come by undocumented ones too (a runtime's export tables, a graph's nodes); and of that form alone it is reported that a
-//! driver refuses the other kind (accel-sim-framework #521: cuFuncGetAttribute of a CUkernel is INVALID_HANDLE). Only
-//! where the driver says that the handle is none of a CUfunction's, which leaves a CUkernel, it is asked as one.
+//! A launch takes a CUkernel in a CUfunction's place. The functions that query either take their own kind only (cuda.h
+//! names the exceptions: launches and occupancy), and no document says what a driver does with the other kind: it may
+//! read memory that is not there. So every call that returns a handle, or takes one as of its kind, reports the kind
+//! here ([`Form`]), and the driver is called with that kind only. A handle that no such call reported came from a call
+//! without a hook. It is queried as a CUfunction, for three reasons: that is the type of the launch's parameter; every
+//! documented call that returns a CUkernel has a hook, while CUfunctions come from undocumented ones too (a runtime's
+//! export tables, a graph's nodes); and only for CUfunctions is it reported that a driver refuses the other kind
+//! (accel-sim-framework #521: cuFuncGetAttribute of a CUkernel returns INVALID_HANDLE). Only where the driver refuses
+//! the handle as a CUfunction is it queried as a CUkernel.
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::communication::is_communication;
-use gpuspy_wire::record::{
-    CELL_WORDS, Fact, Head, Intern, Kind, LossCause, MAX_TEXT, Namespace, RECORD_VERSION,
-};
+use gpuspy_wire::record::{Fact, LossCause, Namespace};
 
 use crate::cuda::*;
-use crate::driver::{self, Driver};
-use crate::facts::Shape;
-use crate::gpu::poller::Ring;
+use crate::driver::{self, Driver, Form};
+use crate::hook::{Hooks, Table};
 use crate::keyed::Keyed;
+use crate::shape::Shape;
+use crate::sink::Ring;
+use crate::sink::text::{hash, tell, with_intern};
 use crate::thread::Call;
 
 /// Distinct kernel names, and distinct handles, of a process.
 const NAMES: usize = 1 << 14;
 const HANDLES: usize = 1 << 15;
-/// In a handle's word beside its name's number: it was told to be a CUkernel, or a CUfunction.
+/// Bits of a handle's word, beside its name's number: a call has reported that it is a CUkernel, or a CUfunction.
 const KERNEL: u32 = 1 << 31;
 const FUNCTION: u32 = 1 << 30;
-/// The number of a handle's name.
+/// The bits of a handle's word that are its name's number.
 const NUMBER: u32 = FUNCTION - 1;
 
 /// The kernels' names of a session. Valid when zero.
@@ -40,19 +41,20 @@ pub struct Names {
     names: [Name; NAMES],
     /// By CUfunction or CUkernel.
     handles: Keyed<Handle, HANDLES>,
-    /// Names that did not fit into a ring yet. Relaxed: the poller looks again.
+    /// How many names did not fit into a ring yet. Relaxed: the poller checks again.
     unsent: AtomicU32,
-    /// A bit for each name: it is a communication kernel's. Relaxed, like `has_communication`: who misses it times one launch as
-    /// any other.
+    /// A bit for each name: it is a communication kernel's. Relaxed, like `has_communication`: a thread that misses it
+    /// times one launch like any other.
     communication: [AtomicU64; NAMES / 64],
-    /// There is one.
+    /// Whether there is one.
     has_communication: AtomicBool,
 }
 
 struct Name {
     /// The text's hash, never 0; 0 = free. Relaxed: `text` publishes.
     hash: AtomicU64,
-    /// The text, while it has not been sent. Release on the store, acquire on the load; taken by whoever sends it.
+    /// The text, while it has not been sent. Release on the store, acquire on the load; the thread that sends it takes
+    /// it.
     text: AtomicPtr<Box<[u8]>>,
 }
 
@@ -60,21 +62,13 @@ struct Name {
 struct Handle {
     /// The number of its name, 0 = unknown, with [`KERNEL`] or [`FUNCTION`] where its kind is known. Relaxed: one word.
     name: AtomicU32,
-    /// How often it may have become another's. Relaxed: as the names.
+    /// How often it may have become another function's. Relaxed, like the name.
     lives: AtomicU32,
     /// The module or library that it lies in; 0 = unknown. Relaxed: a number.
     owner: AtomicU64,
-    /// The last [`Shape`] that it was launched in. Relaxed: who finds another looks closer.
+    /// The last [`Shape`] that it was launched in. Relaxed: a thread that finds another one takes the slow path, which
+    /// checks.
     shape: AtomicU64,
-}
-
-/// Which of the two kinds a launch handle is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// A CUfunction, of a context.
-    Function,
-    /// A CUkernel, of a library.
-    Kernel,
 }
 
 impl Form {
@@ -104,7 +98,7 @@ impl KernelName {
 }
 
 impl Handle {
-    /// What the handle is from now on; another function than before begins another life.
+    /// Sets what the handle is from now on. Another function than before begins another life.
     fn becomes(&self, word: u32, owner: u64) {
         self.owner.store(owner, Ordering::Relaxed);
         let before = self.name.swap(word, Ordering::Relaxed);
@@ -114,7 +108,7 @@ impl Handle {
         }
     }
 
-    /// Its kind stays.
+    /// Forgets the handle's name, and keeps its kind.
     fn forget_name(&self) {
         if self.name.load(Ordering::Relaxed) & NUMBER != 0 {
             self.name.fetch_and(!NUMBER, Ordering::Relaxed);
@@ -124,16 +118,16 @@ impl Handle {
     }
 }
 
-/// What stands beside a launch handle's name.
+/// What is known of a launch handle beside its name.
 pub struct Sight {
     /// The module or library that it lies in; 0 = unknown.
     pub owner: u64,
-    /// From 1 on; another number is another function.
+    /// Counted from 1; another number means another function.
     pub life: u32,
 }
 
 impl Names {
-    /// The name of a handle that was launched, and whether that was in another shape than the time before.
+    /// Returns the name of a handle that was launched, and whether its shape differs from that of its last launch.
     #[inline]
     pub fn of_launch(&self, call: &Call, handle: CUfunction, shape: Shape) -> (KernelName, bool) {
         let Some(place) = self.handles.get(handle as u64) else { return (KernelName::default(), false) };
@@ -141,7 +135,7 @@ impl Names {
         (name, place.shape.load(Ordering::Relaxed) != shape.word())
     }
 
-    /// What else is known of a handle that has a name, which was launched in this shape.
+    /// Returns what else is known of a handle that has a name, and stores the shape that it was launched in.
     pub fn sight(&self, handle: CUfunction, shape: Option<Shape>) -> Option<Sight> {
         let place = self.handles.find(handle as u64)?;
         if let Some(shape) = shape {
@@ -151,7 +145,7 @@ impl Names {
         (place.name.load(Ordering::Relaxed) != 0).then_some(Sight { owner, life })
     }
 
-    /// A launch handle's name. The first sight of a handle that no loading call has named asks the driver.
+    /// Returns a launch handle's name. If no loading call has named the handle, its first use queries the driver.
     #[inline]
     pub fn of_handle(&self, call: &Call, handle: CUfunction) -> KernelName {
         self.handles
@@ -167,8 +161,9 @@ impl Names {
         }
     }
 
-    /// The handle of a graph's node that tells its kernel, and the name. Of two handles one whose name is known is asked
-    /// nothing; `kern` is a CUkernel, whatever `func` may be (cuda.h, CUDA_KERNEL_NODE_PARAMS).
+    /// Returns the handle of a graph's node by which its kernel is known, and the name. Where a node has two handles
+    /// and the name of one is known, the driver is not called. `kern` is a CUkernel, whatever `func` may be (cuda.h,
+    /// CUDA_KERNEL_NODE_PARAMS).
     pub fn of_node(&self, call: &Call, node: &CUDA_KERNEL_NODE_PARAMS_v2) -> (CUfunction, KernelName) {
         let handles = [node.first.func, node.kern];
         for handle in handles {
@@ -188,7 +183,8 @@ impl Names {
         (func, self.of_handle(call, func))
     }
 
-    /// Asks the driver for a handle's name (CUDA 12.3 and later), in the form that was told, or that is left (see above).
+    /// Queries the driver for a handle's name (CUDA 12.3 and later), as the kind that was reported, or as the module
+    /// documentation says.
     #[cold]
     fn ask(&self, call: &Call, handle: CUfunction, place: &Handle, told: u32) -> KernelName {
         let Some(driver) = driver::driver() else { return KernelName::of(told) };
@@ -197,18 +193,18 @@ impl Names {
             FUNCTION => (driver.name_of_function(handle), FUNCTION),
             _ => match driver.name_of_function(handle) {
                 Err(ERROR_INVALID_HANDLE | ERROR_INVALID_VALUE) => (driver.name_of_kernel(handle), KERNEL),
-                // An answer proves nothing: a driver may take either.
+                // Success proves nothing about the kind: a driver may accept either.
                 answer => (answer, 0),
             },
         };
-        // A refusal by the second form says nothing of the kind.
+        // An error from both says nothing about the kind.
         let Ok(text) = answer else { return KernelName::of(place.name.load(Ordering::Relaxed)) };
         // SAFETY: the driver's terminated string, which lives as long as the function that the app is using.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
         self.remember(call, place, text, place.owner.load(Ordering::Relaxed), told)
     }
 
-    /// A loading call has named a handle.
+    /// Stores the name that a loading call has given a handle.
     pub fn learn(&self, call: &Call, handle: CUfunction, text: &[u8], owner: u64, form: Form) {
         match self.handles.get(handle as u64) {
             Some(place) => {
@@ -218,8 +214,8 @@ impl Names {
         }
     }
 
-    /// A call has told the kind of a handle, and not its name: that is asked for when it is launched. A call that does not
-    /// know the owner (0) changes nothing where the handle is known as that already.
+    /// Stores the kind of a handle whose name is not known: it is queried when the handle is launched. A call that does
+    /// not know the owner (0) changes nothing where the handle is known to be of that kind.
     pub fn tell(&self, handle: CUfunction, owner: u64, form: Form) {
         let Some(place) = self.handles.get(handle as u64) else { return };
         let is_known = place.name.load(Ordering::Relaxed) & (KERNEL | FUNCTION) == form.bit();
@@ -228,7 +224,7 @@ impl Names {
         }
     }
 
-    /// A CUfunction was got from a CUkernel: it has the same name.
+    /// Gives a CUfunction that was obtained from a CUkernel the same name.
     pub fn learn_same(&self, call: &Call, handle: CUfunction, kernel: CUkernel) {
         self.tell(kernel, 0, Form::Kernel);
         let name = self.of_handle(call, kernel);
@@ -237,9 +233,10 @@ impl Names {
         }
     }
 
-    /// A module or library is unloaded: its functions' handles may come back as others'. Those whose owner is not known
-    /// may be its, too; the driver is asked for their names again, and for all else. Their kinds stay: the unloading may
-    /// fail, and where a handle comes back, the call that gives it tells what it is.
+    /// Forgets the names of a module or library that is unloaded, since its functions' handles may be reused for
+    /// others. Handles whose owner is not known may be its functions too: the driver is queried again for their names
+    /// and everything else. Kinds stay: unloading may fail, and where a handle is reused, the call that returns it
+    /// reports its kind.
     pub fn forget(&self, owner: u64) {
         for handle in self.handles.values() {
             let of = handle.owner.load(Ordering::Relaxed);
@@ -253,9 +250,9 @@ impl Names {
         }
     }
 
-    /// A context ends, and its CUfunctions with it, whose handles may come back as others' by ways without a hook. Which are
-    /// its own is not known: those of modules that were never unloaded lose their names only where the driver can be asked
-    /// again.
+    /// Forgets names when a context ends, and its CUfunctions with it, whose handles may be reused by calls without a
+    /// hook. Which CUfunctions are the context's is not known, so those of modules that were never unloaded lose their
+    /// names only where the driver can be queried again.
     pub fn context_ends(&self) {
         let can_ask = driver::driver().is_some_and(|driver| driver.function_name.is_some());
         for handle in self.handles.values() {
@@ -274,20 +271,20 @@ impl Names {
         KernelName::of(word)
     }
 
-    /// Whether any kernel that was named may wait for one of another GPU.
+    /// Returns whether any named kernel may wait for a kernel of another GPU.
     #[inline]
     pub fn has_communication(&self) -> bool {
         self.has_communication.load(Ordering::Relaxed)
     }
 
-    /// Whether the kernel of this number may.
+    /// Returns whether the kernel with this number may wait for one of another GPU.
     pub fn is_communication(&self, id: u32) -> bool {
         let Some(index) = id.checked_sub(1) else { return false };
         let word = self.communication.get(index as usize / 64);
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (index % 64) != 0)
     }
 
-    /// The number of a text, which is sent now if it is new.
+    /// Returns the number of a text, and sends the text if it is new.
     fn intern(&self, call: &Call, text: &[u8]) -> u32 {
         let hash = hash(text);
         let start = hash as usize % NAMES;
@@ -319,7 +316,7 @@ impl Names {
         0
     }
 
-    /// Poller: sends the names that found a full ring.
+    /// Poller: sends the names that did not fit into a ring.
     pub fn tell_unsent(&self, ring: &mut Ring) {
         if self.unsent.load(Ordering::Relaxed) == 0 {
             return;
@@ -339,9 +336,9 @@ impl Names {
         }
     }
 
-    /// Poller: the names that every session begins with.
+    /// Poller: sends the names that every session begins with.
     pub fn introduce(&self, ring: &mut Ring) {
-        for hook in crate::table::all() {
+        for hook in Table::all() {
             tell(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());
         }
         tell(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
@@ -355,7 +352,7 @@ impl Names {
         if let Some(path) = usize::try_from(n).ok().and_then(|n| buffer.get(..n)) {
             tell(ring, Namespace::Fact, Fact::Executable as u32, path);
         }
-        // SAFETY: a buffer of ours, shorter by one than told, so that the zero behind the name stays.
+        // SAFETY: a buffer of ours, longer than the length that is passed, so that the zero after the name stays.
         if unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), 255) } == 0
             && let Ok(host) = CStr::from_bytes_until_nul(&buffer)
         {
@@ -363,20 +360,20 @@ impl Names {
         }
     }
 
-    /// A device's name, and the driver's version with the first.
+    /// Sends a device's name and the driver's version.
     pub fn device(&self, call: &Call, driver: &Driver, ordinal: u32) {
         let mut name = [0 as c_char; 256];
-        // SAFETY: a buffer of ours, shorter by one than told.
+        // SAFETY: a buffer of ours, longer by one than the length that is passed.
         let named = driver
             .device_name
             .is_some_and(|ask| unsafe { ask(name.as_mut_ptr(), 255, ordinal as CUdevice) } == 0);
         if named {
-            // SAFETY: terminated: the last byte was never told of.
+            // SAFETY: terminated: the last byte is beyond the length that was passed, and zero.
             let text = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes();
             with_intern(Namespace::Device, ordinal + 1, text, |words| call.push_words(words));
         }
         let mut version = 0;
-        // SAFETY: writes a place of ours.
+        // SAFETY: the call writes to a local variable.
         if driver.version.is_some_and(|ask| unsafe { ask(&mut version) } == CUDA_SUCCESS) {
             let mut digits = [0u8; 12];
             let text = decimal(version.unsigned_abs(), &mut digits);
@@ -388,43 +385,6 @@ impl Names {
 /// Publishes a fact about the process from a hook.
 pub fn tell_fact(call: &Call, fact: Fact, text: &[u8]) {
     with_intern(Namespace::Fact, fact as u32, text, |words| call.push_words(words));
-}
-
-/// Publishes a name from the poller.
-pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool {
-    with_intern(namespace, id, text, |words| ring.push(words))
-}
-
-/// Builds the record of a name, cut to what a record holds, and hands its words on.
-pub fn with_intern<T>(namespace: Namespace, id: u32, text: &[u8], push: impl FnOnce(&[u64]) -> T) -> T {
-    let kept = text.get(..MAX_TEXT).unwrap_or(text);
-    let cells = Intern::cells(kept.len());
-    let mut words = vec![0u64; cells * CELL_WORDS];
-    let head =
-        Head { kind: Kind::Intern as u8, cells: cells as u8, version: RECORD_VERSION, ..Head::default() };
-    let intern = Intern {
-        head,
-        id,
-        length: kept.len() as u16,
-        namespace: namespace as u8,
-        cut: u8::from(kept.len() < text.len()),
-    };
-    // SAFETY: the vector holds the struct and the text behind it, by `Intern::cells`; integers only.
-    unsafe {
-        words.as_mut_ptr().cast::<Intern>().write(intern);
-        let at = words.as_mut_ptr().cast::<u8>().add(size_of::<Intern>());
-        core::ptr::copy_nonoverlapping(kept.as_ptr(), at, kept.len());
-    }
-    push(&words)
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo), never 0. Two of a process's few thousand kernel names collide with a
-/// probability below 1e-11.
-pub fn hash(text: &[u8]) -> u64 {
-    let mixed = text
-        .iter()
-        .fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01B3));
-    mixed.max(1)
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
@@ -444,20 +404,6 @@ fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_cut_to_what_a_record_holds_and_says_so() {
-        for (length, kept, cut) in
-            [(0, 0, 0), (5, 5, 0), (MAX_TEXT, MAX_TEXT, 0), (MAX_TEXT + 1, MAX_TEXT, 1)]
-        {
-            let text: Vec<u8> = (0..length).map(|n| b'a' + (n % 26) as u8).collect();
-            with_intern(Namespace::Kernel, 7, &text, |words| {
-                let (intern, read) = Intern::text(words).unwrap();
-                assert_eq!((read, intern.id, intern.cut), (&text[..kept], 7, cut));
-                assert_eq!(words.len(), usize::from(intern.head.cells) * CELL_WORDS);
-            });
-        }
-    }
 
     #[test]
     fn numbers_are_written_in_decimal() {

@@ -1,5 +1,5 @@
-//! Which version this library is, told without loading it: an ELF note (elf(5), "Notes") of the name `gpuspy` that holds the
-//! version's text. `gpuspy doctor` reads it. The linker keeps notes that nothing refers to.
+//! The library's version in an ELF note (elf(5), "Notes") named `gpuspy`, so that `gpuspy doctor` can read it without
+//! loading the library. The linker keeps notes even if nothing refers to them.
 
 /// `Elf64_Nhdr`, the name and the text, each padded to 4 bytes as elf(5) has it.
 #[repr(C, align(4))]

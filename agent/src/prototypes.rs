@@ -1,4 +1,4 @@
-//! Tests of the hook table against the outside: NVIDIA's headers, and the list in the docs.
+//! Tests of the hook table against NVIDIA's headers, and against the list in the docs.
 
 use crate::hook::{Hook, Layer};
 use crate::table;
@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Entries that no C header of PyPI's declares: the compiler's own (crt/device_functions.h, C++ only), which has
-/// the arguments of cudaLaunchKernel and cudaGetKernel; and the profiler's, which have none.
+/// Entries that none of the C headers on PyPI declares: the compiler's own (crt/device_functions.h, C++ only), which
+/// has the arguments of cudaLaunchKernel and cudaGetKernel; and the profiler's, which have none.
 const NOT_IN_C_HEADERS: &[&str] = &[
     "__cudaGetKernel",
     "__cudaLaunchKernel",
@@ -19,11 +19,12 @@ const NOT_IN_C_HEADERS: &[&str] = &[
     "cudaProfilerStop",
 ];
 
-/// Functions of the runtime that have other arguments in CUDA 13 than in CUDA 12 under the same name, or in CUDA 12 than in 11;
-/// as the headers of 12.9 and 13 declare them. What an entry of one reads is the same in all. What differs is pointers, whole
-/// numbers and a structure of one word, each in a register or on the stack in a place of its own (the psABIs of x86-64 and
-/// AArch64): an entry of as many words as the longest has hands them on. A last one that the caller did not give is whatever
-/// the register holds, or the caller's own frame behind its arguments, and nobody looks at it.
+/// Functions of the runtime that have other arguments in CUDA 13 than in CUDA 12 under the same name, or in CUDA 12
+/// than in 11; as the headers of 12.9 and 13 declare them. The arguments that an entry reads are the same in all. The
+/// others are pointers, integers and a structure of one word, each in a register or a stack slot of its own (the psABIs
+/// of x86-64 and AArch64), so an entry with as many words as the longest prototype passes all of them on. A last one
+/// that the caller did not pass is whatever the register, or the stack after the caller's arguments, contains, and
+/// nothing reads it.
 const TWO_PROTOTYPES: &[(&str, [&str; 2])] = &[
     (
         "cudaMemcpyBatchAsync",
@@ -74,7 +75,7 @@ const TWO_PROTOTYPES: &[(&str, [&str; 2])] = &[
     ),
 ];
 
-/// The repository.
+/// Returns the repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
@@ -86,7 +87,7 @@ fn entries() -> impl Iterator<Item = (&'static Hook, &'static str, &'static str)
     })
 }
 
-/// A type of the table as C.
+/// Returns a type of the table as C.
 fn c_type(rust: &str) -> String {
     let rust = rust.trim();
     let pointer = |to: &str, constant: bool| {
@@ -146,16 +147,16 @@ fn c_type(rust: &str) -> String {
     }
 }
 
-/// An entry's parameters as C's types.
+/// Returns an entry's parameters as C types.
 fn c_types(parameters: &str) -> Vec<String> {
     let inner = parameters.trim().strip_prefix('(').unwrap().strip_suffix(')').unwrap();
-    // stringify! breaks lines, and writes a section's tokens apart.
+    // stringify! breaks lines, and puts spaces between a section's tokens.
     let inner = inner.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*");
     let typed = inner.split(',').filter(|p| !p.trim().is_empty());
     typed.map(|p| c_type(p.split_once(':').expect("name: type").1)).collect()
 }
 
-/// An entry as a C declaration, for one of the [`header_versions`].
+/// Returns an entry as a C declaration, for one of the [`header_versions`].
 fn c_declaration(hook: &Hook, parameters: &str, version: usize) -> String {
     let symbol = hook.symbol.to_str().unwrap();
     let types = c_types(parameters);
@@ -170,8 +171,9 @@ fn c_declaration(hook: &Hook, parameters: &str, version: usize) -> String {
     }
 }
 
-/// One of [`TWO_PROTOTYPES`] as a version has it, and that the entry has room for it: no more parameters than types, the same
-/// size each where the entry reads it, a word at most where it hands it on.
+/// Returns the C declaration of one of [`TWO_PROTOTYPES`] in a version, with checks that the entry has room for it: the
+/// version has no more parameters than the entry, each that the entry reads has the same size, and each that it passes
+/// on is at most a word.
 fn c_of_words(symbol: &str, prototype: &str, types: &[String]) -> String {
     let mut text = format!("cudaError_t CUDARTAPI {symbol}({prototype});");
     let parameters: Vec<&str> = prototype.split(',').collect();
@@ -210,7 +212,7 @@ fn tempfile() -> PathBuf {
     folder
 }
 
-/// The identifiers that a header version declares.
+/// Returns the identifiers that a header version declares.
 fn declared(headers: &Path) -> BTreeSet<String> {
     let (ok, text) = gcc(headers, &["-E", "-P"], PROLOGUE);
     assert!(ok, "NVIDIA's headers do not compile in {}: {text}", headers.display());
@@ -235,7 +237,7 @@ fn prototypes_equal_the_headers() {
             let symbol = hook.symbol.to_str().unwrap();
             if declared.contains(symbol) {
                 missing.remove(symbol);
-                // Used before our redeclaration: what the header does not declare would not compile.
+                // Used before our redeclaration, so that a function that the header does not declare does not compile.
                 writeln!(source, "void *const use_{symbol} = (void *){symbol};").unwrap();
                 writeln!(source, "{}", c_declaration(hook, parameters, version)).unwrap();
             }
@@ -261,15 +263,15 @@ fn a_wrong_prototype_does_not_compile() {
 }
 
 #[test]
-fn each_variant_has_a_request_of_its_own() {
-    // Two hooks for one request could not be told apart.
+fn no_two_variants_have_the_same_request() {
+    // Two hooks for one request could not be distinguished.
     let mut seen = BTreeSet::new();
     for (hook, ..) in entries().filter(|(hook, ..)| hook.layer == Layer::Driver) {
         assert!(seen.insert((hook.base, hook.version, hook.per_thread)), "{:?} is there twice", hook.symbol);
     }
 }
 
-/// The list of intercepted functions, as the docs have it.
+/// Returns the list of intercepted functions for the docs.
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
         Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\

@@ -1,4 +1,4 @@
-//! The machine and libc, as far as the agent needs them: clocks, ids, waiting, the environment.
+//! What the agent needs of the machine and of libc: clocks, ids, waiting, the environment.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -7,14 +7,14 @@ use gpuspy_wire::segment::HostClock;
 /// Where a hook was called from.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// The return address: which library asked.
+    /// The return address, which says which library called.
     pub address: u64,
     /// The hook's frame: an outer hook that is still running has a higher one (stacks grow down).
     pub frame: u64,
 }
 
-/// The caller of the function that this expands in. Only in a function with a frame of its own (never inlined into
-/// another): build.rs sees to it that there are frame pointers.
+/// Expands to the [`Caller`] of the function that it is used in. That function must have a frame of its own, so it must
+/// never be inlined; build.rs turns frame pointers on.
 macro_rules! caller {
     () => {{
         let (address, frame): (u64, u64);
@@ -38,7 +38,7 @@ pub(crate) use caller;
 /// 0 = not decided, else a [`HostClock`]. Relaxed: every thread would decide the same.
 static CLOCK: AtomicU8 = AtomicU8::new(0);
 
-/// Which clock [`ticks`] reads: the counter where it is invariant, else the system's.
+/// Returns which clock [`ticks`] reads: the CPU's counter where it is invariant, else the system clock.
 pub fn host_clock() -> HostClock {
     match CLOCK.load(Ordering::Relaxed) {
         1 => HostClock::MonotonicRaw,
@@ -51,8 +51,8 @@ pub fn host_clock() -> HostClock {
     }
 }
 
-/// CPUID 0x80000007 EDX bit 8 (Intel SDM vol. 3B, "Invariant TSC"; AMD APM vol. 3), and the kernel's own trust in it:
-/// a machine whose counters disagree between sockets has another clock source.
+/// Checks CPUID 0x80000007 EDX bit 8 (Intel SDM vol. 3B, "Invariant TSC"; AMD APM vol. 3), and that the kernel uses the
+/// counter as its clock source: where the counters of two sockets disagree, it uses another.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_invariant() -> bool {
     use core::arch::x86_64::__cpuid;
@@ -61,17 +61,17 @@ fn counter_is_invariant() -> bool {
     }
     let mut source = [0u8; 16];
     let read = read_file(c"/sys/devices/system/clocksource/clocksource0/current_clocksource", &mut source);
-    // Unreadable (a container without /sys): the CPU's word must do. kvm-clock is the counter, scaled.
+    // Where the file cannot be read (in a container without /sys), CPUID decides. kvm-clock is the counter, scaled.
     read.is_none_or(|text| text.starts_with(b"tsc") || text.starts_with(b"kvm-clock"))
 }
 
-/// CNTVCT_EL0 has a constant frequency by definition (Arm ARM D11, "The Generic Timer").
+/// Returns true: CNTVCT_EL0 has a constant frequency by definition (Arm ARM D11, "The Generic Timer").
 #[cfg(target_arch = "aarch64")]
 fn counter_is_invariant() -> bool {
     true
 }
 
-/// Host ticks now, on the clock that the segment's header names.
+/// Returns the host ticks now, on the clock that the segment's header names.
 #[inline(always)]
 pub fn ticks() -> u64 {
     if CLOCK.load(Ordering::Relaxed) == HostClock::Counter as u8 { counter() } else { ticks_slow() }
@@ -101,7 +101,7 @@ fn counter() -> u64 {
     value
 }
 
-/// Ticks of a tenth of a second, more or less: counters of x86-64 run at 1 to 6 GHz.
+/// Returns roughly the ticks of a tenth of a second: counters of x86-64 run at 1 to 6 GHz.
 #[inline]
 pub fn tenth_of_a_second() -> u64 {
     if CLOCK.load(Ordering::Relaxed) != HostClock::Counter as u8 {
@@ -118,7 +118,7 @@ pub fn tenth_of_a_second() -> u64 {
     }
 }
 
-/// A system clock, in ns.
+/// Reads a system clock, in ns.
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes the struct we own.
@@ -126,25 +126,25 @@ pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// Linux thread id.
+/// Returns the calling thread's Linux id.
 pub fn tid() -> u32 {
     // SAFETY: no arguments, no failure.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Process id.
+/// Returns the process id.
 pub fn pid() -> u32 {
     // SAFETY: no arguments, no failure.
     unsafe { libc::getpid() as u32 }
 }
 
-/// Sleeps until `word` is no longer `value`, somebody wakes it, or the time is over.
+/// Sleeps until `word` is no longer `value`, [`futex_wake`] is called, or `ns` have passed.
 pub fn futex_wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
     let timeout = libc::timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanoseconds % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: the word lives for the call; the kernel only reads it. Every way to return is fine with us.
+    // SAFETY: the word lives for the call; the kernel only reads it. Every way to return is correct here.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -156,13 +156,13 @@ pub fn futex_wait(word: &AtomicU32, value: u32, nanoseconds: u64) {
     }
 }
 
-/// Wakes one sleeper on `word`.
+/// Wakes one thread that sleeps on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word lives for the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
-/// Sleeps.
+/// Sleeps for `ns`.
 pub fn sleep_ns(nanoseconds: u64) {
     let time = libc::timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as libc::time_t,
@@ -172,7 +172,7 @@ pub fn sleep_ns(nanoseconds: u64) {
     unsafe { libc::nanosleep(&time, core::ptr::null_mut()) };
 }
 
-/// An environment variable. Read on slow paths only, never kept beyond them.
+/// Reads an environment variable. For slow paths only, which must not keep the result.
 pub fn env(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: a terminated name; the result is used before anything else could change the environment in our code.
     let value = unsafe { libc::getenv(name.as_ptr()) };
@@ -180,12 +180,12 @@ pub fn env(name: &CStr) -> Option<&'static CStr> {
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
-/// Whether a variable is set to something that means yes.
+/// Returns whether a variable is set to something that means yes.
 pub fn env_is_on(name: &CStr) -> bool {
     env(name).is_some_and(|v| !matches!(v.to_bytes(), b"" | b"0" | b"off" | b"no"))
 }
 
-/// Reads the beginning of a file into `buffer`, without a heap and without touching errno.
+/// Reads the start of a file into `buffer`, without allocating and without changing errno.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = Errno::save();
     let _whole = Uncancelled::new();
@@ -210,21 +210,21 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     buffer.get(..length)
 }
 
-/// The calling thread's errno, to be left as the app had it.
+/// The calling thread's errno, which our code must leave as the app had it.
 pub struct Errno(c_int);
 
 impl Errno {
-    /// Nothing remembered yet.
+    /// No errno has been saved.
     pub const NONE: Errno = Errno(0);
 
-    /// Remembers it.
+    /// Saves errno.
     #[inline]
     pub fn save() -> Errno {
         // SAFETY: the thread's own location.
         Errno(unsafe { *libc::__errno_location() })
     }
 
-    /// Puts it back.
+    /// Restores errno.
     #[inline]
     pub fn restore(&self) {
         // SAFETY: the thread's own location.
@@ -232,8 +232,9 @@ impl Errno {
     }
 }
 
-/// While it lives, the calling thread is not cancelled: much of libc that our slow paths use is a cancellation point
-/// (pthreads(7)), and where the app's thread would not have been cancelled without us, it must not be.
+/// Keeps the calling thread from being canceled while it lives. Many libc functions that our slow paths call are
+/// cancellation points (pthreads(7)), and the app's thread must not be canceled where it would not have been without
+/// us.
 pub struct Uncancelled(c_int);
 
 unsafe extern "C" {
@@ -242,7 +243,7 @@ unsafe extern "C" {
 }
 
 impl Uncancelled {
-    /// From here on.
+    /// Disables cancellation from here on.
     pub fn new() -> Uncancelled {
         const PTHREAD_CANCEL_DISABLE: c_int = 1; // pthread.h of glibc
         let mut before = 0;
@@ -259,8 +260,8 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Moves a descriptor of ours to a number that the app will hardly use: not one of 0 to 2, which an app may have closed
-/// and programs write to, nor one of those next in line, which its next file would get after it closed them all.
+/// Moves a descriptor of ours to a number that the app is unlikely to use: not 0 to 2, which an app may have closed and
+/// programs write to, and not the lowest free ones, which the app's next files would get after it closed them all.
 pub fn out_of_the_way(fd: c_int) -> c_int {
     // Just below the usual limit: the kernel's table of descriptors grows with the highest number.
     const HIGH: libc::rlim_t = 1000;
@@ -281,7 +282,7 @@ pub fn out_of_the_way(fd: c_int) -> c_int {
     fd
 }
 
-/// Writes one line to stderr in one call, so that it is never torn. Where nobody reads it any more, the app gets no
+/// Writes one line to stderr in one call, so that it is never split. If stderr is a closed pipe, the app gets no
 /// SIGPIPE for it.
 pub fn say(line: &str) {
     let errno = Errno::save();
@@ -295,7 +296,7 @@ pub fn say(line: &str) {
         libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
         libc::sigpending(&mut pending);
         let written = libc::write(2, line.as_ptr().cast(), line.len());
-        // One that was pending before is the app's; ours would have merged into it.
+        // A SIGPIPE that was pending before is the app's; ours would have merged with it.
         if written < 0 && libc::sigismember(&pending, libc::SIGPIPE) == 0 {
             let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             libc::sigtimedwait(&pipe, core::ptr::null_mut(), &at_once);

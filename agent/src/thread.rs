@@ -1,11 +1,12 @@
-//! Thread state: the scopes that are open, the record that waits for its end, and the ring that it goes into.
+//! A thread's state: the scopes that are open, the record that waits for its call's end, and the ring that it goes
+//! into.
 //!
 //! One API call makes one record. A runtime call opens a scope; the driver call inside makes the record, labelled with
-//! the runtime's name; it waits in `pending` until the outermost call returns, which is its end. Driver calls inside
-//! driver calls (another preload calling back into us) pass through: nothing is counted twice.
+//! the runtime's name; it waits in `pending` until the outermost call returns, whose end is the record's end. Driver
+//! calls inside driver calls (another preload calling back into us) pass through: nothing is counted twice.
 //!
-//! The state is a const, non-Drop thread-local: no registration, no allocation, valid in late destructors. Nothing in
-//! here is borrowed across the real call, which may re-enter.
+//! The state is a const thread-local without a destructor, so it needs no registration and no allocation, and stays
+//! valid in late destructors. Nothing in here is borrowed across the real call, which may enter a hook again.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -13,18 +14,15 @@ use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, 
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
-use crate::gpu::context::Context;
-use crate::gpu::pool::Magazine;
 use crate::guarded::Guarded;
 use crate::hook::{Entry, Layer};
-use crate::nvtx;
-use crate::session::segment::Claim;
-use crate::session::{self, Session};
+use crate::sink::segment::Claim;
+use crate::sink::{self, Live, Session};
 use crate::sys::{self, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
-/// Calls of a thread without a slot between two tries to get one: a try costs as much as a hundred calls.
+/// How many calls a thread without a slot makes between two tries to get one: a try costs as much as a hundred calls.
 const CALLS_TO_RETRY: u32 = 255;
 /// Word 3 of every record of a call is `end` (asserted in wire by offset).
 const END_WORD: usize = 3;
@@ -32,45 +30,64 @@ const END_WORD: usize = 3;
 /// A scope: an intercepted call that has not returned.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// The hook's frame address; 0 = no scope. Stacks grow down: an open scope's frame is above any later hook's.
+    /// The hook's frame address; 0 = no scope. Stacks grow down, so an open scope's frame has a higher address than any
+    /// later hook's.
     frame: u64,
     api: u16,
     begin: u64,
     caller: u64,
     /// Bits `1 << Kind` of what was recorded inside.
     recorded: u32,
-    /// An address in the file whose kernel it launches; 0 = unknown, or no launch.
+    /// An address in the file that the launched kernel is from; 0 = unknown, or no launch.
     origin: u64,
-    /// The context that a question inside is about; 0 = not known.
+    /// The context that a query inside is about; 0 = not known.
     context: u32,
 }
 
 const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0, context: 0 };
 
+/// Free events of a context that a thread keeps for its own launches. They are taken and given back in
+/// `crate::gpu::pool`.
+pub struct Magazine {
+    /// The context's number; 0 = none yet.
+    pub context: u32,
+    pub count: usize,
+    pub events: [u32; BATCH],
+}
+
+/// The number of events that a thread fetches at a time, and keeps at most.
+pub const BATCH: usize = 16;
+
+impl Magazine {
+    /// An empty magazine.
+    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; BATCH] };
+}
+
 struct Thread {
-    /// The session that the rest belongs to: another one means that this is a forked child.
-    session: *const Session,
+    /// The session that the rest belongs to. If it is another than the process's, this is a forked child.
+    session: Option<Session>,
     claim: Option<Claim>,
-    /// Without a claim: calls that pass before the next try, which looks at every slot.
+    /// Without a claim: how many calls pass before the next try, which checks every slot.
     calls_to_retry: u32,
-    /// The app's errno while our own code runs: what we ask the driver may change it.
+    /// The app's errno while our own code runs: our driver calls may change it.
     errno: sys::Errno,
-    /// Correlations given under this claim.
+    /// How many correlations were given out under this claim.
     correlations: u64,
     runtime: Scope,
     driver: Scope,
     pending: [u64; PENDING_WORDS],
     pending_words: usize,
-    /// A record that goes out behind the pending one.
+    /// A record that goes out after the pending one.
     behind: [u64; PENDING_WORDS],
     behind_words: usize,
-    /// Questions in a row that have not been told; none where it is of no API.
+    /// Queries in a row that are not recorded yet; there are none where `api` is 0.
     asked: Api,
-    /// Records dropped since the last one that fitted.
+    /// How many records were dropped since the last one that fitted.
     dropped: u64,
-    /// Free events of its own.
+    /// The thread's own free events.
     events: Magazine,
-    /// Ticks that this call has waited for the GPU in a call of ours, where the app's own would have waited as long.
+    /// Ticks that a driver call of ours waited for the GPU during this call, where the app's own call would have waited
+    /// as long.
     waited: u64,
 }
 
@@ -87,21 +104,21 @@ const NOT_ASKED: Api = Api {
     inside: 0,
 };
 
-/// A thread's state. While our own code runs it is held: a hook that is entered then (from a signal handler) passes through,
-/// and touches nothing but what lies beside it here.
+/// A thread's state. It is held while our own code runs: a hook that is entered then (from a signal handler) passes
+/// through, and uses only the fields next to it.
 struct State {
     thread: Guarded<Thread>,
-    /// Where a nested entry is counted: those of the thread's claim, and the session that they belong to. Another one means
-    /// that this is a forked child, where the counters are the parent's. Stored and loaded by this thread alone, handlers on
-    /// it included, so each is its own partner and nothing is ordered by it.
+    /// The counters of the thread's claim, where a nested entry is counted, and the session that they belong to. If
+    /// that is another than the process's, this is a forked child, and the counters are the parent's. Only this thread,
+    /// handlers on it included, stores and loads them, so each is its own partner and nothing is ordered by it.
     counters: AtomicPtr<Counters>,
-    session: AtomicPtr<Session>,
+    session: AtomicPtr<Live>,
 }
 
 thread_local! {
     static THREAD: State = const {
         State { thread: Guarded::new(Thread {
-            session: core::ptr::null(),
+            session: None,
             claim: None,
             calls_to_retry: 0,
             errno: sys::Errno::NONE,
@@ -120,16 +137,16 @@ thread_local! {
     };
 }
 
-/// A hook that has been entered: what its record begins with.
+/// A hook that has been entered, with what its record begins with.
 #[derive(Clone, Copy)]
 pub struct Call {
-    pub session: &'static Session,
+    pub session: Session,
     state: *const State,
-    /// Ticks at the hook's entry.
+    /// Ticks when the hook was entered.
     entered: u64,
     pub layer: Layer,
     pub per_thread: bool,
-    /// The outermost call's api, entry time, caller; and the correlation of the record to be made.
+    /// The outermost call's API, entry time (ticks) and caller, and the correlation of this call's record.
     pub api: u16,
     pub begin: u64,
     pub caller: u64,
@@ -137,21 +154,23 @@ pub struct Call {
     pub via: Via,
 }
 
-/// Enters a hook. `None`: pass through, record nothing.
+/// Enters a hook. `None`: the hook has to pass through and record nothing.
 #[inline]
 pub fn enter(entry: &Entry) -> Option<Call> {
     let entered = ticks();
     let errno = sys::Errno::save();
-    let session = session::current()?;
+    let session = sink::current()?;
     let state = THREAD.with(core::ptr::from_ref);
-    // SAFETY: this thread's own state, which lives as long as the thread, and of which there are shared references only.
+    // SAFETY: this thread's own state, which lives as long as the thread, and of which there are shared references
+    // only.
     let own = unsafe { &*state };
     if own.thread.is_busy() {
         own.count_nested(session);
         return None;
     }
     own.thread.hold();
-    // SAFETY: held by this frame alone, as the flag says: who is nested passes. The borrow ends before the real call.
+    // SAFETY: held by this frame alone, as the flag says: a nested hook passes through. The borrow ends before the real
+    // call.
     let t = unsafe { own.thread.get() };
     let layer = entry.hook.layer;
     if !t.is_outermost(session, entry, own) {
@@ -193,14 +212,14 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     })
 }
 
-/// Publishes a record that is no intercepted call's, at once; `entered` is when our code began (ticks).
-pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
+/// Publishes a record that belongs to no intercepted call, at once. `entered`: when our code began, ticks.
+pub fn aside(session: Session, entered: u64, words: &[u64]) {
     let errno = sys::Errno::save();
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: as in `enter`.
     let own = unsafe { &*state };
     if own.thread.is_busy() {
-        // In a signal handler that came while our own code runs: its state is half done.
+        // This is a signal handler that interrupted our own code, which may have changed only half of the state.
         return own.count_nested(session);
     }
     own.thread.hold();
@@ -217,9 +236,9 @@ pub fn aside(session: &'static Session, entered: u64, words: &[u64]) {
 impl State {
     /// Counts a hook that was entered while our own code was running.
     #[cold]
-    fn count_nested(&self, session: &'static Session) {
+    fn count_nested(&self, session: Session) {
         // Relaxed load: this thread's own, see the field.
-        if !core::ptr::eq(self.session.load(Ordering::Relaxed), session) {
+        if !core::ptr::eq(self.session.load(Ordering::Relaxed), session.as_ptr()) {
             return;
         }
         // SAFETY: null, or in the session's segment, which is never unmapped. Relaxed load: as above.
@@ -231,23 +250,24 @@ impl State {
         }
     }
 
-    /// From here on nested entries are counted there.
-    fn counts_at(&self, session: *const Session, counters: Option<&'static Counters>) {
+    /// Sets where nested entries are counted from here on.
+    fn counts_at(&self, session: Session, counters: Option<&'static Counters>) {
         let counters = counters.map_or(core::ptr::null(), core::ptr::from_ref);
-        // Relaxed stores: this thread's own, see the fields. No counters stand beside another session's at any moment.
+        // Relaxed stores: this thread's own, see the fields. In this order the counters never belong to another session
+        // than the one that is stored.
         self.counters.store(core::ptr::null_mut(), Ordering::Relaxed);
-        self.session.store(session.cast_mut(), Ordering::Relaxed);
+        self.session.store(session.as_ptr(), Ordering::Relaxed);
         self.counters.store(counters.cast_mut(), Ordering::Relaxed);
     }
 }
 
 impl Call {
-    /// The thread's state. Never held across the real call.
+    /// Returns the thread's state. A borrow never lasts across the real call.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the state is the thread's, not the call's")]
     fn thread(&self) -> &mut Thread {
-        // SAFETY: held since `enter` on this thread, which a Call never leaves, but for the real call; borrows end before that
-        // and before the end of the function that asked.
+        // SAFETY: held since `enter` on this thread, which a Call never leaves, except during the real call; borrows
+        // end before that, and before the calling function returns.
         unsafe { self.own().thread.get() }
     }
 
@@ -257,7 +277,8 @@ impl Call {
         unsafe { &*self.state }
     }
 
-    /// Makes the real call, outside our guard: it finds the errno that the app left, and the app the one that it leaves.
+    /// Makes the real call with the state released and the app's errno in place, and keeps the errno that it leaves for
+    /// the app. Returns its result, and the ticks before and after it.
     #[inline(always)]
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
@@ -271,30 +292,31 @@ impl Call {
         (result, before, after)
     }
 
-    /// Ticks from the outermost call's entry until then, as records have them: what is more than they can say is their most.
+    /// Returns the ticks from the outermost call's entry until then, at most the largest number that a record can hold.
     #[inline(always)]
     pub fn until(&self, ticks: u64) -> u32 {
         u32::try_from(ticks.wrapping_sub(self.begin)).unwrap_or(u32::MAX)
     }
 
-    /// A head for a record of this call.
+    /// Makes the head of a record of this call.
     #[inline(always)]
     pub fn head<R: Record>(&self, flags: u16) -> Head {
         Head { api: self.api, via: self.via as u8, flags, ..Head::new::<R>() }
     }
 
-    /// Whether the runtime call's own work was recorded inside it by the driver layer.
+    /// Returns whether the driver layer has recorded the runtime call's work inside it.
     pub fn was_recorded(&self, kind: Kind) -> bool {
         self.thread().runtime.recorded & (1 << kind as u32) != 0
     }
 
-    /// Hands down to the driver calls inside this runtime call where the kernel that they launch is from.
+    /// Sets, for the driver calls inside this runtime call, which file the kernel that they launch is from.
     #[inline(always)]
     pub fn hand_down(&self, origin: u64) {
         self.thread().runtime.origin = origin;
     }
 
-    /// What the runtime call around this one has handed down; 0 = nothing, or none.
+    /// Returns what the runtime call around this one has set with [`Call::hand_down`]; 0 = nothing, or there is no such
+    /// call.
     pub fn origin(&self) -> u64 {
         self.thread().runtime.origin
     }
@@ -306,8 +328,8 @@ impl Call {
         t.push(record.as_words());
     }
 
-    /// Gives the call's record: it waits for the outermost call's return. A record that waits already is not the last
-    /// of its call and goes out as that.
+    /// Keeps the call's record until the outermost call returns. A record that waits already is not the last of its
+    /// call: it goes out now, marked with `MORE`.
     #[inline]
     pub fn record(&self, record: &impl Record) {
         let t = self.thread();
@@ -320,7 +342,7 @@ impl Call {
         }
     }
 
-    /// Ends the record that waits: another one of the same call follows.
+    /// Sets the end of the record that waits to now: another one of the same call follows.
     pub fn end_record(&self) {
         let t = self.thread();
         if t.pending_words != 0
@@ -330,19 +352,19 @@ impl Call {
         }
     }
 
-    /// Whether no other intercepted call is around this one.
+    /// Returns whether this call is inside no other intercepted call.
     pub fn is_outermost(&self) -> bool {
         self.via != Via::RuntimeDriver
     }
 
-    /// Says which context a question is about, for the outermost call around it.
+    /// Sets which context a query is about, for the outermost call around it.
     pub fn asks_about(&self, context: u32) {
         let t = self.thread();
         let scope = if t.runtime.frame != 0 { &mut t.runtime } else { &mut t.driver };
         scope.context = context;
     }
 
-    /// Gives a question that was answered: one more of those that are told together, if it is like them.
+    /// Adds a query that was answered to the queries that share a record, if it is like them, or begins another record.
     pub fn asked(&self, subject: u64, result: i32, end: u64) {
         let t = self.thread();
         let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
@@ -352,7 +374,7 @@ impl Call {
             && first.caller == self.caller
             && end.wrapping_sub(first.begin) < sys::tenth_of_a_second();
         if !is_like {
-            t.tell_asked();
+            t.push_queries();
             t.asked = Api {
                 head: self.head::<Api>(0),
                 correlation: self.correlation,
@@ -375,13 +397,13 @@ impl Call {
         if asked.subject != subject {
             asked.subject = 0;
         }
-        // Questions about several contexts are no single one's.
+        // Queries about several contexts belong to none.
         if asked.context != context {
             asked.context = 0;
         }
     }
 
-    /// Gives a record that goes out behind the call's own, and ends when the call does.
+    /// Keeps a record that goes out after the call's own, and ends when the call does.
     pub fn record_behind(&self, record: &impl Record) {
         let t = self.thread();
         let words = record.as_words();
@@ -392,13 +414,13 @@ impl Call {
         }
     }
 
-    /// So many ticks went by in a call of ours that waited for the GPU, which the app's own call would have done instead.
+    /// Adds ticks that a driver call of ours waited for the GPU, as the app's own call would have done instead.
     pub fn waited(&self, ticks: u64) {
         let t = self.thread();
         t.waited = t.waited.wrapping_add(ticks);
     }
 
-    /// Leaves the hook. `inside` is what the real call took of its time.
+    /// Leaves the hook. `inside`: the ticks that the real call took.
     #[inline]
     pub fn leave(self, inside: u64) {
         let t = self.thread();
@@ -410,7 +432,7 @@ impl Call {
         if t.pending_words != 0
             && let Some(word) = t.pending.get_mut(END_WORD)
         {
-            // The driver's end for now, the runtime's when it returns.
+            // The driver call's end for now; when a runtime call around it returns, that one's.
             *word = end;
         }
         if t.runtime.frame == 0 {
@@ -423,45 +445,44 @@ impl Call {
         self.own().thread.release();
     }
 
-    /// Takes a free event of a context; the caller is its one holder.
+    /// Passes the thread's own free events to `with`.
     #[inline]
-    pub fn take_event(&self, context: &Context) -> Option<u32> {
-        let others = |context| self.session.contexts.pool(context);
-        self.thread().events.take(context.number, &context.pool, others)
+    pub fn with_events<R>(&self, with: impl FnOnce(&mut Magazine) -> R) -> R {
+        with(&mut self.thread().events)
     }
 
-    /// A correlation besides the record's own.
+    /// Returns a new correlation, besides the record's own.
     pub fn fresh_correlation(&self) -> u64 {
         self.thread().next_correlation()
     }
 
-    /// The same call, for one more record of work with a correlation of its own.
+    /// Returns the same call with a correlation of its own, for another record of work.
     pub fn another(&self) -> Call {
         Call { correlation: self.fresh_correlation(), ..*self }
     }
 
-    /// A number that tells this thread from every other that lives.
+    /// Returns a number that no other living thread has.
     #[inline]
     pub fn thread_identity(&self) -> u64 {
         self.state as u64
     }
 
-    /// Counts something lost by this call.
+    /// Counts losses of this call.
     pub fn lost(&self, cause: LossCause, count: u64) {
         self.thread().count_lost(cause, count);
     }
 
-    /// Pushes a record of any length (an interned text) at once. False when it did not fit.
+    /// Publishes a record of any length (a name) at once. Returns false when it did not fit.
     pub fn push_words(&self, words: &[u64]) -> bool {
         self.thread().push(words)
     }
 }
 
 impl Thread {
-    /// Whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a driver call
-    /// or inside one of its own layer.
+    /// Returns whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a
+    /// driver call or inside one of its own layer.
     #[inline]
-    fn is_outermost(&mut self, session: &'static Session, entry: &Entry, state: &State) -> bool {
+    fn is_outermost(&mut self, session: Session, entry: &Entry, state: &State) -> bool {
         if !self.has_claim(session) && !self.adopt(session, state) {
             return false;
         }
@@ -471,21 +492,21 @@ impl Thread {
     }
 
     #[inline]
-    fn has_claim(&self, session: &'static Session) -> bool {
-        core::ptr::eq(self.session, session) && self.claim.is_some()
+    fn has_claim(&self, session: Session) -> bool {
+        self.session == Some(session) && self.claim.is_some()
     }
 
-    /// Takes the thread into a session: at its first call, or at its first in a forked child, where everything that it
-    /// had belongs to the parent. False when there is no slot for it.
+    /// Claims a slot for the thread: at its first call, or at its first call in a forked child, where everything that
+    /// the state had belongs to the parent. Returns false when there is no slot for it.
     #[cold]
-    fn adopt(&mut self, session: &'static Session, state: &State) -> bool {
-        if core::ptr::eq(self.session, session) && self.calls_to_retry != 0 {
+    fn adopt(&mut self, session: Session, state: &State) -> bool {
+        if self.session == Some(session) && self.calls_to_retry != 0 {
             self.calls_to_retry -= 1;
             session.lost(LossCause::NoSlot, 1);
             return false;
         }
         let errno = sys::Errno::save();
-        self.session = session;
+        self.session = Some(session);
         self.runtime = NO_SCOPE;
         self.driver = NO_SCOPE;
         self.pending_words = 0;
@@ -505,8 +526,8 @@ impl Thread {
         self.claim.is_some()
     }
 
-    /// A scope whose frame is not above the entering hook's was left without returning (longjmp, an exception through
-    /// the real call). What it had recorded goes out with the last time known.
+    /// Discards scopes that were left without returning (by longjmp, or by an exception through the real call): their
+    /// frame is not above the entering hook's. What they had recorded goes out with the last time that is known.
     #[inline]
     fn discard_scopes(&mut self, frame: u64) {
         if self.driver.frame != 0 && self.driver.frame <= frame {
@@ -528,14 +549,14 @@ impl Thread {
         self.claim.as_ref().map_or(0, |c| c.number << 40) | (self.correlations & ((1 << 40) - 1))
     }
 
-    /// Remembers in the runtime scope what was recorded inside it.
+    /// Notes in the runtime scope which kind of record was made inside it.
     fn note(&mut self, words: &[u64]) {
         if let Some(head) = Head::of(words) {
             self.runtime.recorded |= 1u32.checked_shl(u32::from(head.kind)).unwrap_or(0);
         }
     }
 
-    /// Publishes the record that waits, with more flags.
+    /// Publishes the record that waits, with these flags added.
     fn flush_pending(&mut self, flags: u16) {
         let words = self.pending_words;
         if words == 0 {
@@ -551,7 +572,7 @@ impl Thread {
         }
     }
 
-    /// Publishes the record that goes out behind, if there is one, with the call's end if that is known.
+    /// Publishes the record that goes out after the call's own, if there is one, with the call's end if that is known.
     fn push_behind(&mut self, end: Option<u64>) {
         let words = core::mem::take(&mut self.behind_words);
         if words == 0 {
@@ -566,24 +587,25 @@ impl Thread {
         }
     }
 
-    /// Publishes the questions that wait to be told.
-    fn tell_asked(&mut self) {
+    /// Publishes the record of the queries in a row, if there are any.
+    fn push_queries(&mut self) {
         if self.asked.head.api != 0 {
             let mut asked = core::mem::replace(&mut self.asked, NOT_ASKED);
-            // What a single one took, its begin and end say.
+            // For a single query, the time inside is its end minus its begin.
             asked.inside = if asked.more == 0 { 0 } else { asked.inside };
             self.push(asked.as_words());
         }
     }
 
-    /// Publishes a record, or counts it as dropped, behind the questions asked before it. True when it went out.
+    /// Publishes a record, after the queries that were made before it, or counts it as dropped. Returns whether it went
+    /// out.
     fn push(&mut self, words: &[u64]) -> bool {
         if self.asked.head.api != 0 {
-            self.tell_asked();
+            self.push_queries();
         }
         let Some(claim) = &mut self.claim else { return false };
         if self.dropped != 0 {
-            // The loss is told where it ended, before the next record.
+            // The loss is recorded where it ended, before the next record.
             let mut loss =
                 Loss { head: Head::new::<Loss>(), at: ticks(), count: self.dropped, ..Loss::default() };
             loss.cause = LossCause::RingFull as u8;
@@ -613,7 +635,7 @@ impl Thread {
         self.claim.as_ref().map(|c| &c.slot.counters.0)
     }
 
-    /// Counts ticks that our own code took of the thread.
+    /// Counts ticks that our own code took.
     #[inline]
     fn count_own(&mut self, own: u64) {
         if let Some(counters) = self.counters() {
@@ -638,12 +660,11 @@ impl Thread {
     }
 }
 
-/// Moves a half-full ring to its next buffer, or asks for one.
+/// Moves a half-full ring to its next buffer, or requests one.
 #[cold]
-fn grow(claim: &mut Claim, session: *const Session) {
+fn grow(claim: &mut Claim, session: Option<Session>) {
     let next = claim.writer.level() + 1;
-    // SAFETY: null or the thread's session, which is never unmapped.
-    let Some(session) = (unsafe { session.as_ref() }) else { return };
+    let Some(session) = session else { return };
     if next >= LEVELS {
         return;
     }
@@ -655,62 +676,82 @@ fn grow(claim: &mut Claim, session: *const Session) {
     }
 }
 
-/// Moves a full ring to its next buffer: the poller was too late with it (it may be starting the collector). Two system
-/// calls, at most twice in a thread's life, and cheaper than a loss. False when there is no next buffer.
+/// Moves a full ring to its next buffer, because the poller was late (it may be starting the collector). This takes two
+/// system calls, at most twice in a thread's life, which is better than a loss. Returns false when there is no next
+/// buffer.
 #[cold]
-fn grow_at_once(claim: &mut Claim, session: *const Session) -> bool {
+fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
     let next = claim.writer.level() + 1;
-    // SAFETY: as in `grow`.
-    let Some(session) = (unsafe { session.as_ref() }) else { return false };
+    let Some(session) = session else { return false };
     let errno = sys::Errno::save();
     let buffer = session.segment.buffer_at_once(claim.index, next);
     errno.restore();
     buffer.is_some_and(|buffer| claim.writer.grow(buffer))
 }
 
-/// Before the process's end: what the calling thread has not told yet. What others have not is theirs to tell, and they may
-/// be running: the questions that one of them has asked last are not told.
+/// Publishes, before the process ends, the calling thread's queries that are not recorded yet. Those of other threads
+/// are lost: these may be running, and their state is theirs.
 pub fn exiting() {
-    let Some(session) = session::existing() else { return };
+    let Some(session) = sink::existing() else { return };
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: as in `enter`.
     let own = unsafe { &*state };
-    // In an exit handler no hook is in progress but one that the handler interrupted.
+    // In an exit handler, only a hook that called exit can be in progress.
     if own.thread.is_busy() {
         return;
     }
     own.thread.hold();
     // SAFETY: held by this frame alone; the borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if core::ptr::eq(t.session, session) {
-        t.tell_asked();
+    if t.session == Some(session) {
+        t.push_queries();
     }
     own.thread.release();
 }
 
-/// The thread's end (the session key's destructor): what waits goes out, and the slot is closed for the collector to
-/// drain and free. CUDA calls in later destructors claim a new one.
-pub unsafe extern "C" fn ended(state: *mut c_void) {
+/// A thread that ends, for the parts of the session that keep something of it.
+pub struct Leaving<'a> {
+    pub session: Session,
+    /// [`Call::thread_identity`] of its calls.
+    pub identity: u64,
+    thread: &'a mut Thread,
+}
+
+impl Leaving<'_> {
+    /// Publishes a record.
+    pub fn push(&mut self, words: &[u64]) {
+        self.thread.push(words);
+    }
+
+    /// Returns its free events.
+    pub fn events(&mut self) -> &mut Magazine {
+        &mut self.thread.events
+    }
+}
+
+/// Runs at the thread's end, in the session key's destructor: publishes what waits, lets the session's parts give up
+/// what they keep for the thread (`parts`), and closes the slot for the collector to drain and free. CUDA calls in
+/// later destructors claim another slot.
+///
+/// # Safety
+/// The state is what [`Live::claim`] was given on this thread.
+pub unsafe fn ended(state: *mut c_void, parts: impl FnOnce(&mut Leaving<'_>)) {
     // SAFETY: the address of this thread's state, given to pthread_setspecific by `adopt`; thread-locals of the main
     // program's threads outlive key destructors in glibc (both run in start_thread before the stack goes).
     let own = unsafe { &*state.cast::<State>() };
-    let Some(session) = session::existing() else { return };
+    let Some(session) = sink::existing() else { return };
     own.thread.hold();
-    // SAFETY: held by this frame alone: all others of the thread have returned or were left for good. The borrow ends before
-    // the release.
+    // SAFETY: held by this frame alone: all other frames of the thread have returned or were left without returning.
+    // The borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if !core::ptr::eq(t.session, session) {
+    if t.session != Some(session) {
         own.thread.release();
-        return; // a forked child's: the slot is the parent's
+        return; // this is a forked child: the slot is the parent's
     }
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
-    t.tell_asked();
-    if nvtx::watch::thread_ended() {
-        session.range.follow(&session.timing, ticks(), |change| _ = t.push(change.as_words()));
-    }
-    t.events.empty(|context| session.contexts.pool(context));
-    session.streams.thread_ended(state as u64);
+    t.push_queries();
+    parts(&mut Leaving { session, identity: state as u64, thread: t });
     if let Some(claim) = t.claim.take() {
         own.counts_at(session, None);
         claim.slot.state.close(claim.generation);

@@ -1,8 +1,8 @@
-//! What a record costs: `cargo run --release -p gpuspy-wire --example ring_cost`.
+//! How long does a record take? `cargo run --release -p gpuspy-wire --example ring_cost`.
 //!
-//! Prints nanoseconds for one 128-byte record (a launch), as medians of several runs: pushed and popped by one thread in
-//! turns, so that each side is timed alone and its data lies in the cache; and through the ring while a second thread
-//! drains it.
+//! Prints nanoseconds for one 128-byte record (a launch) as medians of several runs: pushed and popped by one
+//! thread in turns, so that each side is timed alone and its data is in the cache; and through the ring while
+//! a second thread drains it.
 
 use gpuspy_wire::record::{Head, Launch, Record};
 use gpuspy_wire::ring::{Cursors, MAX_RECORD_WORDS, Reader, Writer};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const RUNS: usize = 15;
 const RECORDS: usize = 400_000;
-/// Records between two drains: less than the smallest buffer holds.
+/// Records between two drains: fewer than the smallest buffer can hold.
 const BATCH: usize = 400;
 
 fn words(cells: usize) -> Vec<AtomicU64> {
@@ -34,7 +34,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Time of all pushes and of all pops, taking turns.
+/// Measures all pushes and all pops, which take turns. Returns ns per push and ns per pop.
 fn in_turns(buffers: &[Vec<AtomicU64>; 3], level: usize) -> (f64, f64) {
     let cursors = Cursors::default();
     let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
@@ -62,7 +62,7 @@ fn in_turns(buffers: &[Vec<AtomicU64>; 3], level: usize) -> (f64, f64) {
     (nanoseconds(pushing, RECORDS), nanoseconds(popping, RECORDS))
 }
 
-/// Time for a record to go through while another thread drains.
+/// Measures the ns per record through the ring while another thread drains it.
 fn across_threads(buffers: &[Vec<AtomicU64>; 3]) -> f64 {
     let cursors = Cursors::default();
     let done = AtomicBool::new(false);

@@ -1,32 +1,32 @@
-//! What `--capture-range` and `GPUSPY_CAPTURE_RANGE` can say: which part of a run is looked at. Both halves read it here,
-//! so that what the one accepts the other understands.
+//! Which part of a run do `--capture-range` and `GPUSPY_CAPTURE_RANGE` select? Both halves parse the text
+//! here, so that the agent understands what the collector accepts.
 
 use crate::duration;
 
-/// Longest time that can be asked for, ns: some 30 years.
+/// The longest time that can be requested, in ns: about 30 years.
 const MOST_NS: f64 = 1e18;
 
-/// Why a text is none.
+/// The message for a text that has none of the forms.
 pub const EXPECTED: &str = "one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN, delay=SECONDS and \
                             delay=SECONDS,duration=SECONDS is needed (seconds, or a time with its unit: 200ms)";
 
-/// Which part of a run is looked at.
+/// The part of a run that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureRange<'t> {
     /// From each `cuProfilerStart` to the next `cuProfilerStop`.
     ProfilerApi,
-    /// While an NVTX range of this text is open.
+    /// While an NVTX range with this text is open.
     Nvtx {
         /// The text.
         name: &'t str,
-        /// Where it counts.
+        /// The domains in which it counts.
         domain: Domain<'t>,
     },
-    /// From so long after the process's first CUDA call, and for so long.
+    /// From `delay` after the process's first CUDA call, for `duration`.
     Delay {
-        /// ns.
+        /// The delay in ns.
         delay: u64,
-        /// ns; `None` = to the end.
+        /// The duration in ns; `None` = to the end of the process.
         duration: Option<u64>,
     },
 }
@@ -34,17 +34,17 @@ pub enum CaptureRange<'t> {
 /// A domain of NVTX ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain<'t> {
-    /// Every one.
+    /// Every domain.
     Any,
-    /// The one that ranges without a domain are in.
+    /// The default domain, which contains ranges without a domain.
     Default,
-    /// The one of this name.
+    /// The domain with this name.
     Named(&'t str),
 }
 
 impl<'t> CaptureRange<'t> {
-    /// Reads what was asked for; `None`: it is none of the forms. The domain stands behind the last `@`, and an empty one is
-    /// the default one: `name@` is how a name that holds an `@` itself is written.
+    /// Parses the text. Returns `None` if it has none of the forms. The domain follows the last `@`, and an
+    /// empty one is the default domain, so a name that itself contains an `@` is written as `name@`.
     pub fn parse(text: &'t str) -> Option<CaptureRange<'t>> {
         if text == "profiler-api" {
             return Some(CaptureRange::ProfilerApi);
@@ -63,12 +63,12 @@ impl<'t> CaptureRange<'t> {
             None => (text, None),
         };
         let delay = time(delay.strip_prefix("delay=")?)?;
-        // A range that ends as it begins holds nothing.
+        // A range of length 0 contains nothing.
         (duration != Some(0)).then_some(CaptureRange::Delay { delay, duration })
     }
 }
 
-/// ns of a decimal number of seconds, or of one with its unit.
+/// Parses a decimal number of seconds, or a number with its unit, to ns.
 fn time(text: &str) -> Option<u64> {
     let (number, nanoseconds) = duration::split(text).unwrap_or((text, 1e9));
     let number = duration::number(number)?;

@@ -1,16 +1,21 @@
-//! The contract between gpuspy's two halves: what the agent writes into shared memory and the collector reads.
+//! What do gpuspy's two halves say to each other? The agent writes into shared memory, and the collector
+//! reads it; this crate is the contract between them. `README.md` gives an overview.
 //!
-//! Three layers, each in its own module:
+//! There are three layers, each in its own module:
 //!
-//! - [`record`]: what one record means, byte by byte. Fixed-width, versioned; unknown kinds can be skipped.
-//! - [`ring`]: how records travel: one single-producer single-consumer ring per thread. Its contract is numbered prose.
-//! - [`segment`]: where everything lies in the one shared memory object of a process, readable after its death.
+//! - [`record`]: what one record means, byte by byte. Records have a fixed width and a version; unknown kinds
+//!   can be skipped.
+//! - [`ring`]: how records travel. Each thread has one single-producer single-consumer ring; its contract is
+//!   a list of numbered rules.
+//! - [`segment`]: where everything is in the one shared memory object of a process, readable after the
+//!   process's death.
 //!
-//! And one definition that both use, [`pace`]: what timing costs the work that is timed.
+//! Both halves also share definitions: [`pace`] (how timing slows down the work that is timed), [`capture`],
+//! [`communication`] and [`duration`].
 //!
-//! All times in records are **host clock ticks** (the TSC, CNTVCT, or `CLOCK_MONOTONIC_RAW` nanoseconds: the segment
-//! header says which); the collector turns them into nanoseconds with the anchors it is given. The agent never
-//! divides. GPU times are nanoseconds on the clock of their context.
+//! All times in records are **host clock ticks** (of the TSC, of CNTVCT, or `CLOCK_MONOTONIC_RAW`
+//! nanoseconds: the segment header says which); the collector converts them to nanoseconds with the anchors
+//! it receives. The agent never divides. GPU times are nanoseconds on the clock of their context.
 #![no_std]
 #![deny(missing_docs)]
 

@@ -1,45 +1,47 @@
-//! How much longer does a launch take while it is timed? One definition for both: the agent pays by it, the collector
-//! tells it.
+//! How much longer does a launch take while it is timed? The agent pays for the slowdown and the collector
+//! reports it, by this one definition.
 //!
-//! A window and the pause behind it are compared on one stream, by the GPU's clock: how far apart two events are, and how
-//! many launches lie between. A stream may hold a thousand launches, and what the host sees is that much ahead of what
-//! the GPU does: events that fill a queue look like a slow host, and the pause behind them like a quick one, though they
-//! cost nothing. Between two events of a stream lie the very launches that took the time.
+//! A window and the pause after it are compared on one stream, by the GPU's clock: the time between two
+//! events, and the number of launches between them. A stream may contain a thousand launches, so the host is
+//! that far ahead of the GPU: events that fill a queue look like a slow host, and the pause after them like a
+//! fast one, though they cost nothing. The launches between two events of a stream are exactly those that
+//! took the time.
 //!
-//! A pause is one stretch, from the last event before it to the first behind it. It is compared with **as much time before
-//! it and behind it**, and no more than [`LEAST_LAUNCHES`] need, so that a program whose pace changes is compared with itself at that moment: windows
-//! end when an account is empty, which is where a program launches much, and would otherwise hold the idle times that pauses do
-//! not have. Where the stretches before and behind differ much ([`STEADY`]), the pace has changed meanwhile, and nothing
-//! is told.
+//! A pause is one interval, from the last event before it to the first one after it. It is compared with **as
+//! much time before it and after it**, and no more than [`LEAST_LAUNCHES`] need, so that a program with a
+//! changing pace is compared with itself at that moment. (Windows end when an account is empty, which happens
+//! where a program launches often, and whole windows would contain the idle times that pauses do not have.)
+//! If the intervals before and after differ too much ([`STEADY`]), the pace has changed meanwhile, and the
+//! comparison is discarded.
 
-/// Launches that each stretch must have for its rate to mean something.
+/// The number of launches that each interval must have for a meaningful rate.
 const LEAST_LAUNCHES: u64 = 50;
-/// The stretches before and behind a pause may differ so much in what a launch takes.
+/// The largest ratio of the time per launch between the intervals before and after a pause.
 const STEADY: f64 = 1.5;
-/// A window's last points are kept at least so far apart, so many of them: the stretch before a pause is an eighth of a second
-/// at most, and known to a tenth of the shortest pause.
+/// The shortest distance between the points that are kept of a window's end, and their number: the interval
+/// before a pause is at most an eighth of a second and accurate to a tenth of the shortest pause.
 const APART_NS: i64 = 2_000_000;
 const KEPT: usize = 64;
 
 /// An event on a stream that has completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Launches on the stream until then.
+    /// The number of launches on the stream until then.
     pub launches: u64,
-    /// When, ns on a clock of the GPU's.
+    /// The event's time, in ns on one of the GPU's clocks.
     pub ns: i64,
 }
 
-/// A part of a stream between two points.
+/// An interval of a stream between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stretch {
+struct Interval {
     launches: u64,
     ns: i64,
 }
 
-impl Stretch {
-    fn between(from: Point, to: Point) -> Stretch {
-        Stretch {
+impl Interval {
+    fn between(from: Point, to: Point) -> Interval {
+        Interval {
             launches: to.launches.saturating_sub(from.launches),
             ns: to.ns.saturating_sub(from.ns).max(0),
         }
@@ -49,9 +51,9 @@ impl Stretch {
         self.launches >= LEAST_LAUNCHES && self.ns > 0
     }
 
-    /// Whether it is as long as a pause, and has enough launches. What is kept of the stretch before a pause is bounded: so
-    /// is the one behind it.
-    fn is_like(self, pause: Stretch) -> bool {
+    /// Whether it is as long as a pause and has enough launches. The points that are kept before a pause
+    /// limit the length of that interval, and the same limit applies to the one after it.
+    fn is_comparable_to(self, pause: Interval) -> bool {
         self.is_enough() && self.ns >= pause.ns.min(APART_NS * KEPT as i64)
     }
 
@@ -60,30 +62,30 @@ impl Stretch {
     }
 }
 
-/// A pause, compared with the windows beside it.
+/// A comparison of a pause with the windows next to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compared {
-    /// ns that a launch took in the windows.
+    /// The ns that a launch took in the windows.
     pub window: f64,
-    /// The same in the pause.
+    /// The ns that a launch took in the pause.
     pub pause: f64,
-    /// Launches of the windows that this is from.
+    /// The number of launches in the compared parts of the windows.
     pub launches: u64,
 }
 
-/// A pause whose window behind it is under way.
+/// A pause whose following window is under way.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    before: Stretch,
-    pause: Stretch,
+    before: Interval,
+    pause: Interval,
     first: Point,
 }
 
-/// What is known of a stream's pace. Begins with [`Pace::NEW`].
+/// The pace of a stream. Starts with [`Pace::NEW`].
 #[derive(Clone, Debug)]
 pub struct Pace {
     window: u32,
-    /// Points of this window, the oldest first from `next` on, as far as `count` says.
+    /// Points of this window in a ring buffer: the last `count` before `next`.
     recent: [Point; KEPT],
     next: usize,
     count: usize,
@@ -92,7 +94,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nothing has been seen.
+    /// The pace of a stream without any points.
     pub const NEW: Pace = Pace {
         window: 0,
         recent: [Point { launches: 0, ns: 0 }; KEPT],
@@ -107,7 +109,8 @@ impl Pace {
         self.window
     }
 
-    /// The next point of the stream, in the window of that number. Returns what could be compared by it.
+    /// Takes in the stream's next point, which is in the given window. Returns the comparison that it
+    /// completes, if any.
     pub fn passes(&mut self, window: u32, at: Point) -> Option<Compared> {
         let Some(last) = self.last.replace(at) else {
             self.begin(window, at);
@@ -115,14 +118,15 @@ impl Pace {
         };
         if window == self.window {
             self.remember(at);
-            let waiting = self.waiting.filter(|w| Stretch::between(w.first, at).is_like(w.pause))?;
+            let waiting =
+                self.waiting.filter(|w| Interval::between(w.first, at).is_comparable_to(w.pause))?;
             self.waiting = None;
             return waiting.compare(at);
         }
         // A window that ended before it was as long as the pause before it is compared as far as it goes.
         let compared = self.waiting.take().and_then(|waiting| waiting.compare(last));
-        let pause = Stretch::between(last, at);
-        let before = self.stretch_before(last, pause);
+        let pause = Interval::between(last, at);
+        let before = self.interval_before(last, pause);
         self.waiting = Some(Waiting { before, pause, first: at });
         self.begin(window, at);
         compared
@@ -149,13 +153,13 @@ impl Pace {
         self.count = (self.count + 1).min(KEPT);
     }
 
-    /// The end of this window, as long as a pause, or as far as it is kept.
-    fn stretch_before(&self, last: Point, pause: Stretch) -> Stretch {
+    /// The end of this window, as long as a pause, or as long as the kept points reach.
+    fn interval_before(&self, last: Point, pause: Interval) -> Interval {
         let newest_first = (1..=self.count).filter_map(|n| self.recent.get((self.next + KEPT - n) % KEPT));
-        let mut found = Stretch::default();
+        let mut found = Interval::default();
         for point in newest_first {
-            found = Stretch::between(*point, last);
-            if found.is_like(pause) {
+            found = Interval::between(*point, last);
+            if found.is_comparable_to(pause) {
                 break;
             }
         }
@@ -166,26 +170,26 @@ impl Pace {
 impl Waiting {
     fn compare(self, to: Point) -> Option<Compared> {
         let Waiting { before, pause, first } = self;
-        let behind = Stretch::between(first, to);
-        let beside = match (before.is_enough(), behind.is_enough()) {
+        let after = Interval::between(first, to);
+        let windows = match (before.is_enough(), after.is_enough()) {
             (true, true) => {
-                let ratio = before.per_launch() / behind.per_launch();
+                let ratio = before.per_launch() / after.per_launch();
                 if !(1.0 / STEADY..=STEADY).contains(&ratio) {
                     return None;
                 }
-                Stretch {
-                    launches: before.launches + behind.launches,
-                    ns: before.ns.saturating_add(behind.ns),
+                Interval {
+                    launches: before.launches + after.launches,
+                    ns: before.ns.saturating_add(after.ns),
                 }
             }
             (true, false) => before,
-            (false, true) => behind,
+            (false, true) => after,
             (false, false) => return None,
         };
         pause.is_enough().then(|| Compared {
-            window: beside.per_launch(),
+            window: windows.per_launch(),
             pause: pause.per_launch(),
-            launches: beside.launches,
+            launches: windows.launches,
         })
     }
 }
@@ -196,8 +200,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// A stream whose launches take what `takes` says of each moment and whether it is timed; windows and pauses in turn,
-    /// so long each.
+    /// Simulates a stream with windows and pauses of the given lengths in turn. `takes(ms, is_timed)` is the
+    /// ns that a launch takes.
     fn pairs(ms: i64, window_ms: i64, pause_ms: i64, takes: impl Fn(i64, bool) -> i64) -> Vec<Compared> {
         let (mut pace, mut found) = (Pace::NEW, Vec::new());
         let mut at = Point { launches: 0, ns: 77_000_000_000 };
@@ -216,12 +220,13 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
     fn a_steady_pace_is_compared_exactly() {
         for (window, pause) in [(2_000, 20), (20, 80), (5, 200), (50, 50)] {
             let found = pairs(10_000, window, pause, |_, is_timed| if is_timed { 24_000 } else { 20_000 });
             assert!(found.len() >= 4, "{window} {pause}: {found:?}");
             for pair in found {
-                // The pause's stretch ends with a timed launch.
+                // The pause's interval ends with a timed launch.
                 assert!(
                     (pair.pause - 20_000.0).abs() < 10.0 && (pair.window - 24_000.0).abs() < 1.0,
                     "{pair:?}"
@@ -230,9 +235,11 @@ mod tests {
         }
     }
 
-    /// Busy for 700 ms of each second: the windows, which go on over the idle times, hold those, and the pauses do not.
+    /// The program is busy for 700 ms of each second: the idle times are only in the windows, which continue
+    /// across them.
     #[test]
-    fn idle_times_that_only_windows_hold_are_not_told() {
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
+    fn idle_times_that_are_only_in_windows_do_not_count() {
         let found =
             pairs(
                 60_000,
@@ -245,7 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn where_the_pace_changes_in_a_pause_nothing_is_told() {
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
+    fn a_pause_in_which_the_pace_changes_is_discarded() {
         let found = pairs(5_000, 50, 50, |now, _| if now / 75 % 2 == 0 { 10_000 } else { 40_000 });
         assert!(found.iter().all(|pair| pair.window / pair.pause < 2.0), "{found:?}");
         let slow_from = |moment: i64| move |now: i64, _: bool| if now < moment { 10_000 } else { 40_000 };
@@ -254,7 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn few_launches_tell_nothing() {
+    #[cfg_attr(miri, ignore = "a long simulation without unsafe code")]
+    fn too_few_launches_give_no_comparison() {
         assert_eq!(pairs(10_000, 100, 20, |_, _| 1_000_000), []);
     }
 }

@@ -1,13 +1,14 @@
-//! The records: what the agent says, byte by byte.
+//! What does one record say, byte by byte?
 //!
-//! A record is a whole number of 64-byte *cells* and begins with a [`Head`]. A reader takes a record's length from
-//! `head.cells` and skips kinds it does not know; a kind may grow by appending cells, so a reader takes the prefix it
-//! knows. Every field is an integer, so any bytes are a value of the type: what they mean is checked where they are used.
+//! A record is a whole number of 64-byte *cells* and starts with a [`Head`]. A reader takes a record's length
+//! from `head.cells` and skips kinds that it does not know. A kind may grow by appending cells, so a reader
+//! takes the prefix that it knows. Every field is an integer, so any bytes are a value of the type; the
+//! meaning of a value is checked where it is used.
 
 macro_rules! records {
     ($($name:ident = $kind:ident, $bytes:literal;)*) => { $(
-        // SAFETY: repr(C), integers only, and the assertions below: size as written (so no padding could hide without
-        // the field offsets moving), alignment 8.
+        // SAFETY: repr(C), integers only, and the assertions below check that the size is as written (padding
+        // would move the field offsets) and that the alignment is 8.
         unsafe impl Record for $name { const KIND: Kind = Kind::$kind; }
         const _: () = assert!(size_of::<$name>() == $bytes && $bytes % CELL_BYTES == 0 && align_of::<$name>() == 8);
     )* };
@@ -27,19 +28,21 @@ pub use work::*;
 
 use core::mem::size_of;
 
-/// Bytes in a cell, the unit of ring space.
+/// The number of bytes in a cell, the unit of ring space.
 pub const CELL_BYTES: usize = 64;
-/// 64-bit words in a cell.
+/// The number of 64-bit words in a cell.
 pub const CELL_WORDS: usize = CELL_BYTES / 8;
-/// The longest record: `head.cells` is one byte.
+/// The number of cells of the longest record: `head.cells` is one byte.
 pub const MAX_CELLS: usize = 255;
-/// The most bytes of text that one [`Intern`] record carries; longer names are cut there (and say so by their length).
+/// The largest number of bytes of text in an [`Intern`] record; longer texts are cut there (and marked as
+/// cut).
 pub const MAX_TEXT: usize = MAX_CELLS * CELL_BYTES - size_of::<Intern>();
-/// The version written into every head. A reader refuses nothing on account of it: it tells which fields are meant.
+/// The version written into every head. A reader rejects nothing because of it: it says which fields are
+/// meant.
 pub const RECORD_VERSION: u8 = 1;
 
-/// A plain record: `repr(C)`, integers only, no padding, a whole number of cells (except [`Head`], [`Intern`] and [`NvtxRange`],
-/// which are prefixes of one).
+/// A plain record: `repr(C)`, integers only, no padding, and a whole number of cells (except [`Head`],
+/// [`Intern`] and [`NvtxRange`], which are prefixes of a record).
 ///
 /// # Safety
 /// Implementors have no padding and no invalid bit patterns, start with a [`Head`], and are aligned to 8.
@@ -47,13 +50,14 @@ pub unsafe trait Record: Copy {
     /// The value of `head.kind` for this type.
     const KIND: Kind;
 
-    /// The record as words, to be copied into a ring.
+    /// Returns the record as words, to be copied into a ring.
     fn as_words(&self) -> &[u64] {
-        // SAFETY: the trait promises no padding and alignment 8; the length is the type's own, in whole words.
+        // SAFETY: the trait promises no padding and alignment 8; the length is the type's own, in whole
+        // words.
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(self).cast(), size_of::<Self>() / 8) }
     }
 
-    /// Reads the record from the words of one, or `None` when the kind is another or the record is too short.
+    /// Reads a record from its words. Returns `None` if the kind is another or the record is too short.
     fn from_words(words: &[u64]) -> Option<Self> {
         let head = Head::of(words)?;
         if head.kind != Self::KIND as u8 || size_of_val(words) < size_of::<Self>() {
@@ -64,7 +68,7 @@ pub unsafe trait Record: Copy {
     }
 }
 
-/// Declares an enum whose values travel as bytes, with the checked way back.
+/// Declares an enum whose values travel as bytes, with the checked conversion back.
 macro_rules! wire_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal $text:literal,)* }) => {
         $(#[$meta])*
@@ -149,23 +153,24 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How a call reached the record.
+    /// The layers that a call passed through to its record.
     Via {
         /// The app called the driver.
         Driver = 1 "driver",
         /// The app called the runtime; the driver call inside made the record.
         RuntimeDriver = 2 "runtime+driver",
-        /// The app called the runtime and no driver call was seen inside: the runtime hook made the record.
+        /// The app called the runtime and no driver call was observed inside: the runtime hook made the
+        /// record.
         Runtime = 3 "runtime",
     }
 }
 
 wire_enum! {
-    /// Why an operation has no GPU time. `Timed` when it has one, or will have.
+    /// The reason why an operation has no GPU time. `Timed` if it has one, or will have one.
     Untimed {
         /// An event pair was recorded; a [`GpuTime`] follows.
         Timed = 0 "timed",
-        /// More than the depth limit of entries are queued on the stream.
+        /// More entries than the depth limit are queued on the stream.
         DeepQueue = 1 "deep_queue",
         /// Another thread's pair was open on the same stream.
         Contended = 2 "contended",
@@ -177,9 +182,9 @@ wire_enum! {
         Captured = 5 "captured",
         /// Timing is off (`--timing off`).
         Off = 6 "off",
-        /// The driver layer was not seen, so there is no stream to record on.
+        /// The driver call was not observed, so there is no stream to record on.
         NotHooked = 7 "not_hooked",
-        /// The driver refused one of our records.
+        /// The driver refused an event record.
         EventFailed = 8 "event_failed",
         /// Part of a sequence that events must not cut (programmatic launches).
         Programmatic = 9 "programmatic",
@@ -187,17 +192,18 @@ wire_enum! {
         Teardown = 10 "teardown",
         /// Work that the host itself did, or that never enters a stream of its own.
         NoStream = 11 "no_stream",
-        /// Outside the part of the run that was asked for (`--capture-range`).
+        /// Outside the requested part of the run (`--capture-range`).
         OutsideRange = 12 "outside_range",
-        /// Launched on a deep stream and timed together with its neighbours: a [`Burst`] tells of them all.
+        /// Launched on a deep stream and timed together with its neighbors: one [`Burst`] describes them all.
         Run = 13 "run",
     }
 }
 
 wire_enum! {
-    /// What a copy call asked for. The collector resolves `Default` by what it knows of both addresses.
+    /// The direction that a copy call requested. The collector resolves `Default` by what it knows of both
+    /// addresses.
     Direction {
-        /// Not said (`cudaMemcpyDefault`, `cuMemcpy`).
+        /// Not given (`cudaMemcpyDefault`, `cuMemcpy`).
         Default = 0 "Default",
         /// Host to device.
         HtoD = 1 "HtoD",
@@ -213,7 +219,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What kind of memory an allocation is.
+    /// The kind of memory of an allocation.
     Memory {
         /// `cudaMalloc`, `cuMemAlloc`.
         Device = 1 "device",
@@ -233,13 +239,13 @@ wire_enum! {
         Array = 8 "array",
         /// Imported from elsewhere (IPC, external memory).
         Imported = 9 "imported",
-        /// What a graph takes while it runs (its memory nodes, `cudaMallocAsync` inside a capture).
+        /// Allocated by a graph while it runs (by its memory nodes, or `cudaMallocAsync` inside a capture).
         Graph = 10 "graph",
     }
 }
 
 wire_enum! {
-    /// What a synchronise waits for.
+    /// What a synchronization waits for.
     SyncScope {
         /// Everything on the current device.
         Device = 1 "device",
@@ -253,9 +259,9 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What an interned text names. Ids are per namespace.
+    /// What an interned text names. Ids are separate for each namespace.
     Namespace {
-        /// A kernel; mangled as the app's binary has it.
+        /// A kernel; mangled as in the app's binary.
         Kernel = 1 "kernel",
         /// An intercepted function: the id is the `api` field of records.
         Api = 2 "api",
@@ -269,7 +275,7 @@ wire_enum! {
         Thread = 6 "thread",
         /// An NVTX domain.
         Domain = 7 "domain",
-        /// The text of an NVTX range or mark (numbered by the collector: records carry their text).
+        /// The text of an NVTX range or marker (numbered by the collector: the records contain their text).
         NvtxRange = 8 "range",
         /// A CUDA function that the agent does not know, for [`Lookup`].
         Function = 9 "function",
@@ -293,34 +299,35 @@ wire_enum! {
         Interception = 6 "interception",
         /// How operations are timed: `off`, `exact`, or `auto` and the budget in percent (`auto 5`).
         Timing = 7 "timing",
-        /// Why that is not what was asked for.
+        /// Why the timing is not the requested one.
         TimingNote = 8 "timing_note",
-        /// Variables of a short list, `NAME=value` each, separated by NUL: which place a launcher gave the process in a job,
-        /// and CUDA's settings. As they were at its first CUDA call.
+        /// Variables from a short list, each as `NAME=value`, separated by NUL: the place in a job that a
+        /// launcher gave the process, and CUDA's settings, as they were at the process's first CUDA call.
         Environment = 9 "environment",
-        /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = of another namespace.
+        /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = in another
+        /// namespace.
         Parent = 10 "parent",
-        /// Which part of the run is looked at: what `--capture-range` says.
+        /// The part of the run that is recorded: the text of `--capture-range`.
         CaptureRange = 11 "capture_range",
     }
 }
 
 wire_enum! {
-    /// Why something was lost.
+    /// The reason of a loss.
     LossCause {
         /// The thread's ring was full.
         RingFull = 1 "ring_full",
-        /// More threads than slots.
+        /// There were more threads than slots.
         NoSlot = 2 "no_slot",
-        /// The session was being set up by another thread.
+        /// Another thread was setting up the session.
         Starting = 3 "starting",
-        /// Entered while our own code ran on the thread (a signal handler, say).
+        /// The call was made while our own code ran on the thread (by a signal handler, for example).
         Reentered = 4 "reentered",
-        /// GPU times that were pending when their context or the process went away.
+        /// GPU times that were pending when their context or the process ended.
         GpuTimePending = 5 "gpu_time_pending",
         /// Bytes in a ring that are no record (written by the collector).
         Corrupt = 6 "corrupt",
-        /// Outcome unknown: the call never returned (longjmp, thread exit).
+        /// The outcome is unknown: the call never returned (longjmp, thread exit).
         ScopeLost = 7 "scope_lost",
         /// A stream or context table was full.
         TableFull = 8 "table_full",
@@ -334,21 +341,21 @@ wire_enum! {
     NodeKind {
         /// Runs a kernel.
         Kernel = 1 "kernel",
-        /// Copies.
+        /// Copies data.
         Copy = 2 "copy",
         /// Sets memory.
         Set = 3 "memset",
         /// Anything else.
         Other = 4 "other",
-        /// Takes memory.
+        /// Allocates memory.
         Alloc = 5 "alloc",
-        /// Gives memory back.
+        /// Frees memory.
         Free = 6 "free",
     }
 }
 
 wire_enum! {
-    /// What becomes of timing at a [`Window`]'s edge.
+    /// How timing changes at a [`Window`]'s edge.
     WindowChange {
         /// From here on everything is timed.
         Opens = 1 "opens",
@@ -360,36 +367,37 @@ wire_enum! {
 wire_enum! {
     /// What happens to an NVTX range at a [`NvtxRange`] record.
     NvtxChange {
-        /// A range of the thread begins inside the one before it.
+        /// A range starts on the thread, inside the one before it.
         Push = 1 "push",
-        /// The thread's last range of the domain ends.
+        /// The thread's last range in the domain ends.
         Pop = 2 "pop",
-        /// A range begins that any thread may end.
+        /// A range starts that any thread may end.
         Start = 3 "start",
-        /// It ends.
+        /// A started range ends.
         End = 4 "end",
-        /// A moment is marked.
+        /// A marker.
         Mark = 5 "mark",
     }
 }
 
 /// Bits of `head.flags`.
 pub mod flag {
-    /// Enqueued into a capture: not executed now. Of memory: it comes, or goes, when the graph runs.
+    /// Enqueued into a capture: not executed now. For memory: it is allocated, or freed, when the graph runs.
     pub const CAPTURED: u16 = 1 << 0;
-    /// Not the last record of its API call: `end` is its own driver call's, and the call is counted at the last.
+    /// Not the last record of its API call: `end` is its own driver call's, and the call is counted with the
+    /// last one.
     pub const MORE: u16 = 1 << 1;
-    /// The API blocks the host by definition (`cudaMemcpy`, a synchronise).
+    /// The API blocks the host by definition (`cudaMemcpy`, a synchronization).
     pub const BLOCKING: u16 = 1 << 2;
     /// The call failed; only [`Api`](super::Api) records carry it.
     pub const FAILED: u16 = 1 << 3;
-    /// Another thread's operation may lie between our two events: the pair is an upper bound.
+    /// Another thread's operation may be between our two events: the pair's time is an upper bound.
     pub const SHARED_INTERVAL: u16 = 1 << 4;
     /// The start event is also the previous operation's end event.
     pub const SHARED_START: u16 = 1 << 5;
     /// A launch that is part of a [`Burst`](super::Burst).
     pub const BURST: u16 = 1 << 6;
-    /// The scope was discarded (longjmp over the hook); `end` is the last time known.
+    /// The scope was discarded (longjmp over the hook); `end` is the last known time.
     pub const SCOPE_LOST: u16 = 1 << 7;
     /// On the legacy default stream.
     pub const LEGACY_STREAM: u16 = 1 << 8;
@@ -397,14 +405,15 @@ pub mod flag {
     pub const PER_THREAD_STREAM: u16 = 1 << 9;
     /// The launch handle was a `CUkernel`, not a `CUfunction`.
     pub const KERNEL_HANDLE: u16 = 1 << 10;
-    /// A [`Memcpy`](super::Memcpy) that moves managed memory where it is asked to be (`cuMemPrefetchAsync`): both addresses
-    /// are that memory's, the direction is its destination's. Pages that are there already do not move.
+    /// A [`Memcpy`](super::Memcpy) that moves managed memory to a requested place (`cuMemPrefetchAsync`):
+    /// both addresses are that memory's, and the direction is its destination's. Pages that are there already
+    /// do not move.
     pub const PREFETCH: u16 = 1 << 11;
-    /// A [`Memcpy`](super::Memcpy) that is a batch of copies, in order with the stream as a whole: bytes are their sum,
-    /// `rows` their number, and addresses and direction the first one's.
+    /// A [`Memcpy`](super::Memcpy) that is a batch of copies, which the stream orders as one operation: bytes
+    /// are their sum, `rows` is their number, and addresses and direction are the first one's.
     pub const BATCH: u16 = 1 << 12;
-    /// Timed alone among the launches of runs ([`Untimed::Run`](super::Untimed::Run)), drawn by chance: it stands for its
-    /// kernel's launches in them.
+    /// Timed alone among the launches of runs ([`Untimed::Run`](super::Untimed::Run)) and drawn at random: it
+    /// represents its kernel's launches in them.
     pub const SAMPLED: u16 = 1 << 13;
 }
 
@@ -414,9 +423,9 @@ pub mod flag {
 pub struct Head {
     /// A [`Kind`].
     pub kind: u8,
-    /// The record's length in cells, this one included; never 0.
+    /// The record's length in cells, including this one; never 0.
     pub cells: u8,
-    /// [`RECORD_VERSION`] of the writer.
+    /// The [`RECORD_VERSION`] of the writer.
     pub version: u8,
     /// A [`Via`], or 0 where it has no meaning.
     pub via: u8,
@@ -465,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_survives_its_words() {
+    fn a_record_converted_to_words_and_back_is_unchanged() {
         let mut launch = Launch { kernel: 7, grid: [1, 2, 3], ..Launch::default() };
         launch.work.head = Head { api: 3, flags: flag::CAPTURED, ..Head::new::<Launch>() };
         launch.work.correlation = u64::MAX;
@@ -474,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_or_a_short_record_is_none() {
+    fn another_kind_or_a_short_record_is_rejected() {
         let launch =
             Launch { work: Work { head: Head::new::<Launch>(), ..Work::default() }, ..Launch::default() };
         assert!(Memcpy::from_words(launch.as_words()).is_none());
@@ -484,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn intern_text_is_bounded_by_the_record() {
+    fn an_interned_text_cannot_exceed_its_record() {
         let mut words = [0u64; 8];
         let head = Head { kind: Kind::Intern as u8, cells: 1, ..Head::default() };
         words[0] = u64::from_ne_bytes([head.kind, head.cells, 0, 0, 0, 0, 0, 0]);
@@ -495,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn every_enum_value_comes_back() {
+    fn every_enum_value_converts_to_a_byte_and_back() {
         for k in Kind::ALL {
             assert_eq!(Kind::from_wire(*k as u8), Some(*k));
         }

@@ -1,43 +1,50 @@
-//! The ring: how a thread's records reach another process, with nobody ever waiting.
+//! How do a thread's records reach another process without either side ever waiting?
 //!
 //! # The contract
 //!
-//! 1. A slot has one writer (the thread that claimed it) and one reader (the collector). Nothing else touches its
-//!    cursors or cells while it is open.
-//! 2. `tail` and `head` count 64-bit words from the segment's birth. They only grow, are never reset, and are never
-//!    reduced modulo anything except to address a word. `tail` is stored by the writer alone, `head` by the reader alone.
-//! 3. Words in `[head, tail)` belong to the reader; all others to the writer. The writer stores a record's words, then
-//!    `tail` with release; the reader loads `tail` with acquire, copies the words, then stores `head` with release; the
-//!    writer loads `head` with acquire before it overwrites. Those two pairs are the only synchronisation.
-//! 4. A record is a whole number of cells and is published whole, by one store of `tail`: a reader never sees a part.
-//! 5. A full ring means the record is dropped and the caller told. The writer never waits for the reader.
-//! 6. Growth: a slot has [`LEVELS`] buffers, each larger than the one before. The writer moves from level L to L + 1 by
-//!    storing `moved[L] = tail` before the first record that lies in the new buffer; the release store of that
-//!    record's `tail` publishes both. Words at positions below `moved[L]` lie in level L, the others above it. The
-//!    cursors run on. A writer only moves up; the next owner of the slot begins at level 0 again.
-//! 7. The other side may write anything anywhere at any time. The writer believes `head` only when it lies between the
-//!    last one it believed and its own `tail`. The reader believes `tail` only when it is not behind `head` and no
-//!    further ahead than the buffers hold; a record's length only when it is not 0 and ends at or before `tail`; and it
-//!    decodes its own copy, never the shared words. What does not hold is [`Corrupt`]: the reader skips to `tail`.
-//! 8. Slot life: `FREE → CLAIMING → OPEN → CLOSED → FREE`, with a generation that grows at each claim. A thread claims
-//!    by compare-exchange, prepares the slot, and opens it with release. It closes it with release when it ends. The
-//!    collector, after an acquire load of CLOSED, drains to `tail` and frees it with release; only then can another
-//!    thread claim it (acquire). A process that dies leaves its slots OPEN: the collector drains them the same way.
+//! 1. A slot has one writer (the thread that claimed it) and one reader (the collector). Nothing else touches
+//!    its cursors or cells while it is open.
+//! 2. `tail` and `head` count 64-bit words from the segment's creation. They only grow, are never reset, and
+//!    are reduced modulo the buffer's length only to address a word. Only the writer stores `tail`, and only
+//!    the reader stores `head`.
+//! 3. Words in `[head, tail)` belong to the reader; all others belong to the writer. The writer stores a
+//!    record's words and then stores `tail` with release. The reader loads `tail` with acquire, copies the
+//!    words, and then stores `head` with release. The writer loads `head` with acquire before it overwrites
+//!    words. Those two pairs are the only synchronization.
+//! 4. A record is a whole number of cells and is published as a whole, by one store of `tail`: a reader never
+//!    sees a part of it.
+//! 5. If the ring is full, the record is dropped and the caller gets an error. The writer never waits for the
+//!    reader.
+//! 6. Growth: a slot has [`LEVELS`] buffers, each larger than the one before. The writer moves from level L
+//!    to L + 1 by storing `moved[L] = tail` before the first record in the new buffer; the release store of
+//!    that record's `tail` publishes both. Words at positions below `moved[L]` are in level L, and later ones
+//!    are above it. The cursors continue. A writer only moves up; the next owner of the slot starts at level
+//!    0 again.
+//! 7. The other side may write anything anywhere at any time. The writer accepts `head` only if it is between
+//!    the last accepted one and its own `tail`. The reader accepts `tail` only if it is not below `head` and
+//!    no further ahead than the buffers' total length; it accepts a record's length only if it is not 0 and
+//!    the record ends at or before `tail`; and it decodes its own copy, never the shared words. Anything else
+//!    is [`Corrupt`]: the reader skips to `tail`.
+//! 8. Slot life: `FREE → CLAIMING → OPEN → CLOSED → FREE`, with a generation that grows at each claim. A
+//!    thread claims a slot by a compare-exchange, prepares it, and opens it with release. It closes it with
+//!    release when the thread ends. After an acquire load of CLOSED, the collector drains the slot to `tail`
+//!    and frees it with release; only then can another thread claim it (acquire). A process that dies leaves
+//!    its slots OPEN: the collector drains them in the same way.
 //!
-//! All shared words are atomics, the records' too (relaxed: rule 3's pairs order them), so that a peer that breaks the
-//! rules can make the reader's copy nonsense but never undefined. The algorithms are generic over the atomic, which is
-//! how loom runs them.
+//! All shared words are atomics, including the records' words (relaxed: the pairs of rule 3 order them). So a
+//! peer that breaks the rules can make the reader's copy meaningless, but cannot cause undefined behavior.
+//! The algorithms are generic over the atomic type, so that loom can run them (`tests/loom.rs`).
 
 use crate::record::{CELL_WORDS, Head, MAX_CELLS};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Buffers of a slot, each the successor of the one before.
+/// The number of buffers of a slot.
 pub const LEVELS: usize = 3;
-/// Words of the longest record.
+/// The number of words of the longest record.
 pub const MAX_RECORD_WORDS: usize = MAX_CELLS * CELL_WORDS;
 
-/// No cursor comes here: 2^62 words are a thousand years at 1 GB a second. A claim beyond it is refused, so that no sum
-/// with a position overflows.
+/// The largest position at which a slot can be claimed. No cursor reaches it (2^62 words are a thousand years
+/// at 1 GB a second), so no sum with a position overflows.
 const MAX_POSITION: u64 = 1 << 62;
 
 /// A shared 64-bit atomic: [`AtomicU64`], or loom's.
@@ -46,7 +53,7 @@ pub trait Word {
     fn load(&self, order: Ordering) -> u64;
     /// Atomic store.
     fn store(&self, value: u64, order: Ordering);
-    /// Atomic compare-exchange; on success AcqRel, on failure Acquire. True when it exchanged.
+    /// Atomic compare-exchange, AcqRel on success and Acquire on failure. Returns whether it exchanged.
     fn exchange_if(&self, current: u64, new: u64) -> bool;
 }
 
@@ -65,7 +72,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// A value alone on its cache line, so that the two sides' cursors do not share one.
+/// A value on a cache line of its own, so that the two sides' cursors do not share one.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Line<T>(pub T);
@@ -74,55 +81,58 @@ pub struct Line<T>(pub T);
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Cursors<W> {
-    /// Written by the writer: words published.
+    /// The number of words published. Written by the writer.
     pub tail: Line<W>,
-    /// Written by the reader: words consumed.
+    /// The number of words consumed. Written by the reader.
     pub head: Line<W>,
-    /// Written by the writer: the position where level L ended, or `u64::MAX` while it is the last one in use.
+    /// The position where level L ended, or `u64::MAX` while level L is the last one in use. Written by the
+    /// writer.
     pub moved: [W; LEVELS - 1],
 }
 
-/// The record did not fit: it was dropped (contract 5).
+/// The record did not fit and was dropped (rule 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The ring holds something that no writer who keeps the contract would have put there (contract 7).
+/// The ring contains something that no writer that keeps the contract would have stored (rule 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Words that were skipped; they count as lost.
+    /// The number of words that were skipped; they count as lost.
     pub words: u64,
 }
 
-/// The writing end. Lives in the writer's own memory; only what it publishes is shared.
+/// The writing end. It is in the writer's own memory; only what it publishes is shared.
 #[derive(Debug)]
 pub struct Writer<'a, W> {
     cursors: &'a Cursors<W>,
     buffer: &'a [W],
     level: usize,
-    /// Where the current buffer's use began: what lies before is in smaller buffers.
+    /// The position where the use of the current buffer started: earlier words are in smaller buffers.
     base: u64,
     tail: u64,
-    /// The last believed head.
+    /// The last accepted head.
     head: u64,
 }
 
 impl<'a, W: Word> Writer<'a, W> {
-    /// Takes up a slot that was just claimed and is not open yet: everything in it has been consumed.
+    /// Takes over a slot that was just claimed and is not open yet, so that everything in it has been
+    /// consumed.
     ///
-    /// `buffer` is the slot's level 0; its length is a power of two of at least [`CELL_WORDS`] words.
-    /// Returns `None` when it is not, or when the slot's `tail` is no position that a writer can have left there
-    /// (contract 7): such a slot is no use to anybody.
+    /// `buffer` is the slot's level 0; its length must be a power of two of at least [`CELL_WORDS`] words.
+    /// Returns `None` if it is not, or if the slot's `tail` is no position that a writer can have left there
+    /// (rule 7): such a slot is unusable.
     pub fn claim(cursors: &'a Cursors<W>, buffer: &'a [W]) -> Option<Self> {
         if !buffer.len().is_power_of_two() || buffer.len() < CELL_WORDS {
             return None;
         }
-        // Relaxed: only the slot's owner stores it, and the claim (acquire) ordered us behind the last owner.
+        // Relaxed: only the slot's owner stores it, and the claim (acquire) ordered this thread after the
+        // last owner.
         let tail = cursors.tail.0.load(Ordering::Relaxed);
         if tail > MAX_POSITION || !tail.is_multiple_of(CELL_WORDS as u64) {
             return None;
         }
         for moved in &cursors.moved {
-            // Relaxed: published by the release store that opens the slot (contract 8).
+            // Relaxed: published by the release store that opens the slot (rule 8).
             moved.store(u64::MAX, Ordering::Relaxed);
         }
         Some(Writer { cursors, buffer, level: 0, base: tail, tail, head: tail })
@@ -131,17 +141,18 @@ impl<'a, W: Word> Writer<'a, W> {
     /// Publishes one record: a whole number of cells, whose first word is a [`Head`] with that length.
     ///
     /// # Errors
-    /// [`Full`] when the reader has not made room: the record is dropped. Never waits.
+    /// [`Full`] if the reader has not made enough room: the record is dropped. Never waits.
     #[inline]
     pub fn push(&mut self, words: &[u64]) -> Result<(), Full> {
         debug_assert!(!words.is_empty() && words.len().is_multiple_of(CELL_WORDS));
         let capacity = self.buffer.len() as u64;
         let length = words.len() as u64;
         if self.tail - self.head.max(self.base) + length > capacity {
-            // Acquire, with the reader's release of `head`: its copies are done before we overwrite (contract 3).
+            // Acquire pairs with the reader's release of `head`: its copies are done before we overwrite the
+            // words (rule 3).
             let head = self.cursors.head.0.load(Ordering::Acquire);
             if head < self.head || head > self.tail {
-                return Err(Full); // contract 7: not believed
+                return Err(Full); // rule 7: not accepted
             }
             self.head = head;
             if self.tail - head.max(self.base) + length > capacity {
@@ -159,13 +170,14 @@ impl<'a, W: Word> Writer<'a, W> {
             at = (at + CELL_WORDS) & mask;
         }
         self.tail += length;
-        // Release, with the reader's acquire of `tail`: the words, and `moved`, are there before it sees them.
+        // Release pairs with the reader's acquire of `tail`: the words and `moved` are visible before it.
         self.cursors.tail.0.store(self.tail, Ordering::Release);
         Ok(())
     }
 
-    /// Whether more than half of the current buffer is in use: time to grow. By the last believed head, no is certain;
-    /// before a yes, the head is read again, which [`push`](Self::push) does only when it runs out of room.
+    /// Whether more than half of the current buffer is in use, so that it is time to grow. "No" is certain
+    /// even with an old head; before "yes", the head is read again, which [`push`](Self::push) does only when
+    /// it runs out of room.
     #[inline]
     pub fn is_half_full(&mut self) -> bool {
         self.uses_half() && self.uses_half_by_now()
@@ -178,9 +190,10 @@ impl<'a, W: Word> Writer<'a, W> {
 
     #[cold]
     fn uses_half_by_now(&mut self) -> bool {
-        // Acquire, with the reader's release of `head`: what `push` overwrites by it has been copied (contract 3).
+        // Acquire pairs with the reader's release of `head`: what `push` then overwrites has been copied
+        // (rule 3).
         let head = self.cursors.head.0.load(Ordering::Acquire);
-        // Contract 7: believed only when it lies between the last one and `tail`.
+        // Rule 7: accepted only if it is between the last accepted one and `tail`.
         if (self.head..=self.tail).contains(&head) {
             self.head = head;
         }
@@ -192,8 +205,8 @@ impl<'a, W: Word> Writer<'a, W> {
         self.level
     }
 
-    /// Moves to the next level's buffer (contract 6). Returns false, and changes nothing, when there is no next level
-    /// or the buffer is no larger power of two.
+    /// Moves to the next level's buffer (rule 6). Returns false and changes nothing if there is no next
+    /// level, or if the buffer's length is not a larger power of two.
     pub fn grow(&mut self, buffer: &'a [W]) -> bool {
         let Some(moved) = self.cursors.moved.get(self.level) else { return false };
         if !buffer.len().is_power_of_two() || buffer.len() <= self.buffer.len() {
@@ -208,7 +221,7 @@ impl<'a, W: Word> Writer<'a, W> {
     }
 }
 
-/// The reading end of one slot. Survives the slot's owners: the cursors run on.
+/// The reading end of one slot. It serves all owners of the slot one after another: the cursors continue.
 #[derive(Debug)]
 pub struct Reader<'a, W> {
     cursors: &'a Cursors<W>,
@@ -219,20 +232,20 @@ pub struct Reader<'a, W> {
 }
 
 impl<'a, W: Word> Reader<'a, W> {
-    /// A reader that goes on where `head` stands. The buffers' lengths are powers of two of at least [`CELL_WORDS`];
-    /// `None` when they are not.
+    /// Creates a reader that continues at `head`. The buffers' lengths must be powers of two of at least
+    /// [`CELL_WORDS`]; returns `None` if they are not.
     pub fn new(cursors: &'a Cursors<W>, buffers: [&'a [W]; LEVELS]) -> Option<Self> {
         if buffers.iter().any(|b| !b.len().is_power_of_two() || b.len() < CELL_WORDS) {
             return None;
         }
         // Relaxed: only this side stores it.
         let head = cursors.head.0.load(Ordering::Relaxed);
-        // A whole number of cells, whatever an earlier reader or a peer left there.
+        // Rounded to a whole number of cells, whatever an earlier reader or a peer left there.
         let head = head - head % CELL_WORDS as u64;
         Some(Reader { cursors, buffers, level: 0, head, tail: head })
     }
 
-    /// A new owner has opened the slot: it begins at level 0.
+    /// Starts again at level 0, after a new owner has opened the slot.
     pub fn reopened(&mut self) {
         self.level = 0;
     }
@@ -242,16 +255,17 @@ impl<'a, W: Word> Reader<'a, W> {
     /// The space is not given back before [`release`](Self::release).
     ///
     /// # Errors
-    /// [`Corrupt`]: everything published so far was skipped. A `tail` that stays behind `head`, or between two cells, is
-    /// told again at each call (with no words): a reader ends its round at the first error.
+    /// [`Corrupt`]: everything published so far was skipped. A `tail` that stays below `head` or between two
+    /// cells is reported again by each call (with no words), so a reader should end its round at the first
+    /// error.
     pub fn pop<'o>(&mut self, out: &'o mut [u64; MAX_RECORD_WORDS]) -> Result<Option<&'o [u64]>, Corrupt> {
         if self.head == self.tail {
-            // Acquire, with the writer's release of `tail`.
+            // Acquire pairs with the writer's release of `tail`.
             let tail = self.cursors.tail.0.load(Ordering::Acquire);
             let most: u64 = self.buffers.iter().map(|b| b.len() as u64).sum();
             let cells = CELL_WORDS as u64;
             if tail < self.head || tail - self.head > most || !tail.is_multiple_of(cells) {
-                // Go on behind the nonsense, on a cell's boundary, and never backwards.
+                // Continue after the invalid words, on a cell boundary, and never backwards.
                 let skipped_to = self.head.max(tail - tail % cells);
                 let words = skipped_to - self.head;
                 self.head = skipped_to;
@@ -263,7 +277,8 @@ impl<'a, W: Word> Reader<'a, W> {
             }
             self.tail = tail;
         }
-        // Relaxed: stored before the `tail` that we acquired. A level's end behind us means that we are above it.
+        // Relaxed: stored before the `tail` that we acquired. If a level ended at or before `head`, we are
+        // above it.
         while self.cursors.moved.get(self.level).is_some_and(|m| m.load(Ordering::Relaxed) <= self.head) {
             self.level += 1;
         }
@@ -291,33 +306,33 @@ impl<'a, W: Word> Reader<'a, W> {
 
     /// Gives the space of everything popped so far back to the writer.
     pub fn release(&self) {
-        // Release, with the writer's acquire of `head`: our copies are done.
+        // Release pairs with the writer's acquire of `head`: our copies are done.
         self.cursors.head.0.store(self.head, Ordering::Release);
     }
 }
 
-/// Where a slot is in its life (contract 8).
+/// The phase of a slot's life (rule 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody's.
+    /// No thread owns it.
     Free,
     /// A thread is preparing it.
     Claiming,
-    /// Its writer writes.
+    /// Its writer may write.
     Open,
     /// Its writer has ended; the collector drains it.
     Closed,
 }
 
-/// A slot's state word: phase in the low two bits, generation above.
+/// A slot's state word: the phase in the low two bits, the generation above.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct State<W>(pub W);
 
 impl<W: Word> State<W> {
-    /// Phase and generation.
+    /// Returns the phase and the generation.
     pub fn get(&self) -> (Phase, u64) {
-        // Acquire, with the release stores below: what was written before the change is visible.
+        // Acquire pairs with the release stores below: what was written before the change is visible.
         let word = self.0.load(Ordering::Acquire);
         let phase = match word & 3 {
             0 => Phase::Free,
@@ -328,24 +343,27 @@ impl<W: Word> State<W> {
         (phase, word >> 2)
     }
 
-    /// Claims a free slot and returns the new generation.
+    /// Claims a free slot. Returns the new generation.
     pub fn claim(&self) -> Option<u64> {
         let (Phase::Free, generation) = self.get() else { return None };
-        // Acquire, with the collector's release in `free`: its reads of the last generation are done.
+        // Acquire pairs with the collector's release in `free`: its reads of the last generation are done.
         self.0.exchange_if(generation << 2, ((generation + 1) << 2) | 1).then_some(generation + 1)
     }
 
-    /// The claimant has prepared the slot. Release, with the collector's acquire in `get`.
+    /// Opens the slot after the claimant has prepared it. Release pairs with the collector's acquire in
+    /// `get`.
     pub fn open(&self, generation: u64) {
         self.0.store((generation << 2) | 2, Ordering::Release);
     }
 
-    /// The writer has ended. Release, with the collector's acquire in `get`: `tail` is final.
+    /// Closes the slot after the writer has ended. Release pairs with the collector's acquire in `get`:
+    /// `tail` is final.
     pub fn close(&self, generation: u64) {
         self.0.store((generation << 2) | 3, Ordering::Release);
     }
 
-    /// The collector has drained a closed slot. Release, with the next claimant's acquire in `claim`.
+    /// Frees a closed slot that the collector has drained. Release pairs with the next claimant's acquire in
+    /// `claim`.
     pub fn free(&self, generation: u64) {
         self.0.store(generation << 2, Ordering::Release);
     }

@@ -1,37 +1,38 @@
-//! The segment: one shared memory object per process, of fixed size and sparse (pages exist when touched).
+//! Where is everything in shared memory? A process has one segment: a shared memory object of fixed size and
+//! sparse (pages exist once they are touched).
 //!
 //! ```text
-//! 0            Header         who, which clock, where everything lies
+//! 0            Header         which process, which clock, where everything is
 //! slots_at     Slot × n       a thread's state, cursors and counters
 //! rings_at     region × n     a slot's buffers, level after level
 //! ```
 //!
-//! A reader takes every offset from the header, after [`Layout::check`] has bounded it by the object's real size: a
-//! dead process's segment, or another version's, can be read by the same code.
+//! A reader takes every offset from the header, after [`Layout::check`] has checked it against the object's
+//! real size. So the same code can read the segment of a dead process, or of another version.
 
 use crate::record::{CELL_BYTES, CELL_WORDS, LossCause};
 use crate::ring::{Cursors, LEVELS, Line, State};
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU64;
 
-/// First word of a segment: "GPUSPYSG".
+/// The first word of a segment: "GPUSPYSG".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYSG");
-/// Version of the layout below.
+/// The version of the layout below.
 pub const VERSION: u32 = 1;
-/// Reads back as something else on a machine of the other endianness.
+/// Has another value when read on a machine of the other endianness.
 pub const ENDIANNESS: u32 = 0x0102_0304;
-/// Slots of a segment: threads that call CUDA at the same time, the poller's included.
+/// The number of slots of a segment: threads that call CUDA at the same time, and the poller.
 pub const SLOTS: usize = 512;
 /// The slot that the agent's poller thread owns.
 pub const POLLER_SLOT: usize = 0;
-/// Cells of each level's buffer: 64 KiB, 512 KiB, 4 MiB.
+/// The number of cells of each level's buffer: 64 KiB, 512 KiB, 4 MiB.
 pub const LEVEL_CELLS: [usize; LEVELS] = [1 << 10, 1 << 13, 1 << 16];
-/// Bytes that the header takes in the segment.
+/// The number of bytes that the header takes in the segment.
 pub const HEADER_BYTES: usize = 4096;
-/// Counters of a slot by [`LossCause`].
+/// The number of loss counters of a slot, indexed by [`LossCause`].
 pub const LOSS_COUNTERS: usize = 16;
 
-/// What the host's ticks are.
+/// The clock that the host's ticks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HostClock {
@@ -51,25 +52,25 @@ pub struct Header {
     pub version: u32,
     /// [`ENDIANNESS`].
     pub endianness: u32,
-    /// Bytes of the whole object.
+    /// The number of bytes of the whole object.
     pub segment_bytes: u64,
     /// Offset of slot 0.
     pub slots_at: u64,
-    /// Distance between slots.
+    /// The distance between slots in bytes.
     pub slot_bytes: u64,
-    /// Number of slots.
+    /// The number of slots.
     pub slots: u64,
     /// Offset of slot 0's level 0.
     pub rings_at: u64,
-    /// Distance between slots' regions.
+    /// The distance between slots' regions in bytes.
     pub region_bytes: u64,
-    /// Cells of each level; within a region, level L + 1 follows level L.
+    /// The number of cells of each level; within a region, level L + 1 follows level L.
     pub level_cells: [u64; LEVELS],
-    /// Process id, in the process's own namespace.
+    /// The process id, in the process's own namespace.
     pub pid: u32,
     /// A [`HostClock`].
     pub host_clock: u32,
-    /// Field 22 of `/proc/self/stat`: with the pid, the process's identity on this boot.
+    /// Field 22 of `/proc/self/stat`: together with the pid, it identifies the process on this boot.
     pub start_time: u64,
     /// Host ticks of the first anchor.
     pub anchor_ticks: u64,
@@ -77,41 +78,43 @@ pub struct Header {
     pub anchor_monotonic_raw: u64,
     /// CLOCK_REALTIME at that moment, ns.
     pub anchor_realtime: u64,
-    /// What follows changes while the process runs.
+    /// The fields that change while the process runs.
     pub live: Line<Live>,
 }
 
-/// The header's changing words. All relaxed: each stands alone, and what they announce is published elsewhere.
+/// The changing fields of the header. All are relaxed: each is independent, and what they announce is
+/// published elsewhere.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Live {
-    /// Agent: threads claimed so far; the number of a claim is the top 24 bits of its correlations.
+    /// Agent: the number of threads' claims so far; a claim's number is the top 24 bits of the thread's
+    /// correlations.
     pub claims: AtomicU64,
-    /// Agent: 1 when the process's exit handlers have run to ours.
+    /// Agent: 1 when our exit handler has run.
     pub exiting: AtomicU64,
-    /// Agent: lookups answered by cuGetProcAddress / by a hook of ours.
+    /// Agent: the number of lookups that cuGetProcAddress or one of our hooks has answered.
     pub lookups: AtomicU64,
-    /// Agent: of those, answered with a hook.
+    /// Agent: the number of those that returned a hook.
     pub lookups_hooked: AtomicU64,
-    /// Agent: 1 when a cuLaunchKernel of the driver was replaced or is called through us.
+    /// Agent: 1 when a cuLaunchKernel of the driver was replaced or is called through a hook.
     pub driver_hooked: AtomicU64,
-    /// Agent: CPU time of the poller thread outside driver calls, ns.
+    /// Agent: the CPU time of the poller thread outside driver calls, ns.
     pub poller_ns: AtomicU64,
-    /// Agent: operations whose events are recorded and not yet read.
+    /// Agent: the number of operations whose events are recorded and not read yet.
     pub pending: AtomicU64,
     /// Collector: 1 when it drains this segment.
     pub attached: AtomicU64,
-    /// Agent: what was lost before a thread had a slot, by [`LossCause`].
+    /// Agent: the number of losses before a thread had a slot, by [`LossCause`].
     pub lost: [AtomicU64; LOSS_COUNTERS],
 }
 
-/// A thread's part of the segment, besides its buffers.
+/// A thread's part of the segment, apart from its buffers.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
     /// Phase and generation.
     pub state: State<AtomicU64>,
-    /// Linux thread id of the owner. Written between claim and open.
+    /// The Linux thread id of the owner. Written between claim and open.
     pub tid: AtomicU64,
     /// The owner's claim number. Written between claim and open.
     pub claim: AtomicU64,
@@ -119,53 +122,54 @@ pub struct Slot {
     pub reserved: [u64; 5],
     /// The ring's cursors.
     pub cursors: Cursors<AtomicU64>,
-    /// Written by the owner, relaxed; read at any time, exact once the slot is closed.
+    /// The counters. Written by the owner, relaxed; they can be read at any time and are exact once the slot
+    /// is closed.
     pub counters: Line<Counters>,
 }
 
-/// A slot's counters: they only grow, over all owners.
+/// A slot's counters. They only grow, over all owners.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Counters {
     /// Ticks spent in hooks outside the real calls.
     pub agent_ticks: AtomicU64,
-    /// Records published.
+    /// The number of records published.
     pub records: AtomicU64,
-    /// Calls entered.
+    /// The number of calls entered.
     pub calls: AtomicU64,
     /// Zero.
     pub reserved: [u64; 5],
-    /// Lost, by [`LossCause`].
+    /// The number of losses, by [`LossCause`].
     pub lost: [AtomicU64; LOSS_COUNTERS],
 }
 
-/// Where everything lies: the header's offsets, checked.
+/// The checked offsets and sizes of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of the whole object.
+    /// The number of bytes of the whole object.
     pub segment_bytes: u64,
     /// Offset of slot 0.
     pub slots_at: u64,
-    /// Distance between slots.
+    /// The distance between slots in bytes.
     pub slot_bytes: u64,
-    /// Number of slots.
+    /// The number of slots.
     pub slots: u64,
     /// Offset of slot 0's level 0.
     pub rings_at: u64,
-    /// Distance between slots' regions.
+    /// The distance between slots' regions in bytes.
     pub region_bytes: u64,
-    /// Cells of each level.
+    /// The number of cells of each level.
     pub level_cells: [u64; LEVELS],
 }
 
 /// Why a segment cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// It does not begin with [`MAGIC`].
+    /// It does not start with [`MAGIC`].
     Magic,
     /// It was written by a machine of the other endianness.
     Endianness,
-    /// Another [`VERSION`]; which one.
+    /// It has this other [`VERSION`].
     Version(u32),
     /// An offset or a count leads outside the object, or is not aligned.
     Bounds,
@@ -205,12 +209,12 @@ impl Layout {
         }
     };
 
-    /// Offset of a slot.
+    /// The offset of a slot.
     pub const fn slot_at(&self, slot: usize) -> u64 {
         self.slots_at + self.slot_bytes * slot as u64
     }
 
-    /// Offset and bytes of a level's buffer.
+    /// The offset of a level's buffer, and its size in bytes.
     pub const fn buffer_at(&self, slot: usize, level: usize) -> (u64, u64) {
         let mut at = self.rings_at + self.region_bytes * slot as u64;
         let mut l = 0;
@@ -221,10 +225,10 @@ impl Layout {
         (at, self.level_cells[level] * CELL_BYTES as u64)
     }
 
-    /// Reads a header that may hold anything and returns a layout whose every offset lies inside `bytes`.
+    /// Reads a header that may contain anything, and returns a layout whose offsets are all inside `bytes`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the header.
     pub fn check(header: &Header, bytes: u64) -> Result<Layout, LayoutError> {
         if header.magic != MAGIC {
             return Err(LayoutError::Magic);
@@ -244,12 +248,12 @@ impl Layout {
             region_bytes: header.region_bytes,
             level_cells: header.level_cells,
         };
-        layout.holds(bytes).then_some(layout).ok_or(LayoutError::Bounds)
+        layout.is_inside(bytes).then_some(layout).ok_or(LayoutError::Bounds)
     }
 
-    fn holds(&self, bytes: u64) -> bool {
+    fn is_inside(&self, bytes: u64) -> bool {
         let levels = self.level_cells.iter().try_fold(0u64, |sum, &cells| {
-            // Powers of two, so that a mask addresses them; bounded, so that no sum overflows.
+            // Powers of two, so that a mask can address them; limited, so that no sum overflows.
             (cells.is_power_of_two() && cells <= 1 << 32).then(|| sum + cells * CELL_BYTES as u64)
         });
         let end = |at: u64, each: u64, count: u64| each.checked_mul(count).and_then(|n| n.checked_add(at));
@@ -267,7 +271,7 @@ impl Layout {
     }
 }
 
-/// A whole segment in this process's memory, for the reading side.
+/// A whole segment mapped into this process, for the reading side.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     base: *const u8,
@@ -275,8 +279,8 @@ pub struct Segment<'a> {
     life: core::marker::PhantomData<&'a AtomicU64>,
 }
 
-// SAFETY: all access goes through atomics, or to the header's plain fields that are never written after the hand-over
-// (and are integers: a peer that breaks this rule changes numbers, not memory safety).
+// SAFETY: all access goes through atomics, or reads the header's plain fields, which are never written after
+// the hand-over. (They are integers: a peer that breaks this rule changes numbers, not memory safety.)
 unsafe impl Send for Segment<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Segment<'_> {}
@@ -285,16 +289,16 @@ impl<'a> Segment<'a> {
     /// Checks a mapped segment.
     ///
     /// # Safety
-    /// `base` is aligned to 64 and `bytes` bytes from there stay mapped, readable and writable, for `'a`; nobody on
-    /// this side has a `&mut` into them.
+    /// `base` must be aligned to 64, and `bytes` bytes from there must stay mapped, readable and writable for
+    /// `'a`; nothing in this process may have a `&mut` into them.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns why the segment cannot be read.
     pub unsafe fn attach(base: *const u8, bytes: u64) -> Result<Segment<'a>, LayoutError> {
         if bytes < HEADER_BYTES as u64 || !(base as usize).is_multiple_of(64) {
             return Err(LayoutError::Bounds);
         }
-        // SAFETY: the header is inside, aligned; integers and atomics hold any bytes.
+        // SAFETY: the header is inside and aligned; any bytes are valid integers and atomics.
         let layout = Layout::check(unsafe { &*base.cast::<Header>() }, bytes)?;
         Ok(Segment { base, layout, life: core::marker::PhantomData })
     }
@@ -306,20 +310,20 @@ impl<'a> Segment<'a> {
 
     /// The header.
     pub fn header(&self) -> &'a Header {
-        // SAFETY: checked by `attach`.
+        // SAFETY: `attach` has checked it.
         unsafe { &*self.base.cast::<Header>() }
     }
 
-    /// A slot, or `None` beyond the last.
+    /// A slot, or `None` after the last.
     pub fn slot(&self, slot: usize) -> Option<&'a Slot> {
         if slot as u64 >= self.layout.slots {
             return None;
         }
-        // SAFETY: `check` has bounded and aligned every slot.
+        // SAFETY: `check` has verified the bounds and the alignment of every slot.
         Some(unsafe { &*self.base.add(self.layout.slot_at(slot) as usize).cast::<Slot>() })
     }
 
-    /// A slot's buffers, or `None` beyond the last slot.
+    /// A slot's buffers, or `None` after the last slot.
     pub fn buffers(&self, slot: usize) -> Option<[&'a [AtomicU64]; LEVELS]> {
         if slot as u64 >= self.layout.slots {
             return None;
@@ -327,7 +331,8 @@ impl<'a> Segment<'a> {
         let mut out: [&[AtomicU64]; LEVELS] = [&[]; LEVELS];
         for (level, buffer) in out.iter_mut().enumerate() {
             let (at, bytes) = self.layout.buffer_at(slot, level);
-            // SAFETY: `check` has bounded and aligned every buffer; atomics hold any bytes.
+            // SAFETY: `check` has verified the bounds and the alignment of every buffer; any bytes are valid
+            // atomics.
             *buffer =
                 unsafe { core::slice::from_raw_parts(self.base.add(at as usize).cast(), bytes as usize / 8) };
         }
@@ -373,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_layout_holds() {
+    fn our_own_layout_passes_the_check() {
         assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes), Ok(Layout::OURS));
         assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes - 1), Err(LayoutError::Bounds));
     }

@@ -1,4 +1,4 @@
-//! What `--capture-range` can say.
+//! Which texts does `--capture-range` accept?
 
 use gpuspy_wire::capture::CaptureRange::{self, *};
 use gpuspy_wire::capture::Domain;
@@ -6,7 +6,7 @@ use gpuspy_wire::capture::Domain;
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn every_form_is_read() {
+fn every_form_is_accepted() {
     let nvtx = |name, domain| Nvtx { name, domain };
     for (text, expected) in [
         ("profiler-api", ProfilerApi),
@@ -27,7 +27,7 @@ fn every_form_is_read() {
 }
 
 #[test]
-fn nothing_else_is() {
+fn other_texts_are_rejected() {
     for text in [
         "",
         "profiler",

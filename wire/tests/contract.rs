@@ -1,5 +1,5 @@
-//! The ring against a model: a `VecDeque` that knows how much room there is. Numbers are the contract's clauses
-//! (`ring.rs`).
+//! Does the ring behave like a queue? It is compared with a model: a `VecDeque` that knows how much room
+//! there is. Numbers refer to the contract's rules (`src/ring.rs`).
 
 mod common;
 
@@ -12,18 +12,18 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What may happen to a slot, one at a time.
+/// The steps that may happen to a slot, one at a time.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The writer publishes a record of so many cells.
+    /// The writer publishes a record of this number of cells.
     Push(u8),
-    /// The reader takes one.
+    /// The reader reads a record.
     Pop,
-    /// The reader gives back what it took.
+    /// The reader gives back the space of what it has read.
     Release,
-    /// The writer moves up.
+    /// The writer moves to the next level.
     Grow,
-    /// The owner ends, the reader drains and frees, another claims.
+    /// The owner ends, the reader drains and frees the slot, and another owner claims it.
     Reopen,
 }
 
@@ -40,14 +40,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..if cfg!(miri) { 40 } else { 400 })
 }
 
-/// Exponents of the levels' cells: small, so that everything wraps; now and then large enough for the longest record.
+/// Exponents of the levels' numbers of cells: small, so that everything wraps, and sometimes large enough for
+/// the longest record.
 fn levels() -> impl Strategy<Value = [u32; LEVELS]> {
     (0u32..=4, 1u32..=4, 1u32..=4).prop_map(|(a, b, c)| [a, a + b, a + b + c])
 }
 
-/// How often a run came to the places that matter: a generator that never gets there tests nothing.
+/// How often the runs reached the interesting situations: a generator that never reaches them tests nothing.
 #[derive(Default)]
-struct Seen {
+struct Reached {
     full: Cell<u32>,
     wrapped: Cell<u32>,
     top_level: Cell<u32>,
@@ -60,7 +61,7 @@ fn count(cell: &Cell<u32>, happened: bool) {
     cell.set(cell.get() + u32::from(happened));
 }
 
-/// What the ring should hold.
+/// The expected contents of the ring.
 struct Model {
     waiting: VecDeque<Vec<u64>>,
     capacities: [u64; LEVELS],
@@ -72,13 +73,19 @@ struct Model {
 }
 
 impl Model {
-    /// Clause 5 and 6: room is what the level in use has, less what was published in it and not given back.
+    /// Rules 5 and 6: room is the length of the level in use, minus what was published in it and not given
+    /// back.
     fn has_room(&self, length: u64) -> bool {
         self.tail - self.head.max(self.base) + length <= self.capacities[self.level]
     }
 }
 
-fn play(start: u64, exponents: [u32; LEVELS], steps: &[Step], seen: &Seen) -> Result<(), TestCaseError> {
+fn play(
+    start: u64,
+    exponents: [u32; LEVELS],
+    steps: &[Step],
+    reached: &Reached,
+) -> Result<(), TestCaseError> {
     let cursors = cursors_at(start);
     let buffers = exponents.map(|e| words(CELL_WORDS << e));
     let slices: [&[AtomicU64]; LEVELS] = [&buffers[0], &buffers[1], &buffers[2]];
@@ -109,24 +116,24 @@ fn play(start: u64, exponents: [u32; LEVELS], steps: &[Step], seen: &Seen) -> Re
                 if model.has_room(length) {
                     prop_assert_eq!(writer.push(&record), Ok(()));
                     let capacity = model.capacities[model.level];
-                    count(&seen.wrapped, model.tail % capacity + length > capacity);
-                    count(&seen.top_level, model.level == LEVELS - 1);
-                    count(&seen.straddled_growth, model.level > 0 && model.popped < model.base);
-                    count(&seen.longest, cells == 255);
+                    count(&reached.wrapped, model.tail % capacity + length > capacity);
+                    count(&reached.top_level, model.level == LEVELS - 1);
+                    count(&reached.straddled_growth, model.level > 0 && model.popped < model.base);
+                    count(&reached.longest, cells == 255);
                     model.tail += length;
                     model.waiting.push_back(record);
                 } else {
-                    prop_assert_eq!(writer.push(&record), Err(Full)); // clause 5
-                    count(&seen.full, true);
+                    prop_assert_eq!(writer.push(&record), Err(Full)); // rule 5
+                    count(&reached.full, true);
                 }
-                prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // clauses 2 and 4
+                prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // rules 2 and 4
             }
             Step::Pop => {
                 let got = reader.pop(&mut out).map(|words| words.map(<[u64]>::to_vec));
                 let expected = model.waiting.pop_front();
                 model.popped += expected.as_ref().map_or(0, |w| w.len() as u64);
-                prop_assert_eq!(got, Ok(expected)); // clauses 3, 4, 6
-                prop_assert_eq!(cursors.head.0.load(Relaxed), model.head); // nothing given back yet
+                prop_assert_eq!(got, Ok(expected)); // rules 3, 4, 6
+                prop_assert_eq!(cursors.head.0.load(Relaxed), model.head); // nothing has been given back yet
             }
             Step::Release => {
                 reader.release();
@@ -143,9 +150,9 @@ fn play(start: u64, exponents: [u32; LEVELS], steps: &[Step], seen: &Seen) -> Re
                 prop_assert_eq!(writer.level(), model.level);
             }
             Step::Reopen => {
-                count(&seen.reopened_above, model.level > 0);
+                count(&reached.reopened_above, model.level > 0);
                 state.close(generation);
-                prop_assert_eq!(state.claim(), None); // clause 8: not before it is freed
+                prop_assert_eq!(state.claim(), None); // rule 8: not before it is freed
                 prop_assert_eq!(state.get(), (Phase::Closed, generation));
                 while let Some(expected) = model.waiting.pop_front() {
                     prop_assert_eq!(reader.pop(&mut out).unwrap(), Some(&expected[..]));
@@ -171,38 +178,41 @@ fn play(start: u64, exponents: [u32; LEVELS], steps: &[Step], seen: &Seen) -> Re
     Ok(())
 }
 
-/// The number of cases of a property: `PROPTEST_CASES`, or few under Miri, which is some hundred times slower.
+/// The number of cases of a property: `PROPTEST_CASES`, or few under Miri, which is several hundred times
+/// slower.
 fn cases(default: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
-    let cases = asked.unwrap_or(if cfg!(miri) { 6 } else { default });
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let cases = requested.unwrap_or(if cfg!(miri) { 6 } else { default });
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
 #[test]
-fn clauses_2_to_6_and_8_every_history_is_that_of_a_queue() {
-    let seen = Seen::default();
-    // Starts anywhere: a slot's positions run on for as long as the process lives (clause 2).
+fn rules_2_to_6_and_8_the_ring_behaves_like_a_queue() {
+    let reached = Reached::default();
+    // The start can be any position: a slot's positions continue for as long as the process lives (rule 2).
     let start =
         prop_oneof![Just(0), (0u64..1 << 20), (0u64..1 << 58)].prop_map(|cell| cell * CELL_WORDS as u64);
     TestRunner::new(cases(600))
-        .run(&(start, levels(), steps()), |(start, exponents, steps)| play(start, exponents, &steps, &seen))
+        .run(&(start, levels(), steps()), |(start, exponents, steps)| {
+            play(start, exponents, &steps, &reached)
+        })
         .unwrap();
     if !cfg!(miri) {
         for (what, cell) in [
-            ("full", &seen.full),
-            ("wrapped", &seen.wrapped),
-            ("records in the top level", &seen.top_level),
-            ("a growth with records still below it", &seen.straddled_growth),
-            ("reopened above level 0", &seen.reopened_above),
-            ("the longest record", &seen.longest),
+            ("full", &reached.full),
+            ("wrapped", &reached.wrapped),
+            ("records in the top level", &reached.top_level),
+            ("a growth with records still below it", &reached.straddled_growth),
+            ("reopened above level 0", &reached.reopened_above),
+            ("the longest record", &reached.longest),
         ] {
-            assert!(cell.get() > 0, "no case came to: {what}");
+            assert!(cell.get() > 0, "no case reached: {what}");
         }
     }
 }
 
 #[test]
-fn clause_5_a_full_ring_takes_the_next_record_as_soon_as_there_is_room() {
+fn rule_5_a_full_ring_accepts_records_again_as_soon_as_there_is_room() {
     let cursors = cursors_at(0);
     let buffers = [words(4 * CELL_WORDS), words(8 * CELL_WORDS), words(16 * CELL_WORDS)];
     let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
@@ -214,7 +224,7 @@ fn clause_5_a_full_ring_takes_the_next_record_as_soon_as_there_is_room() {
     }
     assert_eq!(writer.push(&record(1, 4)), Err(Full));
     assert_eq!(reader.pop(&mut out).unwrap(), Some(&record(1, 0)[..]));
-    assert_eq!(writer.push(&record(1, 4)), Err(Full), "popped is not yet given back");
+    assert_eq!(writer.push(&record(1, 4)), Err(Full), "the popped record's space is not given back yet");
     reader.release();
     assert_eq!(writer.push(&record(2, 4)), Err(Full), "one cell is free, not two");
     assert_eq!(writer.push(&record(1, 4)), Ok(()));
@@ -224,7 +234,7 @@ fn clause_5_a_full_ring_takes_the_next_record_as_soon_as_there_is_room() {
 }
 
 #[test]
-fn clause_6_a_ring_that_is_read_in_time_is_never_half_full() {
+fn rule_6_a_ring_that_is_read_in_time_is_never_half_full() {
     let cursors = cursors_at(0);
     let buffers = [words(4 * CELL_WORDS), words(8 * CELL_WORDS), words(16 * CELL_WORDS)];
     let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
@@ -239,14 +249,14 @@ fn clause_6_a_ring_that_is_read_in_time_is_never_half_full() {
 }
 
 #[test]
-fn clause_6_a_writer_only_moves_up_and_a_slot_has_no_fourth_level() {
+fn rule_6_a_writer_only_moves_up_and_a_slot_has_no_fourth_level() {
     let cursors = cursors_at(0);
     let buffers = [words(CELL_WORDS), words(2 * CELL_WORDS), words(4 * CELL_WORDS)];
     let (same, odd, fourth) = (words(CELL_WORDS), words(3 * CELL_WORDS), words(8 * CELL_WORDS));
     let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
-    assert!(!writer.grow(&same), "no larger");
-    assert!(!writer.grow(&odd), "no power of two");
-    assert!(!writer.grow(&[]), "nothing at all");
+    assert!(!writer.grow(&same), "not larger");
+    assert!(!writer.grow(&odd), "not a power of two");
+    assert!(!writer.grow(&[]), "empty");
     assert_eq!(cursors.moved.each_ref().map(|m| m.load(Relaxed)), [u64::MAX; LEVELS - 1], "nothing changed");
     assert!(writer.grow(&buffers[1]) && writer.grow(&buffers[2]));
     assert!(!writer.grow(&fourth), "beyond the last");
@@ -254,7 +264,7 @@ fn clause_6_a_writer_only_moves_up_and_a_slot_has_no_fourth_level() {
 }
 
 #[test]
-fn buffers_that_a_mask_cannot_address_are_refused() {
+fn buffers_whose_length_is_no_power_of_two_are_rejected() {
     let cursors = cursors_at(0);
     let good = words(CELL_WORDS);
     for bad in [0, 1, 4, 12, 24] {

@@ -1,4 +1,5 @@
-//! Clause 7: the other side may write anything anywhere at any time. Nobody panics, loops, or touches what is not theirs.
+//! Does rule 7 hold (`src/ring.rs`)? The other side may write anything anywhere at any time, and neither end
+//! panics, loops, or accesses memory outside its buffers.
 
 mod common;
 
@@ -11,12 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const GUARD: u64 = 0x6775_6172_6477_6f72;
 const GUARD_WORDS: usize = 2 * CELL_WORDS;
-/// The last one takes the longest record, except under Miri, where each word that is looked at counts.
+/// The last level has room for the longest record, except under Miri, where each word that is compared takes
+/// time.
 const LEVEL_WORDS: [usize; LEVELS] =
     [4 * CELL_WORDS, 8 * CELL_WORDS, if cfg!(miri) { 16 } else { 256 } * CELL_WORDS];
 const ALL_WORDS: u64 = (LEVEL_WORDS[0] + LEVEL_WORDS[1] + LEVEL_WORDS[2]) as u64;
 
-/// A slot's buffers with guard words before, between and behind them.
+/// A slot's buffers with guard words before, between and after them.
 struct Guarded {
     cursors: Cursors<AtomicU64>,
     memory: Vec<AtomicU64>,
@@ -30,7 +32,7 @@ impl Guarded {
         this
     }
 
-    /// Where a level's buffer lies in `memory`.
+    /// The place of a level's buffer in `memory`.
     fn place(level: usize) -> std::ops::Range<usize> {
         let start = LEVEL_WORDS[..level].iter().sum::<usize>() + (level + 1) * GUARD_WORDS;
         start..start + LEVEL_WORDS[level]
@@ -46,25 +48,26 @@ impl Guarded {
         before.chain([behind]).flat_map(|at| &self.memory[at..at + GUARD_WORDS])
     }
 
-    fn guards_hold(&self) -> bool {
+    fn guards_are_intact(&self) -> bool {
         self.guards().all(|word| word.load(Relaxed) == GUARD)
     }
 
-    /// Everything a peer can reach, by number.
+    /// Everything that a peer can reach, by number.
     fn shared(&self, n: usize) -> &AtomicU64 {
         match n % 8 {
             0 | 1 => &self.cursors.tail.0,
             2 | 3 => &self.cursors.head.0,
             4 => &self.cursors.moved[0],
             5 => &self.cursors.moved[1],
-            // The beginnings of buffers and anything in them.
+            // The first words of buffers, and any other words in them.
             6 => &self.buffers()[n / 8 % LEVELS][n / 32 % 16],
             _ => self.buffers()[n / 8 % LEVELS].get(n / 32 % LEVEL_WORDS[0]).unwrap(),
         }
     }
 }
 
-/// Takes what is there, as a drain does: until empty, or until the first nonsense. Returns records and lost words.
+/// Reads what is there, as a drain does: until the ring is empty, or until the first error. Returns the
+/// number of records and of lost words.
 fn drain(reader: &mut Reader<'_, AtomicU64>, give_up: usize) -> (usize, u64) {
     let mut out = [0; MAX_RECORD_WORDS];
     for taken in 0..give_up {
@@ -80,7 +83,7 @@ fn drain(reader: &mut Reader<'_, AtomicU64>, give_up: usize) -> (usize, u64) {
     panic!("more records than the buffers have cells");
 }
 
-/// A word that a peer leaves somewhere: extremes, neighbours of what is there, and noise.
+/// A change that a peer makes to a word: extreme values, values near the present one, and random ones.
 #[derive(Clone, Debug)]
 enum Spoil {
     Set(u64),
@@ -101,7 +104,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let extreme =
         prop::sample::select(vec![0, 1, 7, 8, 1 << 63, u64::MAX, u64::MAX - 7, u64::MAX - 8, u64::MAX - 64]);
-    let spoil = prop_oneof![
+    let change = prop_oneof![
         extreme.prop_map(Spoil::Set),
         any::<u64>().prop_map(Spoil::Set),
         (-64i64..64).prop_map(Spoil::Add),
@@ -115,13 +118,13 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Release),
         1 => Just(Step::Grow),
         1 => Just(Step::Reopen),
-        4 => (any::<usize>(), spoil).prop_map(|(place, spoil)| Step::Spoil(place, spoil)),
+        4 => (any::<usize>(), change).prop_map(|(place, change)| Step::Spoil(place, change)),
     ]
 }
 
 fn cases(default: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
-    let cases = asked.unwrap_or(if cfg!(miri) { 4 } else { default });
+    let requested = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let cases = requested.unwrap_or(if cfg!(miri) { 4 } else { default });
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
@@ -129,7 +132,9 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn nonsense_between_any_two_steps(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 200 })) {
+    fn invalid_values_between_any_two_steps_do_no_harm(
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 200 })
+    ) {
         let slot = Guarded::new();
         let buffers = slot.buffers();
         let mut writer = Writer::claim(&slot.cursors, buffers[0]);
@@ -142,7 +147,7 @@ proptest! {
                     let others = || (0..LEVELS).filter(|l| *l != level).flat_map(|l| buffers[l]);
                     let before: Vec<u64> = others().map(|w| w.load(Relaxed)).collect();
                     if let Some(writer) = &mut writer {
-                        // Either answer is right; a record that cannot fit must be refused.
+                        // Either result is right, but a record that cannot fit must be rejected.
                         let result = writer.push(&record(*cells, sequence as u64));
                         prop_assert!(result.is_err() || *cells as usize * CELL_WORDS <= buffers[level].len());
                     }
@@ -170,12 +175,12 @@ proptest! {
                     }, Relaxed);
                 }
             }
-            prop_assert!(slot.guards_hold(), "a guard was overwritten");
+            prop_assert!(slot.guards_are_intact(), "a guard was overwritten");
         }
     }
 
     #[test]
-    fn a_state_word_may_hold_anything(word in any::<u64>()) {
+    fn a_state_word_may_have_any_value(word in any::<u64>()) {
         let state = State(AtomicU64::new(word));
         let (phase, generation) = state.get();
         prop_assert_eq!((generation, phase as u64), (word >> 2, word & 3));
@@ -188,10 +193,10 @@ proptest! {
     }
 }
 
-/// The bound of clause 7 on `head`: a full ring whose `head` is not between the last believed one and `tail` stays full,
-/// and works again when `head` is right again.
+/// Rule 7's bounds on `head`: a full ring whose `head` is not between the last accepted one and `tail` stays
+/// full, and works again when `head` is right again.
 #[test]
-fn the_writer_does_not_believe_a_head_that_cannot_be() {
+fn the_writer_rejects_an_impossible_head() {
     let slot = Guarded::new();
     let mut writer = Writer::claim(&slot.cursors, slot.buffers()[0]).unwrap();
     let head = &slot.cursors.head.0;
@@ -199,19 +204,19 @@ fn the_writer_does_not_believe_a_head_that_cannot_be() {
         writer.push(&record(1, n)).unwrap();
     }
     head.store(16, Relaxed);
-    writer.push(&record(2, 4)).unwrap(); // believes 16; tail is now 48
-    for lie in [0, 8, 15, 49, 56, 1 << 40, u64::MAX, u64::MAX - 7] {
-        head.store(lie, Relaxed);
-        assert_eq!(writer.push(&record(1, 5)), Err(Full), "head = {lie}");
+    writer.push(&record(2, 4)).unwrap(); // accepts 16; tail is now 48
+    for wrong in [0, 8, 15, 49, 56, 1 << 40, u64::MAX, u64::MAX - 7] {
+        head.store(wrong, Relaxed);
+        assert_eq!(writer.push(&record(1, 5)), Err(Full), "head = {wrong}");
         assert_eq!(slot.cursors.tail.0.load(Relaxed), 48);
     }
     head.store(24, Relaxed);
     assert_eq!(writer.push(&record(1, 5)), Ok(()));
 }
 
-/// The bounds of clause 7 on `tail` and on a record's length, with what is said about the loss.
+/// Rule 7's bounds on `tail` and on a record's length, and the reported losses.
 #[test]
-fn the_reader_skips_to_a_tail_that_cannot_be_and_goes_on_behind_it() {
+fn the_reader_skips_to_an_impossible_tail_and_continues_there() {
     let slot = Guarded::new();
     let mut reader = Reader::new(&slot.cursors, slot.buffers()).unwrap();
     let mut out = [0; MAX_RECORD_WORDS];
@@ -226,7 +231,11 @@ fn the_reader_skips_to_a_tail_that_cannot_be_and_goes_on_behind_it() {
         (Err(Corrupt { words: ALL_WORDS + 8 }), ALL_WORDS + 8),
         "too far ahead"
     );
-    assert_eq!(set_tail(ALL_WORDS), (Err(Corrupt { words: 0 }), ALL_WORDS + 8), "behind: never backwards");
+    assert_eq!(
+        set_tail(ALL_WORDS),
+        (Err(Corrupt { words: 0 }), ALL_WORDS + 8),
+        "below head: never backwards"
+    );
     assert_eq!(set_tail(ALL_WORDS + 21), (Err(Corrupt { words: 8 }), ALL_WORDS + 16), "between cells");
     assert_eq!(
         set_tail(ALL_WORDS + 21),
@@ -238,12 +247,12 @@ fn the_reader_skips_to_a_tail_that_cannot_be_and_goes_on_behind_it() {
 
     let at = (ALL_WORDS as usize + 24) % LEVEL_WORDS[2];
     slot.buffers()[2][at].store(u64::from_ne_bytes([1, 3, 1, 0, 0, 0, 0, 0]), Relaxed);
-    assert_eq!(set_tail(ALL_WORDS + 40), (Err(Corrupt { words: 16 }), ALL_WORDS + 40), "ends behind tail");
+    assert_eq!(set_tail(ALL_WORDS + 40), (Err(Corrupt { words: 16 }), ALL_WORDS + 40), "ends after tail");
 }
 
-/// Positions that no writer reaches are not taken over from shared memory: they would overflow.
+/// Positions that no writer reaches are not taken over from shared memory: sums with them would overflow.
 #[test]
-fn a_slot_whose_tail_cannot_be_is_not_claimed() {
+fn a_slot_with_an_impossible_tail_is_not_claimed() {
     for tail in [1, 7, 12, u64::MAX, u64::MAX - 7, u64::MAX - 63] {
         let slot = Guarded::new();
         slot.cursors.tail.0.store(tail, Relaxed);
@@ -251,7 +260,7 @@ fn a_slot_whose_tail_cannot_be_is_not_claimed() {
     }
 }
 
-/// Ends the other thread when this one is done, by a failure too.
+/// Stops the other thread when this one ends, also by a failure.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -260,9 +269,9 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A second thread writes nonsense without pause while both ends work.
+/// A second thread writes invalid values without pause while both ends work.
 #[test]
-fn nonsense_at_any_moment() {
+fn invalid_values_at_any_moment_do_no_harm() {
     let slot = Guarded::new();
     let rounds = if cfg!(miri) { 60 } else { 60_000 };
     let done = AtomicBool::new(false);
@@ -270,7 +279,7 @@ fn nonsense_at_any_moment() {
         scope.spawn(|| {
             let mut seed = 0x1234_5678u64;
             while !done.load(Relaxed) {
-                seed = common::mark(seed, 1);
+                seed = common::word_of(seed, 1);
                 let near = slot.cursors.tail.0.load(Relaxed).wrapping_add_signed((seed >> 40) as i64 % 128);
                 let value = if seed & 0x300 == 0 { seed } else { near };
                 slot.shared(seed as usize >> 20).store(value, Relaxed);
@@ -282,13 +291,14 @@ fn nonsense_at_any_moment() {
         let mut writer = None;
         let mut out = [0; MAX_RECORD_WORDS];
         let (mut pushed, mut popped, mut refused) = (0u32, 0u32, 0u32);
-        // On a busy machine the other thread may be late: go on until it was seen at work.
+        // On a busy machine the other thread may start late: continue until its effects were observed.
         for n in 0..rounds * 100 {
             if n >= rounds && popped > 0 && refused > 0 {
                 break;
             }
             if n % 64 == 0 {
-                // Both begin again: a cursor that was driven to the end of all numbers never comes back by itself.
+                // Both ends start again: a cursor that was moved to the end of all numbers never comes back
+                // by itself.
                 slot.cursors.tail.0.store(n * 8, Relaxed);
                 slot.cursors.head.0.store(n * 8, Relaxed);
                 reader = Reader::new(&slot.cursors, slot.buffers()).unwrap();
@@ -307,5 +317,5 @@ fn nonsense_at_any_moment() {
         }
         assert!(pushed > 0 && popped > 0 && refused > 0, "{pushed} {popped} {refused}");
     });
-    assert!(slot.guards_hold());
+    assert!(slot.guards_are_intact());
 }

@@ -1,8 +1,10 @@
-//! The ring's algorithms under every interleaving and every value that the memory model allows (bounded by the number
-//! of preemptions). The records' words are plain cells whose accesses loom checks for races, which is more than the
-//! ring asks for: it shows that the cursors alone order them (clause 3).
+//! Does the ring keep its rules (`src/ring.rs`) under every interleaving and every value that the memory
+//! model allows, up to a number of preemptions? The records' words are plain cells whose accesses loom checks
+//! for races, which is stricter than the ring needs: it shows that the cursors alone order them (rule 3).
 //!
-//! Each scenario is also run with one ordering weakened, and must fail then: so the model can see what it looks for.
+//! Each scenario also runs with one ordering weakened and must fail then, which proves that the model can
+//! detect the fault.
+#![cfg(not(miri))] // loom switches stacks, which Miri does not support
 
 use gpuspy_wire::record::CELL_WORDS;
 use gpuspy_wire::ring::{Cursors, LEVELS, Line, MAX_RECORD_WORDS, Phase, Reader, State, Word, Writer};
@@ -13,12 +15,12 @@ use loom::thread;
 
 /// A shared word in the model.
 enum Shared {
-    /// An atomic whose orderings are used as asked, or all taken for relaxed.
+    /// An atomic whose orderings are used as requested, or all replaced by relaxed.
     Atomic {
         word: AtomicU64,
-        /// Stored to, relaxed, before each access of `word`. loom (0.7.2) looks for other interleavings only at the
-        /// last access of an atomic, so that a load by a thread that stores next hides the other thread's load before
-        /// it. Two stores always count as a conflict.
+        /// Stored to, relaxed, before each access of `word`. loom (0.7.2) looks for other interleavings only
+        /// at the last access of an atomic, so a load by a thread that stores next would hide the other
+        /// thread's load before it. Two stores always count as a conflict.
         turn: AtomicU64,
         weakened: bool,
     },
@@ -33,7 +35,7 @@ impl Word for Shared {
                 turn.store(0, Ordering::Relaxed);
                 word.load(if *weakened { Ordering::Relaxed } else { order })
             }
-            // SAFETY: loom ends the run when another thread's access is not ordered with this one.
+            // SAFETY: loom ends the run if another thread's access is not ordered with this one.
             Shared::Plain(cell) => cell.with(|p| unsafe { *p }),
         }
     }
@@ -69,7 +71,7 @@ impl Word for Shared {
 // SAFETY: loom checks each access to `Plain`.
 unsafe impl Sync for Shared {}
 
-/// Which of a slot's words lose their orderings.
+/// The word of a slot whose orderings are weakened.
 #[derive(Clone, Copy, PartialEq)]
 enum Weakened {
     Nothing,
@@ -113,28 +115,28 @@ fn record(sequence: u64) -> [u64; CELL_WORDS] {
     words
 }
 
-/// Takes what is there now, checks that each record is whole, and gives the space back.
+/// Reads everything that is there now, checks that each record is complete, and gives the space back.
 fn drain(reader: &mut Reader<'_, Shared>, into: &mut Vec<u64>) {
     let mut out = [0; MAX_RECORD_WORDS];
-    while let Some(words) = reader.pop(&mut out).expect("nobody wrote nonsense") {
-        assert_eq!(words, record(words[1]), "a record in parts");
+    while let Some(words) = reader.pop(&mut out).expect("the ring is not corrupt") {
+        assert_eq!(words, record(words[1]), "the record is complete");
         into.push(words[1]);
     }
     reader.release();
 }
 
-/// The record did not fit in some run.
+/// A record did not fit in some run.
 const FULL: u32 = 1;
-/// The reader got something while the writer was still at work.
+/// The reader got a record while the writer was still running.
 const EARLY: u32 = 2;
 /// Both threads owned the slot, one after the other.
 const TWO_OWNERS: u32 = 4;
 
-/// Runs the model under all interleavings with so many preemptions, or more where `LOOM_MAX_PREEMPTIONS` asks for it
-/// (as scripts/deep-check.sh does), and returns everything that happened in one of them.
+/// Runs the model under all interleavings with this number of preemptions, or with `LOOM_MAX_PREEMPTIONS` if
+/// that is set (as scripts/deep-check.sh does). Returns the union of everything that happened in them.
 fn explore(preemptions: usize, model: impl Fn() -> u32 + Sync + Send + 'static) -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    // The message alone: a backtrace (RUST_BACKTRACE=1) needs more stack than loom's coroutines have.
+    // Print only the message: a backtrace (RUST_BACKTRACE=1) needs more stack than loom's coroutines have.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
@@ -146,7 +148,7 @@ fn explore(preemptions: usize, model: impl Fn() -> u32 + Sync + Send + 'static) 
     happened.load(Relaxed)
 }
 
-/// Reads while `writer` runs, then what is left; what was read is what was published.
+/// Reads while `writer` runs and then reads the rest; checks that what was read is what was published.
 fn read_beside(slot: &Slot, writer: thread::JoinHandle<Vec<u64>>) -> u32 {
     let mut reader = Reader::new(&slot.cursors, slot.buffers()).unwrap();
     let mut got = Vec::new();
@@ -160,7 +162,7 @@ fn read_beside(slot: &Slot, writer: thread::JoinHandle<Vec<u64>>) -> u32 {
     early | if published.len() < 4 { FULL } else { 0 }
 }
 
-/// Clauses 3 to 5: two cells, four records, so that the writer wraps and meets a full ring.
+/// Rules 3 to 5: two cells and four records, so that the writer wraps and meets a full ring.
 fn push_and_pop(weakened: Weakened) -> u32 {
     explore(3, move || {
         let slot = Slot::new([2, 2, 2], weakened);
@@ -173,7 +175,7 @@ fn push_and_pop(weakened: Weakened) -> u32 {
     })
 }
 
-/// Clause 6: the writer moves up twice while the reader reads.
+/// Rule 6: the writer moves up twice while the reader reads.
 fn grow_while_reading(weakened: Weakened) -> u32 {
     explore(3, move || {
         let slot = Slot::new([1, 2, 4], weakened);
@@ -192,27 +194,28 @@ fn grow_while_reading(weakened: Weakened) -> u32 {
     })
 }
 
-/// One owner's life in a slot, if it is to be had: two records, the second in the next level. What it published.
+/// One owner's life in a slot, if the slot can be claimed: two records, the second in the next level. Returns
+/// what it published.
 fn own(slot: &Slot, first: u64) -> Vec<u64> {
     let Some(generation) = slot.state.claim() else { return Vec::new() };
     let mut writer = Writer::claim(&slot.cursors, &slot.buffers[0]).unwrap();
     slot.state.open(generation);
     for n in first..first + 2 {
-        assert!(writer.push(&record(n)).is_ok(), "everything before was consumed");
+        assert!(writer.push(&record(n)).is_ok(), "all earlier records were consumed");
         writer.grow(&slot.buffers[1]);
     }
     slot.state.close(generation);
     vec![first, first + 1]
 }
 
-/// Clause 8, the collector's side: one look at the slot.
-fn visit(slot: &Slot, reader: &mut Reader<'_, Shared>, seen: &mut u64, got: &mut Vec<u64>) {
+/// Rule 8, the collector's side: one pass over the slot.
+fn visit(slot: &Slot, reader: &mut Reader<'_, Shared>, last_generation: &mut u64, got: &mut Vec<u64>) {
     let (phase, generation) = slot.state.get();
     if matches!(phase, Phase::Free | Phase::Claiming) {
         return;
     }
-    if generation != *seen {
-        *seen = generation;
+    if generation != *last_generation {
+        *last_generation = generation;
         reader.reopened();
     }
     drain(reader, got);
@@ -221,21 +224,21 @@ fn visit(slot: &Slot, reader: &mut Reader<'_, Shared>, seen: &mut u64, got: &mut
     }
 }
 
-/// Clause 8: a slot is used, closed, drained, freed, and claimed by another thread.
+/// Rule 8: a slot is used, closed, drained, freed, and claimed by another thread.
 fn close_and_claim_again(weakened: Weakened) -> u32 {
     explore(2, move || {
         let slot = Slot::new([1, 2, 4], weakened);
         let (one, two) = (slot.clone(), slot.clone());
         let first = thread::spawn(move || own(&one, 10));
         let mut reader = Reader::new(&slot.cursors, slot.buffers()).unwrap();
-        let (mut seen, mut got) = (0, Vec::new());
-        visit(&slot, &mut reader, &mut seen, &mut got);
+        let (mut last_generation, mut got) = (0, Vec::new());
+        visit(&slot, &mut reader, &mut last_generation, &mut got);
         let second = thread::spawn(move || own(&two, 20));
         for _ in 0..2 {
-            visit(&slot, &mut reader, &mut seen, &mut got);
+            visit(&slot, &mut reader, &mut last_generation, &mut got);
         }
         let (first, second) = (first.join().unwrap(), second.join().unwrap());
-        visit(&slot, &mut reader, &mut seen, &mut got);
+        visit(&slot, &mut reader, &mut last_generation, &mut got);
         let both = !first.is_empty() && !second.is_empty();
         // Either may have come first; the records of each are complete and in order.
         assert!(got == [&first[..], &second].concat() || got == [&second[..], &first].concat(), "{got:?}");
@@ -243,7 +246,7 @@ fn close_and_claim_again(weakened: Weakened) -> u32 {
     })
 }
 
-/// Clause 8: of two threads that claim, one gets the slot.
+/// Rule 8: of two threads that claim, one gets the slot.
 fn claim_together(weakened: Weakened) -> u32 {
     explore(3, move || {
         let slot = Slot::new([1, 2, 4], weakened);
@@ -251,7 +254,7 @@ fn claim_together(weakened: Weakened) -> u32 {
         let other = thread::spawn(move || theirs.state.claim());
         let mine = slot.state.claim();
         let theirs = other.join().unwrap();
-        assert_ne!(mine.is_some(), theirs.is_some(), "one of the two");
+        assert_ne!(mine.is_some(), theirs.is_some(), "exactly one thread claims the slot");
         assert_eq!(mine.or(theirs), Some(1));
         assert_eq!(slot.state.get(), (Phase::Claiming, 1));
         u32::from(mine.is_some()) | u32::from(theirs.is_some()) << 1
@@ -259,27 +262,27 @@ fn claim_together(weakened: Weakened) -> u32 {
 }
 
 #[test]
-fn clauses_3_to_5_push_and_pop() {
+fn rules_3_to_5_push_and_pop() {
     assert_eq!(push_and_pop(Weakened::Nothing), FULL | EARLY);
 }
 
 #[test]
-fn clause_6_grow_while_reading() {
+fn rule_6_grow_while_reading() {
     assert_eq!(grow_while_reading(Weakened::Nothing), EARLY);
 }
 
 #[test]
-fn clause_8_close_drain_free_and_claim_again() {
+fn rule_8_close_drain_free_and_claim_again() {
     assert_eq!(close_and_claim_again(Weakened::Nothing), TWO_OWNERS);
 }
 
 #[test]
-fn clause_8_two_claim_and_either_may_get_it() {
+fn rule_8_one_of_two_claiming_threads_gets_the_slot() {
     assert_eq!(claim_together(Weakened::Nothing), 0b11);
 }
 
 #[test]
-#[should_panic(expected = "nobody wrote nonsense")]
+#[should_panic(expected = "the ring is not corrupt")]
 fn the_model_fails_when_tail_is_relaxed() {
     push_and_pop(Weakened::Tail);
 }
@@ -291,19 +294,19 @@ fn the_model_fails_when_head_is_relaxed() {
 }
 
 #[test]
-#[should_panic(expected = "nobody wrote nonsense")]
-fn the_model_fails_when_a_growth_is_not_published() {
+#[should_panic(expected = "the ring is not corrupt")]
+fn the_model_fails_when_growth_is_not_published() {
     grow_while_reading(Weakened::Tail);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn the_model_fails_when_a_slot_changes_hands_unordered() {
+fn the_model_fails_when_a_slot_changes_owner_without_ordering() {
     close_and_claim_again(Weakened::State);
 }
 
 #[test]
-#[should_panic(expected = "one of the two")]
-fn the_model_fails_when_a_claim_is_two_steps() {
+#[should_panic(expected = "exactly one thread claims the slot")]
+fn the_model_fails_when_a_claim_is_not_atomic() {
     claim_together(Weakened::State);
 }

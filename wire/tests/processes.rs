@@ -1,10 +1,11 @@
-//! Two processes and a real segment: a sealed memfd of full size, four threads that write, grow, end and begin again, and
-//! a reader on the other side that takes everything, also from a process that was killed.
+//! Does the contract work between two processes with a real segment? Four threads write to a sealed memfd of
+//! full size; they grow, end and start again. A reader in another process reads everything, also after the
+//! writing process was killed.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 mod common;
 
-use common::{head_word, mark};
+use common::{head_word, word_of};
 use gpuspy_wire::record::{CELL_WORDS, Kind, LossCause};
 use gpuspy_wire::ring::{LEVELS, MAX_RECORD_WORDS, Phase, Reader, Writer};
 use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, Segment, Slot, VERSION};
@@ -13,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const THREADS: u64 = 4;
-/// Slots in play: fewer than the segment has, more than the threads need, so that they pass from one to another.
+/// The slots in use: fewer than the segment has and more than the threads need, so that they change owners.
 const SLOTS: usize = 6;
-/// Records that a thread writes before it gives its slot back and claims one again.
+/// The number of records that a thread writes before it gives its slot back and claims one again.
 const RECORDS_OF_A_LIFE: u64 = 40_000;
 
-/// A sealed segment, as the agent makes one.
+/// Creates a sealed segment, as the agent does.
 fn create() -> OwnedFd {
     let layout = Layout::OURS;
     // SAFETY: a plain system call with a NUL-terminated name.
@@ -63,32 +64,34 @@ fn map(fd: &OwnedFd) -> *const u8 {
 }
 
 fn attach(fd: &OwnedFd) -> Segment<'static> {
-    // SAFETY: mapped for good, aligned to a page, of that length (and sealed: it stays that long).
+    // SAFETY: mapped until the process ends, aligned to a page, and of that length (it is sealed, so it stays
+    // that long).
     unsafe { Segment::attach(map(fd), Layout::OURS.segment_bytes) }.expect("our own header")
 }
 
-/// Another process, which is gone when this is.
+/// Another process, which is killed when this value is dropped.
 struct Child {
     pid: libc::pid_t,
     ended: bool,
 }
 
 impl Child {
-    /// Runs `body` in another process, which never returns from here. Its exit status is 0 when it did not panic.
+    /// Runs `body` in another process, which never returns from here. Its exit status is 0 if `body` did not
+    /// panic.
     fn fork(body: impl FnOnce()) -> Child {
-        // SAFETY: the child uses only this thread and ones that it starts itself; glibc keeps its allocator usable in
-        // a forked child.
+        // SAFETY: the child uses only this thread and threads that it starts itself; glibc keeps its
+        // allocator usable in a forked child.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "{}", std::io::Error::last_os_error());
         if pid == 0 {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: ends the process at once; the test harness's own exit is the parent's.
+            // SAFETY: ends the process at once; the test harness's own exit handling belongs to the parent.
             unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
         }
         Child { pid, ended: false }
     }
 
-    /// The wait status, if it has ended, or with no options once it has.
+    /// Returns the wait status if the process has ended; with no options, waits until it has.
     fn wait(&mut self, options: libc::c_int) -> Option<libc::c_int> {
         let mut status = 0;
         // SAFETY: waits for our own child.
@@ -111,20 +114,21 @@ impl Drop for Child {
     }
 }
 
-/// Record number `sequence` of a thread: one to four cells; the last word seals the others.
+/// Record number `sequence` of a thread: one to four cells in which every word depends on the thread, the
+/// number and its place.
 fn record(thread: u64, sequence: u64) -> ([u64; 4 * CELL_WORDS], usize) {
     let cells = 1 + (sequence % 4) as usize;
     let identity = thread << 48 | sequence;
     let mut words = [0; 4 * CELL_WORDS];
     for (n, word) in words[..cells * CELL_WORDS].iter_mut().enumerate() {
-        *word = mark(identity, n);
+        *word = word_of(identity, n);
     }
     words[0] = head_word(Kind::Launch as u8, cells as u8);
     words[1] = identity;
     (words, cells * CELL_WORDS)
 }
 
-/// Claims a slot, waiting for one if it must.
+/// Claims a slot, and waits for one if it must.
 fn claim(segment: Segment<'static>) -> (&'static Slot, usize, u64) {
     loop {
         for index in 0..SLOTS {
@@ -137,12 +141,12 @@ fn claim(segment: Segment<'static>) -> (&'static Slot, usize, u64) {
     }
 }
 
-/// One writing thread: `records` records over many lives of slots. The first life waits for a full ring in the largest
-/// level, so that there is one for sure.
+/// One writing thread: writes `records` records over many lives of slots. The first life continues until the
+/// ring is full in the largest level, so that this happens at least once.
 fn write(segment: Segment<'static>, thread: u64, records: u64) {
-    let stop_at_full = &segment.header().live.0.pending;
+    let full_rings = &segment.header().live.0.pending;
     let mut sequence = 0;
-    let mut met_full = false;
+    let mut was_full = false;
     while sequence < records {
         let (slot, index, generation) = claim(segment);
         let buffers = segment.buffers(index).unwrap();
@@ -150,7 +154,7 @@ fn write(segment: Segment<'static>, thread: u64, records: u64) {
         slot.state.open(generation);
         let counters = &slot.counters.0;
         let mut left = RECORDS_OF_A_LIFE;
-        while sequence < records && (left > 0 || !met_full) {
+        while sequence < records && (left > 0 || !was_full) {
             let (words, length) = record(thread, sequence);
             sequence += 1;
             left = left.saturating_sub(1);
@@ -163,10 +167,10 @@ fn write(segment: Segment<'static>, thread: u64, records: u64) {
                 assert!(writer.grow(buffers[writer.level() + 1]));
             }
             if full {
-                if !met_full {
+                if !was_full {
                     assert_eq!(writer.level(), LEVELS - 1);
-                    met_full = true;
-                    stop_at_full.fetch_add(1, Relaxed);
+                    was_full = true;
+                    full_rings.fetch_add(1, Relaxed);
                 }
                 std::thread::yield_now();
             }
@@ -184,15 +188,15 @@ fn write_all(fd: &OwnedFd, records: u64) {
     }
 }
 
-/// The reading side, as the collector has it.
+/// The reading side, as in the collector.
 struct Collector {
     segment: Segment<'static>,
     readers: Vec<Reader<'static, AtomicU64>>,
     generations: [u64; SLOTS],
-    /// Per slot: the record that came last from its present owner. Between slots there is no order: a thread's next slot
+    /// The newest record of each slot's present owner. There is no order between slots: a thread's next slot
     /// may be read before the rest of its last one.
     last: [Option<(usize, u64)>; SLOTS],
-    /// Per thread: which records have come, a bit each.
+    /// The records that have arrived from each thread, one bit each.
     came: [Vec<u64>; THREADS as usize],
     got_of_slot: [u64; SLOTS],
     reopened: u64,
@@ -213,7 +217,7 @@ impl Collector {
         }
     }
 
-    /// Looks at every slot once and takes what is there. Returns how much that was.
+    /// Visits every slot once and reads what is there. Returns the number of records.
     fn round(&mut self) -> u64 {
         (0..SLOTS).map(|index| self.visit(index)).sum()
     }
@@ -225,7 +229,7 @@ impl Collector {
             return 0;
         }
         if generation != self.generations[index] {
-            assert_eq!(generation, self.generations[index] + 1, "no owner of a slot is missed");
+            assert_eq!(generation, self.generations[index] + 1, "no owner of a slot was missed");
             self.generations[index] = generation;
             self.readers[index].reopened();
             self.last[index] = None;
@@ -241,16 +245,16 @@ impl Collector {
     fn drain(&mut self, index: usize) -> u64 {
         let mut out = [0; MAX_RECORD_WORDS];
         let mut taken = 0;
-        while let Some(words) = self.readers[index].pop(&mut out).expect("nobody wrote nonsense") {
+        while let Some(words) = self.readers[index].pop(&mut out).expect("the ring is not corrupt") {
             let (thread, sequence) = ((words[1] >> 48) as usize, words[1] & 0xffff_ffff_ffff);
             let (expected, length) = record(thread as u64, sequence);
-            assert_eq!(words, &expected[..length], "a record arrives whole");
+            assert_eq!(words, &expected[..length], "the record is complete");
             let last = self.last[index].replace((thread, sequence));
             assert!(last.is_none_or(|(owner, before)| owner == thread && before < sequence), "in order");
             let (word, bit) = (sequence as usize / 64, 1 << (sequence % 64));
             let came = &mut self.came[thread];
             came.resize(came.len().max(word + 1), 0);
-            assert_eq!(came[word] & bit, 0, "none twice");
+            assert_eq!(came[word] & bit, 0, "no record arrives twice");
             came[word] |= bit;
             taken += 1;
             if taken % 512 == 0 {
@@ -268,7 +272,7 @@ impl Collector {
         while self.segment.header().live.0.pending.load(Relaxed) < THREADS {
             assert!(
                 child.wait(libc::WNOHANG).is_none() && Instant::now() < deadline,
-                "the writers do not come on"
+                "the writers make no progress"
             );
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -299,26 +303,30 @@ fn every_record_of_four_threads_arrives_once_and_the_lost_are_counted() {
     for index in 0..SLOTS {
         let slot = collector.segment.slot(index).unwrap();
         assert_eq!(slot.state.get(), (Phase::Free, collector.generations[index]));
-        assert_eq!(slot.counters.0.records.load(Relaxed), collector.got_of_slot[index], "published is read");
+        assert_eq!(
+            slot.counters.0.records.load(Relaxed),
+            collector.got_of_slot[index],
+            "all published records were read"
+        );
         published += slot.counters.0.records.load(Relaxed);
         lost += slot.counters.0.lost[LossCause::RingFull as usize].load(Relaxed);
     }
     let got: u64 = collector.came.iter().flatten().map(|word| u64::from(word.count_ones())).sum();
     assert_eq!(got, published);
-    assert_eq!(got + lost, THREADS * RECORDS, "what did not arrive was counted");
+    assert_eq!(got + lost, THREADS * RECORDS, "every record that did not arrive was counted");
     assert!(lost >= THREADS && got > lost.min(100_000), "{got} read, {lost} lost");
     assert!(collector.reopened > 2 * SLOTS as u64, "slots changed hands: {}", collector.reopened);
 }
 
 #[test]
-fn what_a_killed_process_had_published_is_readable() {
+fn records_that_a_killed_process_has_published_are_readable() {
     let mut noise = std::process::id() as u64;
     for _ in 0..6 {
         let fd = create();
         let mut child = Child::fork(|| write_all(&fd, u64::MAX >> 16));
         let mut collector = Collector::new(&fd);
         collector.wait_until_all_are_full(&mut child);
-        noise = mark(noise, 0);
+        noise = word_of(noise, 0);
         let kill_at = Instant::now() + Duration::from_micros(noise % 60_000);
         while Instant::now() < kill_at {
             collector.round();
@@ -328,7 +336,7 @@ fn what_a_killed_process_had_published_is_readable() {
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:#x}");
 
         collector.round();
-        collector.round(); // a slot that was closed just now has nothing behind it
+        collector.round(); // a slot that was closed just now has no further records
         for index in 0..SLOTS {
             let slot = collector.segment.slot(index).unwrap();
             let (head, tail) = (slot.cursors.head.0.load(Relaxed), slot.cursors.tail.0.load(Relaxed));
@@ -338,6 +346,6 @@ fn what_a_killed_process_had_published_is_readable() {
             let got = collector.got_of_slot[index];
             assert!(got == counted || got == counted + 1, "{got} read, {counted} counted");
         }
-        assert!(collector.came.iter().all(|came| !came.is_empty()), "something of every thread");
+        assert!(collector.came.iter().all(|came| !came.is_empty()), "records of every thread arrived");
     }
 }

@@ -1,4 +1,5 @@
-//! Any bytes as a segment: the fuzz target's function over pseudo-random inputs, so that every test run has a little of it.
+//! Is any byte sequence safe to read as a segment? Runs the fuzz target's function on pseudo-random inputs,
+//! so that every test run includes a little fuzzing.
 
 #[path = "common/segment_bytes.rs"]
 mod segment_bytes;
@@ -19,11 +20,11 @@ impl Noise {
 }
 
 #[test]
-fn any_bytes_as_a_segment() {
+fn any_bytes_can_be_read_as_a_segment() {
     let mut noise = Noise(2);
     let (mut records, mut decoded, mut corrupt, mut bounds, mut magic) = (0, 0, 0, 0, 0);
     for n in 0..if cfg!(miri) { 64 } else { 6_000 } {
-        // What `segment_bytes` takes from the front, then the slots and rings.
+        // The values that `segment_bytes` takes from the front, followed by the slots and rings.
         let help = n as u8;
         let front = if help & 2 != 0 { 14 } else { 5 };
         let mut input: Vec<u8> = (0..front).map(|_| noise.next() as u8).collect();
@@ -31,7 +32,7 @@ fn any_bytes_as_a_segment() {
         for word in 0..noise.next() % 600 {
             let mut bytes = noise.next().to_ne_bytes();
             if help & 8 != 0 && word % 8 == 0 {
-                // A record's first word: a kind and a length that exist.
+                // A record's first word with an existing kind and a valid length.
                 bytes = [bytes[0] % 20, 1 + bytes[1] % 3, 0, 0, 0, 0, 0, 0];
             }
             input.extend(bytes);
@@ -50,6 +51,6 @@ fn any_bytes_as_a_segment() {
         ("bounds", bounds),
         ("magic", magic),
     ] {
-        assert!(count > 0, "no input came to: {what}");
+        assert!(count > 0, "no input reached: {what}");
     }
 }

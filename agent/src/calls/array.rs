@@ -1,53 +1,55 @@
-//! How much memory a CUDA array takes: an array is made from a description, never from a number of bytes.
+//! How much memory does a CUDA array take? An array is created from a description, never from a number of
+//! bytes.
 //!
-//! The elements that are described, each of its format's size. The driver lays them out in tiles and may take more; no
-//! function of CUDA tells how much more (`cuArrayGetMemoryRequirements` answers only for arrays that have no memory yet).
+//! The size is computed from the described elements and the size of their format. The driver lays them out in
+//! tiles and may take more, and no CUDA function returns how much more (`cuArrayGetMemoryRequirements` works
+//! only for arrays that have no memory yet).
 
 use crate::cuda::*;
 
-/// What an array is made of.
+/// The description of an array.
 #[derive(Clone, Copy)]
 pub struct Extent {
-    /// Elements of a row, rows, slices or layers; 0 rows or slices: an array of fewer dimensions.
+    /// Elements of a row, rows, and slices or layers; 0 rows or slices: the array has fewer dimensions.
     pub size: [usize; 3],
     pub bits_per_element: usize,
     pub flags: unsigned_int,
 }
 
 impl Extent {
-    /// cuArrayCreate's.
+    /// From cuArrayCreate's descriptor.
     pub fn of_2d(descriptor: *const CUDA_ARRAY_DESCRIPTOR) -> Option<Extent> {
-        // SAFETY: null, or the description that the app has given to the call.
+        // SAFETY: null, or the descriptor that the app has passed to the call.
         let d = unsafe { descriptor.as_ref() }?;
         let bits_per_element = bits(d.format, d.channels);
         Some(Extent { size: [d.width, d.height, 0], bits_per_element, flags: 0 })
     }
 
-    /// cuArray3DCreate's and cuMipmappedArrayCreate's.
+    /// From the descriptor of cuArray3DCreate and cuMipmappedArrayCreate.
     pub fn of_3d(descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) -> Option<Extent> {
-        // SAFETY: as above.
+        // SAFETY: as above, with one local variable.
         let d = unsafe { descriptor.as_ref() }?;
         let bits_per_element = bits(d.format, d.channels);
         Some(Extent { size: [d.width, d.height, d.depth], bits_per_element, flags: d.flags })
     }
 
-    /// The runtime's.
+    /// From the arguments of the runtime's functions.
     pub fn of_runtime(
         channels: *const cudaChannelFormatDesc,
         extent: cudaExtent,
         flags: unsigned_int,
     ) -> Option<Extent> {
-        // SAFETY: as above.
+        // SAFETY: as above, with one local variable.
         let c = unsafe { channels.as_ref() }?;
         let bits_per_element = c.bits.iter().map(|bits| usize::try_from(*bits).unwrap_or(0)).sum();
         Some(Extent { size: [extent.width, extent.height, extent.depth], bits_per_element, flags })
     }
 }
 
-/// Bytes of an array with so many mipmap levels.
+/// Returns the bytes of an array with `levels` mipmap levels.
 pub fn bytes(extent: &Extent, levels: unsigned_int) -> usize {
     if extent.flags & (ARRAY3D_SPARSE | ARRAY3D_DEFERRED_MAPPING) != 0 {
-        return 0; // it takes memory when some is mapped into it, and that has a handle of its own
+        return 0; // it takes memory only when memory with a handle of its own is mapped into it
     }
     let [width, height, depth] = extent.size;
     let layers = extent.flags & (ARRAY3D_LAYERED | ARRAY3D_CUBEMAP) != 0;
@@ -63,14 +65,15 @@ pub fn bytes(extent: &Extent, levels: unsigned_int) -> usize {
     elements.saturating_mul(extent.bits_per_element).div_ceil(8)
 }
 
-/// Bits of one element, by CUarray_format: of one channel, of all, or of a texel. 0: a format that is not known here.
+/// Returns the bits of one element by CUarray_format: of one channel, of all channels, or of a texel. 0: the
+/// format is unknown.
 fn bits(format: CUarray_format, channels: unsigned_int) -> usize {
     let channels = channels as usize;
     match format {
         0x01 | 0x08 => 8 * channels,
         0x02 | 0x09 | 0x10 => 16 * channels,
         0x03 | 0x0a | 0x20 => 32 * channels,
-        // UNORM_INT8X1 … SNORM_INT16X4: the format says the channels.
+        // UNORM_INT8X1 … SNORM_INT16X4: the format includes the number of channels.
         0xc0 | 0xc6 => 8,
         0xc1 | 0xc3 | 0xc7 | 0xc9 => 16,
         0xc2 | 0xc4 | 0xc8 | 0xca => 32,
@@ -78,7 +81,8 @@ fn bits(format: CUarray_format, channels: unsigned_int) -> usize {
         // Compressed in blocks of 4 × 4: BC1 and BC4 in eight bytes, the others in sixteen.
         0x91 | 0x92 | 0x97 | 0x98 => 4,
         0x93..=0x96 | 0x99..=0x9e => 8,
-        // Video: one sample of brightness an element, two of colour for four (4:2:0), two (4:2:2) or one (4:4:4) of them.
+        // Video: one luma sample per element, and two chroma samples for four (4:2:0), two (4:2:2) or one
+        // (4:4:4) of them.
         0xb0 | 0x53 | 0x59 => 12,
         0x9f | 0xa1 | 0x54 | 0x5a => 24,
         0xa2 | 0xa5 | 0x51 | 0x55 | 0x5b => 16,
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_has_its_elements_in_every_dimension_that_it_has() {
+    fn an_arrays_size_is_the_product_of_its_dimensions() {
         assert_eq!(bytes(&extent([100, 0, 0], 0), 1), 100 * 8);
         assert_eq!(bytes(&extent([100, 30, 0], 0), 1), 100 * 30 * 8);
         assert_eq!(bytes(&extent([100, 30, 5], 0), 1), 100 * 30 * 5 * 8);
@@ -108,15 +112,19 @@ mod tests {
     }
 
     #[test]
-    fn levels_halve_extents_and_leave_layers() {
+    fn mipmap_levels_halve_extents_but_not_layers() {
         assert_eq!(bytes(&extent([8, 4, 0], 0), 3), (32 + 8 + 2) * 8);
-        assert_eq!(bytes(&extent([8, 4, 0], 0), 99), (32 + 8 + 2 + 1) * 8, "no more levels than there are");
+        assert_eq!(
+            bytes(&extent([8, 4, 0], 0), 99),
+            (32 + 8 + 2 + 1) * 8,
+            "levels are clamped to those that exist"
+        );
         assert_eq!(bytes(&extent([8, 8, 8], 0), 2), (512 + 64) * 8);
         assert_eq!(bytes(&extent([8, 8, 8], ARRAY3D_LAYERED), 2), (512 + 128) * 8);
     }
 
     #[test]
-    fn what_has_no_memory_of_its_own_counts_none_and_nothing_overflows() {
+    fn arrays_without_memory_of_their_own_take_none_and_sizes_saturate() {
         assert_eq!(bytes(&extent([4096, 4096, 0], ARRAY3D_SPARSE), 1), 0);
         assert_eq!(bytes(&extent([4096, 4096, 0], ARRAY3D_DEFERRED_MAPPING), 1), 0);
         assert_eq!(bytes(&extent([usize::MAX, usize::MAX, 9], 0), u32::MAX), usize::MAX / 8 + 1);

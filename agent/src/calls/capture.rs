@@ -1,20 +1,23 @@
-//! Stream captures and graphs.
+//! How are stream captures and graph calls recorded?
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::{Plain, Work, is_captured, stream_of};
+use crate::calls::{Plain, Work, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
+use crate::gpu::capture::{Captures, is_captured};
+use crate::gpu::nodes::Pair;
 use crate::gpu::stream::Stream;
-use crate::graphs::events::{Inserted, Pair};
-use crate::graphs::{Contents, What};
+use crate::graphs::events::Inserted;
+use crate::graphs::{Contents, Graphs, What};
+use crate::names::Names;
 use crate::thread::Call;
 
-/// A capture begins. Counted before the real call, so that no launch of the capture can be missed; a launch outside it
-/// only asks once more than it needs to.
+/// The start of a capture. It is counted before the real call, so that no launch in the capture is missed; a
+/// launch outside it only queries the capture state unnecessarily.
 pub struct CaptureBegin {
     pub stream: CUstream,
 }
@@ -24,11 +27,11 @@ impl Plain for CaptureBegin {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
         }
-        call.session.stream_captures.fetch_add(1, Ordering::Relaxed);
+        call.session.get::<Captures>().open.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&self, call: &Call) {
-        call.session.stream_captures.fetch_sub(1, Ordering::Relaxed);
+        call.session.get::<Captures>().open.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn subject(&self) -> u64 {
@@ -36,15 +39,16 @@ impl Plain for CaptureBegin {
     }
 }
 
-/// A capture ends: when its stream was in one before the call and is not after it, whatever the call returned (the end of
-/// an invalidated capture fails, and ends it). An end on a stream that is in none changes nothing.
+/// The end of a capture. A capture has ended if its stream was capturing before the call and is not after it,
+/// whatever the call returned (ending an invalidated capture fails, and ends it). An end on a stream that
+/// does not capture changes nothing.
 pub struct CaptureEnd {
     stream: CUstream,
     was_capturing: Cell<bool>,
 }
 
 impl CaptureEnd {
-    /// On a stream.
+    /// The end of a capture on a stream.
     pub fn of(stream: CUstream) -> CaptureEnd {
         CaptureEnd { stream, was_capturing: Cell::new(false) }
     }
@@ -56,7 +60,8 @@ impl CaptureEnd {
     fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
             let down = |n: u64| n.checked_sub(1);
-            let _ = call.session.stream_captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+            let _ =
+                call.session.get::<Captures>().open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
         }
     }
 }
@@ -82,40 +87,40 @@ impl Plain for CaptureEnd {
     }
 }
 
-/// A graph becomes executable.
+/// The instantiation of a graph.
 pub struct Instantiate {
     out: *mut CUgraphExec,
     graph: CUgraph,
-    /// It may be launched from the device: such graphs hold kernels, copies and sets only.
+    /// Whether it may be launched from the device: such graphs contain only kernels, copies and memsets.
     for_device: bool,
-    /// Our nodes in the graph, while the driver makes the executable one.
+    /// Our nodes in the graph while the driver instantiates it.
     inserted: Cell<Option<(Inserted, Vec<Pair>)>>,
 }
 
 impl Instantiate {
-    /// With its flags.
+    /// An instantiation with its flags.
     pub fn of(out: *mut CUgraphExec, graph: CUgraph, flags: cuuint64_t) -> Instantiate {
         let for_device = flags & GRAPH_DEVICE_LAUNCH != 0;
         Instantiate { out, graph, for_device, inserted: Cell::new(None) }
     }
 
-    /// With its flags in a structure; a null one is the driver's to refuse.
+    /// An instantiation with its flags in a structure. The driver refuses a null one.
     pub fn with(
         out: *mut CUgraphExec,
         graph: CUgraph,
         parameters: *const CUDA_GRAPH_INSTANTIATE_PARAMS,
     ) -> Instantiate {
-        // SAFETY: the app's structure, which the call it is passed to reads too.
+        // SAFETY: the app's structure, which the real call reads too.
         Instantiate::of(out, graph, unsafe { parameters.as_ref() }.map_or(0, |p| p.flags))
     }
 }
 
 impl Plain for Instantiate {
     fn before(&self, call: &Call) {
-        self.inserted.set(call.session.graphs.insert(call, self.graph, self.for_device));
+        self.inserted.set(call.session.get::<Graphs>().insert(call, self.graph, self.for_device));
     }
 
-    fn undone(&self) -> bool {
+    fn retry(&self) -> bool {
         self.inserted.take().is_some()
     }
 
@@ -124,34 +129,34 @@ impl Plain for Instantiate {
         // SAFETY: the call succeeded, so it has written there; null would have failed.
         let handle = unsafe { self.out.as_ref() };
         if let (Some(handle), Some(driver)) = (handle, driver::driver()) {
-            call.session.graphs.instantiated(call, driver, *handle, self.graph, events);
+            call.session.get::<Graphs>().instantiated(call, driver, *handle, self.graph, events);
         }
         false
     }
 }
 
-/// An executable graph gets another graph's nodes.
+/// The update of an executable graph from another graph.
 pub struct GraphUpdate {
     exec: CUgraphExec,
     graph: CUgraph,
-    /// Where the driver says which nodes did not fit.
+    /// Where the driver writes which nodes did not match.
     errors: [*mut CUgraphNode; 2],
-    /// Our nodes in the graph, during the real call.
+    /// Our nodes in the graph during the real call.
     inserted: Cell<Option<Inserted>>,
 }
 
 impl GraphUpdate {
-    /// With a place for the node that did not fit.
+    /// An update with a place for the node that did not match.
     pub fn of(exec: CUgraphExec, graph: CUgraph, error: *mut CUgraphNode) -> GraphUpdate {
         GraphUpdate { exec, graph, errors: [error, core::ptr::null_mut()], inserted: Cell::new(None) }
     }
 
-    /// With a structure for both nodes.
+    /// An update with a structure for both nodes.
     pub fn with(exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo) -> GraphUpdate {
         let errors = if info.is_null() {
             [core::ptr::null_mut(); 2]
         } else {
-            // SAFETY: the app's structure, which the call it is passed to writes.
+            // SAFETY: the app's structure, which the real call writes.
             unsafe { [&raw mut (*info).error, &raw mut (*info).error_from] }
         };
         GraphUpdate { exec, graph, errors, inserted: Cell::new(None) }
@@ -160,15 +165,16 @@ impl GraphUpdate {
 
 impl Plain for GraphUpdate {
     fn before(&self, call: &Call) {
-        self.inserted.set(call.session.graphs.insert_again(self.exec, self.graph));
+        self.inserted.set(call.session.get::<Graphs>().insert_again(self.exec, self.graph));
     }
 
     fn failed(&self, _: &Call) {
         let Some(inserted) = self.inserted.take() else { return };
         for error in self.errors {
-            // SAFETY: null, or the app's place, which the driver has written. A node of ours is none that the app knows.
+            // SAFETY: null, or the app's variable, which the driver has written. The app does not know a node
+            // of ours, so the kernel node next to it is reported instead.
             if let Some(error) = unsafe { error.as_mut() }
-                && let Some(kernel) = inserted.kernel_beside(*error)
+                && let Some(kernel) = inserted.kernel_next_to(*error)
             {
                 *error = kernel;
             }
@@ -178,7 +184,7 @@ impl Plain for GraphUpdate {
     fn after(&self, call: &Call, _: u64) -> bool {
         drop(self.inserted.take());
         if let Some(driver) = driver::driver() {
-            call.session.graphs.updated(call, driver, self.exec, self.graph);
+            call.session.get::<Graphs>().updated(call, driver, self.exec, self.graph);
         }
         false
     }
@@ -188,19 +194,19 @@ impl Plain for GraphUpdate {
     }
 }
 
-/// A node of an executable graph changes.
+/// A change of one node of an executable graph.
 pub struct NodeChange {
     pub exec: CUgraphExec,
     pub node: CUgraphNode,
     pub to: Change,
 }
 
-/// What becomes of it. The pointers are the app's parameters, which the call that they are passed to reads too.
+/// The node's new contents. The pointers are the app's parameters, which the real call reads too.
 pub enum Change {
     KernelV1(*const CUDA_KERNEL_NODE_PARAMS_v1),
     Kernel(*const CUDA_KERNEL_NODE_PARAMS_v2),
     Copy(*const CUDA_MEMCPY3D),
-    Set(*const CUDA_MEMSET_NODE_PARAMS),
+    Memset(*const CUDA_MEMSET_NODE_PARAMS),
     Child(CUgraph),
     Any(*const CUgraphNodeParams),
     Enabled(bool),
@@ -208,7 +214,7 @@ pub enum Change {
 
 impl Plain for NodeChange {
     fn after(&self, call: &Call, _: u64) -> bool {
-        let graphs = &call.session.graphs;
+        let graphs = call.session.get::<Graphs>();
         let set = |what: Option<What>| {
             graphs.changed(call, self.exec, |contents| contents.set(self.node, what?));
         };
@@ -228,7 +234,7 @@ impl Plain for NodeChange {
                     set(kernel.as_ref().map(|kernel| What::Kernel(kernel.given().name(call))))
                 }
                 Change::Copy(copy) => set(copy.as_ref().map(|copy| What::Copy(copy.bytes()))),
-                Change::Set(of) => set(of.as_ref().map(|of| What::Set(of.bytes()))),
+                Change::Memset(of) => set(of.as_ref().map(|of| What::Memset(of.bytes()))),
                 Change::Child(graph) => set_child(graph),
                 Change::Any(any) => match any.as_ref().map(|any| (any.what(call), any.child())) {
                     Some((None, child)) => set_child(child),
@@ -247,14 +253,14 @@ impl Plain for NodeChange {
     }
 }
 
-/// An executable graph goes.
+/// The destruction of an executable graph.
 pub struct GraphDestroy {
     pub exec: CUgraphExec,
 }
 
 impl Plain for GraphDestroy {
     fn before(&self, call: &Call) {
-        call.session.graphs.destroyed(call, self.exec);
+        call.session.get::<Graphs>().destroyed(call, self.exec);
     }
 
     fn subject(&self) -> u64 {
@@ -262,7 +268,7 @@ impl Plain for GraphDestroy {
     }
 }
 
-/// A graph is launched: one operation on its stream.
+/// The launch of a graph: one operation on its stream.
 pub struct GraphLaunch {
     pub exec: CUgraphExec,
     pub stream: CUstream,
@@ -276,18 +282,19 @@ impl Work for GraphLaunch {
     }
 
     fn waits_for_others(&self, call: &Call) -> bool {
-        call.session.names.has_communication() && call.session.graphs.has_communication(self.exec)
+        call.session.get::<Names>().has_communication()
+            && call.session.get::<Graphs>().has_communication(self.exec)
     }
 
     fn before(&self, call: &Call) {
-        call.session.graphs.launches(call, self.exec);
+        call.session.get::<Graphs>().launches(call, self.exec);
     }
 
     fn record(self, call: &Call, work: record::Work, _: u32) -> record::GraphLaunch {
         if work.head.flags & flag::CAPTURED != 0 {
-            call.session.graphs.captured(self.exec);
+            call.session.get::<Graphs>().captured(self.exec);
         }
-        let counts = call.session.graphs.of_handle(call, self.exec);
+        let counts = call.session.get::<Graphs>().of_handle(call, self.exec);
         record::GraphLaunch {
             work,
             graph: counts.graph,

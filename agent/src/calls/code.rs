@@ -1,54 +1,56 @@
-//! Calls that load code or unload it, and that give out handles of what can be launched.
+//! How are the calls recorded that load or unload code, and that return handles of what can be launched?
 
 use core::cell::Cell;
 use core::ffi::CStr;
 
 use crate::calls::{Plain, written};
 use crate::cuda::*;
-use crate::driver;
-use crate::names::{Form, Names};
+use crate::driver::{self, Form};
+use crate::facts::Facts;
+use crate::names::Names;
 use crate::thread::Call;
 
-/// A loading call that tells a function's name.
+/// A loading call that names a function.
 pub struct FunctionNamed {
     pub out: *mut CUfunction,
     pub name: *const char_t,
-    /// The CUmodule or CUlibrary that it lies in.
+    /// The CUmodule or CUlibrary that contains the function.
     pub owner: *mut void,
     /// What the handle is.
     pub form: Form,
 }
 
 impl Plain for FunctionNamed {
-    const TELLS_KINDS: bool = true;
+    const REGISTERS_KINDS: bool = true;
 
-    fn tell_kinds(&self, names: &Names) {
+    fn register_kinds(&self, names: &Names) {
         if let Some(function) = written(self.out) {
             names.tell(function, self.owner as u64, self.form);
         }
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.labelled(call);
+        self.after_labelled(call);
         false
     }
 
-    /// Whichever calls the runtime made inside: the one that told may be of those that no hook sees.
-    fn labelled(&self, call: &Call) {
+    /// Needed in the runtime layer, too: the driver call inside that named the function may be one without a
+    /// hook.
+    fn after_labelled(&self, call: &Call) {
         if let Some(function) = written(self.out)
             && !self.name.is_null()
         {
-            // SAFETY: the call succeeded by this terminated name.
+            // SAFETY: the call succeeded with this terminated name.
             let name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
-            call.session.names.learn(call, function, name, self.owner as u64, self.form);
+            call.session.get::<Names>().learn(call, function, name, self.owner as u64, self.form);
         }
     }
 }
 
-/// A call that gives out all functions of a module, or all kernels of a library, without their names.
+/// A call that returns all functions of a module, or all kernels of a library, without their names.
 pub struct Enumerated {
     pub out: *mut CUfunction,
-    /// Places that the app has for them.
+    /// The number of handles that the app's array has room for.
     pub room: u32,
     /// The CUmodule or CUlibrary.
     pub owner: *mut void,
@@ -57,25 +59,25 @@ pub struct Enumerated {
 }
 
 impl Plain for Enumerated {
-    const TELLS_KINDS: bool = true;
+    const REGISTERS_KINDS: bool = true;
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.labelled(call);
+        self.after_labelled(call);
         false
     }
 
-    fn labelled(&self, call: &Call) {
-        self.tell_kinds(&call.session.names);
+    fn after_labelled(&self, call: &Call) {
+        self.register_kinds(call.session.get::<Names>());
     }
 
-    fn tell_kinds(&self, names: &Names) {
-        // What lies behind the last one is the app's, as it was.
+    fn register_kinds(&self, names: &Names) {
+        // The array's elements after the last handle are left as they are.
         let count = driver::driver().map_or(0, |driver| driver.count_of(self.owner, self.form));
         if self.out.is_null() {
             return;
         }
         for index in 0..count.min(self.room as usize) {
-            // SAFETY: the app's array, in which the call has written as many handles as there are, or as have room.
+            // SAFETY: the app's array, in which the call has written as many handles as there are, or as fit.
             let handle = unsafe { self.out.add(index).read_unaligned() };
             names.tell(handle, self.owner as u64, self.form);
         }
@@ -86,7 +88,7 @@ impl Plain for Enumerated {
     }
 }
 
-/// A call of the runtime's that gives out the handle of a kernel that it knows by a host address.
+/// A runtime call that returns the handle of a kernel that it knows by a host address.
 pub struct HandleGiven {
     pub out: *mut CUfunction,
     /// What the handle is.
@@ -94,33 +96,33 @@ pub struct HandleGiven {
 }
 
 impl Plain for HandleGiven {
-    const TELLS_KINDS: bool = true;
+    const REGISTERS_KINDS: bool = true;
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.labelled(call);
+        self.after_labelled(call);
         false
     }
 
-    fn labelled(&self, call: &Call) {
-        self.tell_kinds(&call.session.names);
+    fn after_labelled(&self, call: &Call) {
+        self.register_kinds(call.session.get::<Names>());
     }
 
-    fn tell_kinds(&self, names: &Names) {
+    fn register_kinds(&self, names: &Names) {
         if let Some(handle) = written(self.out) {
             names.tell(handle, 0, self.form);
         }
     }
 }
 
-/// A module or library comes.
+/// A call that loads a module or library.
 pub struct Load {
     out: *mut *mut void,
-    /// Which; 0 = none came.
+    /// The loaded module or library; 0 = none.
     owner: Cell<u64>,
 }
 
 impl Load {
-    /// To be written there.
+    /// A load that writes its handle to `out`.
     pub fn of(out: *mut *mut void) -> Load {
         Load { out, owner: Cell::new(0) }
     }
@@ -130,14 +132,14 @@ impl Plain for Load {
     fn after(&self, call: &Call, _: u64) -> bool {
         let owner = written(self.out).map_or(0, |owner| owner as u64);
         self.owner.set(owner);
-        call.session.facts.loaded(call, owner);
+        call.session.get::<Facts>().loaded(call, owner);
         false
     }
 
-    /// The app asked the runtime for it: the app is who brought the kernels.
-    fn labelled(&self, call: &Call) {
+    /// The app called the runtime for it, so the app is the origin of the kernels.
+    fn after_labelled(&self, call: &Call) {
         if let Some(owner) = written(self.out) {
-            call.session.facts.loaded(call, owner as u64);
+            call.session.get::<Facts>().loaded(call, owner as u64);
         }
     }
 
@@ -146,14 +148,15 @@ impl Plain for Load {
     }
 }
 
-/// A module or library goes, and its functions with it: their handles may come back as others'.
+/// A call that unloads a module or library, and its functions with it: their handles may come back as
+/// others'.
 pub struct Unload {
     pub owner: *mut void,
 }
 
 impl Plain for Unload {
     fn before(&self, call: &Call) {
-        call.session.names.forget(self.owner as u64);
+        call.session.get::<Names>().forget(self.owner as u64);
     }
 
     fn subject(&self) -> u64 {
@@ -161,16 +164,16 @@ impl Plain for Unload {
     }
 }
 
-/// A CUfunction got from a CUkernel.
+/// A call that returns a CUfunction for a CUkernel.
 pub struct FunctionOfKernel {
     pub out: *mut CUfunction,
     pub kernel: CUkernel,
 }
 
 impl Plain for FunctionOfKernel {
-    const TELLS_KINDS: bool = true;
+    const REGISTERS_KINDS: bool = true;
 
-    fn tell_kinds(&self, names: &Names) {
+    fn register_kinds(&self, names: &Names) {
         names.tell(self.kernel, 0, Form::Kernel);
         if let Some(function) = written(self.out) {
             names.tell(function, 0, Form::Function);
@@ -179,7 +182,7 @@ impl Plain for FunctionOfKernel {
 
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(function) = written(self.out) {
-            call.session.names.learn_same(call, function, self.kernel);
+            call.session.get::<Names>().learn_same(call, function, self.kernel);
         }
         false
     }

@@ -1,30 +1,32 @@
-//! Copies, sets and prefetches.
+//! How are copies, memsets and prefetches recorded?
 
 use core::ffi::c_uint;
 use gpuspy_wire::record::{self, Direction, flag};
 
 use crate::calls::Work;
 use crate::cuda::*;
+use crate::gpu::context::Contexts;
 use crate::thread::Call;
 
-/// A copy, by whichever API.
+/// A copy by any API.
 #[derive(Clone, core::marker::Copy)]
 pub struct Copy {
     direction: Direction,
     dst: u64,
     src: u64,
     bytes: u64,
-    /// Rows of a 2D or 3D copy, copies of a batch.
+    /// The number of rows of a 2D or 3D copy, or of copies in a batch.
     rows: u64,
-    /// [`flag::PREFETCH`], [`flag::BATCH`].
+    /// [`flag::PREFETCH`] or [`flag::BATCH`].
     flags: u16,
-    /// The stream argument; none: a blocking copy on the default stream.
+    /// The stream argument; `None`: a blocking copy on the default stream.
     stream: Option<CUstream>,
-    /// Contexts of a peer copy: destination's, source's.
+    /// The contexts of a peer copy: the destination's and the source's.
     peer: Option<(CUcontext, CUcontext)>,
 }
 
-/// cudaMemcpyKind (driver_types.h): HostToHost, HostToDevice, DeviceToHost, DeviceToDevice, Default.
+/// Converts a cudaMemcpyKind (driver_types.h): HostToHost, HostToDevice, DeviceToHost, DeviceToDevice,
+/// Default.
 pub fn runtime_direction(kind: cudaMemcpyKind) -> Direction {
     match kind {
         0 => Direction::HtoH,
@@ -35,7 +37,7 @@ pub fn runtime_direction(kind: cudaMemcpyKind) -> Direction {
     }
 }
 
-/// The direction between two sides of which each is the host's, a device's, or not said.
+/// The direction between two sides, each of which is the host, a device, or unknown.
 fn between(src_is_host: Option<bool>, dst_is_host: Option<bool>) -> Direction {
     match (src_is_host, dst_is_host) {
         (Some(true), Some(true)) => Direction::HtoH,
@@ -46,12 +48,13 @@ fn between(src_is_host: Option<bool>, dst_is_host: Option<bool>) -> Direction {
     }
 }
 
-/// Whether a CUmemorytype is the host's; unified addresses say it themselves.
+/// Whether a CUmemorytype is host memory; `None` for unified addresses, which the driver resolves.
 fn is_host(memory: c_uint) -> Option<bool> {
     (memory != MEMORYTYPE_UNIFIED).then_some(memory == MEMORYTYPE_HOST)
 }
 
-/// The first address of a side, by its CUmemorytype; an array has none, and is told by its handle.
+/// The first address of a side, by its CUmemorytype. An array has no address and is represented by its
+/// handle.
 fn first(memory: c_uint, [host, device, array]: [u64; 3], offset: u64) -> u64 {
     match memory {
         MEMORYTYPE_HOST => host.wrapping_add(offset),
@@ -102,34 +105,34 @@ impl Copy {
         Copy { direction, dst, src, bytes: bytes as u64, rows: 1, flags: 0, stream: None, peer: None }
     }
 
-    /// An asynchronous one.
+    /// Makes it an asynchronous copy.
     pub fn on(self, stream: CUstream) -> Copy {
         Copy { stream: Some(stream), ..self }
     }
 
-    /// An asynchronous one of the runtime's, of which it is not known which argument the stream is. None is needed: no
-    /// event stands beside a runtime's call.
+    /// Makes it an asynchronous copy by the runtime where it is unknown which argument is the stream. The
+    /// stream is not needed: no event is recorded around a runtime call.
     pub fn on_some_stream(self) -> Copy {
         self.on(core::ptr::null_mut())
     }
 
-    /// Between two contexts.
+    /// Makes it a copy between two contexts.
     pub fn peer(self, dst: CUcontext, src: CUcontext) -> Copy {
         Copy { peer: Some((dst, src)), ..self }
     }
 
-    /// Of so many bytes a row, rows and slices.
+    /// Sets the bytes of a row, the rows and the slices.
     fn shaped(self, width: usize, height: usize, depth: usize) -> Copy {
         let rows = (height as u64).saturating_mul(depth as u64);
         Copy { bytes: rows.saturating_mul(width as u64), rows, ..self }
     }
 
-    /// By rows.
+    /// A copy of rows.
     pub fn plane(direction: Direction, dst: u64, src: u64, width: usize, height: usize) -> Copy {
         Copy::new(direction, dst, src, 0).shaped(width, height, 1)
     }
 
-    /// Between an address and an array, or two arrays: what is no address is told by its handle.
+    /// A copy between an address and an array, or between two arrays. An array is represented by its handle.
     pub fn array(
         direction: Direction,
         dst: *const void,
@@ -140,20 +143,20 @@ impl Copy {
         Copy::plane(direction, dst as u64, src as u64, width, height)
     }
 
-    /// A copy of which nothing is known: its arguments are null, which is for the driver to refuse.
+    /// A copy about which nothing is known: its arguments are null, and the driver will refuse them.
     fn unknown() -> Copy {
         Copy::new(Direction::Default, 0, 0, 0)
     }
 
-    /// By cuMemcpy2D's structure.
+    /// From cuMemcpy2D's structure.
     pub fn of_2d(copy: *const CUDA_MEMCPY2D) -> Copy {
-        // SAFETY: the app's struct, which the call it is passed to reads too.
+        // SAFETY: the app's struct, which the real call reads too.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
         let direction = between(is_host(copy.src.memory), is_host(copy.dst.memory));
         Copy::plane(direction, copy.dst.first(), copy.src.first(), copy.width, copy.height)
     }
 
-    /// By cuMemcpy3D's structure.
+    /// From cuMemcpy3D's structure.
     pub fn of_3d(copy: *const CUDA_MEMCPY3D) -> Copy {
         // SAFETY: as in `of_2d`.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -162,10 +165,10 @@ impl Copy {
         linear.shaped(copy.width, copy.height, copy.depth)
     }
 
-    /// By cuMemcpy3DPeer's structure: between two contexts, as far as a side has one.
+    /// From cuMemcpy3DPeer's structure: between two contexts, as far as the sides have one.
     pub fn of_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> Copy {
         let plain = Copy::of_3d(copy);
-        // Anything may stand there where it is not read (cuda.h, CUDA_MEMCPY3D_PEER).
+        // The context field may contain anything where it is not read (cuda.h, CUDA_MEMCPY3D_PEER).
         let of_side = |side: &Side3D| match side.memory {
             MEMORYTYPE_DEVICE | MEMORYTYPE_UNIFIED => side.context,
             _ => core::ptr::null_mut(),
@@ -183,7 +186,8 @@ impl Copy {
         }
     }
 
-    /// By cudaMemcpy3D's structure. Of an array, the width is in elements whose size is not said: each counts as a byte.
+    /// From cudaMemcpy3D's structure. For an array, the width is in elements whose size is unknown: each
+    /// counts as a byte.
     pub fn of_runtime_3d(copy: *const cudaMemcpy3DParms) -> Copy {
         // SAFETY: as in `of_2d`.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -192,7 +196,7 @@ impl Copy {
         linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
     }
 
-    /// By cudaMemcpy3DPeer's structure; its width as in [`Copy::of_runtime_3d`].
+    /// From cudaMemcpy3DPeer's structure; for the width see [`Copy::of_runtime_3d`].
     pub fn of_runtime_3d_peer(copy: *const cudaMemcpy3DPeerParms) -> Copy {
         // SAFETY: as in `of_2d`.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -200,7 +204,7 @@ impl Copy {
         linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
     }
 
-    /// Several at once: one operation of the stream, with the addresses of the first.
+    /// Several copies at once: one operation on the stream, with the addresses of the first.
     fn several<T>(all: &[T], one: impl Fn(&T) -> Copy) -> Copy {
         let mut copies = all.iter().map(one);
         let Some(first) = copies.next() else { return Copy::unknown() };
@@ -208,7 +212,7 @@ impl Copy {
         Copy { bytes, rows: all.len() as u64, flags: first.flags | flag::BATCH, ..first }
     }
 
-    /// A batch by arrays of addresses and sizes.
+    /// A batch given by arrays of addresses and sizes.
     pub fn batch<A: Address>(dsts: *const A, srcs: *const A, sizes: *const usize, count: usize) -> Copy {
         let first = |of: &[A]| of.first().map_or(0, A::address);
         let copy = Copy::new(Direction::Default, first(list(dsts, count)), first(list(srcs, count)), 0);
@@ -216,7 +220,7 @@ impl Copy {
         Copy { dst: copy.dst, src: copy.src, ..all }
     }
 
-    /// A batch of 3D copies. Between arrays or an array and memory the width is in elements whose size is not said: each
+    /// A batch of 3D copies. If an array is involved, the width is in elements whose size is unknown: each
     /// counts as a byte.
     pub fn batch_3d(operations: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Copy {
         Copy::several(list(operations, count), |operation| {
@@ -226,7 +230,7 @@ impl Copy {
         })
     }
 
-    /// One 3D copy by a batch's structure.
+    /// One 3D copy, given by a batch's structure.
     pub fn of_operation(operation: *const CUDA_MEMCPY3D_BATCH_OP) -> Copy {
         let alone = Copy::batch_3d(operation, 1);
         // SAFETY: as in `of_2d`.
@@ -237,13 +241,13 @@ impl Copy {
         Copy { rows, flags: alone.flags & !flag::BATCH, ..alone }
     }
 
-    /// Managed memory that is to move to a device, or to the host.
+    /// A move of managed memory to a device or to the host.
     fn prefetch(address: u64, bytes: usize, to_host: bool) -> Copy {
         let direction = if to_host { Direction::DtoH } else { Direction::HtoD };
         Copy { flags: flag::PREFETCH, ..Copy::new(direction, address, address, bytes) }
     }
 
-    /// A prefetch of which it is not known which argument says where to.
+    /// A prefetch where it is unknown which argument is the destination.
     pub fn prefetch_somewhere(address: u64, bytes: usize) -> Copy {
         Copy { direction: Direction::Default, ..Copy::prefetch(address, bytes, false) }
     }
@@ -258,7 +262,7 @@ impl Copy {
         Copy::prefetch(address, bytes, LOCATIONS_HOST.contains(&location.kind))
     }
 
-    /// Several prefetches at once, told by the first one's destination; there are `kinds` of those.
+    /// Several prefetches at once, recorded with the first one's destination; there are `kinds` destinations.
     pub fn prefetch_batch<A: Address>(
         addresses: *const A,
         sizes: *const usize,
@@ -275,9 +279,9 @@ impl Copy {
     }
 }
 
-/// An address in an array of the app's: the driver's as a number, the runtime's as a pointer.
+/// An address in an array of the app's: a number for the driver, a pointer for the runtime.
 pub trait Address {
-    /// As a number.
+    /// Returns the address as a number.
     fn address(&self) -> u64;
 }
 
@@ -293,12 +297,13 @@ impl Address for *mut void {
     }
 }
 
-/// The app's array; one that cannot be, which is for the driver to refuse, is empty.
+/// The app's array. An impossible one, which the driver will refuse, is empty.
 fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count > isize::MAX as usize / size_of::<T>() {
         return &[];
     }
-    // SAFETY: the app's array of that many, which the call it is passed to reads too; it lives as long as that call.
+    // SAFETY: the app's array of `count` elements, which the real call reads too; it lives as long as that
+    // call.
     unsafe { core::slice::from_raw_parts(first, count) }
 }
 
@@ -320,7 +325,7 @@ impl Work for Copy {
     fn record(self, call: &Call, mut work: record::Work, entered: u32) -> record::Memcpy {
         let other = |(dst, src): (CUcontext, CUcontext)| {
             let driver = crate::driver::driver()?;
-            let number = |handle| call.session.contexts.get(call, driver, handle).map(|c| c.number);
+            let number = |handle| call.session.get::<Contexts>().get(call, driver, handle).map(|c| c.number);
             number(dst).filter(|n| *n != work.context).or_else(|| number(src))
         };
         let peer_context = self.peer.and_then(other).unwrap_or(0);
@@ -341,8 +346,8 @@ impl Work for Copy {
     }
 }
 
-/// A set, by whichever API.
-pub struct Set {
+/// A memset by any API.
+pub struct Memset {
     dst: u64,
     value: u32,
     element: u8,
@@ -351,35 +356,35 @@ pub struct Set {
     stream: Option<CUstream>,
 }
 
-impl Set {
-    /// A set of `count` elements of `element` bytes.
-    pub fn new(dst: u64, value: u32, element: u8, count: usize) -> Set {
-        Set::shaped(dst, value, element, [count, 1, 1])
+impl Memset {
+    /// A memset of `count` elements of `element` bytes.
+    pub fn new(dst: u64, value: u32, element: u8, count: usize) -> Memset {
+        Memset::shaped(dst, value, element, [count, 1, 1])
     }
 
-    /// A set by rows of so many elements.
-    pub fn plane(dst: u64, value: u32, element: u8, width: usize, height: usize) -> Set {
-        Set::shaped(dst, value, element, [width, height, 1])
+    /// A memset of `height` rows of `width` elements.
+    pub fn plane(dst: u64, value: u32, element: u8, width: usize, height: usize) -> Memset {
+        Memset::shaped(dst, value, element, [width, height, 1])
     }
 
-    /// By cudaMemset3D's structures.
-    pub fn of_3d(pointer: cudaPitchedPtr, value: int, extent: cudaExtent) -> Set {
+    /// From cudaMemset3D's structures.
+    pub fn of_3d(pointer: cudaPitchedPtr, value: int, extent: cudaExtent) -> Memset {
         let shape = [extent.width, extent.height, extent.depth];
-        Set::shaped(pointer.ptr as u64, value as u32 & 0xff, 1, shape)
+        Memset::shaped(pointer.ptr as u64, value as u32 & 0xff, 1, shape)
     }
 
-    fn shaped(dst: u64, value: u32, element: u8, [width, height, depth]: [usize; 3]) -> Set {
+    fn shaped(dst: u64, value: u32, element: u8, [width, height, depth]: [usize; 3]) -> Memset {
         let rows = (height as u64).saturating_mul(depth as u64);
-        Set { dst, value, element, count: rows.saturating_mul(width as u64), rows, stream: None }
+        Memset { dst, value, element, count: rows.saturating_mul(width as u64), rows, stream: None }
     }
 
-    /// An asynchronous one.
-    pub fn on(self, stream: CUstream) -> Set {
-        Set { stream: Some(stream), ..self }
+    /// Makes it an asynchronous memset.
+    pub fn on(self, stream: CUstream) -> Memset {
+        Memset { stream: Some(stream), ..self }
     }
 }
 
-impl Work for Set {
+impl Work for Memset {
     type Record = record::Memset;
 
     fn stream(&self) -> CUstream {
@@ -411,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_copy_has_the_contexts_of_the_sides_that_have_one() {
+    fn a_peer_copy_has_the_contexts_of_those_sides_that_have_one() {
         let (one, garbage) = (0x1000 as CUcontext, 0xdead as CUcontext);
         let peer = |src, dst| {
             // SAFETY: integers and pointers only, all of them valid when zero.

@@ -1,16 +1,17 @@
-//! Kernel launches.
+//! How are kernel launches recorded?
 
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::work::{Made, overlap};
+use crate::calls::work::{Made, record_around};
 use crate::calls::{Work, record_call};
 use crate::cuda::*;
-use crate::facts::Shape;
+use crate::facts::Facts;
 use crate::hook::Entry;
-use crate::names::KernelName;
+use crate::names::{KernelName, Names};
+use crate::shape::Shape;
 use crate::thread::{self, Call};
 
-/// A launch, by whichever API.
+/// A launch by any API.
 pub struct Launch {
     pub function: CUfunction,
     pub grid: [u32; 3],
@@ -21,55 +22,56 @@ pub struct Launch {
     pub origin: Origin,
 }
 
-/// What tells which file a kernel is from.
+/// How to find out which file a kernel is from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The runtime's launch of it: the function is the host's stub.
+    /// From the runtime's launch call: the function is the host's stub.
     Stub,
-    /// The same, by compiled code's own stub: its caller lies there (crt/host_runtime.h, __cudaLaunch).
+    /// From the launch by compiled code's own stub, which contains the caller (crt/host_runtime.h,
+    /// __cudaLaunch).
     Caller,
-    /// Who loaded its module.
+    /// From the call that loaded its module.
     Module,
 }
 
-/// What matters of a launch's attributes.
+/// The part of a launch's attributes that matters here.
 #[derive(Clone, Copy)]
 pub struct Attributes {
-    /// Bits `1 << CUlaunchAttributeID`.
+    /// Bits `1 << CUlaunchAttributeID` of the attributes that are given.
     given: u32,
     cluster: [u8; 3],
-    /// It may overlap the one ahead of it, or signals in its middle.
+    /// Whether it may overlap the launch ahead of it, or signals in its middle.
     programmatic: bool,
 }
 
 impl Attributes {
-    /// A launch without.
+    /// A launch without attributes.
     pub const NONE: Attributes = Attributes { given: 0, cluster: [0; 3], programmatic: false };
 
-    /// A cooperative launch's.
+    /// A cooperative launch.
     pub const COOPERATIVE: Attributes = Attributes { given: 1 << ATTRIBUTE_COOPERATIVE, ..Attributes::NONE };
 
-    /// Reads an array of attributes.
+    /// Reads an array of `count` attributes, or none.
     ///
-    /// The app passes it to the driver, which reads it as well: `count` elements, or none.
+    /// The app passes the array to the driver, which reads it as well.
     fn of(attributes: *const LaunchAttribute, count: u32) -> Attributes {
         if attributes.is_null() || count > 64 {
             return Attributes::NONE;
         }
-        // SAFETY: the app's array of that many, which the call it is passed to reads too.
+        // SAFETY: the app's array of `count` elements, which the real call reads too.
         let array = unsafe { core::slice::from_raw_parts(attributes, count as usize) };
         array.iter().fold(Attributes::NONE, Attributes::and)
     }
 
-    /// With one more.
+    /// Adds an attribute.
     fn and(mut self, attribute: &LaunchAttribute) -> Attributes {
         self.given |= 1u32.checked_shl(attribute.id).unwrap_or(0);
         let [x, y, z, ..] = attribute.value;
         match attribute.id {
             ATTRIBUTE_CLUSTER => self.cluster = [x as u8, y as u8, z as u8],
-            // An int that allows it, or not.
+            // The value is an int that allows the overlap, or not.
             ATTRIBUTE_PROGRAMMATIC_SERIALIZATION => self.programmatic |= x != 0,
-            // They begin with the event.
+            // The values begin with the event.
             ATTRIBUTE_PROGRAMMATIC_EVENT | ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
                 self.programmatic |= x != 0 || y != 0;
             }
@@ -84,9 +86,9 @@ const fn of_dim3(dim: dim3) -> [u32; 3] {
 }
 
 impl Launch {
-    /// From cuLaunchKernelEx's configuration; a null one is the driver's to refuse.
+    /// From cuLaunchKernelEx's configuration. The driver refuses a null one.
     pub fn from_driver_config(config: *const CUlaunchConfig, function: CUfunction) -> Launch {
-        // SAFETY: the app's struct, which the call it is passed to reads too.
+        // SAFETY: the app's struct, which the real call reads too.
         match unsafe { config.as_ref() } {
             Some(c) => Launch {
                 function,
@@ -103,7 +105,8 @@ impl Launch {
         }
     }
 
-    /// By cuLaunchGrid and its like: blocks in x and y, of a size that the function was given before (0 = not said).
+    /// From cuLaunchGrid and similar calls: blocks in x and y, with a size that was set for the function
+    /// before (recorded as 0).
     pub fn of_grid(function: CUfunction, width: int, height: int, stream: CUstream) -> Launch {
         Launch {
             function,
@@ -135,9 +138,9 @@ impl Launch {
         }
     }
 
-    /// From cudaLaunchKernelExC's configuration; a null one is the runtime's to refuse.
+    /// From cudaLaunchKernelExC's configuration. The runtime refuses a null one.
     pub fn from_runtime_config(config: *const cudaLaunchConfig_t, function: *const void) -> Launch {
-        // SAFETY: the app's struct, which the call it is passed to reads too.
+        // SAFETY: the app's struct, which the real call reads too.
         match unsafe { config.as_ref() } {
             Some(c) => Launch {
                 attributes: Attributes::of(c.attributes, c.attribute_count),
@@ -166,7 +169,7 @@ impl Work for Launch {
     }
 
     fn waits_for_others(&self, call: &Call) -> bool {
-        let names = &call.session.names;
+        let names = call.session.get::<Names>();
         names.has_communication() && names.is_communication(names.of_handle(call, self.function).id)
     }
 
@@ -176,7 +179,7 @@ impl Work for Launch {
 
     fn record(self, call: &Call, mut work: record::Work, _: u32) -> record::Launch {
         let driver = call.layer == crate::hook::Layer::Driver;
-        let name = if driver { self.seen(call, work.context) } else { Default::default() };
+        let name = if driver { self.kernel_name(call, work.context) } else { Default::default() };
         work.head.flags |= if name.is_kernel { flag::KERNEL_HANDLE } else { 0 };
         record::Launch {
             work,
@@ -194,39 +197,39 @@ impl Work for Launch {
 }
 
 impl Launch {
-    /// Its kernel's name. The first launch in a shape asks the driver what it says of the kernel.
+    /// Returns its kernel's name. The first launch in a shape queries the driver's facts about the kernel.
     #[inline]
-    fn seen(&self, call: &Call, context: u32) -> KernelName {
+    fn kernel_name(&self, call: &Call, context: u32) -> KernelName {
         let shape = Shape::of(self.block, self.shared_bytes, context);
-        let (name, is_new) = call.session.names.of_launch(call, self.function, shape);
+        let (name, is_new) = call.session.get::<Names>().of_launch(call, self.function, shape);
         if is_new && name.id != 0 && shape.word() != 0 {
-            call.session.facts.launched(call, self.function, name, shape);
+            call.session.get::<Facts>().launched(call, self.function, name, shape);
         }
         name
     }
 }
 
-/// Launches on several streams, a device each, in one call.
+/// Launches on several streams, one on each device, in one call.
 pub struct Launches {
     list: *const CUDA_LAUNCH_PARAMS,
     count: u32,
 }
 
-/// Devices of a machine, and more.
+/// More than the devices of a machine.
 const MOST_LAUNCHES: u32 = 64;
 
 impl Launches {
-    /// So many.
+    /// An array of `count` launches.
     pub fn of(list: *const CUDA_LAUNCH_PARAMS, count: u32) -> Launches {
         Launches { list, count }
     }
 
-    /// What there is to launch; nothing where it is for the driver to refuse.
+    /// The launches; none where the driver will refuse the call.
     fn all(&self) -> &[CUDA_LAUNCH_PARAMS] {
         if self.list.is_null() || self.count > MOST_LAUNCHES {
             return &[];
         }
-        // SAFETY: the app's array of that many, which the call it is passed to reads too.
+        // SAFETY: the app's array of `count` elements, which the real call reads too.
         unsafe { core::slice::from_raw_parts(self.list, self.count as usize) }
     }
 }
@@ -245,12 +248,13 @@ impl Launch {
     }
 }
 
-/// Intercepts a call that launches on several streams: a record for each, with events of its own around the call.
+/// Intercepts a call that launches on several streams: each launch gets a record, and events of its own
+/// around the call.
 pub fn launches(entry: Entry, what: impl FnOnce() -> Launches, real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
     let what = what();
     let mut real = Some(real);
-    // Made once: the innermost asks for it.
+    // The real call is made once, by the innermost level of the recursion in `around`.
     let mut real = || match real.take() {
         Some(real) => call.real(real),
         None => (ERROR_STUB_LIBRARY, 0, 0),
@@ -263,7 +267,7 @@ pub fn launches(entry: Entry, what: impl FnOnce() -> Launches, real: impl FnOnce
     result
 }
 
-/// One launch after the other around the call that makes them all.
+/// Records one launch after the other around the call that makes them all.
 fn around(
     call: &Call,
     launches: &[CUDA_LAUNCH_PARAMS],
@@ -273,7 +277,7 @@ fn around(
         let (result, before, submitted) = real();
         return Made { result, before, submitted, recorded: false };
     };
-    let made = overlap(call, Launch::of_many(first), || {
+    let made = record_around(call, Launch::of_many(first), || {
         let Made { result, before, submitted, .. } = around(&call.another(), rest, real);
         (result, before, submitted)
     });

@@ -1,36 +1,38 @@
-//! Allocations and frees.
+//! How are allocations and frees recorded?
 
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Kind, Memory, flag};
 
 use crate::calls::array::{self, Extent};
 use crate::calls::order::Untimed;
-use crate::calls::{Plain, current_context, is_captured, stream_of, written};
+use crate::calls::{Plain, current_context, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::capture::is_captured;
 use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::thread::Call;
 
-/// Where an allocation's address, or handle, is.
+/// Where an allocation's address or handle is found.
 enum Address {
-    /// Written by the call, to be read after success: a CUdeviceptr, a pointer or a handle, all 64 bits.
+    /// Written by the call, to be read after success: a CUdeviceptr, a pointer or a handle, each with 64
+    /// bits.
     Out(*const u64),
-    /// Known before.
+    /// Known before the call.
     Known(u64),
 }
 
-/// How much it is.
+/// The size of an allocation.
 enum Size {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
-    /// So many rows, each of the bytes that the call writes.
+    /// This number of rows, each of the number of bytes that the call writes.
     Rows(usize, *const size_t),
-    /// The call does not say it: the driver is asked.
-    Asked,
+    /// Unknown from the call: the driver is queried.
+    FromDriver,
 }
 
-/// An allocation, or what is like one: memory mapped, imported, or made known to CUDA.
+/// An allocation, or a similar call: memory is mapped, imported or registered with CUDA.
 pub struct Alloc {
     address: Address,
     size: Size,
@@ -48,41 +50,43 @@ impl Alloc {
         Alloc { address, size, memory, source: 0, stream: None, untimed, is_captured }
     }
 
-    /// An allocation whose address, or handle, the call writes to `out`.
+    /// An allocation whose address or handle the call writes to `out`.
     pub fn at<T>(out: *mut T, bytes: usize, memory: Memory) -> Alloc {
         const { assert!(size_of::<T>() == 8) };
         Alloc::new(Address::Out(out.cast_const().cast()), Size::Bytes(bytes), memory)
     }
 
-    /// Rows of device memory, whose distance the call writes to `pitch`.
+    /// Rows of device memory; the call writes their distance in bytes to `pitch`.
     pub fn pitched<T>(out: *mut T, pitch: *mut size_t, rows: usize) -> Alloc {
         Alloc { size: Size::Rows(rows, pitch), ..Alloc::at(out, 0, Memory::Device) }
     }
 
-    /// cudaMalloc3D's: rows of slices.
+    /// cudaMalloc3D's allocation: rows of slices.
     pub fn pitched_3d(out: *mut cudaPitchedPtr, extent: cudaExtent) -> Alloc {
-        // The struct's first two words; nothing is read unless the call succeeds, so wrapping_add on a null is harmless.
+        // The struct's first two words. Nothing is read unless the call succeeds, so wrapping_add on a null
+        // pointer is harmless.
         let (address, pitch) = (out.cast::<u64>(), out.cast::<size_t>().wrapping_add(1));
         Alloc::pitched(address, pitch, extent.height.saturating_mul(extent.depth))
     }
 
-    /// An array, whose handle the call writes to `out`, of `levels` mipmap levels.
+    /// An array with `levels` mipmap levels, whose handle the call writes to `out`.
     pub fn array<T>(out: *mut T, extent: Option<Extent>, levels: unsigned_int) -> Alloc {
         Alloc::at(out, extent.map_or(0, |e| array::bytes(&e, levels)), Memory::Array)
     }
 
-    /// Memory of the app's own that the call makes known to CUDA.
+    /// Memory of the app's own that the call registers with CUDA.
     pub fn of(address: *mut void, bytes: usize, memory: Memory) -> Alloc {
         Alloc::new(Address::Known(address as u64), Size::Bytes(bytes), memory)
     }
 
-    /// Physical memory, whose handle the call writes to `out`. The host's is none of ours: no record but of the call.
+    /// Physical memory, whose handle the call writes to `out`. Host memory is not tracked, so only the call
+    /// is recorded then.
     pub fn created(
         out: *mut CUmemGenericAllocationHandle,
         bytes: usize,
         properties: *const CUmemAllocationProp,
     ) -> Alloc {
-        // SAFETY: null, or the properties that the app has given to the call.
+        // SAFETY: null, or the properties that the app has passed to the call.
         let location = unsafe { properties.as_ref() }.map(|p| p.location);
         if matches!(location, Some(LOCATION_DEVICE | LOCATION_LOCALITY_DOMAIN)) {
             Alloc::at(out, bytes, Memory::Reserved)
@@ -91,14 +95,14 @@ impl Alloc {
         }
     }
 
-    /// One more reference to the physical memory whose handle the call writes to `out`.
+    /// Another reference to the physical memory whose handle the call writes to `out`.
     pub fn retained(out: *mut CUmemGenericAllocationHandle) -> Alloc {
         Alloc::at(out, 0, Memory::Reserved)
     }
 
-    /// A buffer in memory of another API's.
+    /// A buffer in another API's memory.
     pub fn of_external<T>(out: *mut T, buffer: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC) -> Alloc {
-        // SAFETY: as above.
+        // SAFETY: as above, with one local variable.
         let bytes = unsafe { buffer.as_ref() }.map_or(0, |b| b.size as usize);
         Alloc::at(out, bytes, Memory::Imported)
     }
@@ -110,15 +114,15 @@ impl Alloc {
 
     /// Another process's memory, whose address the call writes to `out`.
     pub fn imported<T>(out: *mut T) -> Alloc {
-        Alloc { size: Size::Asked, ..Alloc::at(out, 0, Memory::Imported) }
+        Alloc { size: Size::FromDriver, ..Alloc::at(out, 0, Memory::Imported) }
     }
 
-    /// A stream-ordered one.
+    /// Makes it a stream-ordered allocation.
     pub fn on(self, stream: CUstream) -> Alloc {
         Alloc { stream: Some(stream), ..self }
     }
 
-    /// From a pool that the app names.
+    /// Makes it an allocation from a pool that the app names.
     pub fn from(self, pool: CUmemoryPool) -> Alloc {
         Alloc { source: pool as u64, ..self }
     }
@@ -134,7 +138,7 @@ impl Alloc {
         match self.size {
             Size::Bytes(bytes) => bytes as u64,
             Size::Rows(rows, pitch) => written(pitch).unwrap_or(0).saturating_mul(rows) as u64,
-            Size::Asked => driver::driver().map_or(0, |d| d.bytes_at(address)) as u64,
+            Size::FromDriver => driver::driver().map_or(0, |d| d.bytes_at(address)) as u64,
         }
     }
 }
@@ -161,7 +165,7 @@ impl Plain for Alloc {
         }
         let address = self.address();
         if address == 0 {
-            return false; // cudaMalloc of no bytes succeeds with a null pointer; the host's memory
+            return false; // cudaMalloc of no bytes succeeds with a null pointer; or it is host memory
         }
         let stream = self.stream.and_then(|s| stream_of(call, s));
         let mut record = record::Alloc {
@@ -183,10 +187,11 @@ impl Plain for Alloc {
     }
 }
 
-/// A free. Published before the real call, so that no allocation of the same address can come before it.
+/// A free. It is published before the real call, so that no allocation of the same address can come before
+/// it.
 pub struct Free {
     address: u64,
-    /// All blocks of so many bytes; 0: the one at the address.
+    /// Frees all blocks in this number of bytes; 0: the one block at the address.
     bytes: usize,
     memory: Memory,
     stream: Option<CUstream>,
@@ -195,18 +200,18 @@ pub struct Free {
 }
 
 impl Free {
-    /// A free of an address, or of a handle.
+    /// A free of an address or a handle.
     pub fn of(address: u64, memory: Memory) -> Free {
         let (untimed, is_captured) = (Untimed::default(), Cell::new(false));
         Free { address, bytes: 0, memory, stream: None, untimed, is_captured }
     }
 
-    /// Of all that is mapped in a range.
+    /// An unmapping of everything mapped in a range.
     pub fn unmapped(address: u64, bytes: usize) -> Free {
         Free { bytes, ..Free::of(address, Memory::Mapped) }
     }
 
-    /// A stream-ordered one.
+    /// Makes it a stream-ordered free.
     pub fn on(self, stream: CUstream) -> Free {
         Free { stream: Some(stream), ..self }
     }
@@ -256,10 +261,10 @@ impl Plain for Free {
             self.untimed.end(call, stream, Entries::add);
         }
         if call.layer == crate::hook::Layer::Runtime {
-            // The driver's free was not seen: better late than never.
+            // The driver's free was not observed, so the record is published late rather than never.
             self.publish(call);
         }
-        false // the call's end and result follow as an Api record of the same correlation
+        false // the call's end and result follow as an Api record with the same correlation
     }
 
     fn subject(&self) -> u64 {

@@ -1,15 +1,15 @@
-//! What calls are: the words of the hook table, and how each is recorded.
+//! How is each kind of call recorded? This module defines the terms of the hook table.
 //!
-//! Three ways to intercept:
+//! There are five kinds of interception:
 //!
-//! - [`work`]: call_counts something on a stream: timed where it can be, one record;
-//! - [`plain`]: anything else: something to do before the call, a record after it;
-//! - [`query`]: asks whether something is done: many in a row are one record;
-//! - [`launches`]: launches on several streams at once;
-//! - [`lookup`]: hands out function pointers; never recorded.
+//! - [`work`] is for calls that put something on a stream: timed where possible, with one record.
+//! - [`plain`] is for all other calls: an action before the call, and a record after it.
+//! - [`query`] is for queries of completion: consecutive ones become one record.
+//! - [`launches`] is for launches on several streams at once.
+//! - [`lookup`] is for calls that hand out function pointers, which are never recorded.
 //!
-//! All share the layers' rule: a driver call makes the record; a runtime call labels it, and makes one itself only when
-//! it succeeded and no driver call inside it did.
+//! All follow one rule for the two layers: a driver call makes the record. A runtime call labels it, and
+//! makes a record itself only when it succeeded and no driver call inside it was recorded.
 
 mod array;
 mod capture;
@@ -28,11 +28,11 @@ pub use capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
 pub use code::{Enumerated, FunctionNamed, FunctionOfKernel, HandleGiven, Load, Unload};
-pub use copy::{Copy, Set, runtime_direction};
+pub use copy::{Copy, Memset, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
 pub use lookup::{Lookup, lookup};
 pub use memory::{Alloc, Free};
-pub use order::{ContextEvent, Enqueue, EventOp, Sync, Unmarked, Whole};
+pub use order::{AllStreamsOf, ContextEvent, Enqueue, EventOp, ForgetEvent, Sync};
 pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, DeviceReset, GreenCreate, GreenDestroy, Host, PrimaryEnd, PrimaryRetain,
@@ -40,47 +40,50 @@ pub use setup::{
 };
 pub use work::{Work, work};
 
-use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, Kind, flag};
 
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
-use crate::gpu::stream::Stream;
+use crate::gpu::context::Contexts;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::names::Names;
-use crate::session;
+use crate::sink;
 use crate::thread::{self, Call};
 
 /// A call that is recorded when it returns, or only counted.
 pub trait Plain: Sized {
-    /// The call tells what handles are, on a thread that is not observed too ([`Plain::tell_kinds`]).
-    const TELLS_KINDS: bool = false;
-    /// What kind of record a successful call makes: by this a runtime call knows whether the driver layer has made it.
+    /// Whether the call says what handles are, which is useful on a thread that is not observed, too
+    /// ([`Plain::register_kinds`]).
+    const REGISTERS_KINDS: bool = false;
+    /// The kind of record that a successful call makes: a runtime call uses it to check whether the driver
+    /// layer has made the record.
     fn kind(&self) -> Kind {
         Kind::Api
     }
-    /// Before the real call.
+    /// Called before the real call, in the driver layer.
     fn before(&self, _call: &Call) {}
-    /// After a successful call of the driver layer, or of a runtime whose driver calls were not seen: makes the record
-    /// and returns true, or returns false for a plain [`record::Api`].
+    /// Called after a successful driver call, or after a runtime call whose driver calls were not observed.
+    /// Makes the record and returns true, or returns false for a plain [`record::Api`].
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
-    /// Before the real call, in the runtime's layer.
+    /// Called before the real call, in the runtime layer.
     fn before_runtime(&self, _call: &Call) {}
-    /// After it.
+    /// Called after the real call, in the runtime layer.
     fn after_runtime(&self, _call: &Call, _succeeded: bool) {}
-    /// After a successful call of a runtime, the record of which the driver layer has made.
-    fn labelled(&self, _call: &Call) {}
-    /// After a failed one, in the driver's layer: true when something of ours may be why. It is undone now, and the app's
-    /// call is to be made as it is.
-    fn undone(&self) -> bool {
+    /// Called after a successful runtime call that the driver layer has recorded.
+    fn after_labelled(&self, _call: &Call) {}
+    /// Called after a failed driver call. Returns true if something of ours may have caused the failure: it
+    /// is undone then, and the app's call must be repeated as it is.
+    fn retry(&self) -> bool {
         false
     }
-    /// After a failed one.
+    /// Called after a failed driver call.
     fn failed(&self, _call: &Call) {}
-    /// After a successful call: tells what the handles are that it gave out, and needs nothing of the thread's.
-    fn tell_kinds(&self, _names: &Names) {}
+    /// Called after a successful call: registers what the returned handles are. Must not use the thread's
+    /// state.
+    fn register_kinds(&self, _names: &Names) {}
     /// The handle that the call is about.
     fn subject(&self) -> u64 {
         0
@@ -92,12 +95,12 @@ pub trait Plain: Sized {
 pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else {
         let result = real();
-        // What a thread without a place for its records is given, another one may launch.
-        if P::TELLS_KINDS
+        // Another thread may launch a handle that was returned to a thread without a place for its records.
+        if P::REGISTERS_KINDS
             && result == CUDA_SUCCESS
-            && let Some(session) = session::existing()
+            && let Some(session) = sink::existing()
         {
-            what().tell_kinds(&session.names);
+            what().register_kinds(session.get::<Names>());
         }
         return result;
     };
@@ -109,17 +112,17 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
         what.before_runtime(&call);
     }
     let (mut result, before, mut end) = call.real(&real);
-    if result != CUDA_SUCCESS && is_driver && what.undone() {
+    if result != CUDA_SUCCESS && is_driver && what.retry() {
         (result, _, end) = call.real(&real);
     }
     if !is_driver {
         what.after_runtime(&call, result == CUDA_SUCCESS);
     }
-    let seen = !is_driver && call.was_recorded(what.kind());
-    if seen && result == CUDA_SUCCESS {
-        what.labelled(&call);
+    let is_recorded = !is_driver && call.was_recorded(what.kind());
+    if is_recorded && result == CUDA_SUCCESS {
+        what.after_labelled(&call);
     }
-    if !seen {
+    if !is_recorded {
         let recorded = result == CUDA_SUCCESS && what.after(&call, end);
         if result != CUDA_SUCCESS && is_driver {
             what.failed(&call);
@@ -132,7 +135,8 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
     result
 }
 
-/// The record of a call that is nothing more than a call, or that failed. CUDA's own function was called at `before` (ticks).
+/// Records a call that is nothing more than a call, or that failed. The real function was called at `before`
+/// (ticks).
 fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     call.record(&record::Api {
         head: call.head::<record::Api>(if result == CUDA_SUCCESS { 0 } else { flag::FAILED }),
@@ -148,26 +152,20 @@ fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     });
 }
 
-/// What the call wrote, read after its success.
+/// Reads what the call wrote, after its success.
 fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
     // SAFETY: the call succeeded, so it has written there; null would have failed.
     (!out.is_null()).then(|| unsafe { out.read_unaligned() })
 }
 
-/// Whether a stream is in a capture. Outside any, no call asks.
-pub fn is_captured(call: &Call, handle: CUstream) -> bool {
-    // Relaxed: a thread that captures has counted its own.
-    call.session.stream_captures.load(Ordering::Relaxed) != 0
-        && driver::driver().is_some_and(|d| d.is_capturing(handle))
-}
-
-/// The current context's number, for records that are about no stream.
+/// The current context's number, for records that have no stream.
 fn current_context(call: &Call) -> u32 {
-    let context = driver::driver().and_then(|d| call.session.contexts.get(call, d, d.current_context()));
+    let context =
+        driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, d.current_context()));
     context.map_or(0, |c| c.number)
 }
 
-/// The stream that a handle means to this call.
+/// The stream that a handle means in this call.
 fn stream_of(call: &Call, handle: CUstream) -> Option<&'static Stream> {
-    driver::driver().and_then(|d: &Driver| call.session.streams.get(call, d, handle))
+    driver::driver().and_then(|d: &Driver| call.session.get::<Streams>().get(call, d, handle))
 }

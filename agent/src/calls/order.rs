@@ -3,61 +3,63 @@
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, is_captured, stream_of};
+use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
-use crate::gpu::depth::Entries;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::Contexts;
+use crate::gpu::depth::{Entries, Queue};
 use crate::gpu::overlap::OverlapCheck;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::thread::Call;
 
-/// The host waits.
+/// A call by which the host waits.
 pub struct Sync {
     scope: SyncScope,
     stream: Option<CUstream>,
     event: CUevent,
-    /// Whose everything; null: the current one's.
+    /// The context whose work is waited for; null: the current one.
     context: CUcontext,
-    /// Streams, and their entries that are complete when the call has returned: the one that is waited for, or, of a wait
-    /// for everything, some that are deep.
+    /// Streams, and how many of their entries are complete when the call has returned: the stream that is
+    /// waited for or, for a wait for everything, some deep streams.
     waited: Cell<[Option<HowFar>; WAITED]>,
 }
 
-/// A stream, and how many entries it had.
+/// A stream and a number of its entries.
 type HowFar = (&'static Stream, u64);
-/// Streams that one wait tells about.
+/// The number of streams that one wait can give information about.
 const WAITED: usize = 8;
 
 impl Sync {
-    /// A wait for everything.
+    /// A wait for everything in a scope.
     pub fn of(scope: SyncScope) -> Sync {
         let (event, context) = (core::ptr::null_mut(), core::ptr::null_mut());
         Sync { scope, stream: None, event, context, waited: Cell::new([None; WAITED]) }
     }
 
-    /// For a stream.
+    /// A wait for a stream.
     pub fn on(self, stream: CUstream) -> Sync {
         Sync { stream: Some(stream), ..self }
     }
 
-    /// For everything of this context.
+    /// A wait for everything on this context.
     pub fn of_context(context: CUcontext) -> Sync {
         Sync { context, ..Sync::of(SyncScope::Context) }
     }
 
-    /// For an event.
+    /// A wait for an event.
     pub fn event(self, event: CUevent) -> Sync {
         Sync { event, ..self }
     }
 }
 
 impl Sync {
-    /// What will be complete.
+    /// Returns which entries will be complete when the call returns.
     fn entries(&self, call: &Call, stream: Option<&'static Stream>) -> [Option<HowFar>; WAITED] {
         let now = |s: &'static Stream| (s, s.entries.submitted());
         let mut waited = [None; WAITED];
-        let streams = &call.session.streams;
+        let streams = call.session.get::<Streams>();
         match (stream, self.scope) {
             (None, SyncScope::Device | SyncScope::Context) => {
                 let current = || driver::driver().map_or(0, |d| d.current_context() as u64);
@@ -65,12 +67,12 @@ impl Sync {
                 let is_its = |s: &&Stream| s.context().is_some_and(|c| c.handle == whose);
                 let deep = streams
                     .iter()
-                    .filter(|s| s.is_live() && s.entries.is_deep(call.session.queue) && is_its(s));
+                    .filter(|s| s.is_live() && s.entries.is_deep(*call.session.get::<Queue>()) && is_its(s));
                 waited.iter_mut().zip(deep).for_each(|(place, stream)| *place = Some(now(stream)));
             }
             (stream, _) => {
                 let [first, ..] = &mut waited;
-                *first = stream.map(now).or_else(|| streams.marked(self.event));
+                *first = stream.map(now).or_else(|| streams.recorded_at(self.event));
             }
         }
         waited
@@ -94,8 +96,8 @@ impl Plain for Sync {
 
     fn before(&self, call: &Call) {
         let stream = self.stream.and_then(|s| stream_of(call, s));
-        // What is waited for is complete afterwards: nothing is left to overlap. An event's stream had its burst ended
-        // when the event was recorded.
+        // What is waited for is complete afterwards, so the burst's end event cannot overlap anything. The
+        // burst on an event's stream was ended when the event was recorded.
         self.end_bursts(call, stream, Next::Wait);
         self.waited.set(self.entries(call, stream));
     }
@@ -103,13 +105,13 @@ impl Plain for Sync {
     fn after(&self, call: &Call, end: u64) -> bool {
         let stream = self.stream.and_then(|s| stream_of(call, s));
         for (stream, entries) in self.waited.get().into_iter().flatten() {
-            stream.entries.seen(entries);
+            stream.entries.observe_complete(entries);
         }
-        // What got no end event before, lest it hold up other streams, is over.
+        // A burst that got no end event before the call, so as not to hold up other streams, is over now.
         self.end_bursts(call, stream, Next::Call);
         let whose = || match driver::driver() {
             Some(driver) if !self.context.is_null() => {
-                call.session.contexts.get(call, driver, self.context).map_or(0, |c| c.number)
+                call.session.get::<Contexts>().get(call, driver, self.context).map_or(0, |c| c.number)
             }
             _ => current_context(call),
         };
@@ -134,28 +136,29 @@ impl Plain for Sync {
     }
 }
 
-/// The way through a stream of something that takes a place on it and is not timed: between another thread's two events
-/// it may lie all the same.
+/// The overlap check of an operation that takes a place on a stream and is not timed: it may still come
+/// between another thread's two events.
 #[derive(Default)]
 pub struct Untimed {
     overlap: Cell<Option<OverlapCheck>>,
 }
 
 impl Untimed {
-    /// Before the real call.
+    /// Before the real call: ends the stream's burst and starts the overlap check.
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
-        self.overlap.set(Some(OverlapCheck::begin(stream)));
+        self.overlap.set(Some(OverlapCheck::begin(stream.lines())));
     }
 
-    /// After one that failed.
+    /// After a real call that failed: drops the overlap check.
     pub fn failed(&self) {
         drop(self.overlap.take());
     }
 
-    /// After one that succeeded: outside a capture it is an entry of the stream's queue, which `add` counts. Returns the
-    /// stream, and the entry's number; in a capture none.
+    /// After a real call that succeeded: ends the overlap check. Outside a capture the operation is an entry
+    /// of the stream's queue, which `add` counts. Returns the stream and the entry's number, which is `None`
+    /// in a capture.
     pub fn end(
         &self,
         call: &Call,
@@ -169,23 +172,23 @@ impl Untimed {
     }
 }
 
-/// A call that puts something onto a stream of which only the call is recorded: a host function, a value waited for or
-/// written.
+/// A call that puts something onto a stream of which only the call is recorded: a host function, or a value
+/// to wait for or to write.
 pub struct Enqueue {
     stream: CUstream,
     untimed: Untimed,
-    is_gate: bool,
+    host_ends_it: bool,
 }
 
 impl Enqueue {
-    /// On a stream.
+    /// An operation on a stream.
     pub fn on(stream: CUstream) -> Enqueue {
-        Enqueue { stream, untimed: Untimed::default(), is_gate: false }
+        Enqueue { stream, untimed: Untimed::default(), host_ends_it: false }
     }
 
-    /// The same, and what comes behind it waits for the host.
-    pub fn gate(stream: CUstream) -> Enqueue {
-        Enqueue { is_gate: true, ..Enqueue::on(stream) }
+    /// An operation on a stream that only the host can end.
+    pub fn until_host(stream: CUstream) -> Enqueue {
+        Enqueue { host_ends_it: true, ..Enqueue::on(stream) }
     }
 }
 
@@ -195,7 +198,11 @@ impl Plain for Enqueue {
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.untimed.end(call, self.stream, if self.is_gate { Entries::add_gate } else { Entries::add });
+        self.untimed.end(
+            call,
+            self.stream,
+            if self.host_ends_it { Entries::add_host_wait } else { Entries::add },
+        );
         false
     }
 
@@ -208,48 +215,50 @@ impl Plain for Enqueue {
     }
 }
 
-/// An event that takes all of a context for its record, or that all of a context waits for.
+/// An event that is recorded on all streams of a context, or that all of them wait for.
 pub struct ContextEvent {
-    context: Whole,
+    context: AllStreamsOf,
     event: CUevent,
     is_record: bool,
-    /// The ways through its streams: between two events of ours it may lie on any of them.
+    /// The overlap checks on the context's streams: the operation may come between two events of ours on any
+    /// of them.
     call_counts: Cell<Vec<OverlapCheck>>,
 }
 
-/// All streams of a context, or of a green one.
-pub enum Whole {
-    /// By what stands for it.
+/// All streams of a context, or of a green context.
+pub enum AllStreamsOf {
+    /// By the CUcontext, which may stand for a green context.
     Context(CUcontext),
-    /// By itself.
+    /// By the green context's own handle.
     Green(CUgreenCtx),
 }
 
 impl ContextEvent {
-    /// A record.
-    pub fn record(context: Whole, event: CUevent) -> ContextEvent {
+    /// An event recorded on all streams.
+    pub fn record(context: AllStreamsOf, event: CUevent) -> ContextEvent {
         ContextEvent { context, event, is_record: true, call_counts: Cell::default() }
     }
 
-    /// A wait.
-    pub fn wait(context: Whole, event: CUevent) -> ContextEvent {
+    /// An event that all streams wait for.
+    pub fn wait(context: AllStreamsOf, event: CUevent) -> ContextEvent {
         ContextEvent { is_record: false, ..ContextEvent::record(context, event) }
     }
 
-    /// The streams that we know. What stands for a green context means all of its primary one here, which is more.
+    /// The known streams. A CUcontext that stands for a green context means all streams of its primary
+    /// context here, which are more than it has.
     fn streams(&self, call: &Call) -> Vec<&'static Stream> {
-        let of = |handle| driver::driver().and_then(|d| call.session.contexts.get(call, d, handle));
+        let of = |handle| driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, handle));
         let context = match self.context {
-            Whole::Context(handle) => of(handle),
-            Whole::Green(_) => None,
+            AllStreamsOf::Context(handle) => of(handle),
+            AllStreamsOf::Green(_) => None,
         };
         let is_of = |stream: &&Stream| match self.context {
-            Whole::Green(green) => stream.may_be_green(green),
-            Whole::Context(_) => {
+            AllStreamsOf::Green(green) => stream.may_be_green(green),
+            AllStreamsOf::Context(_) => {
                 context.zip(stream.context()).is_some_and(|(of, its)| core::ptr::eq(of, its))
             }
         };
-        call.session.streams.iter().filter(|s| s.is_live()).filter(is_of).collect()
+        call.session.get::<Streams>().iter().filter(|s| s.is_live()).filter(is_of).collect()
     }
 }
 
@@ -257,13 +266,13 @@ impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
         streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
-        self.call_counts.set(streams.into_iter().map(OverlapCheck::begin).collect());
+        self.call_counts.set(streams.into_iter().map(|stream| OverlapCheck::begin(stream.lines())).collect());
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
         self.call_counts.take();
         if self.is_record {
-            call.session.streams.unmark(self.event);
+            call.session.get::<Streams>().forget_recorded(self.event);
         }
         false
     }
@@ -277,7 +286,7 @@ impl Plain for ContextEvent {
     }
 }
 
-/// An event recorded, or waited for by a stream.
+/// An event that is recorded on a stream, or that a stream waits for.
 pub struct EventOp {
     kind: Kind,
     event: CUevent,
@@ -287,7 +296,7 @@ pub struct EventOp {
 }
 
 impl EventOp {
-    /// A record.
+    /// A record of the event.
     pub fn record(event: CUevent, flags: u32) -> EventOp {
         EventOp {
             kind: Kind::EventRecord,
@@ -298,7 +307,7 @@ impl EventOp {
         }
     }
 
-    /// A wait.
+    /// A wait for the event.
     pub fn wait(event: CUevent, flags: u32) -> EventOp {
         EventOp {
             kind: Kind::EventWait,
@@ -309,7 +318,7 @@ impl EventOp {
         }
     }
 
-    /// On a stream.
+    /// Sets the stream.
     pub fn on(self, stream: CUstream) -> EventOp {
         EventOp { stream, ..self }
     }
@@ -333,10 +342,10 @@ impl Plain for EventOp {
         let stream = entry.map(|(stream, _)| stream);
         match (self.kind, entry) {
             (Kind::EventRecord, Some((stream, Some(position)))) => {
-                call.session.streams.mark(self.event, stream, position);
+                call.session.get::<Streams>().note_recorded(self.event, stream, position);
             }
-            // Recorded by a launch of the graph, on whatever stream.
-            (Kind::EventRecord, _) => call.session.streams.unmark(self.event),
+            // In a capture: the graph's launches record the event, on whatever stream they run.
+            (Kind::EventRecord, _) => call.session.get::<Streams>().forget_recorded(self.event),
             _ => {}
         }
         let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
@@ -359,16 +368,17 @@ impl Plain for EventOp {
     }
 }
 
-/// An event that is destroyed, so that its handle may come back as another's, or recorded on something else than a stream:
-/// that it is complete says nothing of the stream that it was recorded on before.
-pub struct Unmarked {
+/// A call that destroys an event, so that its handle may come back as another's, or that records it on
+/// something other than a stream. Its completion then says nothing about the stream that it was recorded on
+/// before.
+pub struct ForgetEvent {
     /// The event.
     pub event: CUevent,
 }
 
-impl Plain for Unmarked {
+impl Plain for ForgetEvent {
     fn before(&self, call: &Call) {
-        call.session.streams.unmark(self.event);
+        call.session.get::<Streams>().forget_recorded(self.event);
     }
 
     fn subject(&self) -> u64 {

@@ -1,12 +1,12 @@
-//! Questions whether something is done: a program that waits by asking asks without end.
+//! How are queries of completion recorded? A program that waits by polling makes them without end.
 
 use crate::calls::{record_call, stream_of};
 use crate::cuda::*;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
-/// What is asked about.
+/// The subject of a query.
 pub enum Query {
     /// An event.
     Event(CUevent),
@@ -15,12 +15,12 @@ pub enum Query {
 }
 
 impl Query {
-    /// The stream, and its entries so far, that a yes says are complete.
+    /// The stream, and the number of its entries that are complete if the query succeeds.
     fn entries(&self, call: &Call) -> Option<(&'static Stream, u64)> {
         match *self {
-            Query::Event(event) => call.session.streams.marked(event),
+            Query::Event(event) => call.session.get::<Streams>().recorded_at(event),
             Query::Stream(stream) => {
-                // Relaxed: a bound.
+                // Relaxed: a lower bound.
                 stream_of(call, stream).map(|stream| (stream, stream.entries.submitted()))
             }
         }
@@ -32,7 +32,8 @@ impl Query {
     }
 }
 
-/// Intercepts a question. Those that a thread asks in a row are one record, made when anything else is recorded.
+/// Intercepts a query. Consecutive queries of a thread become one record, which is written when anything else
+/// is recorded.
 #[inline]
 pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
@@ -46,9 +47,9 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     if result == CUDA_SUCCESS
         && let Some((stream, entries)) = entries
     {
-        stream.entries.seen(entries);
+        stream.entries.observe_complete(entries);
     }
-    // A question inside a runtime's is the same one.
+    // A query inside a runtime's query is the same one.
     if call.is_outermost() {
         match result {
             CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.asked(what.subject(), result, end),

@@ -1,4 +1,4 @@
-//! Calls that set things up or take them down: streams and contexts.
+//! How are the calls recorded that create and destroy streams and contexts, and other host calls?
 
 use core::cell::Cell;
 use gpuspy_wire::capture::CaptureRange;
@@ -6,12 +6,15 @@ use gpuspy_wire::capture::CaptureRange;
 use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Next};
-use crate::gpu::context::{Context, Primary};
+use crate::gpu::context::{Context, Contexts, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
+use crate::gpu::range::Range;
+use crate::gpu::stream::Streams;
 use crate::thread::Call;
 
-/// A call of which only its time matters.
+/// A call of which only the host time matters.
 pub struct Host {
     pub subject: u64,
 }
@@ -22,18 +25,18 @@ impl Plain for Host {
     }
 }
 
-/// What the app itself says is worth looking at begins, or ends.
+/// The app's own start or end of a capture range.
 pub struct Profiler {
-    pub begins: bool,
+    pub opens: bool,
 }
 
 impl Plain for Profiler {
-    // The range lies between the calls: neither is in it.
+    // The range lies between the two calls and includes neither.
     fn after(&self, call: &Call, end: u64) -> bool {
         let session = call.session;
-        if session.timing.range() == Some(CaptureRange::ProfilerApi) {
-            let at = if self.begins { end } else { call.begin };
-            if let Some(change) = session.range.change(&session.timing, self.begins, at) {
+        if session.get::<Gate>().range() == Some(CaptureRange::ProfilerApi) {
+            let at = if self.opens { end } else { call.begin };
+            if let Some(change) = session.get::<Range>().change(session.get::<Gate>(), self.opens, at) {
                 call.publish(&change);
             }
         }
@@ -41,7 +44,7 @@ impl Plain for Profiler {
     }
 }
 
-/// A stream comes.
+/// The creation of a stream.
 pub struct StreamCreate {
     pub out: *mut CUstream,
 }
@@ -49,21 +52,23 @@ pub struct StreamCreate {
 impl Plain for StreamCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let Some(stream) = written(self.out) {
-            call.session.streams.made(call, stream);
+            call.session.get::<Streams>().made(call, stream);
         }
         false
     }
 }
 
-/// A stream goes.
+/// The destruction of a stream.
 pub struct StreamDestroy {
     pub stream: CUstream,
 }
 
 impl Plain for StreamDestroy {
-    // Before the real call: behind it, another thread may already have the handle as a new stream's.
+    // Done before the real call: after it, another thread may already have the handle for a new stream.
     fn before(&self, call: &Call) {
-        call.session.streams.destroyed(call, self.stream);
+        call.session
+            .get::<Streams>()
+            .destroyed(call, self.stream, |stream| burst::end_on(call, stream, Next::Call));
     }
 
     fn subject(&self) -> u64 {
@@ -71,7 +76,7 @@ impl Plain for StreamDestroy {
     }
 }
 
-/// A context comes.
+/// The creation of a context.
 pub struct ContextCreate {
     pub out: *mut CUcontext,
 }
@@ -79,13 +84,13 @@ pub struct ContextCreate {
 impl Plain for ContextCreate {
     fn after(&self, call: &Call, _: u64) -> bool {
         if let (Some(context), Some(driver)) = (written(self.out), driver::driver()) {
-            call.session.contexts.made(call, driver, context);
+            ending::made(call, driver, context);
         }
         false
     }
 }
 
-/// A primary context is retained: made, or met again.
+/// A retain of a primary context, which may create it.
 pub struct PrimaryRetain {
     pub out: *mut CUcontext,
     pub device: CUdevice,
@@ -93,11 +98,12 @@ pub struct PrimaryRetain {
 
 impl PrimaryRetain {
     fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.contexts.primary(self.device)
+        call.session.get::<Contexts>().primary(self.device)
     }
 
-    /// It has passed. Relaxed, like its begin: the driver's lock orders it with the calls that ask.
-    fn passed(&self, call: &Call) {
+    /// Counts the end of the call. Relaxed, like its start: the driver's lock orders it with the calls that
+    /// read the counts.
+    fn call_ended(&self, call: &Call) {
         if let Some(primary) = self.primary(call) {
             primary.call_counts.end();
         }
@@ -112,21 +118,21 @@ impl Plain for PrimaryRetain {
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.passed(call);
+        self.call_ended(call);
         if let (Some(primary), Some(context)) = (self.primary(call), written(self.out)) {
             primary.retain();
-            primary.met(context);
-            driver::driver().map(|driver| call.session.contexts.get(call, driver, context));
+            primary.set_handle(context);
+            driver::driver().map(|driver| call.session.get::<Contexts>().get(call, driver, context));
         }
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.passed(call);
+        self.call_ended(call);
     }
 }
 
-/// A green context comes, and with it a reference to its device's primary context.
+/// The creation of a green context, which takes a reference to its device's primary context.
 pub struct GreenCreate {
     pub out: *mut CUgreenCtx,
     pub device: CUdevice,
@@ -134,7 +140,7 @@ pub struct GreenCreate {
 
 impl GreenCreate {
     fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.contexts.primary(self.device)
+        call.session.get::<Contexts>().primary(self.device)
     }
 }
 
@@ -147,7 +153,7 @@ impl Plain for GreenCreate {
         if let (Some(primary), Some(green)) = (self.primary(call), written(self.out)) {
             primary.call_counts.end();
             primary.retain();
-            call.session.contexts.greens.made(green, self.device);
+            call.session.get::<Contexts>().greens.made(green, self.device);
         }
         false
     }
@@ -157,7 +163,8 @@ impl Plain for GreenCreate {
     }
 }
 
-/// A green context goes, and its reference: the primary context's end, when it is the last.
+/// The destruction of a green context, which drops its reference. If it is the last one, the primary context
+/// ends.
 pub struct GreenDestroy {
     green: CUgreenCtx,
     device: Cell<Option<CUdevice>>,
@@ -165,7 +172,7 @@ pub struct GreenDestroy {
 }
 
 impl GreenDestroy {
-    /// The one with this handle.
+    /// The destruction of the green context with this handle.
     pub fn of(green: CUgreenCtx) -> GreenDestroy {
         GreenDestroy { green, device: Cell::new(None), ending: PrimaryEnding::default() }
     }
@@ -180,8 +187,10 @@ impl GreenDestroy {
 impl Plain for GreenDestroy {
     fn before(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
-        call.session.streams.green_ends(call, self.green);
-        self.device.set(call.session.contexts.greens.ending(self.green));
+        call.session
+            .get::<Streams>()
+            .green_ends(call, self.green, |stream| burst::end_on(call, stream, Next::Call));
+        self.device.set(call.session.get::<Contexts>().greens.ending(self.green));
         if let Some(device) = self.device.get() {
             self.ending.begin(call.session, device, false);
         }
@@ -201,14 +210,14 @@ impl Plain for GreenDestroy {
     }
 }
 
-/// A context goes.
+/// The destruction of a context.
 pub struct ContextDestroy {
     handle: CUcontext,
     ending: Ending,
 }
 
 impl ContextDestroy {
-    /// The one with this handle.
+    /// The destruction of the context with this handle.
     pub fn of(handle: CUcontext) -> ContextDestroy {
         ContextDestroy { handle, ending: Ending::default() }
     }
@@ -236,7 +245,7 @@ impl Plain for ContextDestroy {
     }
 }
 
-/// A primary context is released, which may be its end, or reset, which is.
+/// A release of a primary context, which may end it, or a reset, which does end it.
 pub struct PrimaryEnd {
     device: CUdevice,
     is_reset: bool,
@@ -244,12 +253,12 @@ pub struct PrimaryEnd {
 }
 
 impl PrimaryEnd {
-    /// A device's is released.
+    /// A release of a device's primary context.
     pub fn release(device: CUdevice) -> PrimaryEnd {
         PrimaryEnd { device, is_reset: false, ending: PrimaryEnding::default() }
     }
 
-    /// A device's is reset.
+    /// A reset of a device's primary context.
     pub fn reset(device: CUdevice) -> PrimaryEnd {
         PrimaryEnd { is_reset: true, ..PrimaryEnd::release(device) }
     }
@@ -271,8 +280,8 @@ impl Plain for PrimaryEnd {
     }
 }
 
-/// `cudaDeviceReset`: it ends the primary context of the current device, by ways of the driver that may have no hook (its
-/// export tables). Where they have one, that one's part is done within this.
+/// `cudaDeviceReset`. It ends the primary context of the current device by driver functions that may have no
+/// hook (its export tables). Where they have one, that hook's work is nested in this one.
 #[derive(Default)]
 pub struct DeviceReset {
     device: Cell<CUdevice>,
@@ -282,9 +291,10 @@ pub struct DeviceReset {
 impl Plain for DeviceReset {
     fn before_runtime(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
-        let contexts = &call.session.contexts;
+        let contexts = call.session.get::<Contexts>();
         let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
-        // Without a context it is the device that the thread has chosen, 0 where it has not: the one in use, if one is.
+        // Without a current context the device is the one that the thread has chosen, or 0; the first known
+        // context's device is the likely one.
         let device = current.or_else(|| contexts.iter().next()).map_or(0, |context| context.device);
         self.device.set(device as CUdevice);
         self.ending.begin(call.session, self.device.get(), true);

@@ -1,52 +1,53 @@
-//! Calls that overlap work on a stream.
+//! How are calls recorded that put work on a stream?
 
 use gpuspy_wire::record::{self, Record, Untimed, flag};
 
-use crate::calls::{current_context, is_captured, record_call};
+use crate::calls::{current_context, record_call};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
+use crate::gpu::capture::is_captured;
 use crate::gpu::event_pairs::{self, Opened};
 use crate::gpu::overlap::OverlapCheck;
-use crate::gpu::stream::Stream;
+use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 
-/// Something that goes onto a stream.
+/// An operation that goes onto a stream.
 pub trait Work: Sized {
-    /// Its record.
+    /// The type of its record.
     type Record: Record;
-    /// The stream argument; null: the default stream.
+    /// The stream argument; null means the default stream.
     fn stream(&self) -> CUstream;
-    /// False: nothing is enqueued (a copy of no bytes).
+    /// Returns false if nothing is enqueued (a copy of no bytes).
     fn is_work(&self) -> bool {
         true
     }
-    /// It may overlap what is ahead of it: no event may stand beside it.
+    /// Whether it may overlap the operation ahead of it, so that no event may be next to it.
     fn is_programmatic(&self) -> bool {
         false
     }
-    /// The handle of the kernel that it launches; 0: none.
+    /// The handle of the kernel that it launches, or 0.
     fn kernel(&self) -> u64 {
         0
     }
-    /// It may run until work of another GPU does: no event of ours may stand right behind it.
+    /// Whether it may run until another GPU's work does, so that no event of ours may come right after it.
     fn waits_for_others(&self, _call: &Call) -> bool {
         false
     }
-    /// Before the real call, in the driver's layer.
+    /// Called before the real call, in the driver layer.
     fn before(&self, _call: &Call) {}
-    /// Before the real call, in the runtime's.
+    /// Called before the real call, in the runtime layer.
     fn hand_down(&self, _call: &Call) {}
-    /// The record, from the part that all have.
+    /// Builds the record from the part that all kinds of work have.
     fn record(self, call: &Call, work: record::Work, entered: u32) -> Self::Record;
-    /// The API waits for the work by definition.
+    /// Whether the API waits for the work by definition.
     fn is_blocking(&self) -> bool {
         false
     }
 }
 
-/// Intercepts a call that call_counts work.
+/// Intercepts a call that puts work on a stream.
 #[inline]
 pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else { return real() };
@@ -57,7 +58,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
             what.hand_down(&call);
             let (result, before, after) = call.real(real);
             if call.was_recorded(W::Record::KIND) {
-                // The driver layer has it.
+                // The driver layer has recorded it.
             } else if result == CUDA_SUCCESS && what.is_work() {
                 let mut work = common::<W>(&call, &what, after, None);
                 work.untimed = Untimed::NotHooked as u8;
@@ -73,7 +74,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
 }
 
 fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Made { result, before, submitted, recorded } = overlap(call, what, || call.real(real));
+    let Made { result, before, submitted, recorded } = record_around(call, what, || call.real(real));
     if !recorded {
         record_call(call, result, 0, before);
     }
@@ -81,39 +82,40 @@ fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -
     result
 }
 
-/// A real call that has been made.
+/// The outcome of a real call.
 pub struct Made {
     /// What it returned.
     pub result: CUresult,
     /// Ticks before and after it.
     pub before: u64,
     pub submitted: u64,
-    /// It was work, and is recorded as that.
+    /// Whether it was work, and was recorded as such.
     pub recorded: bool,
 }
 
-/// Puts one piece of work around the call that call_counts it, and records it.
-pub fn overlap<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
+/// Makes the call that puts one operation on a stream, with events around it where it can be timed, and
+/// records it.
+pub fn record_around<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
     let driver = driver::driver();
-    let stream = driver.and_then(|d| call.session.streams.get(call, d, what.stream()));
+    let stream = driver.and_then(|d| call.session.get::<Streams>().get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
-    let way = driver.zip(stream).map(|(driver, stream)| Way::begin(driver, stream));
-    let around = match &way {
+    let on_stream = driver.zip(stream).map(|(driver, stream)| OnStream::begin(driver, stream));
+    let around = match &on_stream {
         _ if captured => Around::Nothing(Untimed::Captured),
-        Some(way) if what.is_work() => way.enter(call, &what),
+        Some(on_stream) if what.is_work() => on_stream.enter(call, &what),
         _ => Around::Nothing(Untimed::NoStream),
     };
     what.before(call);
     let (result, before, submitted) = real();
     let succeeded = result == CUDA_SUCCESS && what.is_work();
     let mut work = common::<W>(call, &what, submitted, stream);
-    match way {
-        Some(way) => way.leave(call, around, &mut work, &what, succeeded),
+    match on_stream {
+        Some(on_stream) => on_stream.leave(call, around, &mut work, &what, succeeded),
         None => work.untimed = if captured { Untimed::Captured } else { Untimed::NoStream } as u8,
     }
     if succeeded {
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
-        // A stream that is met in a capture is not asked what it is.
+        // A stream that is first seen in a capture is not queried, so its context is unknown.
         if captured && stream.is_none() {
             work.context = current_context(call);
         }
@@ -123,30 +125,30 @@ pub fn overlap<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, 
     Made { result, before, submitted, recorded: succeeded }
 }
 
-/// A call's way through its stream.
-struct Way {
+/// A call on a known stream.
+struct OnStream {
     driver: &'static Driver,
     stream: &'static Stream,
     overlap: OverlapCheck,
 }
 
-/// What stands around the real call.
+/// What is recorded around the real call.
 enum Around {
-    /// An event pair.
+    /// A pair of events.
     Pair(event_pairs::Pair),
-    /// The burst or the run that the launch is a part of.
+    /// Nothing of its own: the launch is part of a burst or run.
     Burst(burst::Member),
-    /// Nothing, and why.
+    /// Nothing, for this reason.
     Nothing(Untimed),
 }
 
-impl Way {
+impl OnStream {
     #[inline]
-    fn begin(driver: &'static Driver, stream: &'static Stream) -> Way {
-        Way { driver, stream, overlap: OverlapCheck::begin(stream) }
+    fn begin(driver: &'static Driver, stream: &'static Stream) -> OnStream {
+        OnStream { driver, stream, overlap: OverlapCheck::begin(stream.lines()) }
     }
 
-    /// Before the real call, outside captures.
+    /// Starts to time the operation, before the real call and outside captures.
     #[inline]
     fn enter<W: Work>(&self, call: &Call, what: &W) -> Around {
         if what.is_programmatic() {
@@ -157,23 +159,24 @@ impl Way {
             Ok(Opened::Pair(pair)) => Around::Pair(pair),
             Ok(Opened::Member(member)) => Around::Burst(member),
             Err(why) => {
-                // What comes now is no part of it. Where the stream is deep and nothing of it completes it lies inside.
+                // The burst ends here, since this operation is not part of it. Where the stream is deep and
+                // nothing on it completes, the operation becomes part of the burst.
                 if why != Untimed::DeepQueue {
                     burst::end_on(call, self.stream, burst::Next::Call);
                 }
-                event_pairs::mark(call, self.driver, self.stream, why);
+                event_pairs::record_marker(call, self.driver, self.stream, why);
                 Around::Nothing(why)
             }
         }
     }
 
-    /// After it: writes into the record what is known of the time.
+    /// After the real call: writes into the record what is known about the operation's time.
     #[inline]
     fn leave<W: Work>(self, call: &Call, around: Around, work: &mut record::Work, what: &W, succeeded: bool) {
-        let Way { driver, stream, overlap } = self;
+        let OnStream { driver, stream, overlap } = self;
         let kernel = what.kernel();
         let (untimed, flags) = match around {
-            Around::Pair(pair) if succeeded && burst::may_begin(call, kernel) => {
+            Around::Pair(pair) if succeeded && burst::may_start_sequence(call, kernel) => {
                 burst::begin(call, pair, &overlap, work, kernel);
                 (Untimed::Programmatic, flag::BURST)
             }
@@ -204,7 +207,7 @@ impl Way {
     }
 }
 
-/// The part of a work record that all kinds have.
+/// Builds the part of a work record that all kinds have.
 fn common<W: Work>(call: &Call, what: &W, submitted: u64, stream: Option<&Stream>) -> record::Work {
     let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
     record::Work {

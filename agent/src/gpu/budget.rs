@@ -1,31 +1,37 @@
-//! `--timing`: what is timed, and what that may cost.
+//! Which launches are timed, and what may that cost (`--timing`)?
 //!
-//! With `auto`, the first phase is timed in full: the first second after the first launch, or its first launches
-//! ([`gate::FIRST_LAUNCHES`]). From then on an account is kept. It earns the budget's share of the time that passes, and pays
-//! what we cost by our own measurement: the hooks' time, of all threads together, the poller's CPU time, and what launches
-//! take longer while they are timed, for whatever reason: events take time of the GPU, and the poller's questions hold locks
-//! of the driver that launches wait for. When it can pay for a useful window, a contiguous stretch in which everything on all
-//! threads and streams is timed, one opens; when it is empty, the window closes. Everything is counted always.
+//! With `auto`, the first phase is timed in full: the first second after the first launch, or its first
+//! launches ([`gate::FIRST_LAUNCHES`]). After that an account is kept. It earns the budget's share of the
+//! time that passes, and pays what the agent costs by its own measurement: the hooks' time summed over all
+//! threads, the poller's CPU time, and the extra time that launches take while they are timed, for whatever
+//! reason (events take time on the GPU, and the poller's queries hold driver locks that launches wait for).
+//! When the account can pay for a useful window, one opens; when it is empty, the window closes. A window is
+//! a contiguous interval in which every operation on all threads and streams is timed. Operations are counted
+//! at all times.
 //!
-//! What launches take longer nobody can measure on himself. It is found by comparing windows with the pauses beside them
-//! ([`gpuspy_wire::pace`]). A window that the account can pay for without an end is interrupted now and then, for that alone.
-//! The collector makes the same comparison of what the trace holds, and it is that which a report shows: the agent tells no
-//! figure of its own. It pays by the least that its last few comparisons prove, and a person wants to know the most likely
-//! one, with all of a run's comparisons behind it. Both are of one definition and read the same events.
+//! A single launch cannot show how much longer it took because it was timed. The slowdown is found by
+//! comparing windows with the pauses next to them ([`gpuspy_wire::pace`]). A window that the account could
+//! pay for indefinitely is therefore interrupted now and then, only to make that comparison. The collector
+//! makes the same comparison from the trace, and the report prints the collector's figure; the agent
+//! publishes none of its own. The account pays the least slowdown that its last few comparisons prove, while
+//! a reader wants the most likely one, from all comparisons of a run. Both use one definition and read the
+//! same events.
 //!
-//! Where events could change what they measure, because streams share hardware queues (`CUDA_DEVICE_MAX_CONNECTIONS`, which
-//! is 1, or less than there are streams in a context), windows are sparse: none, the first phase included, is longer than a
-//! tenth of a second, and one begins at most every second.
+//! Where events could change what they measure, because streams share hardware queues
+//! (`CUDA_DEVICE_MAX_CONNECTIONS` is 1, or smaller than the number of streams in a context), windows are
+//! sparse: none, including the first phase, is longer than 100 ms, and at most one starts per second.
 //!
-//! Several threads' hook time is set against one wall clock: that overstates our cost, never understates it.
+//! The hook time of several threads is compared with one wall clock. That overstates the cost and never
+//! understates it.
 //!
-//! The poller, which keeps the account, can be late by many ms on a busy machine. So a window opens with the number of
-//! launches that the account can pay for, and the hooks count it down themselves: a late poller overspends by what a
-//! launch costs more than expected, no more, and the pause that follows pays that back.
+//! The poller keeps the account and can be many ms late on a busy machine. So a window opens with the number
+//! of launches that the account can pay for, and the hooks count it down themselves. A late poller then
+//! overspends only by the amount that a launch costs more than expected, and the pause that follows pays that
+//! back.
 //!
-//! - [`gate`]: what hooks ask;
-//! - [`account`]: when a window opens and closes;
-//! - [`slowdown`]: what launches take longer in one.
+//! - [`gate`] answers the hooks' query: may this launch be timed?
+//! - [`account`] decides when a window opens and closes.
+//! - [`slowdown`] estimates how much longer launches take in a window.
 
 mod account;
 mod gate;

@@ -1,118 +1,78 @@
-//! Launches that are timed together, from an event before the first to one after the last.
+//! Which launches are timed together, from an event before the first to one after the last?
 //!
-//! **Bursts.** A kernel launched with PROGRAMMATIC_STREAM_SERIALIZATION may begin before the one ahead of it in its stream
-//! has ended; an event between the two would make it wait (cuda.h). A launch that signals an event in its middle
-//! (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT) is made for the same purpose. So a chain of those is not cut.
+//! **Bursts.** A kernel launched with PROGRAMMATIC_STREAM_SERIALIZATION may start before the kernel ahead of
+//! it in its stream has ended; an event between the two would make it wait (cuda.h). A launch that signals an
+//! event in its middle (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT) serves the same purpose. So no event is
+//! recorded inside a sequence of programmatic launches.
 //!
-//! **Runs.** On a deep stream events are sparse ([`depth`](super::depth)): between two launches that are timed alone
-//! ([`draw`](super::draw)) the others are timed as a run. A program's launches of both kinds may stand in one.
+//! **Runs.** On a deep stream events are sparse ([`depth`](super::depth)): the launches between two that are
+//! timed alone ([`draw`](super::draw)) are timed together as a run. One sequence can contain a program's
+//! launches of both kinds.
 //!
-//! The launches are recorded as parts of it ([`flag::BURST`]); a [`record::Burst`] tells of the whole. All that was launched
-//! before the GPU came to its last launch kept the GPU busy: `last` tells readers from when on that is certain.
+//! The launches are recorded as parts of the whole ([`flag::BURST`]), and one [`record::Burst`] describes the
+//! whole. Everything that was launched before the GPU reached the last launch kept the GPU busy without a
+//! gap; `last` says from when on that is certain.
 //!
-//! **Deferred ends.** A communication kernel may run until its peers on other GPUs do. Where streams share a hardware queue, an
-//! event right behind it could hold up what those wait for. So it gets its end event like a burst does, when something else
-//! comes onto its stream, which would wait for it as well. It is no burst: its own record says that its time will come, and
-//! the time says when the end event was recorded ([`record::GpuTime::tail`]).
+//! **Deferred ends.** A communication kernel may run until its peers on other GPUs do. Where streams share a
+//! hardware queue, an event right after it could hold up what those peers wait for. So it gets its end event
+//! as a burst does: when something else goes onto its stream, which would wait for it as well. It is no
+//! burst, though: its own record says that its time will come, and the time says when the end event was
+//! recorded ([`record::GpuTime::tail`]).
 //!
-//! The end event is recorded when something else comes: the next launch that is timed alone (whose start event it is), an
-//! ordinary operation, a record or a wait of the app's, a capture, or a synchronise, before the real call.
+//! The end event is recorded, before the real call, when something else comes: the next launch that is timed
+//! alone (whose start event it becomes), an ordinary operation, an event record or a wait by the app, a
+//! stream capture, or a synchronization.
 //!
-//! On the legacy default stream an event waits for all blocking streams, and they for it: one that comes later than the
-//! launches would order what the program did not. There an end event is recorded only right before another launch on that
-//! stream, which waits as well, or while no blocking stream was given anything since.
+//! On the legacy default stream an event waits for all blocking streams, and they wait for it. An event
+//! recorded later than the launches would order what the program did not order. There an end event is
+//! recorded only right before another launch on that stream, which waits as well, or while nothing was
+//! enqueued on a blocking stream since.
 //!
-//! The trouble is the first launch of a programmatic chain, an ordinary one, and the last: an event right behind it is what
-//! every other launch gets and what these must not, but what follows is not known yet. So it is learned per kernel: one that
-//! a programmatic launch has ever followed gets no event behind it any more. Each kernel can cut one chain, once, or one a
-//! stream where several find it out at the same time.
+//! The difficult launches are the first of a programmatic sequence, which is an ordinary launch, and the
+//! last: every other launch gets an event right after it and these must not, but at that time nobody knows
+//! what follows. So the agent learns it for each kernel: a kernel that a programmatic launch has ever
+//! followed gets no event after it any more. Each kernel can cut one sequence, once, or one on each stream
+//! where several threads find it out at the same time.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use gpuspy_wire::record::{self, Head, LossCause, Untimed, flag};
+use core::sync::atomic::Ordering;
+use gpuspy_wire::record::{self, LossCause, Untimed, flag};
 
-use crate::calls::is_captured;
 use crate::driver::{self, Driver};
-use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
-use crate::gpu::draw::{self, Lot};
-use crate::gpu::event_pairs::{self, Pair, Start, saturated};
+use crate::gpu::budget::Gate;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::depth::{Density, Queue};
+use crate::gpu::draw::{self, Choice};
+use crate::gpu::event_pairs::{self, Pair, Start};
+use crate::gpu::open_burst::{ALONE, Bursts, FOLLOWED, OpenBurst, saturated};
 use crate::gpu::overlap::{OverlapCheck, Since};
-use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::keyed::Keyed;
+use crate::gpu::stream::{End, Hold, Pending, Stream, Streams};
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// Kernels about which it is known what follows them.
-const KERNELS: usize = 4096;
-
-/// Launches of a burst at most. A program that launches nothing but programmatically would else never be told of; that one
-/// launch in so many waits for the one ahead of it is no more than that costs.
+/// The largest number of launches in a burst. Otherwise a program that launches only programmatically would
+/// never get a time. The cost is that one launch in 256 waits for the launch ahead of it.
 const LONGEST: u32 = 256;
 
-/// What a session knows of bursts. Valid when zero.
-pub struct Shared {
-    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a chain.
-    met: AtomicBool,
-    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others' that
-    /// it knows of.
-    open: AtomicU32,
-    /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and a guess.
-    kernels: Keyed<AtomicU8, KERNELS>,
-    /// By the same: 1 = it has been launched on a deep stream. Relaxed: who misses it times one launch more.
-    deep: Keyed<AtomicU8, KERNELS>,
-}
-
-/// Nothing is known.
-const UNKNOWN: u8 = 0;
-/// A programmatic launch has followed it. For good: once cut is enough.
-const FOLLOWED: u8 = 1;
-/// Whenever it was looked, something else followed.
-const ALONE: u8 = 2;
-
-/// A burst without an end event.
-pub struct OpenBurst {
-    context: &'static Context,
-    /// Who launched the last of it.
-    thread: u64,
-    /// The start event; the burst holds it.
-    pub start: u32,
-    lead: u32,
-    /// Of its first launch.
-    first: record::Work,
-    launches: u32,
-    /// Those of them that may overlap what is ahead of them, or signal in their middle.
-    programmatic: u32,
-    /// It is one launch, which is told of by itself, and only its end event is to come.
-    pub is_deferred: bool,
-    /// How many more a run takes.
-    pub left: u32,
-    /// The last kernel launched; 0 = a graph.
-    function: u64,
-    /// Ticks when its launch returned.
-    pub last: u64,
-    /// After the last launch; none when another call may lie inside.
-    since: Option<Since>,
-}
-
-/// A launch that is under way and will be a part of one.
+/// A launch under way that will be part of a burst or run.
 pub struct Member {
     hold: Hold,
-    /// The start event, if it is the first launch.
+    /// The start event, if this is the first launch.
     start: Option<(&'static Context, Start)>,
-    /// For how many launches more it goes on, if it is a run's first.
+    /// The number of launches that may follow, if this is the first launch of a run.
     left: u32,
     is_programmatic: bool,
 }
 
 impl Member {
-    /// What its record says instead of a time.
+    /// The reason in its record why it has no time of its own.
     pub fn untimed(&self) -> Untimed {
         if self.is_programmatic { Untimed::Programmatic } else { Untimed::Run }
     }
 }
 
 impl Drop for Member {
-    // Also where the thread is cancelled inside the real call.
+    // Also runs when the thread is cancelled inside the real call.
     fn drop(&mut self) {
         if let Some((context, start)) = self.start.take() {
             context.pool.give(start.event);
@@ -120,107 +80,43 @@ impl Drop for Member {
     }
 }
 
-impl OpenBurst {
-    /// Whether it is several launches, and none of them is programmatic.
-    pub fn is_run(&self) -> bool {
-        self.programmatic == 0 && !self.is_deferred
-    }
-
-    /// What is told of it, whose end event was recorded by `ended`.
-    fn record(&self, correlation: u64, ended: u64, since: Option<Since>, untimed: Untimed) -> record::Burst {
-        let first = self.first;
-        let kept = first.head.flags & (flag::SHARED_START | flag::LEGACY_STREAM | flag::PER_THREAD_STREAM);
-        let disturbed = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
-        record::Burst {
-            work: record::Work {
-                head: Head { flags: kept | disturbed | flag::MORE, ..Head::new::<record::Burst>() },
-                correlation,
-                end: ended,
-                lead: self.lead,
-                tail: saturated(ended.wrapping_sub(first.submitted)),
-                untimed: untimed as u8,
-                ..first
-            },
-            launches: self.launches,
-            programmatic: self.programmatic,
-            last: self.last,
-            reserved: [0; 5],
-        }
-    }
-}
-
-impl Shared {
-    fn kernel(&self, function: u64) -> Option<&AtomicU8> {
-        self.kernels.get(function)
-    }
-
-    /// A programmatic launch follows this kernel.
-    fn is_followed(&self, function: u64) {
-        if let Some(kernel) = self.kernel(function) {
-            kernel.store(FOLLOWED, Ordering::Relaxed);
-        }
-    }
-
-    /// Something else does.
-    fn is_alone(&self, function: u64) {
-        if let Some(kernel) = self.kernel(function) {
-            let _ = kernel.compare_exchange(UNKNOWN, ALONE, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// A stream has gone with a burst that nobody ended.
-    pub fn abandoned(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether this is a kernel's first launch on a deep stream.
-    pub fn is_first_when_deep(&self, function: u64) -> bool {
-        let Some(kernel) = self.deep.get(function) else { return false };
-        kernel.load(Ordering::Relaxed) == 0 && kernel.swap(1, Ordering::Relaxed) == 0
-    }
-
-    fn known(&self, function: u64) -> u8 {
-        self.kernel(function).map_or(UNKNOWN, |kernel| kernel.load(Ordering::Relaxed))
-    }
-}
-
-/// An event there orders what stands on other streams.
+/// Whether this is the legacy default stream, where an event orders work on other streams.
 fn is_legacy(stream: &Stream) -> bool {
     stream.flags() & flag::LEGACY_STREAM != 0
 }
 
-/// Whether an ordinary launch of this kernel may be the first of a chain.
+/// Whether an ordinary launch of this kernel may be the first of a programmatic sequence.
 #[inline]
-pub fn may_begin(call: &Call, function: u64) -> bool {
-    let bursts = &call.session.bursts;
-    function != 0 && bursts.met.load(Ordering::Relaxed) && bursts.known(function) == FOLLOWED
+pub fn may_start_sequence(call: &Call, function: u64) -> bool {
+    let bursts = call.session.get::<Bursts>();
+    function != 0 && bursts.programmatic_seen.load(Ordering::Relaxed) && bursts.known(function) == FOLLOWED
 }
 
-/// Before the real call of a programmatic launch: it goes on with what stands last on the stream, if that is a launch of
-/// ours, or begins a burst where it cuts nothing. `None`: it is only counted.
+/// Before the real call of a programmatic launch: joins it to the newest launches on the stream, if those are
+/// timed, or starts a burst where that cuts no sequence. `None`: the launch is only counted.
 pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &OverlapCheck) -> Option<Member> {
-    call.session.bursts.met.store(true, Ordering::Relaxed);
+    call.session.get::<Bursts>().programmatic_seen.store(true, Ordering::Relaxed);
     let context = stream.context()?;
     let mut hold = stream.hold()?;
-    let may_record = stream.entries.density(call.session.queue) != Density::None;
+    let may_record = stream.entries.density(*call.session.get::<Queue>()) != Density::None;
     if may_record && hold.last().burst.as_ref().is_some_and(|burst| burst.launches >= LONGEST) {
         end(call, driver, &mut hold, |since| overlap.follows(since));
     }
     if let Some(burst) = hold.last().burst.as_ref().filter(|burst| burst.is_deferred) {
-        // What it would need behind it would cut the chain.
-        call.session.bursts.is_followed(burst.function);
+        // The end event of a deferred launch would cut the sequence here.
+        call.session.get::<Bursts>().set_followed(burst.function);
         leave_open(call, &mut hold);
     }
     if let Some(burst) = &mut hold.last().burst {
-        call.session.bursts.is_followed(burst.function);
+        call.session.get::<Bursts>().set_followed(burst.function);
         burst.since = burst.since.filter(|since| overlap.follows(*since));
         return Some(Member { hold, start: None, left: 0, is_programmatic: true });
     }
-    call.session.timing.admit().ok()?;
+    call.session.get::<Gate>().admit().ok()?;
     let start = match hold.last().end.take() {
-        // This one cuts the chain: the event is recorded.
+        // This start event cuts the sequence, but it is recorded already.
         Some(end) if overlap.follows(end.since) => {
-            call.session.bursts.is_followed(end.function);
+            call.session.get::<Bursts>().set_followed(end.function);
             Start { event: end.event, shared: true, begun: end.begun }
         }
         stale => {
@@ -228,31 +124,31 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &Ove
             may_cut(&mut hold).then(|| event_pairs::recorded(call, driver, context, stream).ok())??
         }
     };
-    hold.last().unjoined = 0;
+    hold.last().skipped_programmatic = 0;
     Some(Member { hold, start: Some((context, start)), left: 0, is_programmatic: true })
 }
 
-/// Whether an event may stand before a programmatic launch: nothing is left on the stream that it could overlap, or so many
-/// have gone by without a time that one may wait.
+/// Whether an event may be recorded before a programmatic launch: either nothing is left on the stream that
+/// the launch could overlap, or [`LONGEST`] launches have gone without a time, so that one may wait.
 fn may_cut(hold: &mut Hold) -> bool {
     if hold.stream().entries.depth() == 0 {
         return true;
     }
     let last = hold.last();
-    last.unjoined += 1;
-    last.unjoined >= LONGEST
+    last.skipped_programmatic += 1;
+    last.skipped_programmatic >= LONGEST
 }
 
-/// What becomes of a kernel's launch on a deep stream.
+/// How a kernel's launch on a deep stream is timed.
 pub enum Joined {
-    /// It is a part of a run.
+    /// It is part of a run.
     Member(Member),
-    /// It is timed alone; `by_chance`: for its kernel's launches in runs.
+    /// It is timed alone. `by_chance`: it represents its kernel's launches in runs.
     Alone { hold: Hold, by_chance: bool },
 }
 
-/// Before the real call of a kernel's launch where events stand no denser than `density`: it goes on with the run that
-/// stands last on the stream, or begins one, or is timed alone.
+/// Before the real call of a kernel's launch, where events may be no denser than `density`: joins it to the
+/// open run, starts a run, or has it timed alone.
 pub fn run(
     call: &Call,
     driver: &Driver,
@@ -263,10 +159,10 @@ pub fn run(
 ) -> Result<Joined, Untimed> {
     let (session, stream) = (call.session, hold.stream());
     let context = stream.context().ok_or(Untimed::NoStream)?;
-    match draw::lot(session, &mut hold, density, function, call.begin) {
-        Lot::Alone { by_chance } => return Ok(Joined::Alone { hold, by_chance }),
-        Lot::NextRun => end(call, driver, &mut hold, |since| overlap.follows(since)),
-        Lot::Run => {}
+    match draw::choose(session, hold.last().burst.as_ref(), density, function, call.begin) {
+        Choice::Alone { by_chance } => return Ok(Joined::Alone { hold, by_chance }),
+        Choice::NextRun => end(call, driver, &mut hold, |since| overlap.follows(since)),
+        Choice::Run => {}
     }
     let last = hold.last();
     if let Some(run) = &mut last.burst {
@@ -275,7 +171,7 @@ pub fn run(
         return Ok(Joined::Member(Member { hold, start: None, left: 0, is_programmatic: false }));
     }
     let is_sampled = density == Density::Sampled;
-    if is_sampled && !draw::is_behind(session, driver, stream, context, &last.draw) {
+    if is_sampled && !draw::is_really_deep(session, driver, &stream.entries, context, &last.draw) {
         return Ok(Joined::Alone { hold, by_chance: false });
     }
     let follows = last.end.take_if(|end| overlap.follows(end.since));
@@ -286,14 +182,15 @@ pub fn run(
             Err(Untimed::DeepQueue)
         };
     };
-    last.draw.began(context, event, position);
+    last.draw.run_started(context, event, position);
     let left = last.draw.length(density);
     let start = Start { event, shared: true, begun };
     Ok(Joined::Member(Member { hold, start: Some((context, start)), left, is_programmatic: false }))
 }
 
-/// After the real call of a launch that is to be a part, at `work.submitted`: whether it is. Where it is the last, the
-/// burst's record is left with the call, to go out behind the launch's. `waits_for_others`: no event may stand right behind it.
+/// After the real call of a launch that was to join, which returned at `work.submitted`: completes the
+/// joining. Returns false if the launch failed. If it is the last one, the burst's record is left with the
+/// call, to be published after the launch's record. `waits_for_others`: no event may follow right after it.
 pub fn joined(
     call: &Call,
     driver: &Driver,
@@ -319,23 +216,23 @@ pub fn joined(
         }
         (None, None) => return false,
     }
-    if member.is_programmatic && call.session.bursts.known(function) == ALONE && !waits_for_others {
+    if member.is_programmatic && call.session.get::<Bursts>().known(function) == ALONE && !waits_for_others {
         let burst = close(call, driver, hold, Next::Call, |since| overlap.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
 }
 
-/// An ordinary launch, whose pair is open and whose real call has returned, begins a burst.
+/// Starts a burst with an ordinary launch whose pair is open and whose real call has returned.
 pub fn begin(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &record::Work, function: u64) {
     let (mut hold, context, start) = pair.into_start();
     hold.stream().entries.add();
-    // Its record says what those of programmatic launches say.
+    // Its record is marked like those of programmatic launches.
     open(call, &mut hold, context, start, overlap, work, function, (true, 0));
 }
 
-/// The same of an operation behind which no event may stand before something else comes. Its record gets all that is known
-/// by now; returns its flags.
+/// Starts a deferred end: no event may follow the operation before something else comes. Fills in what is
+/// known of the operation's record by now; returns its flags.
 pub fn defer(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &mut record::Work, function: u64) -> u16 {
     let sampled = pair.sampled();
     let (mut hold, context, start) = pair.into_start();
@@ -348,7 +245,7 @@ pub fn defer(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &mut record:
     sampled | if start.shared { flag::SHARED_START } else { 0 }
 }
 
-/// `kind`: whether the launch is programmatic, and how many more a run takes.
+/// Opens a burst. `kind` says whether the launch is programmatic, and how many more launches a run takes.
 #[expect(clippy::too_many_arguments, reason = "each is another thing, and only three callers know them")]
 fn open(
     call: &Call,
@@ -376,11 +273,11 @@ fn open(
         last: work.submitted,
         since: overlap.alone(),
     });
-    call.session.bursts.open.fetch_add(1, Ordering::Relaxed);
+    call.session.get::<Bursts>().open.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Ends the stream's burst, if it has one, with an event recorded now. `is_undisturbed` is asked whether nothing of others
-/// has come since the last launch.
+/// Ends the stream's burst, if it has one, with an event recorded now. `is_undisturbed` says whether no other
+/// call has overlapped since the last launch.
 #[inline]
 pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl Fn(Since) -> bool) {
     if hold.last().burst.is_some()
@@ -390,10 +287,10 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
     }
 }
 
-/// Takes the burst off the stream without an end event: when it ended is not known.
+/// Takes the burst off the stream without an end event, so that its end stays unknown.
 fn leave_open(call: &Call, hold: &mut Hold) {
     if let Some(burst) = hold.last().burst.take() {
-        call.session.bursts.abandoned();
+        call.session.get::<Bursts>().abandoned();
         burst.context.pool.give(burst.start);
         if burst.is_deferred {
             return call.lost(LossCause::GpuTimePending, 1);
@@ -402,7 +299,7 @@ fn leave_open(call: &Call, hold: &mut Hold) {
     }
 }
 
-/// Takes the burst off the stream, and gives its record: of its time, or of why there is none.
+/// Takes the burst off the stream and returns its record, with its time or the reason why there is none.
 #[cold]
 fn close(
     call: &Call,
@@ -412,10 +309,10 @@ fn close(
     is_undisturbed: impl Fn(Since) -> bool,
 ) -> Option<record::Burst> {
     let burst = hold.last().burst.take()?;
-    let bursts = &call.session.bursts;
+    let bursts = call.session.get::<Bursts>();
     bursts.open.fetch_sub(1, Ordering::Relaxed);
     if burst.programmatic != 0 {
-        bursts.is_alone(burst.function);
+        bursts.set_alone(burst.function);
     }
     let correlation = if burst.is_deferred { burst.first.correlation } else { call.fresh_correlation() };
     let ended = record_end(call, driver, hold, &burst, next, (correlation, ticks()), is_undisturbed);
@@ -429,8 +326,9 @@ fn close(
     Some(burst.record(correlation, ticks(), since, untimed))
 }
 
-/// Records a burst's end event and hands both to the poller, or gives the start event back and says why not. Returns the
-/// call_counts behind its last launch, if nothing of others has come between that and the end event.
+/// Records a burst's end event and hands both events to the poller, or gives the start event back and returns
+/// the reason. Returns the call counts after its last launch, if no other call has overlapped until the end
+/// event.
 fn record_end(
     call: &Call,
     driver: &Driver,
@@ -445,22 +343,22 @@ fn record_end(
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         Err(why)
     };
-    if next == Next::Call && stream.entries.density(call.session.queue) == Density::None {
+    if next == Next::Call && stream.entries.density(*call.session.get::<Queue>()) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
-    let Some(event) = call.take_event(context) else { return refuse(Untimed::NoEvent, None) };
+    let Some(event) = context.take_event(call) else { return refuse(Untimed::NoEvent, None) };
     let Some(position) = event_pairs::record(call, driver, context, event, stream) else {
         return refuse(Untimed::EventFailed, Some(event));
     };
     let ended = ticks();
-    // Whoever uses it asks what has come since then.
+    // A later user of the event checks what has come since then.
     if let Some(since) = burst.since {
-        // Held before it is the poller's, which may give it back at once.
+        // Held before it is handed to the poller, which may give it back at once.
         context.pool.hold(event);
         let function = burst.function;
         hold.last().end = Some(End { event, function, begun, ended, position, since });
     }
-    // Asked behind the record: another's work may have come between until then.
+    // Checked after the record: another thread's work may have come in between.
     let since = burst.since.filter(|since| is_undisturbed(*since));
     let flags = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
     let (flags, tail) = match burst.is_deferred {
@@ -472,7 +370,7 @@ fn record_end(
         start,
         end: event,
         position,
-        window: call.session.timing.window(),
+        window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
         flags,
         tail,
@@ -485,48 +383,51 @@ fn record_end(
     Ok(since)
 }
 
-/// What comes behind a burst.
+/// The call that follows a burst.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Something that is not to wait for us.
+    /// A call that must not be made to wait.
     Call,
-    /// A wait for the burst's stream, so that an event that has to wait for a place in its queue costs nothing.
+    /// A wait for the burst's stream: an event that has to wait for a place in the stream's queue costs
+    /// nothing then.
     Wait,
 }
 
-/// Before a call that is about this stream and no launch: its burst ends here. A stream of a context that is not current,
-/// or another thread's default stream, cannot be named from here, and one in a capture takes no event; its burst goes on.
+/// Ends a stream's burst before a call that concerns the stream and is no launch. The burst goes on if the
+/// stream cannot be named from here (its context is not current, or it is another thread's default stream) or
+/// is being captured, in which case it takes no event.
 pub fn end_on(call: &Call, stream: &'static Stream, next: Next) {
     if let Some((driver, current)) = with_open_bursts(call) {
         end_named(call, driver, current, stream, next, |_| true);
     }
 }
 
-/// Before a wait for everything and behind it, and before a call that may be a context's end: this thread's bursts end here. Another's may be
-/// in the middle, and its stream in a capture that has just begun.
+/// Ends this thread's bursts before and after a wait for everything, and before a call that may end a
+/// context. Another thread's burst may be in the middle of its launches, with its stream in a capture that
+/// has just begun.
 pub fn end_own(call: &Call, next: Next) {
     if let Some((driver, current)) = with_open_bursts(call) {
-        for stream in call.session.streams.iter().filter(|s| s.is_live()) {
+        for stream in call.session.get::<Streams>().iter().filter(|s| s.is_live()) {
             let is_own = |burst: &OpenBurst| burst.thread == call.thread_identity();
             end_named(call, driver, current, stream, next, is_own);
         }
     }
 }
 
-/// The driver and the current context, if there are any bursts to end.
+/// Returns the driver and the current context, if there are any open bursts.
 fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> {
-    if call.session.bursts.open.load(Ordering::Relaxed) == 0 {
+    if call.session.get::<Bursts>().open.load(Ordering::Relaxed) == 0 {
         return None;
     }
     let driver = driver::driver()?;
-    Some((driver, call.session.contexts.get(call, driver, driver.current_context())?))
+    Some((driver, call.session.get::<Contexts>().get(call, driver, driver.current_context())?))
 }
 
-/// Whether other streams of the context have work, as far as is seen.
+/// Whether other streams of the context have work, as far as has been observed.
 fn is_beside_others(call: &Call, stream: &Stream) -> bool {
     let context = |of: &Stream| of.context().map(core::ptr::from_ref);
     let is_other = |other: &&Stream| !core::ptr::eq(*other, stream) && context(other) == context(stream);
-    call.session.streams.iter().filter(is_other).any(|other| other.entries.depth() != 0)
+    call.session.get::<Streams>().iter().filter(is_other).any(|other| other.entries.depth() != 0)
 }
 
 fn end_named(
@@ -544,20 +445,20 @@ fn end_named(
     let Some(burst) = &hold.last().burst else { return };
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
-        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream));
-        // Until the next call of the app's onto the stream.
+        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream.lines()));
+        // A deferred end stays open until the app's next call on the stream.
         if burst.is_deferred && next == Next::Wait && is_beside_others(call, stream) {
             return;
         }
         if is_legacy(stream) && !is_undisturbed {
             return leave_open(call, &mut hold);
         }
-        // It goes onto the stream like a call of the app's.
-        let overlap = OverlapCheck::begin(stream);
+        // The event goes onto the stream like a call of the app's.
+        let overlap = OverlapCheck::begin(stream.lines());
         if let Some(burst) = close(call, driver, &mut hold, next, |since| overlap.follows(since)) {
             call.publish(&burst);
         }
-        // What comes next follows this.
+        // The next call can follow this event.
         let since = overlap.alone().filter(|_| is_undisturbed);
         if let (Some(end), Some(since)) = (&mut hold.last().end, since) {
             end.since = since;

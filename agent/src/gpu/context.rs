@@ -1,112 +1,129 @@
-//! Contexts: which ones there are, and when they come and go.
+//! Which contexts exist, and when are they created and destroyed?
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head};
 
-use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::budget::Gate;
+use crate::gpu::capture::is_captured;
 use crate::gpu::green::{Current, Greens};
 use crate::gpu::overlap::CallCounts;
 use crate::gpu::pool::Pool;
-use crate::gpu::sample;
 use crate::keyed::Keyed;
+use crate::names::Names;
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// Contexts of a process that are alive at the same time: one a GPU, and a few more.
+/// The number of contexts of a process that are alive at the same time: one for each GPU, and a few more.
 const PLACES: usize = 64;
 /// The contexts of a session. Valid when zero.
 pub struct Contexts {
-    /// By CUcontext: the context that has this handle now, or null. Release on the store, acquire on the load.
+    /// By CUcontext: the context that has this handle now, or null. Release on the store, acquire on the
+    /// load.
     places: Keyed<AtomicPtr<Context>, PLACES>,
-    /// The last number given. Relaxed: only its being unique matters.
+    /// The last number given out. Relaxed: it only has to be unique.
     last: AtomicU32,
-    /// By device.
+    /// The primary contexts, by device.
     primaries: [Primary; PLACES],
-    /// Those that are a part of a primary context.
+    /// The green contexts, each of which is part of a primary context.
     pub greens: Greens,
+    /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`). Written before the session is
+    /// published.
+    pub connections: u32,
 }
 
-/// What is known of a device's primary context.
+/// What is known about a device's primary context.
 pub struct Primary {
-    /// Its handle; 0 = not seen. Relaxed: an address.
+    /// Its handle; 0 = not observed yet. Relaxed: an address.
     handle: AtomicU64,
-    /// How often the app has retained it and not released it, or less: never more. AcqRel: of two that release it at the
-    /// same time the second sees the first under way.
+    /// How often the app has retained it without releasing it, or less, but never more. AcqRel: of two
+    /// threads that release it at the same time, the second sees that the first is under way.
     pub retained: AtomicU32,
-    /// Calls that retain, release or reset it, as they pass.
+    /// The calls that retain, release or reset it, counted as they begin and end.
     pub call_counts: CallCounts,
-    /// Calls under way that may be its end: the device takes no context in. SeqCst, with the store in `adopt`.
+    /// The number of calls under way that may end it; meanwhile no context of the device is adopted. SeqCst
+    /// pairs with the store in `adopt`.
     pub ending: AtomicU32,
 }
 
 impl Primary {
-    /// The app has retained it.
+    /// Takes note that the app has retained it.
     pub fn retain(&self) {
         self.retained.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Its handle is known.
-    pub fn met(&self, handle: CUcontext) {
+    /// Takes note of its handle.
+    pub fn set_handle(&self, handle: CUcontext) {
         self.handle.store(handle as u64, Ordering::Relaxed);
     }
 
-    /// The app releases it. True when that may be its end.
+    /// Takes note that the app releases it. Returns true when that may be its end.
     pub fn release(&self) -> bool {
         let before = self.retained.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1));
         before.is_err() || before == Ok(1)
     }
 
-    /// Whether it is this context; where none was seen retained, any of the device's may be.
+    /// Whether it is this context. If no retain was observed, any context of the device may be it.
     pub fn is(&self, context: &Context) -> bool {
         let handle = self.handle.load(Ordering::Relaxed);
         handle == 0 || handle == context.handle
     }
 }
 
-/// A context. Never freed: a few exist in a process's life.
+/// A context. Never freed: a process creates only a few.
 pub struct Context {
-    /// Its number in records; never reused.
+    /// Its number in records, which is never reused.
     pub number: u32,
     pub handle: u64,
     pub device: u32,
     pub pool: Pool,
-    /// The stream of the clock's samples, ours; 0 = none.
+    /// The agent's stream for clock samples; 0 = none.
     pub samples: u64,
-    /// Hardware queues that its streams are given in turn, and streams that have been given one, ours included. Relaxed: a
-    /// number; a call under way on another thread may not have seen the last.
+    /// The number of hardware queues that its streams are assigned to in turn, and the number of streams that
+    /// have been assigned one, ours included. Relaxed: a call under way on another thread may miss the last
+    /// stream.
     connections: u32,
     connected: AtomicU32,
-    /// Calls on all streams, where some share a queue.
+    /// The calls on all streams, where some share a queue.
     pub all: CallCounts,
-    /// Calls on the legacy default stream, and on the streams that it orders itself with.
+    /// The calls on the legacy default stream, and those on the streams that it is ordered with.
     pub legacy: CallCounts,
     pub blocking: CallCounts,
-    /// Calls under way that may be its end: nobody touches it. SeqCst, with the poller's `looks` and streams' claims.
+    /// The number of calls under way that may end it; meanwhile the agent does not touch it. SeqCst pairs
+    /// with the poller's `polls` and with `Stream::try_hold`.
     pub ending: AtomicU32,
-    /// Destroyed or reset: its events are gone. Release by the hook, acquire by the poller.
+    /// Whether it was destroyed or reset, so that its events are gone. Release by the hook, acquire by the
+    /// poller.
     pub gone: AtomicBool,
 }
 
 impl Context {
-    /// All its streams have one hardware queue.
+    /// Takes a free event for a call; the caller is its one holder.
+    #[inline]
+    pub fn take_event(&self, call: &Call) -> Option<u32> {
+        let others = |context| call.session.get::<Contexts>().pool(context);
+        call.with_events(|events| events.take(self.number, &self.pool, others))
+    }
+
+    /// Whether all its streams share one hardware queue.
     pub fn has_one_queue(&self) -> bool {
         self.connections == 1
     }
 
-    /// Some of its streams may have one hardware queue together. From then on for good: which ones, nobody tells.
+    /// Whether some of its streams may share a hardware queue. The answer stays true from then on: no API
+    /// says which streams share.
     #[inline]
     pub fn shares_queues(&self) -> bool {
         self.has_one_queue() || self.connected.load(Ordering::Relaxed) > self.connections
     }
 
-    /// The app has one more stream, besides the legacy default stream.
-    pub fn has_stream_more(&self) {
+    /// Takes note that the app has one more stream, besides the legacy default stream.
+    pub fn add_stream(&self) {
         self.connected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It is gone, or may be any moment: nothing is asked of its events.
+    /// Whether it is gone or may be at any moment, so that its events must not be queried.
     #[inline]
     pub fn is_leaving(&self) -> bool {
         self.ending.load(Ordering::SeqCst) != 0 || self.gone.load(Ordering::Acquire)
@@ -114,14 +131,15 @@ impl Context {
 }
 
 impl Contexts {
-    /// The context with this handle, made known now if it is new; slow only then, and for a green one's, which is its primary
-    /// context. `None` too while a call that may be its end is under way: the handle may mean another by now.
+    /// Returns the context with this handle, and adopts it if it is new; slow only then, and for a green
+    /// context, which stands for its primary context. Returns `None` while a call that may end it is under
+    /// way: the handle may mean another context by now.
     #[inline]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUcontext) -> Option<&'static Context> {
         self.find(call, driver, handle, true)
     }
 
-    /// The same; a primary context, where `may_be_green` is false.
+    /// Does the same; if `may_be_green` is false, only a context that is not green is returned.
     #[inline]
     fn find(
         &self,
@@ -134,9 +152,10 @@ impl Contexts {
             return None;
         }
         let known = self.places.find(handle as u64);
-        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
+        // SAFETY: null or a leaked context. Acquire pairs with the exchange in `adopt`.
         match known.and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() }) {
-            // Relaxed: who has made it anew has met the driver's lock after the call that ended it.
+            // Relaxed: a thread that has created the context anew has taken the driver's lock after the call
+            // that ended it.
             Some(context) => (context.ending.load(Ordering::Relaxed) == 0).then_some(context),
             None => match self.greens.primary(handle).filter(|_| may_be_green) {
                 Some(primary) => self.find(call, driver, primary, false),
@@ -156,26 +175,30 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let pool = Pool::new();
-        let connections = call.session.connections;
+        let connections = self.connections;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         // RELAXED: the context is new to us, and a capture may be under way in it.
         let entered = driver.relaxed(|| {
             with_context(driver, handle, || {
-                // SAFETY: writes a place of ours.
-                let asked = driver.context_device.map(|ask| unsafe { ask(&mut device) });
-                if asked.is_some_and(|result| result != CUDA_SUCCESS) {
-                    return None; // current to this thread, and dead
+                // SAFETY: the call writes to a local variable.
+                let result = driver.context_device.map(|query| unsafe { query(&mut device) });
+                if result.is_some_and(|result| result != CUDA_SUCCESS) {
+                    return None; // current to this thread, but destroyed
                 }
-                // It asks about the legacy stream, which stands for every blocking stream that captures.
+                // `Current::query` queries the legacy stream, which stands for every blocking stream that
+                // captures.
                 if is_captured(call, STREAM_LEGACY as CUstream) {
                     return None;
                 }
-                let current = Current::ask(driver);
-                if matches!(current, Current::Plain) && !is_ending(device) && call.session.timing.is_on() {
+                let current = Current::query(driver);
+                if matches!(current, Current::Plain)
+                    && !is_ending(device)
+                    && call.session.get::<Gate>().is_on()
+                {
                     pool.fill(driver);
                     if connections > 1 {
-                        samples = sample::make_stream(driver);
+                        samples = sample_stream(driver);
                     }
                 }
                 Some(current)
@@ -191,7 +214,7 @@ impl Contexts {
         };
         if let Some(primary) = primary {
             errno.restore();
-            self.greens.stands_for(handle, primary);
+            self.greens.set_primary(handle, primary);
             return self.find(call, driver, primary, false);
         }
         let place = self.places.get(handle as u64)?;
@@ -203,7 +226,7 @@ impl Contexts {
             pool,
             samples: samples as u64,
             connections,
-            // The legacy default stream is there from the beginning.
+            // The legacy default stream always exists.
             connected: AtomicU32::new(1 + u32::from(!samples.is_null())),
             all: CallCounts::of_all(),
             legacy: CallCounts::default(),
@@ -211,49 +234,41 @@ impl Contexts {
             ending: AtomicU32::new(0),
             gone: AtomicBool::new(false),
         }));
-        // Two threads can meet a new context at once: the first one's stands; the other's events stay unused. SeqCst: see
-        // `Primary::ending`.
+        // Two threads can meet a new context at the same time: the first one to store it wins, and the
+        // other's events stay unused. SeqCst: see `Primary::ending`.
         let first = place
             .compare_exchange(core::ptr::null_mut(), context, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
-        // SAFETY: just stored, or stored by the other; leaked. Acquire, with the store above.
+        // SAFETY: just stored, or stored by the other thread; leaked. Acquire pairs with the exchange above.
         let context = unsafe { place.load(Ordering::Acquire).as_ref() };
         if let Some(context) = context.filter(|_| first) {
             if is_ending(device) {
-                // Since the last look: it may not be what we took it for.
+                // Since the check above a call may have begun to end it, so it may not be what we took it
+                // for.
                 self.forget(context);
                 errno.restore();
                 return None;
             }
             announce(call, driver, context);
-            crate::session::exit::register_drain();
+            call.session.register_drain();
         }
         errno.restore();
         context
     }
 
-    /// What is known of a device's primary context.
+    /// What is known about a device's primary context.
     pub fn primary(&self, device: CUdevice) -> Option<&Primary> {
         self.primaries.get(usize::try_from(device).ok()?)
     }
 
-    /// A call has just made the context with this handle: whichever had it before is gone.
-    pub fn made(&self, call: &Call, driver: &Driver, handle: CUcontext) {
-        if let Some(old) = self.iter().find(|c| c.handle == handle as u64) {
-            call.session.streams.abandon(old);
-            self.ended(call, old);
-        }
-        self.get(call, driver, handle);
-    }
-
-    /// A context is gone. Told by the one who says so first.
+    /// Takes note that a context is gone. The first thread to do so publishes the record.
     pub fn ended(&self, call: &Call, context: &Context) {
         if self.forget(context) {
             call.publish(&record_of(context, 2));
         }
     }
 
-    /// A context is gone, and the handle its no longer. True for the one who says so first.
+    /// Removes a context that is gone from its handle. Returns true for the first thread to do so.
     pub fn forget(&self, context: &Context) -> bool {
         context.gone.store(true, Ordering::Release);
         self.greens.forget();
@@ -263,29 +278,29 @@ impl Contexts {
         })
     }
 
-    /// The pool of the context with this number, if it is alive.
+    /// The event pool of the context with this number, if it is alive.
     pub fn pool(&self, number: u32) -> Option<&'static Pool> {
         self.iter().find(|c| c.number == number).map(|c| &c.pool)
     }
 
-    /// All contexts that are known and alive.
+    /// All known contexts that are alive.
     pub fn iter(&self) -> impl Iterator<Item = &'static Context> + '_ {
-        // SAFETY: null or a leaked context. Acquire, with the release in `adopt`.
+        // SAFETY: null or a leaked context. Acquire pairs with the exchange in `adopt`.
         self.places.values().filter_map(|p| unsafe { p.load(Ordering::Acquire).as_ref() })
     }
 }
 
-/// Tells of a context and, when it is the first on it, of its device.
+/// Publishes a new context and, if it is the first one on its device, the device.
 fn announce(call: &Call, driver: &Driver, context: &Context) {
     let session = call.session;
-    if !session.contexts.iter().any(|c| c.number != context.number && c.device == context.device) {
+    if !session.get::<Contexts>().iter().any(|c| c.number != context.number && c.device == context.device) {
         call.publish(&describe_device(driver, context.device));
-        session.names.device(call, driver, context.device);
+        session.get::<Names>().device(call, driver, context.device);
     }
     call.publish(&record_of(context, 1));
 }
 
-/// The record that tells of a context's coming (1) or going (2).
+/// Builds the record of a context's creation (1) or end (2).
 fn record_of(context: &Context, change: u8) -> record::Context {
     record::Context {
         head: Head::new::<record::Context>(),
@@ -302,18 +317,18 @@ fn describe_device(driver: &Driver, ordinal: u32) -> record::Device {
     let device = ordinal as CUdevice;
     let attribute = |which| {
         let mut value = 0;
-        if let Some(ask) = driver.device_attribute {
-            // SAFETY: writes a place of ours.
-            unsafe { ask(&mut value, which, device) };
+        if let Some(query) = driver.device_attribute {
+            // SAFETY: the call writes to a local variable.
+            unsafe { query(&mut value, which, device) };
         }
         value as u32
     };
     let mut uuid = [0u8; 16];
     let mut memory = 0usize;
-    // SAFETY: each writes a place of ours.
+    // SAFETY: each call writes to a local variable.
     unsafe {
-        driver.device_uuid.map(|ask| ask(&mut uuid, device));
-        driver.device_memory.map(|ask| ask(&mut memory, device));
+        driver.device_uuid.map(|query| query(&mut uuid, device));
+        driver.device_memory.map(|query| query(&mut memory, device));
     }
     let warp = attribute(DEVICE_WARP_SIZE).max(1);
     record::Device {
@@ -328,14 +343,14 @@ fn describe_device(driver: &Driver, ordinal: u32) -> record::Device {
     }
 }
 
-/// Runs `work` with the context current, and leaves the thread's context stack as it was. `None`: it cannot be made
-/// current, and nothing was done.
+/// Runs `work` with the context current, and leaves the thread's context stack as it was. `None`: the context
+/// cannot be made current, and `work` was not run.
 pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -> T) -> Option<T> {
     if driver.current_context() == handle {
         return Some(work());
     }
     let (push, pop) = (driver.context_push?, driver.context_pop?);
-    // SAFETY: a context's handle; a dead one is refused.
+    // SAFETY: a context's handle; the driver refuses one that was destroyed.
     if unsafe { push(handle) } != CUDA_SUCCESS {
         return None;
     }
@@ -344,4 +359,15 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
     // SAFETY: undoes our own push.
     unsafe { pop(&mut popped) };
     Some(result)
+}
+
+/// Makes the stream of the clock's samples in the current context; null where the driver makes none.
+fn sample_stream(driver: &Driver) -> CUstream {
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: a context is current; the call writes to two local variables.
+    driver.stream_priorities.map(|query| unsafe { query(&mut least, &mut greatest) });
+    let mut stream: CUstream = core::ptr::null_mut();
+    // SAFETY: as above, with one local variable.
+    let made = driver.stream_create.map(|create| unsafe { create(&mut stream, STREAM_NON_BLOCKING, least) });
+    if made == Some(CUDA_SUCCESS) { stream } else { core::ptr::null_mut() }
 }

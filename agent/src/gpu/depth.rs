@@ -1,34 +1,35 @@
-//! How deep a stream is, and how dense our events may stand on it.
+//! How many entries does a stream hold, and how densely may our events be recorded on it?
 //!
-//! A stream's launch queue holds about 1024 entries (facts: OneFlow PR#890); whoever launches one more waits until the GPU
-//! has finished one. A program that the GPU holds up keeps its queue full all the time, so a deep stream is the common
-//! case. Our own entries are events, and two things bound them:
+//! A stream's launch queue holds about 1024 entries (OneFlow PR#890); a thread that launches one more waits
+//! until the GPU has finished one. A GPU-bound program keeps its queue full all the time, so a deep stream is
+//! the common case. Our own entries are events, and two concerns limit them:
 //!
-//! - **What they cost.** An event takes a place in the queue and about a microsecond of the GPU, and on a deep stream both
-//!   delay the program. There one operation in about eight is timed alone and the others in runs ([`burst`](super::burst)).
-//! - **What they could block.** A program may fill a queue behind a gate that it opens itself afterwards. If our events took
-//!   the last places, it would wait for good. So where nothing is seen to complete, events become sparse, and in the last
-//!   sixteenth of the queue there are none.
+//! - **Their cost.** An event takes a place in the queue and about a microsecond of the GPU, and on a deep
+//!   stream both delay the program. There, about one operation in eight is timed alone and the others are
+//!   timed in runs ([`burst`](super::burst)).
+//! - **What they could block.** A program may fill a queue behind a wait that only the program itself can end
+//!   afterwards. If our events took the last places, it would hang. So where no entry completes, events
+//!   become sparse, and in the last sixteenth of the queue there are none.
 //!
-//! The limits are shares of the queue's length, which `CUDA_SCALE_LAUNCH_QUEUES` scales (CUDA C++ Programming Guide,
-//! "CUDA Environment Variables": 0.25x, 0.5x, 2x, 4x).
+//! The limits are shares of the queue's length, which `CUDA_SCALE_LAUNCH_QUEUES` scales (CUDA C++ Programming
+//! Guide, "CUDA Environment Variables": 0.25x, 0.5x, 2x, 4x).
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of a launch queue that nothing scales.
+/// The number of entries in a launch queue that the environment does not scale.
 const QUEUE: u64 = 1024;
 
-/// How dense our events may stand behind what a stream holds at the moment.
+/// How densely our events may follow the entries that a stream holds at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Density {
     /// Each operation may have a pair of events.
     Each,
-    /// One operation in several may, the others are timed as a run. Entries are seen to complete.
+    /// One operation in several may have a pair; the others are timed as a run. Entries are completing.
     Sampled,
-    /// One event in many entries. Nothing was seen to complete lately.
+    /// One event in many entries is recorded. No entry was observed to complete lately.
     Sparse,
-    /// No event at all: it could be the entry that blocks the program.
+    /// No event is recorded: it could be the entry that blocks the program.
     None,
 }
 
@@ -39,7 +40,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// As `CUDA_SCALE_LAUNCH_QUEUES` says.
+    /// Returns the length for a value of `CUDA_SCALE_LAUNCH_QUEUES`.
     pub fn scaled(by: Option<&CStr>) -> Queue {
         let entries = match by.map(CStr::to_bytes) {
             Some(b"0.25x") => QUEUE / 4,
@@ -51,105 +52,105 @@ impl Queue {
         Queue { entries }
     }
 
-    /// Up to this depth each operation may have a pair, whatever is known: half of these entries are ours, which leaves
-    /// room for a program that fills nine tenths of its queue. Also how many entries may be enqueued until the next is
-    /// seen to complete.
+    /// The depth up to which each operation may have a pair in any case. Half of these entries are then ours,
+    /// which leaves room for a program that fills nine tenths of its queue. Also the number of entries that
+    /// may be enqueued before the next completion must be observed.
     fn shallow(self) -> u64 {
         self.entries / 8
     }
 
-    /// The depth up to which each may while entries are seen to complete.
+    /// The depth up to which each operation may have a pair while entries are completing.
     fn flowing(self) -> u64 {
         self.entries / 4
     }
 
-    /// From this depth on no event is recorded unless entries are seen to complete.
+    /// The depth from which no event is recorded unless entries are completing.
     fn reserved(self) -> u64 {
         self.entries - self.entries / 16
     }
 }
 
-/// The entries of a stream: launches, whatever else takes a place in its queue, and our own events. Relaxed, all of them:
-/// bounds that several threads raise, not hand-overs.
+/// The entries of a stream: launches, everything else that takes a place in its queue, and our own events.
+/// All fields are relaxed: they are bounds that several threads raise, and publish nothing else.
 #[derive(Default)]
 pub struct Entries {
-    /// Enqueued so far.
+    /// The number of entries enqueued so far.
     submitted: AtomicU64,
-    /// Seen complete.
+    /// The newest entry that was observed to be complete.
     completed: AtomicU64,
-    /// What `submitted` was when `completed` was last seen to rise.
+    /// The value of `submitted` when `completed` was last observed to rise.
     flowed: AtomicU64,
-    /// What `submitted` was behind the last entry that the host, and perhaps only the program, ends: a host function, or a
+    /// The newest entry that the host ends, and that perhaps only the program can end: a host function, or a
     /// wait for a value.
-    gate: AtomicU64,
-    /// What `submitted` was when a hook last asked the driver how far the stream has come.
-    asked: AtomicU64,
+    host_wait: AtomicU64,
+    /// The value of `submitted` when a hook last queried the driver how far the stream has come.
+    queried: AtomicU64,
 }
 
 impl Entries {
-    /// One more is enqueued. Returns its number.
+    /// Counts one more enqueued entry. Returns its number.
     #[inline]
     pub fn add(&self) -> u64 {
         self.submitted.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The same, and it is one that the host ends.
-    pub fn add_gate(&self) -> u64 {
+    /// Counts one more entry that the host ends. Returns its number.
+    pub fn add_host_wait(&self) -> u64 {
         let entry = self.add();
-        self.gate.fetch_max(entry, Ordering::Relaxed);
+        self.host_wait.fetch_max(entry, Ordering::Relaxed);
         entry
     }
 
-    /// Enqueued so far.
+    /// The number of entries enqueued so far.
     #[inline]
     pub fn submitted(&self) -> u64 {
         self.submitted.load(Ordering::Relaxed)
     }
 
-    /// Those up to `entry` are complete.
+    /// Takes note that all entries up to `entry` are complete.
     #[inline]
-    pub fn seen(&self, entry: u64) {
+    pub fn observe_complete(&self, entry: u64) {
         if self.completed.fetch_max(entry, Ordering::Relaxed) < entry {
             self.flowed.store(self.submitted(), Ordering::Relaxed);
         }
     }
 
-    /// Whether this one was seen to be complete.
+    /// Whether this entry was observed to be complete.
     pub fn is_complete(&self, entry: u64) -> bool {
         entry <= self.completed.load(Ordering::Relaxed)
     }
 
-    /// Another stream takes over the counts: nothing of it is enqueued.
+    /// Resets the counts for another stream that has nothing enqueued.
     pub fn restart(&self) {
-        self.seen(self.submitted());
-        self.gate.store(0, Ordering::Relaxed);
+        self.observe_complete(self.submitted());
+        self.host_wait.store(0, Ordering::Relaxed);
     }
 
-    /// Those not yet seen complete.
+    /// The number of entries not yet observed to be complete.
     #[inline]
     pub fn depth(&self) -> u64 {
         self.submitted().saturating_sub(self.completed.load(Ordering::Relaxed))
     }
 
-    /// Whether a hook that finds the stream deep may ask the driver how far it has come: once in so many entries. True for one
-    /// that comes by.
-    pub fn is_to_be_asked(&self, queue: Queue) -> bool {
-        let (now, asked) = (self.submitted(), self.asked.load(Ordering::Relaxed));
-        now.saturating_sub(asked) >= queue.shallow()
-            && self.asked.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    /// Whether a hook that finds the stream deep may query the driver how far it has come: once per
+    /// [`Queue::shallow`] entries, and true for one of the threads that call at the same time.
+    pub fn should_query(&self, queue: Queue) -> bool {
+        let (now, queried) = (self.submitted(), self.queried.load(Ordering::Relaxed));
+        now.saturating_sub(queried) >= queue.shallow()
+            && self.queried.compare_exchange(queried, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether one more may have to wait until the GPU has finished one.
+    /// Whether one more entry may have to wait until the GPU has finished one.
     pub fn is_nearly_full(&self, queue: Queue) -> bool {
         self.depth() > queue.entries / 2
     }
 
-    /// Whether each operation may soon not have a pair any more.
+    /// Whether the stream is so deep that operations may soon have to share events.
     pub fn is_deep(&self, queue: Queue) -> bool {
         self.depth() > queue.shallow()
     }
 
-    /// How dense events may stand behind what is enqueued now.
+    /// How densely events may follow the entries that are enqueued now.
     #[inline]
     pub fn density(&self, queue: Queue) -> Density {
         let depth = self.depth();
@@ -164,10 +165,10 @@ impl Entries {
         }
     }
 
-    /// Whether entries were seen to complete lately, and none that the host ends stands before those that are enqueued now.
+    /// Whether entries were observed to complete lately, and no entry that the host ends is still pending.
     fn flows(&self, queue: Queue) -> bool {
         let since = self.submitted().saturating_sub(self.flowed.load(Ordering::Relaxed));
-        since <= queue.shallow() && self.is_complete(self.gate.load(Ordering::Relaxed))
+        since <= queue.shallow() && self.is_complete(self.host_wait.load(Ordering::Relaxed))
     }
 }
 
@@ -177,8 +178,8 @@ mod tests {
 
     const PLAIN: Queue = Queue { entries: QUEUE };
 
-    /// Launches as a hook does, until `launches` are enqueued; returns the entries that they took with our events. Of
-    /// those that flow, `completes` entries are seen complete with each launch.
+    /// Enqueues `launches` launches as a hook does; returns the entries that they took together with our
+    /// events. While entries flow, `completes` entries are observed to complete with each launch.
     fn fill(entries: &Entries, queue: Queue, launches: u64, completes: u64) -> u64 {
         let before = entries.submitted();
         for n in 0..launches {
@@ -192,13 +193,15 @@ mod tests {
             if event {
                 entries.add();
             }
-            entries.seen((entries.completed.load(Ordering::Relaxed) + completes).min(entries.submitted()));
+            entries.observe_complete(
+                (entries.completed.load(Ordering::Relaxed) + completes).min(entries.submitted()),
+            );
         }
         entries.submitted() - before
     }
 
     #[test]
-    fn behind_a_gate_nine_tenths_of_a_queue_are_the_programs() {
+    fn a_program_may_fill_nine_tenths_of_its_queue_while_nothing_completes() {
         for scale in [None, Some(c"0.25x"), Some(c"0.5x"), Some(c"2x"), Some(c"4x")] {
             let queue = Queue::scaled(scale);
             let entries = Entries::default();
@@ -208,27 +211,27 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_in_the_middle_of_what_flows_is_noticed() {
+    fn a_host_wait_among_flowing_entries_stops_the_flow() {
         let entries = Entries::default();
         fill(&entries, PLAIN, 5_000, 1);
-        entries.seen(entries.submitted());
-        let gate = entries.add_gate();
+        entries.observe_complete(entries.submitted());
+        let host_wait = entries.add_host_wait();
         assert!(fill(&entries, PLAIN, 900, 0) < PLAIN.entries, "nothing behind it completes");
-        // Of what is before it some may still be seen to complete.
+        // Some entries before the wait may still be observed to complete.
         let entries = Entries::default();
         fill(&entries, PLAIN, 5_000, 0);
         assert_eq!(entries.density(PLAIN), Density::None);
-        entries.seen(entries.submitted() - 300);
+        entries.observe_complete(entries.submitted() - 300);
         assert_eq!(entries.density(PLAIN), Density::Sampled);
-        entries.add_gate();
-        entries.seen(entries.submitted() - 200);
-        assert_eq!(entries.density(PLAIN), Density::Sparse, "the gate is not open");
-        entries.seen(entries.submitted());
-        assert_eq!((entries.density(PLAIN), gate > 0), (Density::Each, true));
+        entries.add_host_wait();
+        entries.observe_complete(entries.submitted() - 200);
+        assert_eq!(entries.density(PLAIN), Density::Sparse, "the host wait has not ended");
+        entries.observe_complete(entries.submitted());
+        assert_eq!((entries.density(PLAIN), host_wait > 0), (Density::Each, true));
     }
 
     #[test]
-    fn a_full_queue_that_flows_is_sampled_for_good() {
+    fn a_full_queue_stays_sampled_while_its_entries_flow() {
         let entries = Entries::default();
         fill(&entries, PLAIN, 400, 0);
         assert_eq!(entries.density(PLAIN), Density::Sparse);
@@ -236,7 +239,7 @@ mod tests {
         for _ in 0..10_000 {
             entries.add();
             entries.add();
-            entries.seen(entries.submitted() - 1_000);
+            entries.observe_complete(entries.submitted() - 1_000);
             assert_eq!(entries.density(PLAIN), Density::Sampled);
         }
     }

@@ -1,56 +1,60 @@
 //! Which launches of a deep stream are timed alone?
 //!
-//! One in eight or nine, drawn by chance: a program repeats its kernels in some order, and a fixed distance could meet the
-//! same one again and again. Between two of them the others are timed as a run. Besides, the first launch of each kernel
-//! that comes on a deep stream is timed alone, and one that comes after a pause of the host, in which the stream may have
-//! run empty: a run would hide that.
+//! One in eight or nine is, drawn at random: a program repeats its kernels in some order, and a fixed
+//! distance could hit the same kernel every time. The launches between two drawn ones are timed together as a
+//! run. In addition, the first launch of each kernel on a deep stream is timed alone, and so is a launch that
+//! follows a pause of the host in which the stream may have run empty, because a run would hide that idle
+//! gap.
 //!
-//! A stream can look deep only because nobody has looked lately. So before a run begins, the driver is asked for the event
-//! that began the one before: while that has not fired, the GPU is a run behind at least.
+//! A stream can look deep only because nothing has queried it lately. So before a run starts, the driver is
+//! queried for the event at the start of the previous run: while that has not fired, the GPU is at least one
+//! run behind.
 
 use core::sync::atomic::Ordering;
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::driver::Driver;
+use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
-use crate::gpu::stream::{Hold, Stream};
-use crate::session::Session;
+use crate::gpu::depth::{Density, Entries, Queue};
+use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::sink::Session;
 use crate::sys::tenth_of_a_second;
 
-/// Launches of a run, at least, and by how many more it may be longer: one in 8.5 is timed alone.
+/// The shortest run, and by how many launches a run may be longer: one launch in 8.5 is timed alone.
 const LEAST: u32 = 4;
 const SPREAD: u32 = 8;
-/// Launches of a run where nothing is seen to complete.
+/// The number of launches in a run while no entry is observed to complete.
 const SPARSE: u32 = 32;
 
-/// What a stream's holder knows of the draw.
+/// The state of the random draw, kept by the stream's holder.
 #[derive(Default)]
 pub struct Draw {
-    /// The state of a xorshift generator (Marsaglia, "Xorshift RNGs", 2003); 0 = not begun.
+    /// The state of a xorshift generator (Marsaglia, "Xorshift RNGs", 2003); 0 = not seeded yet.
     state: u32,
-    /// The event that began the last run, which this holds, and its number among the entries.
+    /// The start event of the last run, which this struct holds, and its entry number.
     witness: Option<(u32, u64)>,
 }
 
-/// What becomes of a launch on a deep stream.
+/// How a launch on a deep stream is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lot {
-    /// It gets events of its own. `by_chance`: it stands for its kernel's launches in runs.
+pub enum Choice {
+    /// It gets events of its own. `by_chance`: it was drawn at random and represents its kernel's launches in
+    /// runs.
     Alone { by_chance: bool },
-    /// It goes on with the run that is open, or begins one.
+    /// It joins the open run, or starts one.
     Run,
-    /// The run that is open is long enough: it ends, and this launch begins the next.
+    /// The open run is long enough: it ends, and this launch starts the next one.
     NextRun,
 }
 
 impl Draw {
-    /// The event that it holds.
+    /// The event that the draw holds.
     pub fn witness(&self) -> Option<u32> {
         self.witness.map(|(event, _)| event)
     }
 
-    /// For how many launches a run that begins now may go on.
+    /// Draws the number of launches that a run starting now may take.
     pub fn length(&mut self, density: Density) -> u32 {
         if density != Density::Sampled {
             return SPARSE;
@@ -63,8 +67,8 @@ impl Draw {
         LEAST + (state >> 16) % SPREAD
     }
 
-    /// A run begins with this event, which is a holder's more from here on.
-    pub fn began(&mut self, context: &Context, event: u32, entry: u64) {
+    /// Takes note that a run starts with this event, and holds the event from here on.
+    pub fn run_started(&mut self, context: &Context, event: u32, entry: u64) {
         context.pool.hold(event);
         if let Some((before, _)) = self.witness.replace((event, entry)) {
             context.pool.give(before);
@@ -72,42 +76,50 @@ impl Draw {
     }
 }
 
-/// What becomes of a kernel's launch that is entered at `now`, where events stand no denser than `density`.
-pub fn lot(session: &Session, hold: &mut Hold, density: Density, function: u64, now: u64) -> Lot {
-    let is_new = || session.bursts.is_first_when_deep(function);
+/// Chooses how a kernel's launch is timed that is entered at `now` (ticks), where events may be no denser
+/// than `density`.
+pub fn choose(
+    session: Session,
+    open: Option<&OpenBurst>,
+    density: Density,
+    function: u64,
+    now: u64,
+) -> Choice {
+    let is_new = || session.get::<Bursts>().is_first_when_deep(function);
     let pause = tenth_of_a_second() / 1000;
-    match (&hold.last().burst, density) {
-        // Behind a burst its end decides, and not the draw.
-        (Some(run), Density::Sampled) if run.left == 0 => Lot::Alone { by_chance: run.is_run() },
+    match (open, density) {
+        // After a burst of programmatic launches, the launch is timed alone because the burst ended, not
+        // because it was drawn.
+        (Some(run), Density::Sampled) if run.left == 0 => Choice::Alone { by_chance: run.is_run() },
         (Some(run), Density::Sampled) if now.wrapping_sub(run.last) > pause || is_new() => {
-            Lot::Alone { by_chance: false }
+            Choice::Alone { by_chance: false }
         }
-        (Some(run), _) if run.left == 0 => Lot::NextRun,
-        (None, Density::Sampled) if is_new() => Lot::Alone { by_chance: false },
-        _ => Lot::Run,
+        (Some(run), _) if run.left == 0 => Choice::NextRun,
+        (None, Density::Sampled) if is_new() => Choice::Alone { by_chance: false },
+        _ => Choice::Run,
     }
 }
 
-/// Before a run begins: whether the stream is as deep as it looks.
-pub fn is_behind(
-    session: &Session,
+/// Checks, before a run starts, whether the stream is as deep as it looks.
+pub fn is_really_deep(
+    session: Session,
     driver: &Driver,
-    stream: &Stream,
+    entries: &Entries,
     context: &Context,
     draw: &Draw,
 ) -> bool {
     let Some((event, entry)) = draw.witness else { return true };
-    // Not while anything is being captured: see `timing`.
-    if !stream.entries.is_complete(entry) && session.stream_captures.load(Ordering::Relaxed) == 0 {
+    // No query while anything is being captured: see `event_pairs`.
+    if !entries.is_complete(entry) && session.get::<Captures>().open.load(Ordering::Relaxed) == 0 {
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
-        let asked = driver
+        let result = driver
             .event_query
             .and_then(|query| driver.relaxed(|| unsafe { query(context.pool.event(event)) }));
-        if asked == Some(CUDA_SUCCESS) {
-            stream.entries.seen(entry);
+        if result == Some(CUDA_SUCCESS) {
+            entries.observe_complete(entry);
         }
     }
-    stream.entries.density(session.queue) != Density::Each
+    entries.density(*session.get::<Queue>()) != Density::Each
 }
 
 #[cfg(test)]
@@ -115,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_of_all_lengths_and_none_is_the_usual_one() {
+    fn all_run_lengths_are_equally_likely() {
         let mut draw = Draw::default();
         let mut counts = [0u32; (LEAST + SPREAD) as usize];
         for _ in 0..8_000 {
@@ -127,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_by_turns_are_drawn_alike() {
+    fn kernels_that_alternate_are_drawn_equally_often() {
         let mut draw = Draw::default();
         let (mut launch, mut alone) = (0u32, [0u32; 5]);
         for _ in 0..50_000 {

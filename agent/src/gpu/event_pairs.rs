@@ -1,65 +1,70 @@
-//! The pair of events around one call.
+//! When does an operation start and end on the GPU? A pair of events is recorded around one call.
 //!
-//! A pair is taken only where it can do no harm and will mean something: one at a time per stream, never inside a
-//! capture, never between launches that may overlap ([`burst`](super::burst)), on a deep stream only around some
-//! ([`depth`](super::depth), [`draw`](super::draw)). Everything else is counted with its reason ([`Untimed`]).
+//! A pair is recorded only where it does no harm and its times mean something: one at a time on each stream,
+//! never inside a stream capture, never between launches that may overlap ([`burst`](super::burst)), and on a
+//! deep stream only around some operations ([`depth`](super::depth), [`draw`](super::draw)). Every other
+//! operation is counted with the reason ([`Untimed`]).
 //!
-//! Where operations follow back to back, the end event of one is the start event of the next: half the records, half the
-//! entries in the stream's queue, half the time that events take of the GPU. It may be, if nothing has come between that
-//! we know of ([`overlap`](super::overlap)), and
+//! Where operations follow back to back, the end event of one is the start event of the next. That halves the
+//! records, the entries in the stream's queue and the time that events take on the GPU. An end event can be
+//! shared if no other call is known to have come in between ([`overlap`](super::overlap)), and
 //!
-//! - it was recorded a moment ago, so that a record of its own would have begun hardly later; or
-//! - it has not fired yet: the stream is busy, and whatever the host did since has left no gap. The driver is asked, which
-//!   costs less than a record, where the stream is likely to be deep.
+//! - it was recorded so recently that a new event would be recorded hardly later; or
+//! - it has not fired yet: then the stream is busy, and nothing that the host did since has left a gap. Where
+//!   the stream is likely to be deep, the driver is queried for this, which costs less than a record.
 //!
-//! The start event's over-read is bounded by `lead` either way: it counts from the last moment at which the event is known
-//! not to have fired.
+//! In both cases `lead` bounds how much too early the start event may be: it counts from the last moment at
+//! which the event is known not to have fired.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{Untimed, flag};
 
 use crate::cuda::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
 use crate::driver::Driver;
+use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Joined};
+use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
-use crate::gpu::depth::Density;
+use crate::gpu::depth::{Density, Queue};
+use crate::gpu::open_burst::saturated;
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::session::Session;
+use crate::sink::Session;
 use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
 
-/// Entries of a stream, not seen complete, from which on it may well be busy: two operations and their events.
+/// The number of pending entries above which a stream may well be busy: two operations and their events.
 const BUSY_DEPTH: u64 = 6;
-/// Operations that go by before a stream that was found idle is asked again.
+/// The number of operations to wait before a stream that was found idle is queried again.
 const PATIENCE: u32 = 16;
-/// Of so many start events in a row that could be shared, one is not: the distance between two neighbours' events tells
-/// what an event costs the GPU.
+/// One start event after this many consecutive shared ones is not shared: the distance between two events in
+/// a row shows what an event costs the GPU.
 const SHARED_IN_A_ROW: u32 = 63;
 
-/// An open pair: its start event is recorded. Dropped without being closed (the thread is cancelled inside the real call)
-/// it only lets go: an event that is recorded and not read can be recorded anew at any time.
+/// An open pair, whose start event is recorded. Dropping it without closing it (because the thread is
+/// cancelled inside the real call) only releases the events: an event that is recorded and not read can be
+/// recorded again at any time.
 pub struct Pair {
     hold: Hold,
     events: Events,
-    /// It was drawn by chance, for launches in runs.
+    /// Whether it was drawn at random to represent launches in runs.
     is_sample: bool,
 }
 
-/// Its events.
+/// The events of a pair.
 struct Events {
     context: &'static Context,
     start: Start,
     end: u32,
-    /// They are the queue's, or a burst's, now.
+    /// Whether the events belong to the queue or to a burst now.
     handed_over: bool,
 }
 
-/// A start event.
+/// A start event that is recorded.
 #[derive(Clone, Copy)]
 pub struct Start {
     pub event: u32,
-    /// It is the end event of what was before.
+    /// Whether it is the end event of the previous operation.
     pub shared: bool,
     /// The last ticks at which it is known not to have fired.
     pub begun: u64,
@@ -75,12 +80,13 @@ impl Drop for Events {
 }
 
 impl Pair {
-    /// [`flag::SAMPLED`], if it is one.
+    /// Returns [`flag::SAMPLED`] if the pair was drawn at random, else 0.
     pub fn sampled(&self) -> u16 {
         if self.is_sample { flag::SAMPLED } else { 0 }
     }
 
-    /// Gives up the end event, which is recorded later: the operation begins a burst, or what is next ends it.
+    /// Gives up the end event, which will be recorded later: the operation starts a burst, or the next call
+    /// ends it.
     pub fn into_start(self) -> (Hold, &'static Context, Start) {
         let Pair { hold, mut events, .. } = self;
         events.context.pool.give(events.end);
@@ -89,31 +95,27 @@ impl Pair {
     }
 }
 
-/// What closing a pair tells.
+/// The result of closing a pair.
 pub struct Closed {
     pub untimed: Untimed,
-    /// Ticks from when the start event is known not to have fired to the launch's return.
+    /// Ticks from the last moment at which the start event is known not to have fired to the launch's return.
     pub lead: u32,
     /// Ticks from the launch's return to the return of the end event's record.
     pub tail: u32,
-    /// [`flag::SHARED_INTERVAL`], [`flag::SHARED_START`] and [`flag::SAMPLED`].
+    /// Bits of [`flag::SHARED_INTERVAL`], [`flag::SHARED_START`] and [`flag::SAMPLED`].
     pub flags: u16,
-}
-
-/// Ticks as a record has them.
-pub fn saturated(ticks: u64) -> u32 {
-    u32::try_from(ticks).unwrap_or(u32::MAX)
 }
 
 /// How an operation is timed.
 pub enum Opened {
-    /// By a pair of its own.
+    /// It has a pair of its own.
     Pair(Pair),
-    /// As a part of a run.
+    /// It is part of a run or burst.
     Member(burst::Member),
 }
 
-/// Begins to time an operation on a stream, or says why not. `kernel` is the handle launched, or 0.
+/// Starts to time an operation on a stream, or returns the reason why it is not timed. `kernel` is the handle
+/// launched, or 0.
 #[inline]
 pub fn open(
     call: &Call,
@@ -123,20 +125,20 @@ pub fn open(
     kernel: u64,
 ) -> Result<Opened, Untimed> {
     let session = call.session;
-    session.timing.admit()?;
+    session.get::<Gate>().admit()?;
     let context = stream.context().ok_or(Untimed::NoStream)?;
     let refused = || if context.is_leaving() { Untimed::Teardown } else { Untimed::Contended };
     let hold = stream.hold().ok_or_else(refused)?;
     if context.pool.is_low() {
-        session.poller.wake(); // it is late: events that it could give back are complete
+        session.poller.wake(); // the poller is late: there are complete events that it could give back
     }
-    match stream.entries.density(session.queue) {
+    match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
         _ => open_deep(call, driver, context, hold, overlap, kernel),
     }
 }
 
-/// The same where the stream looks deep.
+/// Does the same for a stream that looks deep.
 #[cold]
 #[inline(never)]
 fn open_deep(
@@ -148,8 +150,8 @@ fn open_deep(
     kernel: u64,
 ) -> Result<Opened, Untimed> {
     let (session, stream) = (call.session, hold.stream());
-    ask_now_and_then(session, driver, stream, context);
-    match stream.entries.density(session.queue) {
+    query_at_intervals(session, driver, stream, context);
+    match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
         Density::Sampled if kernel == 0 => pair(call, driver, context, hold, overlap, false),
         Density::None => Err(Untimed::DeepQueue),
@@ -161,7 +163,7 @@ fn open_deep(
     }
 }
 
-/// A pair, whose start event is recorded.
+/// Opens a pair by recording its start event.
 fn pair(
     call: &Call,
     driver: &Driver,
@@ -173,7 +175,7 @@ fn pair(
     if !hold.stream().has_room() {
         return Err(Untimed::DeepQueue);
     }
-    let end = call.take_event(context).ok_or(Untimed::NoEvent)?;
+    let end = context.take_event(call).ok_or(Untimed::NoEvent)?;
     match start(call, driver, context, &mut hold, overlap) {
         Ok(start) => {
             let events = Events { context, start, end, handed_over: false };
@@ -186,7 +188,7 @@ fn pair(
     }
 }
 
-/// The start event: the last end event, where that will do, or one recorded now.
+/// Returns the start event: the last end event if it can be shared, or one recorded now.
 fn start(
     call: &Call,
     driver: &Driver,
@@ -196,7 +198,7 @@ fn start(
 ) -> Result<Start, Untimed> {
     burst::end(call, driver, hold, |since| overlap.follows(since));
     if let Some(end) = hold.last().end.take() {
-        if let Some(begun) = serves(call.session, driver, context, hold, &end, overlap) {
+        if let Some(begun) = shareable_since(call.session, driver, context, hold, &end, overlap) {
             return Ok(Start { event: end.event, shared: true, begun });
         }
         context.pool.give(end.event);
@@ -204,9 +206,9 @@ fn start(
     recorded(call, driver, context, hold.stream())
 }
 
-/// A start event, recorded now.
+/// Records a start event now.
 pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream) -> Result<Start, Untimed> {
-    let event = call.take_event(context).ok_or(Untimed::NoEvent)?;
+    let event = context.take_event(call).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
     if record(call, driver, context, event, stream).is_none() {
         context.pool.give(event);
@@ -215,13 +217,13 @@ pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream
     Ok(Start { event, shared: false, begun })
 }
 
-/// Records an event on a stream, as one more entry, and gives its number: what is seen complete with it. `None`: the driver
-/// refused it.
+/// Records an event on a stream as one more entry, and returns the entry's number: all entries up to it are
+/// complete when the event is. `None`: the driver refused the record.
 ///
-/// Where the queue is full it waits until the GPU has finished an entry, as the app's next call would have done otherwise:
-/// that is no cost of ours.
+/// Where the queue is full, the record waits until the GPU has finished an entry, as the app's next call
+/// would otherwise have done. So that time is not charged to the agent.
 pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
-    let begun = stream.entries.is_nearly_full(call.session.queue).then(ticks);
+    let begun = stream.entries.is_nearly_full(*call.session.get::<Queue>()).then(ticks);
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
         .event_record
@@ -232,21 +234,24 @@ pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, strea
     recorded.then(|| stream.entries.add())
 }
 
-/// Ticks that a record takes at most while there is room: 10 µs, more or less.
+/// The longest time in ticks that a record takes while there is room: about 10 µs.
 fn most_record() -> u64 {
     tenth_of_a_second() / 10_000
 }
 
-/// Whether an end event may serve as the next start event, and if so, the last ticks at which it had not fired.
-fn serves(
-    session: &Session,
+/// No event serves two operations (`GPUSPY_EVENTS=pairs`). Written before the session is published.
+pub struct PairsOnly(pub bool);
+
+/// Returns the last ticks at which an end event had not fired, if it may serve as the next start event.
+fn shareable_since(
+    session: Session,
     driver: &Driver,
     context: &Context,
     hold: &mut Hold,
     end: &End,
     overlap: &OverlapCheck,
 ) -> Option<u64> {
-    if session.pairs_only.load(Ordering::Relaxed) || !overlap.follows(end.since) {
+    if session.get::<PairsOnly>().0 || !overlap.follows(end.since) {
         return None;
     }
     let row = &mut hold.last().row;
@@ -258,7 +263,9 @@ fn serves(
     if now.wrapping_sub(end.ended) <= end.ended.wrapping_sub(end.begun) {
         return Some(end.begun);
     }
-    if hold.stream().entries.depth() <= BUSY_DEPTH || session.stream_captures.load(Ordering::Relaxed) != 0 {
+    if hold.stream().entries.depth() <= BUSY_DEPTH
+        || session.get::<Captures>().open.load(Ordering::Relaxed) != 0
+    {
         return None;
     }
     if let Some(less) = hold.last().patience.checked_sub(1) {
@@ -270,7 +277,7 @@ fn serves(
     match driver.relaxed(|| unsafe { query(context.pool.event(end.event)) }) {
         Some(CUDA_ERROR_NOT_READY) => Some(now),
         Some(CUDA_SUCCESS) => {
-            hold.stream().entries.seen(end.position);
+            hold.stream().entries.observe_complete(end.position);
             hold.last().patience = PATIENCE;
             None
         }
@@ -278,36 +285,39 @@ fn serves(
     }
 }
 
-/// The poller wakes late on busy machines, so a hook may look for itself, now and then, how far a stream has come; but not
-/// while anything is being captured, which a query from a thread that is not RELAXED would invalidate.
+/// Queries how far a stream has come, at intervals. The poller wakes late on busy machines, so a hook may
+/// query for itself, but not while anything is being captured: a query from a thread that is not RELAXED
+/// would invalidate the capture.
 #[cold]
-fn ask_now_and_then(session: &Session, driver: &Driver, stream: &Stream, context: &Context) {
-    if session.stream_captures.load(Ordering::Relaxed) == 0 && stream.entries.is_to_be_asked(session.queue) {
+fn query_at_intervals(session: Session, driver: &Driver, stream: &Stream, context: &Context) {
+    if session.get::<Captures>().open.load(Ordering::Relaxed) == 0
+        && stream.entries.should_query(*session.get::<Queue>())
+    {
         // RELAXED all the same: a capture may begin meanwhile.
-        driver.relaxed(|| ask(driver, stream, context));
+        driver.relaxed(|| search(driver, stream, context));
     }
 }
 
-/// One asking is a search by halving over what is unread, eleven queries at most.
-fn ask(driver: &Driver, stream: &Stream, context: &Context) {
+/// Searches the unread operations by halving for the newest that is complete, with eleven queries at most.
+fn search(driver: &Driver, stream: &Stream, context: &Context) {
     let entries = stream.entries.submitted();
     if stream.oldest().is_none() {
-        // Nothing of ours is left to ask for: whether the stream is empty, the driver can tell.
-        // SAFETY: a stream that the app is about to use.
-        let asked = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
-        if asked == Some(CUDA_SUCCESS) {
-            stream.entries.seen(entries);
+        // SAFETY: a stream that the app is about to use. No event of ours is unread; only the driver knows
+        // whether the stream is empty.
+        let result = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
+        if result == Some(CUDA_SUCCESS) {
+            stream.entries.observe_complete(entries);
         }
         return;
     }
-    // Operations of a stream complete in order: halving finds the newest that is complete.
+    // Operations of a stream complete in order, so halving finds the newest that is complete.
     let (mut complete, mut unknown) = stream.unread();
     while let (Some(query), true) = (driver.event_query, complete < unknown) {
         let middle = complete + (unknown - complete) / 2;
         let Some(op) = stream.at(middle) else { break };
-        // SAFETY: an event of this context; it may have been read and reused meanwhile, then it is simply not ready.
+        // SAFETY: an event of this context. If it was read and reused meanwhile, it is simply not ready.
         if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
-            stream.entries.seen(op.position);
+            stream.entries.observe_complete(op.position);
             complete = middle + 1;
         } else {
             unknown = middle;
@@ -315,7 +325,8 @@ fn ask(driver: &Driver, stream: &Stream, context: &Context) {
     }
 }
 
-/// Closes a pair after the real call returned at `submitted` with success or not. `function` is the kernel launched, or 0.
+/// Closes a pair after the real call returned at `submitted` (ticks), successfully or not. `function` is the
+/// kernel launched, or 0.
 #[inline]
 pub fn close(
     call: &Call,
@@ -334,10 +345,11 @@ pub fn close(
     let begun = ticks();
     let recorded = record(call, driver, context, end, stream);
     let ended = ticks();
-    // While a call that may end the context is under way, others' calls are recorded without a stream, and leave no overlap.
+    // While a call that may end the context is under way, other calls are recorded without a stream and leave
+    // no counts.
     let alone = overlap.alone().filter(|_| !context.is_leaving());
     if let (Some(position), Some(since)) = (recorded, alone) {
-        // Held before it is the poller's, which may give it back at once.
+        // Held before it is handed to the poller, which may give it back at once.
         context.pool.hold(end);
         hold.last().end = Some(End { event: end, function, begun, ended, position, since });
     }
@@ -346,7 +358,7 @@ pub fn close(
         start: start.event,
         end,
         position,
-        window: call.session.timing.window(),
+        window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
         cancelled: !succeeded,
         ..Pending::default()
@@ -367,36 +379,39 @@ pub fn close(
     }
 }
 
-/// Before an operation that gets no event: when a deep stream has nothing left that would show how far it has come, records
-/// one event that will. In a pause of the budget and outside the range, too: else every stream would look deep when the next
-/// window opens, since nothing of it was seen complete meanwhile. (Before an ordinary operation, never behind one: what
-/// comes next may be a programmatic launch.)
-pub fn mark(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
+/// Records a marker before an operation without events, when a deep stream has no unread event left that
+/// would show how far it has come. It does so in a pause of the budget and outside the capture range, too:
+/// otherwise every stream would look deep when the next window opens, since none of its entries were observed
+/// to complete meanwhile. (The marker comes before an ordinary operation, never after one: a programmatic
+/// launch may follow.)
+pub fn record_marker(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     let session = call.session;
     let is_paused = matches!(why, Untimed::Budget | Untimed::OutsideRange);
-    let looks_deep = (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(session.queue);
+    let looks_deep =
+        (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(*session.get::<Queue>());
     let Some(context) = stream.context().filter(|_| looks_deep) else { return };
-    if stream.is_watched() || stream.entries.density(session.queue) == Density::None {
-        // In a window `open` asks.
+    if stream.is_watched() || stream.entries.density(*session.get::<Queue>()) == Density::None {
+        // In a window, `open` makes the query.
         if is_paused {
-            ask_now_and_then(session, driver, stream, context);
+            query_at_intervals(session, driver, stream, context);
         }
         return;
     }
     let Some(mut hold) = stream.hold() else { return };
-    let Some(event) = call.take_event(context) else { return };
+    let Some(event) = context.take_event(call) else { return };
     let recorded = record(call, driver, context, event, stream);
     let marker =
         |position| Pending { start: event, end: event, position, marker: true, ..Pending::default() };
     match recorded.is_some_and(|position| hold.push(marker(position))) {
-        // In a pause nobody waits for it: a hook asks it, and the poller gives it back when it wakes.
+        // In a pause the poller need not hurry: a hook queries the marker, and the poller gives it back when
+        // it wakes.
         true if is_paused => {}
         true => session.poller.work_added(),
         false => context.pool.give(event),
     }
 }
 
-/// Counts an operation that was enqueued without a pair.
+/// Counts an operation that was enqueued without events.
 pub fn count_untimed(stream: &Stream) {
     stream.entries.add();
 }

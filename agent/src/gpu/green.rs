@@ -1,9 +1,11 @@
-//! Green contexts: a part of a device's multiprocessors, under the device's primary context.
+//! Which primary context does a green context belong to?
 //!
-//! What is made while one is current (events, modules, memory) is the primary context's, and an event of that one may be
-//! recorded on a green one's streams (cuda.h: cuCtxFromGreenCtx, cuGreenCtxRecordEvent; the runtime knows no other events).
-//! So to us it is its primary context: one pool of events, one clock. Only its streams know more: they end with it. Where a
-//! driver has green contexts and does not tell whose they are (12.4), nothing on them is timed.
+//! A green context is a part of a device's multiprocessors, under the device's primary context. Events,
+//! modules and memory created while one is current belong to the primary context, and an event of the primary
+//! context may be recorded on a green context's streams (cuda.h: cuCtxFromGreenCtx, cuGreenCtxRecordEvent;
+//! the runtime has no other events). So the agent treats a green context as its primary context, with one
+//! event pool and one clock. Only its streams differ: they end with it. Where a driver has green contexts but
+//! does not say which primary context they belong to (12.4), nothing on them is timed.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,56 +13,59 @@ use crate::cuda::*;
 use crate::driver::Driver;
 use crate::keyed::Keyed;
 
-/// Green contexts of a process that are alive at the same time: a device has 132 multiprocessors and the least part is 2.
+/// The number of green contexts of a process that are alive at the same time: a device has 132
+/// multiprocessors, and the smallest part has 2.
 const PLACES: usize = 256;
 
 /// The green contexts of a session. Valid when zero.
 pub struct Greens {
-    /// By CUgreenCtx: its device's ordinal and one; 0 = not seen. Relaxed: who has the handle has it from the call that was
-    /// seen to make it.
+    /// By CUgreenCtx: its device's ordinal plus one; 0 = not observed. Relaxed: a thread that has the handle
+    /// got it from the call that was observed to create it.
     devices: Keyed<AtomicU32, PLACES>,
-    /// By CUcontext: the primary context of the green one that it stands for; 0 = not asked. Relaxed: a handle.
+    /// By CUcontext: the primary context of the green context that it stands for; 0 = not queried yet.
+    /// Relaxed: a handle.
     primaries: Keyed<AtomicU64, PLACES>,
 }
 
-/// What the driver says of the current context.
+/// What the driver says about the current context.
 pub enum Current {
-    /// It is a context like any other.
+    /// It is an ordinary context.
     Plain,
-    /// It stands for a green one of this primary context.
+    /// It stands for a green context of this primary context.
     Green(CUcontext),
-    /// It stands for a green one, and whose is not told.
-    Untold,
+    /// It stands for a green context whose primary context is unknown.
+    GreenUnknown,
 }
 
 impl Greens {
-    /// A call has made one.
+    /// Takes note that a call has created a green context.
     pub fn made(&self, green: CUgreenCtx, device: CUdevice) {
         if let Some(place) = self.devices.get(green as u64) {
             place.store(device as u32 + 1, Ordering::Relaxed);
         }
     }
 
-    /// A call ends one: the device that it was made on, if that was seen. What its context stands for is to be asked anew.
+    /// Takes note that a call ends a green context. Returns the device that it was created on, if that was
+    /// observed. Cached handles are queried again afterwards.
     pub fn ending(&self, green: CUgreenCtx) -> Option<CUdevice> {
         self.forget();
         let device = self.devices.find(green as u64)?.swap(0, Ordering::Relaxed);
         device.checked_sub(1).map(|device| device as CUdevice)
     }
 
-    /// Contexts have gone: their handles may be others' by now.
+    /// Forgets the cached handles after contexts have gone: the handles may mean others by now.
     pub fn forget(&self) {
         self.primaries.values().for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// The primary context of the green one that a handle is known to stand for.
+    /// The primary context of the green context that a handle is known to stand for.
     pub fn primary(&self, handle: CUcontext) -> Option<CUcontext> {
         let known = self.primaries.find(handle as u64)?.load(Ordering::Relaxed);
         (known != 0).then_some(known as CUcontext)
     }
 
-    /// Keeps what a handle stands for.
-    pub fn stands_for(&self, handle: CUcontext, primary: CUcontext) {
+    /// Caches the primary context that a handle stands for.
+    pub fn set_primary(&self, handle: CUcontext, primary: CUcontext) {
         if let Some(place) = self.primaries.get(handle as u64) {
             place.store(primary as u64, Ordering::Relaxed);
         }
@@ -68,15 +73,15 @@ impl Greens {
 }
 
 impl Current {
-    /// Asks for the calling thread's.
-    pub fn ask(driver: &Driver) -> Current {
+    /// Queries the driver about the calling thread's context.
+    pub fn query(driver: &Driver) -> Current {
         let legacy = STREAM_LEGACY as CUstream;
         if let Some((primary, green)) = driver.contexts_of(legacy) {
             return if green.is_null() { Current::Plain } else { Current::Green(primary) };
         }
         let mut green: CUgreenCtx = core::ptr::null_mut();
-        // SAFETY: the current context's own stream; writes a place of ours.
-        driver.stream_green.map(|ask| unsafe { ask(legacy, &mut green) });
-        if green.is_null() { Current::Plain } else { Current::Untold }
+        // SAFETY: the current context's own stream; the call writes to a local variable.
+        driver.stream_green.map(|get| unsafe { get(legacy, &mut green) });
+        if green.is_null() { Current::Plain } else { Current::GreenUnknown }
     }
 }

@@ -8,7 +8,8 @@
 //! - [`event_pairs`]: the pair around one call;
 //! - [`depth`]: how deep a stream is, and how dense events may stand on it;
 //! - [`draw`]: which launches of a deep stream are timed alone;
-//! - [`burst`]: the pair around launches that are timed together;
+//! - [`burst`]: the pair around launches that are timed together; [`open_burst`]: one that has not ended;
+//! - [`capture`]: whether the app is capturing streams;
 //! - [`budget`]: whether to time at all, by what it may cost; [`range`]: and whether to look at all;
 //! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`];
 //! - [`time_base`]: where on a context's clock an event lies;
@@ -17,6 +18,7 @@
 
 pub mod budget;
 pub mod burst;
+pub mod capture;
 pub mod context;
 pub mod depth;
 pub mod draw;
@@ -24,6 +26,7 @@ pub mod ending;
 pub mod event_pairs;
 pub mod green;
 pub mod nodes;
+pub mod open_burst;
 pub mod overlap;
 pub mod poller;
 pub mod pool;

@@ -1,9 +1,10 @@
 //! When did each kernel of a graph run (`--graph nodes`)?
 //!
-//! The events around a graph's kernels ([`crate::graphs::events`]) are recorded anew by every launch of it, so what they
-//! tell is one launch's only as long as no other has begun. Each launch writes its correlation into the graph's `launch`
-//! before the real call; the poller, when it has read that launch's own time, reads the kernels' events and keeps what it
-//! found if the graph is still at the same launch then. What is not read is not told: times are samples, never guesses.
+//! Every launch of a graph records the events around its kernels ([`crate::graphs::events`]) again, so their
+//! times belong to a launch only as long as no other launch has begun. Each launch writes its correlation
+//! into the graph's `launch` before the real call. When the poller has read that launch's own time, it reads
+//! the kernels' events and keeps the times if `launch` is unchanged afterwards. Times that could not be read
+//! are not reported: the reported times are samples, never guesses.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use gpuspy_wire::record::{GpuTime, Head, NodeTime, Record};
@@ -11,50 +12,56 @@ use gpuspy_wire::record::{GpuTime, Head, NodeTime, Record};
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::context::Context;
-use crate::gpu::poller::Ring;
 use crate::gpu::poller::cost::Outside;
 use crate::gpu::time_base::distance_by;
-use crate::graphs::events::Pair;
+use crate::sink::Ring;
 use crate::sys::ticks;
 
-/// Graphs that are timed node by node at the same time.
+/// Two events, one before and one after a kernel.
+pub type Pair = [CUevent; 2];
+
+/// The number of graphs that are timed node by node at the same time.
 const GRAPHS: usize = 1024;
-/// Events of all those graphs together. None is ever destroyed: a launch of a graph that is gone may still record it.
+/// The number of events of all those graphs together. None is ever destroyed: a launch of a graph that is
+/// gone may still record it.
 const MOST_EVENTS: u32 = 1 << 16;
-/// The poller reads a graph again when this many times what reading it took has passed.
+/// The poller reads a graph again after this many times the duration of the last reading.
 const PAUSE: u64 = 20;
-/// In a kernel's name: its node is disabled, and nothing runs between its events.
+/// Set in a kernel's name if its node is disabled, so that nothing runs between its events.
 const DISABLED: u32 = 1 << 31;
 
 /// The graphs that are timed node by node. Valid when zero.
 pub struct Nodes {
-    /// `GPUSPY_GRAPH=nodes`. Relaxed: set before the session is published.
+    /// Whether `GPUSPY_GRAPH=nodes` is set. Relaxed: written before the session is published.
     pub on: AtomicBool,
-    /// Null, or a leaked graph. Release by who adds it, acquire by the poller.
+    /// Null, or a leaked graph. Release by the thread that adds it, acquire by the poller.
     graphs: [AtomicPtr<NodeTimed>; GRAPHS],
-    /// Places behind these are empty. Relaxed: who misses one misses a sample.
+    /// The places from this index on are empty. Relaxed: a poller that misses a graph misses a sample.
     used: AtomicU32,
-    /// Events made. Relaxed: a bound.
+    /// The number of events created. Relaxed: a limit.
     events: AtomicU32,
 }
 
-/// An executable graph with an event before and behind its kernels.
+/// An executable graph with an event before and after each of its kernels.
 pub struct NodeTimed {
-    /// Its events' context, by number.
+    /// The number of its events' context.
     context: u32,
     pub pairs: Box<[Pair]>,
-    /// The kernels' names, with [`DISABLED`]. Relaxed: `launch` guards them, as a sequence lock does.
+    /// The kernels' names, with [`DISABLED`]. Relaxed: `launch` guards them, as in a sequence lock.
     names: Box<[AtomicU32]>,
-    /// The launch that the events were last recorded by: its correlation; 0 = none, or one whose kernels are not known.
+    /// The correlation of the launch that last recorded the events; 0 = none, or one whose kernels are not
+    /// known.
     launch: AtomicU64,
-    /// Somebody else launches the same nodes: they are in a graph that the app has captured a launch of this one into.
+    /// Whether another graph launches the same nodes, because the app has captured a launch of this one into
+    /// it.
     shared: AtomicBool,
-    /// Not to be read before, in ticks. Relaxed: the poller's own.
+    /// The earliest time of the next reading, in ticks. Relaxed: only the poller accesses it.
     pause: AtomicU64,
 }
 
 impl Nodes {
-    /// Makes events for so many kernels, in the current context. `None`: there are too many by now, or the driver refuses.
+    /// Creates events for `kernels` kernels in the current context. `None`: the limit is reached, or the
+    /// driver refuses.
     pub fn pairs(&self, driver: &Driver, kernels: usize) -> Option<Vec<Pair>> {
         let create = driver.event_create?;
         let events = 2 * kernels as u32;
@@ -64,13 +71,14 @@ impl Nodes {
         }
         let event = || {
             let mut event: CUevent = core::ptr::null_mut();
-            // SAFETY: flags 0 = CU_EVENT_DEFAULT, with timing; writes a place of ours.
+            // SAFETY: flags 0 = CU_EVENT_DEFAULT, with timing; the call writes to a local variable.
             (unsafe { create(&mut event, 0) } == CUDA_SUCCESS).then_some(event)
         };
         (0..kernels).map(|_| Some([event()?, event()?])).collect()
     }
 
-    /// A graph with these events was instantiated in `context`. Where there is no place for it, it is never read.
+    /// Adds a graph that was instantiated in `context` with these events. If there is no place for it, it is
+    /// never read.
     pub fn add(&self, context: &Context, pairs: Vec<Pair>) -> &'static NodeTimed {
         let graph = Box::into_raw(Box::new(NodeTimed {
             context: context.number,
@@ -86,13 +94,13 @@ impl Nodes {
         if let Some(place) = place {
             self.used.fetch_max(place as u32 + 1, Ordering::Relaxed);
         }
-        // SAFETY: just made, and leaked: the poller may be looking at it for as long as the process lives.
+        // SAFETY: just allocated, and leaked: the poller may access it for as long as the process lives.
         unsafe { &*graph }
     }
 
-    /// The graph is gone.
+    /// Removes a graph that is gone.
     pub fn remove(&self, graph: &'static NodeTimed) {
-        graph.ended();
+        graph.launch_ended();
         let this = core::ptr::from_ref(graph).cast_mut();
         for place in &self.graphs {
             let _ = place.compare_exchange(this, core::ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
@@ -102,7 +110,7 @@ impl Nodes {
     /// The graph whose last launch has this correlation.
     fn at(&self, launch: u64) -> Option<&'static NodeTimed> {
         let used = self.used.load(Ordering::Relaxed) as usize;
-        // SAFETY: null or leaked. Acquire, with the release in `add`.
+        // SAFETY: null or leaked. Acquire pairs with the release in `add`.
         let graph = |place: &AtomicPtr<NodeTimed>| unsafe { place.load(Ordering::Acquire).as_ref() };
         self.graphs
             .iter()
@@ -113,45 +121,47 @@ impl Nodes {
 }
 
 impl NodeTimed {
-    /// A launch begins: before the real call, and before anything that it records.
+    /// Starts a launch, before the real call and before anything that it records.
     #[inline]
-    pub fn begins(&self, correlation: u64) {
-        // Release, with the acquire in `at`: the names.
+    pub fn launch_begins(&self, correlation: u64) {
+        // Release pairs with the acquire in `at` and publishes the names.
         self.launch.store(correlation, Ordering::Release);
-        // Whoever reads what is written behind this finds that the launch is another.
+        // A reader that sees anything written after this fence also sees that the launch has changed.
         fence(Ordering::Release);
     }
 
-    /// What was launched is not to be read: its kernels are not known, or it will not run now.
-    pub fn ended(&self) {
-        self.begins(0);
+    /// Ends the current launch: its kernels are not known, or it will not run now, so its events must not be
+    /// read.
+    pub fn launch_ended(&self) {
+        self.launch_begins(0);
     }
 
-    /// A launch was captured: another graph has these nodes, too.
-    pub fn is_shared_now(&self) {
+    /// Takes note that a launch was captured, so that another graph contains these nodes, too.
+    pub fn set_shared(&self) {
         self.shared.store(true, Ordering::Relaxed);
-        self.ended();
+        self.launch_ended();
     }
 
-    /// Its kernels from now on: names, and whether they are enabled.
-    pub fn runs(&self, kernels: impl Iterator<Item = (u32, bool)>) {
-        self.ended();
+    /// Sets its kernels from now on: their names, and whether they are enabled.
+    pub fn set_kernels(&self, kernels: impl Iterator<Item = (u32, bool)>) {
+        self.launch_ended();
         for (place, (name, enabled)) in self.names.iter().zip(kernels) {
             place.store(name | if enabled { 0 } else { DISABLED }, Ordering::Relaxed);
         }
     }
 }
 
-/// The poller's side: reads graphs' events and tells the times.
+/// The poller's side: reads the graphs' events and reports the times.
 #[derive(Default)]
 pub struct Reader {
-    /// Times read in this look, not told yet.
+    /// The times read in this polling pass that are not reported yet.
     read: Vec<NodeTime>,
 }
 
 impl Reader {
-    /// The operation that began with the event `start` is read: if it was a launch of a graph that is timed node by node,
-    /// and still is its last one, so are its kernels. With the context current.
+    /// Reads the kernels of a graph launch, if the operation that was just read is a launch of a graph that
+    /// is timed node by node and is still its last one. `start` is the operation's start event; its context
+    /// must be current.
     pub fn read(
         &mut self,
         nodes: &Nodes,
@@ -200,7 +210,7 @@ impl Reader {
                 seen: 0,
             });
         }
-        // What was read before this is this launch's, if it is the last one still.
+        // The times belong to this launch if it is still the last one.
         fence(Ordering::Acquire);
         if graph.launch.load(Ordering::Relaxed) != time.correlation {
             self.read.truncate(before);
@@ -209,8 +219,8 @@ impl Reader {
         graph.pause.store(now + PAUSE * now.wrapping_sub(began), Ordering::Relaxed);
     }
 
-    /// Tells what was read in this look.
-    pub fn tell(&mut self, ring: &mut Ring, seen: u64) {
+    /// Reports the times read in this polling pass.
+    pub fn report(&mut self, ring: &mut Ring, seen: u64) {
         for record in self.read.drain(..) {
             ring.push(NodeTime { seen, ..record }.as_words());
         }

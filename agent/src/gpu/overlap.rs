@@ -1,43 +1,54 @@
-//! Whether a call was alone on its stream.
+//! Was a call alone on its stream?
 //!
-//! An event pair times an operation only if nothing else came between the two on the stream. Every call that call_counts
-//! something counts itself on its way in and out; who finds the counts as they would be without others was alone.
+//! An event pair times an operation only if no other work came between the two events on the stream. Every
+//! call that enqueues something counts itself before and after. If the counts are what they would be without
+//! other calls, no other call overlapped.
 //!
-//! Something of another thread's may come between on the same stream, and, between the legacy default stream and every
-//! blocking one, on a stream of the other kind: an event on the one waits for what the others have queued (CUDA
-//! Programming Guide, "Default stream"). Where streams share a hardware queue, because there are more than
-//! `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another stream has put there before it: the context is as one stream.
+//! Another thread's work may come in between on the same stream. Between the legacy default stream and the
+//! blocking streams, it may also come from a stream of the other kind: an event on the one waits for what the
+//! others have queued (CUDA Programming Guide, "Default stream"). Where streams share a hardware queue,
+//! because there are more streams than `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another
+//! stream has put into the queue before it, so all streams of the context count as one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::gpu::stream::Stream;
-
-/// Calls that overlap something, as they pass. Relaxed: the driver's own lock orders the calls in question, and each
-/// thread counts before and reads after its own.
+/// The number of calls that have begun, and of those that are over. Relaxed: the driver's own lock orders the
+/// calls that matter, and each thread counts before and reads after its own call.
 #[derive(Default)]
 pub struct CallCounts {
     begun: AtomicU64,
     done: AtomicU64,
 }
 
-/// A call's overlap through its stream.
+/// The counts in which a call onto a stream appears.
+pub struct Lines {
+    /// The stream's own.
+    pub stream: &'static CallCounts,
+    /// What a call must be alone on: the stream, or all streams of the context.
+    pub queue: &'static CallCounts,
+    /// Of the streams of its kind, and of those that it is ordered with across streams.
+    pub across: Option<(&'static CallCounts, &'static CallCounts)>,
+}
+
+/// The overlap check of one call.
 pub struct OverlapCheck {
     stream: &'static CallCounts,
-    /// What it must be alone on: the stream, or all streams of the context.
-    line: &'static CallCounts,
-    /// Calls there that were over when this one began.
-    over: u64,
+    /// The counts of the calls that must not overlap it: those on its stream, or on all streams of the
+    /// context.
+    queue: &'static CallCounts,
+    /// The number of those calls that were over when this one began.
+    done_before: u64,
     across: Option<Across>,
 }
 
-/// The same between streams.
+/// The same check for streams that its stream is ordered with.
 struct Across {
     own: &'static CallCounts,
     other: &'static CallCounts,
-    over: u64,
+    done_before: u64,
 }
 
-/// The call_counts at a moment at which none was under way but the one that tells.
+/// The call counts at a moment at which no call was under way but the one that took them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Since {
     own: u64,
@@ -45,84 +56,86 @@ pub struct Since {
 }
 
 impl CallCounts {
-    /// Of all streams of a context, which are counted from the moment on at which some share a queue: from numbers on that a
-    /// stream's own calls never reach, so that a [`Since`] of the one never passes for one of the other.
+    /// Returns the counts for all streams of a context, which are used from the moment at which some streams
+    /// share a queue. They start at a number that a stream's own counts never reach, so that a [`Since`] of
+    /// the one never equals one of the other.
     pub fn of_all() -> CallCounts {
         CallCounts { begun: AtomicU64::new(1 << 62), done: AtomicU64::new(1 << 62) }
     }
 
-    /// A call begins.
+    /// Counts a call that begins.
     pub fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One is over.
+    /// Counts a call that is over.
     pub fn end(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls so far.
+    /// The number of calls that have begun.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Those that are over.
+    /// The number of calls that are over.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 }
 
 impl OverlapCheck {
-    /// Before the real call, and before anything of ours.
+    /// Starts the check, before the real call and before any driver call of ours.
     #[inline]
-    pub fn begin(stream: &'static Stream) -> OverlapCheck {
-        let line = stream.line();
-        let over = line.done();
-        stream.call_counts.begin();
-        if !core::ptr::eq(line, &stream.call_counts) {
-            line.begin();
+    pub fn begin(Lines { stream, queue, across }: Lines) -> OverlapCheck {
+        let done_before = queue.done();
+        stream.begin();
+        if !core::ptr::eq(queue, stream) {
+            queue.begin();
         }
-        let across = stream.passages_across().map(|(own, other)| {
-            let over = other.done();
+        let across = across.map(|(own, other)| {
+            let done_before = other.done();
             own.begin();
-            Across { own, other, over }
+            Across { own, other, done_before }
         });
-        OverlapCheck { stream: &stream.call_counts, line, over, across }
+        OverlapCheck { stream, queue, done_before, across }
     }
 
-    /// After the real call, and after anything of ours: the moment, if no other call may lie between.
+    /// Returns the call counts if no other call may have overlapped. Called after the real call and after any
+    /// driver call of ours.
     #[inline]
     pub fn alone(&self) -> Option<Since> {
         // Itself has begun, too.
-        let since = Since { own: self.over + 1, across: self.across.as_ref().map_or(0, |a| a.over) };
+        let since =
+            Since { own: self.done_before + 1, across: self.across.as_ref().map_or(0, |a| a.done_before) };
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        (self.line.begun() == since.own && across == since.across).then_some(since)
+        (self.queue.begun() == since.own && across == since.across).then_some(since)
     }
 
     /// Whether this call is the first one since then.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        self.line.begun() == since.own + 1 && across == since.across
+        self.queue.begun() == since.own + 1 && across == since.across
     }
 }
 
 impl Since {
-    /// Whether no call has begun since then on a stream, or on one that it is ordered with.
-    pub fn is_now(self, stream: &'static Stream) -> bool {
-        let across = stream.passages_across().map_or(0, |(_, other)| other.begun());
-        stream.line().begun() == self.own && across == self.across
+    /// Whether no call has begun since then on the stream, or on one that it is ordered with.
+    pub fn is_now(self, Lines { queue, across, .. }: Lines) -> bool {
+        let across = across.map_or(0, |(_, other)| other.begun());
+        queue.begun() == self.own && across == self.across
     }
 }
 
 impl Drop for OverlapCheck {
-    // Also where the thread is cancelled inside the real call.
+    // Also runs when the thread is cancelled inside the real call.
     fn drop(&mut self) {
         if let Some(across) = &self.across {
             across.own.end();
         }
-        if !core::ptr::eq(self.line, self.stream) {
-            self.line.end();
+        if !core::ptr::eq(self.queue, self.stream) {
+            self.queue.end();
         }
         self.stream.end();
     }

@@ -1,56 +1,53 @@
-//! A context's events: who holds which, and where the free ones are.
+//! Which events of a context are free, and which are in use by whom?
 //!
-//! Events are created when a context is first seen and, later, by the poller; a hook only takes and never makes one. A
-//! thread takes from a [`Magazine`] of its own, which it fills with a handful at a time, so that threads meet at the
-//! pool once in so many launches; whoever is an event's last holder gives it back to the pool.
+//! Events are created when a context is first seen and, later, by the poller; a hook only takes events and
+//! never creates one. A thread takes events from its own [`Magazine`], which it fills with [`BATCH`] events
+//! at a time, so that threads rarely contend for the pool. The last holder of an event gives it back to the
+//! pool.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::thread::Magazine;
 
-/// Events of a context at most: two for each operation that is timed and not read yet.
+/// The largest number of events of a context: two for each operation that is timed and not read yet.
 const MAX_EVENTS: usize = 1 << 14;
-/// Events made when a context is first seen, and by the poller when fewer than [`LOW`] are free. The poller can be 4 ms
-/// late on a busy machine: 800 launches a thread, two events each.
+/// The number of events created when a context is first seen, and by the poller when fewer than [`LOW`] are
+/// free. The poller can be 4 ms late on a busy machine: 800 launches per thread with two events each.
 const FIRST: usize = 4096;
 const MORE: usize = 2048;
 const LOW: u32 = 2048;
-/// Events that a thread fetches at a time, and keeps at most.
-const HANDFUL: usize = 16;
 
-/// A context's events: a fixed table and a free list over it (a Treiber stack of indices; the tag in the head's upper
-/// half changes at every operation, so that a stale head is never exchanged).
+/// A context's events: a fixed table with a free list over it. The free list is a Treiber stack of indices;
+/// the tag in the upper half of its head changes with every operation, so that an exchange with a stale head
+/// fails.
 ///
-/// An event has as many holders as need it to stay as it was recorded: the operation or the burst that it begins, the one
-/// that it ends, a stream whose newest entry it is, a chain whose anchor it is. It is free again when the last one has given it back.
+/// An event has one holder for each use that needs its last record: the operation or burst that it starts,
+/// the one that it ends, a stream whose newest event it is, and a time base that has it as an anchor. It is
+/// free again when the last holder has given it back.
 pub struct Pool {
-    /// CUevents by index. Release on the store, acquire on the load by way of the free list.
+    /// The CUevents by index. Release on the store, acquire on the load by way of the free list.
     events: Box<[AtomicPtr<void>]>,
-    /// Holders of each event; 0 = it is free, or in a magazine. AcqRel: who frees it has seen the others' last use.
+    /// The number of holders of each event; 0 = it is free, or in a magazine. AcqRel: the thread that frees
+    /// it has seen the other holders' last use.
     holders: Box<[AtomicU32]>,
     /// The free list: index + 1 of the next free event.
     next: Box<[AtomicU32]>,
-    /// Tag << 32 | index + 1 of the first free event; index 0 = none. AcqRel: hands an event from thread to thread.
+    /// Tag << 32 | index + 1 of the first free event; a lower half of 0 = none. AcqRel: hands an event from
+    /// thread to thread.
     free: AtomicU64,
-    /// How many are in the free list, about. Relaxed: a hint to make more.
+    /// The approximate length of the free list. Relaxed: a hint to create more.
     free_count: AtomicU32,
-    /// How many exist. Written by the adopting thread, then by the poller. Relaxed.
+    /// The number of existing events. Relaxed: written by the adopting thread, then only by the poller.
     made: AtomicU32,
-    /// The driver has refused to make one: those that exist have to do. Relaxed: a hint.
+    /// Whether the driver has refused to create an event, so that the existing ones have to suffice. Relaxed:
+    /// a hint.
     refused: AtomicBool,
 }
 
-/// A thread's own free events of one context.
-pub struct Magazine {
-    /// The context's number; 0 = none yet.
-    context: u32,
-    count: usize,
-    events: [u32; HANDFUL],
-}
-
 impl Pool {
-    /// A pool without events.
+    /// Creates a pool without events.
     pub fn new() -> Pool {
         Pool {
             events: (0..MAX_EVENTS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect(),
@@ -63,19 +60,20 @@ impl Pool {
         }
     }
 
-    /// Creates the first events, in the current context, which is the pool's.
+    /// Creates the first events, in the current context, which must be the pool's.
     pub fn fill(&self, driver: &Driver) {
         self.make(driver, FIRST);
     }
 
-    /// Creates events in the current context, as many as the table still holds.
+    /// Creates up to `count` events in the current context, as far as the table has room.
     fn make(&self, driver: &Driver, count: usize) {
         let Some(create) = driver.event_create else { return };
         for _ in 0..count {
             let index = self.made.load(Ordering::Relaxed);
             let Some(place) = self.events.get(index as usize) else { return };
             let mut event: CUevent = core::ptr::null_mut();
-            // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; writes a place of ours.
+            // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; the call writes to a
+            // local variable.
             if unsafe { create(&mut event, 0) } != CUDA_SUCCESS {
                 self.refused.store(true, Ordering::Relaxed);
                 return;
@@ -86,14 +84,14 @@ impl Pool {
         }
     }
 
-    /// Poller, with the context current: makes more when few are left.
+    /// Poller, with the context current: creates more events when few are left.
     pub fn replenish(&self, driver: &Driver) {
         if self.free_count.load(Ordering::Relaxed) < LOW {
             self.make(driver, MORE);
         }
     }
 
-    /// Whether the poller should come, to give events back and make more.
+    /// Whether the poller should run, to give events back and create more.
     #[inline]
     pub fn is_low(&self) -> bool {
         self.free_count.load(Ordering::Relaxed) < LOW
@@ -101,7 +99,7 @@ impl Pool {
             && !self.refused.load(Ordering::Relaxed)
     }
 
-    /// Takes a free event; the caller is its one holder.
+    /// Takes a free event; the caller is its only holder.
     #[inline]
     pub fn take(&self) -> Option<u32> {
         let mut one = [0];
@@ -110,12 +108,12 @@ impl Pool {
         Some(index)
     }
 
-    /// Takes as many free events as there are and fit, and says how many.
+    /// Takes as many free events as there are and fit, and returns their number.
     fn pop(&self, into: &mut [u32]) -> usize {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let (mut count, mut first) = (0, head as u32);
-            // A stale chain leads anywhere, but not out of the table; the exchange below refuses it.
+            // A stale list leads to any indices inside the table; the exchange below fails then.
             for place in into.iter_mut() {
                 let Some(next) = first.checked_sub(1).and_then(|index| self.next.get(index as usize)) else {
                     break;
@@ -138,7 +136,7 @@ impl Pool {
         }
     }
 
-    /// One more holder of an event that the caller holds, or has just taken.
+    /// Adds a holder to an event that the caller holds, or has just taken.
     #[inline]
     pub fn hold(&self, index: u32) {
         if let Some(holders) = self.holders.get(index as usize) {
@@ -146,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Gives an event back: it is free when nobody else holds it.
+    /// Gives an event back; it is free when it has no other holder.
     #[inline]
     pub fn give(&self, index: u32) {
         let last = self.holders.get(index as usize).is_some_and(|h| h.fetch_sub(1, Ordering::AcqRel) == 1);
@@ -171,7 +169,7 @@ impl Pool {
         }
     }
 
-    /// The CUevent of an index.
+    /// Returns the CUevent of an index.
     #[inline]
     pub fn event(&self, index: u32) -> CUevent {
         self.events.get(index as usize).map_or(core::ptr::null_mut(), |e| e.load(Ordering::Acquire))
@@ -179,11 +177,8 @@ impl Pool {
 }
 
 impl Magazine {
-    /// An empty one.
-    pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; HANDFUL] };
-
-    /// Takes an event of a context's pool; the caller is its one holder. What is left of another context's goes back to
-    /// `others`, by its number.
+    /// Takes an event of a context's pool; the caller is its only holder. If the magazine has events of
+    /// another context, they go back to that context's pool, which `others` finds by its number.
     #[inline]
     pub fn take(
         &mut self,
@@ -204,7 +199,7 @@ impl Magazine {
         Some(index)
     }
 
-    /// Gives everything back.
+    /// Gives all events back.
     pub fn empty(&mut self, pool: impl FnOnce(u32) -> Option<&'static Pool>) {
         let events = self.events.get(..self.count).unwrap_or_default();
         if let Some(pool) = if events.is_empty() { None } else { pool(self.context) } {
@@ -219,7 +214,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A pool of so many events that are only indices.
+    /// A pool of `events` events that are only indices.
     fn pool(events: u32) -> &'static Pool {
         let pool = Box::leak(Box::new(Pool::new()));
         pool.made.store(events, Ordering::Relaxed);
@@ -233,20 +228,20 @@ mod tests {
         let event = pool.take().unwrap();
         pool.hold(event);
         pool.give(event);
-        assert_eq!(pool.take(), None, "somebody holds it");
+        assert_eq!(pool.take(), None, "it still has a holder");
         pool.give(event);
         assert_eq!(pool.take(), Some(event));
     }
 
     #[test]
-    fn a_magazine_takes_all_there_is_and_gives_back_what_it_kept() {
+    fn a_magazine_takes_every_event_and_gives_unused_ones_back() {
         let (first, second) = (pool(20), pool(3));
         let others = |number| Some(if number == 1 { first } else { second });
         let mut magazine = Magazine::EMPTY;
         let taken: BTreeSet<u32> = std::iter::from_fn(|| magazine.take(1, first, |_| None)).take(5).collect();
         assert_eq!(taken.len(), 5);
         assert_eq!(std::iter::from_fn(|| magazine.take(2, second, others)).count(), 3);
-        assert_eq!(std::iter::from_fn(|| first.take()).count(), 15, "the rest of the handful came back");
+        assert_eq!(std::iter::from_fn(|| first.take()).count(), 15, "the rest of the batch came back");
     }
 
     #[test]
@@ -264,6 +259,6 @@ mod tests {
         };
         std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(round))));
         let free: BTreeSet<u32> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!(free.len(), 200, "none is lost, none is twice there");
+        assert_eq!(free.len(), 200, "no event is lost or duplicated");
     }
 }

@@ -1,7 +1,7 @@
 //! `--capture-range`: which part of the run is looked at, and when that begins and ends.
 //!
 //! Who changes it: the app's calls of `cuProfilerStart` and `cuProfilerStop`, its NVTX ranges of the name that is asked for
-//! ([`crate::nvtx::watch`]), or the poller, when the time has come. Each change is told with its moment, by who made it, and
+//! (`crate::nvtx::watch`), or the poller, when the time has come. Each change is told with its moment, by who made it, and
 //! tells the [`Gate`], which hooks ask anyway: outside the range they time nothing, as in a pause of the budget. Which
 //! records are worth keeping the collector decides.
 
@@ -10,92 +10,86 @@ use gpuspy_wire::capture::CaptureRange;
 use gpuspy_wire::record::{Capture, Head, Record};
 
 use crate::gpu::budget::Gate;
-use crate::gpu::poller::Ring;
-use crate::nvtx::watch;
-use crate::session::Session;
+use crate::sink::{Ring, Session};
 use crate::sys::{self, ticks};
-use crate::thread;
 
-/// The range's state. Valid when zero.
+/// The capture range's state. Valid when zero.
 pub struct Range {
-    /// When it last began (odd) or ended (even): ticks; 0 = it has not begun. SeqCst, with `Gate::look`: of two threads that
-    /// change it at once each sees the other's change, and the later one's is what the gate is left with.
+    /// When the range last opened (odd) or closed (even), in ticks; 0 = it has not opened yet. SeqCst, with
+    /// `Gate::set_in_range`: of two threads that change it at once, each sees the other's change, and the
+    /// later change is the one that the gate keeps.
     changed: AtomicU64,
-    /// CLOCK_MONOTONIC at the session's begin, ns. Relaxed: written before the session is published.
+    /// CLOCK_MONOTONIC at the session's start, ns. Relaxed: written before the session is published.
     begun: AtomicU64,
 }
 
-/// Ticks as a change's mark, no later than they are, but later than the last one's.
-fn mark(now: u64, last: u64, begins: bool) -> u64 {
-    let bit = u64::from(begins);
+/// Returns the time in ticks to store for a change: odd if the range opens, even if it closes, no later than
+/// `now`, but later than the last change.
+fn moment(now: u64, last: u64, opens: bool) -> u64 {
+    let bit = u64::from(opens);
     let rounded = if now & 1 == bit { now } else { now.saturating_sub(1) };
-    // The last mark was the other kind's, and odd or even as this one is not.
+    // The last change was of the other kind, so `last + 1` has the right parity.
     rounded.max(last + 1)
 }
 
 impl Range {
-    /// In a session that begins now.
+    /// Creates the range of a session that starts now.
     pub fn begin() -> Range {
         Range { changed: AtomicU64::new(0), begun: AtomicU64::new(sys::clock_ns(libc::CLOCK_MONOTONIC)) }
     }
 
-    /// It begins, or ends, at `now` (ticks). Gives the record that tells it, unless it has already.
-    pub fn change(&self, gate: &Gate, begins: bool, now: u64) -> Option<Capture> {
-        let changes = |last: u64| (last & 1 != u64::from(begins)).then(|| mark(now, last, begins));
+    /// Opens or closes the range at `now` (ticks). Returns the record of the change, or `None` if the range
+    /// was in that state already.
+    pub fn change(&self, gate: &Gate, opens: bool, now: u64) -> Option<Capture> {
+        let changes = |last: u64| (last & 1 != u64::from(opens)).then(|| moment(now, last, opens));
         let last = self.changed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changes).ok()?;
-        let mut seen = mark(now, last, begins);
-        let (at, change) = (seen, if begins { 1 } else { 2 });
+        let mut newest_seen = moment(now, last, opens);
+        let (at, change) = (newest_seen, if opens { 1 } else { 2 });
         loop {
-            gate.look(seen & 1 == 1);
+            gate.set_in_range(newest_seen & 1 == 1);
             let newest = self.changed.load(Ordering::SeqCst);
-            if newest == seen {
+            if newest == newest_seen {
                 break;
             }
-            seen = newest;
+            newest_seen = newest;
         }
         Some(Capture { head: Head::new::<Capture>(), at, change, ..Capture::default() })
     }
 
-    /// Makes it what NVTX ranges say, at `now`.
-    pub fn follow(&self, gate: &Gate, now: u64, mut tell: impl FnMut(&Capture)) {
-        // Another thread may change what they say meanwhile: whoever looks last leaves it as it is.
+    /// Makes it what NVTX ranges say, at `now`: `is_any_open` says whether one of the name is open.
+    pub fn follow(
+        &self,
+        gate: &Gate,
+        now: u64,
+        is_any_open: fn() -> bool,
+        mut publish: impl FnMut(&Capture),
+    ) {
+        // Another thread may open or close an NVTX range meanwhile; the last thread to check leaves the right
+        // state.
         loop {
-            let is_open = watch::is_open();
+            let is_open = is_any_open();
             if let Some(change) = self.change(gate, is_open, now) {
-                tell(&change);
+                publish(&change);
             }
-            if watch::is_open() == is_open {
+            if is_any_open() == is_open {
                 break;
             }
         }
     }
 }
 
-/// The session has been published: what holds from its begin on.
-pub fn begun(session: &'static Session) {
-    let now = ticks();
-    let tell = |change: &Capture| thread::aside(session, now, change.as_words());
-    match session.timing.range() {
-        Some(CaptureRange::Nvtx { .. }) => session.range.follow(&session.timing, now, tell),
-        Some(CaptureRange::Delay { delay: 0, .. }) => {
-            session.range.change(&session.timing, true, now).iter().for_each(tell);
-        }
-        _ => {}
-    }
-}
-
-/// What is still to come by the clock. The poller's own.
+/// The changes of the range that the clock will trigger. Only the poller uses it.
 pub struct Schedule {
-    /// CLOCK_MONOTONIC, ns, and whether the range begins then: the next one is the last in here.
+    /// CLOCK_MONOTONIC in ns, and whether the range opens then. The next change is last in the list.
     to_come: Vec<(u64, bool)>,
 }
 
 impl Schedule {
-    /// As the options ask for.
-    pub fn new(session: &Session) -> Schedule {
-        let begun = session.range.begun.load(Ordering::Relaxed);
+    /// Creates the schedule that the options ask for.
+    pub fn new(session: Session) -> Schedule {
+        let begun = session.get::<Range>().begun.load(Ordering::Relaxed);
         let mut to_come = Vec::new();
-        if let Some(CaptureRange::Delay { delay, duration }) = session.timing.range() {
+        if let Some(CaptureRange::Delay { delay, duration }) = session.get::<Gate>().range() {
             to_come.extend(duration.map(|duration| (begun + delay + duration, false)));
             to_come.push((begun + delay, true));
         }
@@ -103,14 +97,14 @@ impl Schedule {
     }
 
     /// A turn of the poller. Returns for how long it may sleep at most, ns.
-    pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
-        while let Some((moment, begins)) = self.to_come.last().copied() {
+    pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
+        while let Some((moment, opens)) = self.to_come.last().copied() {
             let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
             if now < moment {
                 return moment - now;
             }
             self.to_come.pop();
-            if let Some(change) = session.range.change(&session.timing, begins, ticks()) {
+            if let Some(change) = session.get::<Range>().change(session.get::<Gate>(), opens, ticks()) {
                 ring.push(change.as_words());
             }
         }
@@ -121,15 +115,15 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::options::{Mode, Options};
+    use crate::options::{Mode, Options};
 
     #[test]
-    fn it_begins_and_ends_in_turn_and_at_moments_that_grow() {
+    fn the_range_opens_and_closes_in_turn_at_increasing_times() {
         let gate = Gate::new(Options { range: Some("profiler-api"), ..Options::of(Mode::Exact) });
         let range = Range::begin();
-        let at = |begins, now| range.change(&gate, begins, now).map(|change| (change.change, change.at));
+        let at = |opens, now| range.change(&gate, opens, now).map(|change| (change.change, change.at));
         assert_eq!(at(false, 50), None);
-        assert_eq!(at(true, 100), Some((1, 99)), "no later than it was");
+        assert_eq!(at(true, 100), Some((1, 99)), "rounded down to an odd number");
         assert!(gate.admit().is_ok());
         assert_eq!(at(true, 110), None);
         assert_eq!(at(false, 80), Some((2, 100)), "another processor's clock may be behind");
@@ -139,15 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_change_it_at_once_leave_the_gate_as_the_last_change_has_it() {
+    fn threads_that_change_the_range_at_once_leave_the_gate_in_the_state_of_the_last_change() {
         let gate = Gate::new(Options { range: Some("profiler-api"), ..Options::of(Mode::Exact) });
         let range = Range::begin();
         for _ in 0..200 {
             std::thread::scope(|threads| {
-                for begins in [true, false, true, false] {
+                for opens in [true, false, true, false] {
                     threads.spawn({
                         let (range, gate) = (&range, &gate);
-                        move || (0..20).for_each(|_| _ = range.change(gate, begins, ticks()))
+                        move || (0..20).for_each(|_| _ = range.change(gate, opens, ticks()))
                     });
                 }
             });

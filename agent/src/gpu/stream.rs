@@ -1,129 +1,139 @@
-//! Streams: which one a call means, how deep it is, and the operations on it whose events are not read yet.
+//! Which stream does a call's handle mean, and which of its operations have events that are not read yet?
+//!
+//! A [`Stream`] is created when its handle is first used and is never freed, so hooks and the poller may keep
+//! references to it. A hook that wants to record events on it takes a [`Hold`], which only one thread has at
+//! a time and for which no thread waits; the operations that it has timed go through a queue to the poller.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head, LossCause, flag};
 
-use crate::calls::is_captured;
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::burst::{self, OpenBurst};
-use crate::gpu::context::Context;
+use crate::gpu::capture::is_captured;
+use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
-use crate::gpu::overlap::{CallCounts, Since};
-use crate::gpu::poller;
+use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::gpu::overlap::{CallCounts, Lines, Since};
 use crate::keyed::Keyed;
+use crate::sink::poller;
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// Distinct stream handles (and default streams) of a process's life. Handles are reused by the driver, so this bounds
-/// streams alive at the same time, nearly.
+/// Distinct stream handles (and default streams) in a process's life. The driver reuses handles, so this is
+/// roughly a limit on the streams alive at the same time.
 const PLACES: usize = 4096;
-/// Operations of a stream that can wait to be read: what a late poller leaves unread of a stream that drains.
+/// The number of operations of a stream that can wait to be read: what a late poller leaves unread of a
+/// stream that drains.
 const QUEUE: usize = 2048;
-/// Of those, places that only markers take: one comes every 128 entries, so they last for 100 ms of a storm.
+/// The places in the queue that only markers take. One marker comes every 128 entries, so they last for 100
+/// ms of continuous launches.
 const MARKERS: usize = 256;
-/// A stream id of our own making, where the driver has no cuStreamGetId (before CUDA 12.0).
+/// Set in stream ids of our own, where the driver has no cuStreamGetId (before CUDA 12.0).
 const OWN_ID: u64 = 1 << 63;
 
 /// The streams of a session. Valid when zero.
 pub struct Streams {
-    /// By handle, or for default streams by context, kind and thread mixed: the stream that has this key now, or null.
-    /// Release on the store, acquire on the load.
+    /// The stream that has this key now, or null. The key is the handle, or for default streams a mixture of
+    /// context, kind and thread. Release on the store, acquire on the load.
     places: Keyed<AtomicPtr<Stream>, PLACES>,
-    /// Every [`Stream`] ever made, for the poller. Release on the store, acquire on the load.
+    /// Every [`Stream`] ever created, for the poller. Release on the store, acquire on the load.
     all: [AtomicPtr<Stream>; PLACES],
-    /// How many of `all` are in use. Release by the maker, acquire by the poller.
+    /// How many places of `all` are in use. Relaxed: the store to the place in `all` publishes the stream,
+    /// and a place that is counted but not stored yet is skipped.
     count: AtomicU32,
-    /// The last id of our own making. Relaxed: only its being unique matters.
+    /// The last id of our own. Relaxed: it only has to be unique.
     last_id: AtomicU64,
-    /// By CUevent: what is complete when it is.
-    marks: Keyed<Mark, MARKS>,
+    /// By CUevent: which entries are complete when the event is.
+    positions: Keyed<Position, EVENTS>,
 }
 
-/// How far a stream had come when an event was recorded on it: stream index << 48 | entries. Relaxed: one word.
-type Mark = AtomicU64;
-const MARK_BITS: u32 = 48;
-/// Events whose marks are kept.
-const MARKS: usize = 1 << 14;
+/// How far a stream had come when an event was recorded on it: stream index << 48 | entry number. Relaxed:
+/// one word that publishes nothing else.
+type Position = AtomicU64;
+const ENTRY_BITS: u32 = 48;
+/// The number of events whose positions are kept.
+const EVENTS: usize = 1 << 14;
 
-/// The driver has not told whether a stream is of a green context.
-const UNTOLD: u64 = u64::MAX;
+/// The driver has not said whether the stream belongs to a green context.
+const GREEN_UNKNOWN: u64 = u64::MAX;
 
-/// A stream's life.
-const RETIRED: u8 = 0; // nobody's: may be made into another
-const MAKING: u8 = 1; // a thread makes it into one
+/// The states of a stream's life.
+const RETIRED: u8 = 0; // free: may be turned into another stream
+const MAKING: u8 = 1; // a thread is turning it into another stream
 const LIVE: u8 = 2;
 const DEAD: u8 = 3; // destroyed by the app; the poller reads what it still can
 
-/// A stream. Never freed, but made into another after its end.
+/// A stream. Its memory is never freed, but reused for another stream after its end.
 pub struct Stream {
-    /// Its place in [`Streams::all`].
+    /// Its index in [`Streams::all`].
     index: usize,
     state: AtomicU8,
-    /// What records call it. Relaxed, like the next five: written before the stream is published in its place.
+    /// The stream's number in records. Relaxed, like the next five fields: written before the stream is
+    /// published in its place.
     id: AtomicU64,
     handle: AtomicU64,
     flags: AtomicU32,
-    /// 1 = created with CU_STREAM_NON_BLOCKING: the legacy default stream does not wait for it, nor it for that one.
+    /// 1 = created with CU_STREAM_NON_BLOCKING: it and the legacy default stream do not wait for each other.
     non_blocking: AtomicU32,
     context: AtomicPtr<Context>,
-    /// The CUgreenCtx that it is of, and ends with; 0: none; [`UNTOLD`].
+    /// The CUgreenCtx that it belongs to and ends with; 0 = none; or [`GREEN_UNKNOWN`].
     green: AtomicU64,
-    /// 1 while somebody holds it: see [`Hold`]. Acquire by who takes it, release by who lets go: `last` and `queue`.
+    /// 1 while a thread has the [`Hold`]. Acquire by the thread that takes it, release by the one that drops
+    /// it; it guards `last` and the writing end of `queue`.
     held: AtomicU32,
-    /// The holder's.
+    /// Only the holder accesses it.
     last: UnsafeCell<Last>,
-    /// Calls that overlap something on it, as they pass.
+    /// The calls on this stream, counted as they begin and end, to find out which overlap.
     pub call_counts: CallCounts,
-    /// What is enqueued on it.
+    /// The entries enqueued on it.
     pub entries: Entries,
-    /// Operations to be read: written by the holder, read by the poller. `tail` release / acquire publishes an
-    /// operation, `head` release / acquire gives its place back.
+    /// Operations to be read: written by the holder, read by the poller. The release / acquire pair on `tail`
+    /// publishes an operation, the one on `head` gives its place back.
     tail: AtomicU64,
     head: AtomicU64,
     queue: Box<[UnsafeCell<Pending>]>,
 }
 
-// SAFETY: the queue's cells are handed from the holder to the poller and back by `tail` and `head`; `last` from holder to
-// holder by `held`.
+// SAFETY: the queue's cells pass from the holder to the poller and back by way of `tail` and `head`; `last`
+// passes from holder to holder by way of `held`.
 unsafe impl Sync for Stream {}
 
-/// The right to put our events on a stream: one thread's at a time, and never waited for.
+/// The right to record our events on a stream. One thread has it at a time, and no thread waits for it.
 pub struct Hold {
     stream: &'static Stream,
 }
 
-/// What stands last on a stream, as far as our events are concerned.
+/// The newest of our events on a stream, and what is still open after them.
 #[derive(Default)]
 pub struct Last {
-    /// Our end event; the stream holds it. Something may have come behind it: [`End::since`] tells.
+    /// The newest end event; the stream holds it. Other work may have followed it: see [`End::since`].
     pub end: Option<End>,
-    /// Launches that no event has ended yet.
+    /// Launches that are not followed by an end event yet.
     pub burst: Option<OpenBurst>,
-    /// On a deep stream: how the launches are drawn that are timed alone.
+    /// On a deep stream: the random draw of the launches that are timed alone.
     pub draw: Draw,
-    /// Programmatic launches that have gone by without a burst.
-    pub unjoined: u32,
-    /// Operations that go by before the driver is asked again whether `end` has fired.
+    /// The number of programmatic launches since the last one that was part of a burst.
+    pub skipped_programmatic: u32,
+    /// The number of operations to wait before the driver is queried again whether `end` has fired.
     pub patience: u32,
-    /// Start events in a row that could be shared.
+    /// The number of consecutive start events that could be shared.
     pub row: u32,
 }
 
-/// An end event that was recorded.
+/// An end event that has been recorded.
 pub struct End {
     /// Index in the context's pool.
     pub event: u32,
-    /// The kernel that it ended; 0 = something else.
+    /// The kernel launched before it; 0 = another operation.
     pub function: u64,
-    /// Ticks before its record, and after.
+    /// Ticks before and after the event's record.
     pub begun: u64,
     pub ended: u64,
-    /// Its number among the entries.
+    /// The event's entry number.
     pub position: u64,
-    /// The call_counts then.
+    /// The call counts at that moment.
     pub since: Since,
 }
 
@@ -133,20 +143,21 @@ impl Hold {
     }
 
     pub fn last(&mut self) -> &mut Last {
-        // SAFETY: the holder's, and that is us; the borrow ends with ours of the hold.
+        // SAFETY: only the holder accesses `last`, and `self` is the hold; the borrow ends with the borrow of
+        // `self`.
         unsafe { &mut *self.stream.last.get() }
     }
 
-    /// Appends an operation for the poller. False when the queue is full.
+    /// Appends an operation for the poller. Returns false when the queue is full.
     pub fn push(&mut self, pending: Pending) -> bool {
         let stream = self.stream;
-        let tail = stream.tail.load(Ordering::Relaxed); // the holder's
-        // Acquire, with the poller's release: it has read what was in the place.
+        let tail = stream.tail.load(Ordering::Relaxed); // only the holder writes it
+        // Acquire pairs with the poller's release: it has finished reading the place that is reused.
         if tail - stream.head.load(Ordering::Acquire) >= QUEUE as u64 {
             return false;
         }
         let Some(cell) = stream.queue.get(tail as usize % QUEUE) else { return false };
-        // SAFETY: behind `tail` and not in [head, tail): ours alone.
+        // SAFETY: the place is at `tail` and outside [head, tail), so only the holder accesses it.
         unsafe { *cell.get() = pending };
         stream.tail.store(tail + 1, Ordering::Release);
         true
@@ -155,7 +166,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Release, with the acquire in `Stream::hold`.
+        // Release pairs with the acquire in `Stream::try_hold`.
         self.stream.held.store(0, Ordering::Release);
     }
 }
@@ -164,20 +175,21 @@ impl Drop for Hold {
 #[derive(Clone, Copy, Default)]
 pub struct Pending {
     pub correlation: u64,
-    /// Indices in the context's pool. A marker has no start: both are its end.
+    /// Indices in the context's pool. A marker has no start event: both are its end event.
     pub start: u32,
     pub end: u32,
-    /// The end event's number among the entries: what is seen complete with it.
+    /// The end event's entry number: all entries up to it are complete when the event is.
     pub position: u64,
-    /// The window of the budget that it is timed in, and the calls that had gone onto its stream until then.
+    /// The budget's window in which it is timed, and the number of calls that had gone onto its stream until
+    /// then.
     pub window: u32,
     pub launches: u64,
-    /// Not an operation: its event only shows how far the stream has come.
+    /// Whether this is no operation: the event only shows how far the stream has come.
     pub marker: bool,
-    /// The launch failed between the records: read the events, tell nothing.
+    /// Whether the launch failed between the two records. The events are read, but nothing is reported.
     pub cancelled: bool,
-    /// What its own record could not say, because its end event was deferred: bits of [`flag`], and
-    /// [`record::GpuTime::tail`].
+    /// What the operation's own record could not contain because its end event was deferred: bits of
+    /// [`flag`], and [`record::GpuTime::tail`].
     pub flags: u16,
     pub tail: u32,
 }
@@ -203,33 +215,42 @@ impl Stream {
         }
     }
 
-    /// What records call it.
+    /// The stream's number in records.
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// The handle to record on, unambiguous for any thread.
+    /// The handle to record events on. It means the same stream on every thread, except that a per-thread
+    /// default stream's means the calling thread's.
     pub fn handle(&self) -> CUstream {
         self.handle.load(Ordering::Relaxed) as CUstream
     }
 
-    /// Bits of [`flag`] that tell which default stream it is.
+    /// The bits of [`flag`] that say which default stream it is.
     pub fn flags(&self) -> u16 {
         self.flags.load(Ordering::Relaxed) as u16
     }
 
-    /// The calls among which one must be alone to be alone on this stream.
+    /// Where calls onto this stream are counted.
     #[inline]
-    pub fn line(&'static self) -> &'static CallCounts {
+    pub fn lines(&'static self) -> Lines {
+        Lines { stream: &self.call_counts, queue: self.queue_counts(), across: self.counts_across() }
+    }
+
+    /// The counts of the calls that can delay an event on this stream: its own calls, or those on all streams
+    /// of the context where streams share a hardware queue.
+    #[inline]
+    fn queue_counts(&'static self) -> &'static CallCounts {
         match self.context() {
             Some(context) if context.shares_queues() => &context.all,
             _ => &self.call_counts,
         }
     }
 
-    /// The calls on streams of its kind, and those that it is ordered with across streams: the legacy default stream with
-    /// every blocking one (CUDA Programming Guide, "Default stream").
-    pub fn passages_across(&self) -> Option<(&'static CallCounts, &'static CallCounts)> {
+    /// The counts of the calls on streams of its kind, and of those that its work is ordered with across
+    /// streams: the legacy default stream is ordered with every blocking stream (CUDA Programming Guide,
+    /// "Default stream").
+    fn counts_across(&self) -> Option<(&'static CallCounts, &'static CallCounts)> {
         let context = self.context()?;
         if self.flags() & flag::LEGACY_STREAM != 0 {
             Some((&context.legacy, &context.blocking))
@@ -238,109 +259,116 @@ impl Stream {
         }
     }
 
-    /// Its context.
+    /// The stream's context.
     pub fn context(&self) -> Option<&'static Context> {
-        // SAFETY: null or a leaked context, stored before the stream was published.
+        // SAFETY: the pointer is null or a leaked context, stored before the stream was published.
         unsafe { self.context.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Whether it is of a green context.
+    /// Whether it belongs to this green context.
     fn is_green(&self, green: CUgreenCtx) -> bool {
         !green.is_null() && self.green.load(Ordering::Relaxed) == green as u64
     }
 
-    /// The same, or it is not known.
+    /// Whether it belongs to this green context or may belong to it.
     pub fn may_be_green(&self, green: CUgreenCtx) -> bool {
-        self.is_green(green) || self.green.load(Ordering::Relaxed) == UNTOLD
+        self.is_green(green) || self.green.load(Ordering::Relaxed) == GREEN_UNKNOWN
     }
 
-    /// Holds it, unless another does or its context may be ending.
+    /// Takes the hold, unless another thread has it or the context may be ending.
     #[inline]
     pub fn hold(&'static self) -> Option<Hold> {
         self.try_hold().filter(|_| !self.context().is_some_and(Context::is_leaving))
     }
 
-    /// Acquire, with the release of the last holder. SeqCst, with the context's `ending`: who ends the context waits for
-    /// the holder, or the holder sees that it ends.
+    /// Acquire pairs with the release of the last holder. SeqCst pairs with the context's `ending`: either
+    /// the thread that ends the context waits for the holder, or the holder sees that the context is ending.
     #[inline]
     fn try_hold(&'static self) -> Option<Hold> {
         let free = self.held.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        // Made only when it is ours: dropping one lets go.
+        // `then`, not `then_some`: dropping a `Hold` releases it, so one must be created only after the
+        // exchange succeeded.
         free.then(|| Hold { stream: self })
     }
 
-    /// Whether somebody holds it.
+    /// Whether a thread has the hold.
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a pair has a place. The last places are kept for markers: without them nobody would know any more how far
-    /// the stream has come.
+    /// Whether a pair of events has a place in the queue. The last places are kept for markers: without them,
+    /// nothing would show how far the stream has come.
     pub fn has_room(&self) -> bool {
-        let (oldest, behind) = self.unread();
-        behind - oldest < (QUEUE - MARKERS) as u64
+        let (oldest, end) = self.unread();
+        end - oldest < (QUEUE - MARKERS) as u64
     }
 
-    /// The oldest operation not yet read.
+    /// The oldest operation that is not read yet.
     pub fn oldest(&self) -> Option<Pending> {
         let (head, tail) = self.unread();
         if head < tail { self.at(head) } else { None }
     }
 
-    /// The operations not yet read, from the oldest to behind the newest. Exact for the poller; for a hook a hint.
+    /// The positions of the operations that are not read yet: that of the oldest, and one past the newest.
+    /// Exact for the poller; a hint for a hook.
     pub fn unread(&self) -> (u64, u64) {
-        // Acquire, with `push`'s release.
+        // Acquire pairs with the release in `Hold::push`.
         let tail = self.tail.load(Ordering::Acquire);
         (self.head.load(Ordering::Relaxed).min(tail), tail)
     }
 
-    /// How many of them somebody waits for: a marker alone is only asked how far the stream has come, by hooks.
+    /// The number of unread operations, or 0 if they can only be markers: hooks query those, and the poller
+    /// need not hurry for them.
     pub fn to_be_read(&self) -> u64 {
-        let (oldest, behind) = self.unread();
+        let (oldest, end) = self.unread();
         let is_marker = |position| self.at(position).is_none_or(|op| op.marker);
-        if oldest < behind && (!is_marker(oldest) || !is_marker(behind - 1)) { behind - oldest } else { 0 }
+        if oldest < end && (!is_marker(oldest) || !is_marker(end - 1)) { end - oldest } else { 0 }
     }
 
-    /// Whether one of them is not seen complete: it will show how far the stream has come.
+    /// Whether an unread operation is not known to be complete, so that a query of its event can show how far
+    /// the stream has come.
     pub fn is_watched(&self) -> bool {
-        let (oldest, behind) = self.unread();
-        oldest < behind && self.at(behind - 1).is_some_and(|op| !self.entries.is_complete(op.position))
+        let (oldest, end) = self.unread();
+        oldest < end && self.at(end - 1).is_some_and(|op| !self.entries.is_complete(op.position))
     }
 
-    /// One of them.
+    /// The unread operation at a position.
     pub fn at(&self, position: u64) -> Option<Pending> {
-        // SAFETY: in [head, tail): written before the release that `unread` acquired. A hook's stale position can meet a
-        // place that is being rewritten: all fields are plain integers, and what it does with them (an event query) is
-        // harmless.
+        // SAFETY: positions in [head, tail) were written before the release that `unread` acquired. A hook's
+        // stale position can mean a place that is being rewritten: all fields are plain integers, and an
+        // event query with a wrong index is harmless.
         self.queue.get(position as usize % QUEUE).map(|cell| unsafe { cell.get().read_volatile() })
     }
 
-    /// Poller: the oldest operation has been read.
+    /// Poller: removes the oldest operation, which has been read.
     pub fn pop(&self) {
         self.head.store(self.head.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Whether the app still has it. Acquire, with the release of its end: see [`Stream::ended`].
+    /// Whether the app still has the stream. Acquire pairs with the stores that end it: see
+    /// [`Stream::ended`].
     pub fn is_live(&self) -> bool {
         self.state.load(Ordering::Acquire) == LIVE
     }
 
-    /// The app destroys it: nothing of ours touches it any more when this returns. Whoever holds a stream asks whether it
-    /// is live before it records on behalf of another call than a launch there; who held it before is waited for. That
-    /// takes as long as one record, or as long as the launch that the app makes on it at the same time, 100 ms at most.
+    /// Ends the stream when the app destroys it: when this returns, the agent does not touch it any more. A
+    /// thread that takes the hold later checks that the stream is live before it records an event for
+    /// anything but a launch there; this call waits for a thread that has the hold already. That takes as
+    /// long as one record, or as long as a launch that the app makes on it at the same time, 100 ms at most.
     fn ended(&'static self, poller: &poller::Shared) {
         self.state.store(DEAD, Ordering::SeqCst);
         poller.finished(|| self.try_hold().is_some());
-        poller.wake(); // what it still has is read, and it can be made into another
+        poller.wake(); // the poller reads what is left, and then the stream can be reused
     }
 
-    /// Whether its context has gone without it: the handle is another's by now.
+    /// Whether its context has ended before it, so that its handle means another stream by now.
     #[inline]
     fn is_outlived(&self) -> bool {
         self.context().is_some_and(|c| c.gone.load(Ordering::Acquire))
     }
 
-    /// It has gone unseen: its place is free for the one that has its handle now.
+    /// Ends a stream whose destruction was not observed, and frees its place for the stream that has its
+    /// handle now.
     #[cold]
     fn give_up(&'static self, place: &AtomicPtr<Stream>) {
         let this = core::ptr::from_ref(self).cast_mut();
@@ -355,9 +383,9 @@ impl Stream {
         self.state.load(Ordering::Acquire) != RETIRED
     }
 
-    /// Poller: a destroyed stream that is drained becomes free to be made into another. Returns how many operations' times
-    /// are lost by that.
-    pub fn retire_if_dead(&'static self, bursts: &burst::Shared) -> u64 {
+    /// Poller: releases a destroyed stream without unread operations for reuse. Returns the number of
+    /// operations whose times are lost by that.
+    pub fn retire_if_dead(&'static self, bursts: &Bursts) -> u64 {
         let mut lost = 0;
         if self.state.load(Ordering::Acquire) == DEAD
             && self.oldest().is_none()
@@ -372,13 +400,14 @@ impl Stream {
                 let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start), last.draw.witness()];
                 held.into_iter().flatten().for_each(|event| pool.give(event));
             }
-            // Release, with the acquire in `take_retired`; nobody else leaves DEAD.
+            // Release pairs with the acquire in `take_retired`. Only the poller changes the state from DEAD.
             let _ = self.state.compare_exchange(DEAD, RETIRED, Ordering::Release, Ordering::Relaxed);
         }
         lost
     }
 
-    /// Poller: nothing more can be read from it. Returns how many operations' times are lost.
+    /// Poller: drops the unread operations, which can never be read. Returns the number of operations whose
+    /// times are lost.
     fn drop_pending(&self) -> u64 {
         let mut lost = 0;
         while let Some(pending) = self.oldest() {
@@ -389,7 +418,7 @@ impl Stream {
     }
 }
 
-/// Which stream a call's handle means.
+/// The stream that a call's handle means.
 #[derive(Clone, Copy)]
 enum Name {
     Handle(u64),
@@ -407,9 +436,9 @@ impl Name {
         }
     }
 
-    /// `thread` is the identity of the calling thread's state.
+    /// The key in [`Streams::places`]. `thread` is the identity of the calling thread's state.
     fn key(self, context: CUcontext, thread: u64) -> u64 {
-        // Default streams' keys are odd mixtures; handles are aligned addresses.
+        // Default streams' keys are odd mixtures; handles are aligned addresses, so the two never collide.
         match self {
             Name::Handle(handle) => handle,
             Name::Legacy => (context as u64).rotate_left(17) ^ 0x5151_0001,
@@ -427,7 +456,8 @@ impl Name {
 }
 
 impl Streams {
-    /// The stream that a call means, made known now if it is new. Slow only then. `None`: no context, or no room.
+    /// Returns the stream that a call means, and creates it if it is new; slow only then. `None`: there is no
+    /// context or no room.
     #[inline]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUstream) -> Option<&'static Stream> {
         let name = Name::of(handle, call.per_thread);
@@ -440,7 +470,7 @@ impl Streams {
             call.lost(LossCause::TableFull, 1);
             return None;
         };
-        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
             Some(stream) if !stream.is_outlived() => Some(stream),
             Some(stream) => {
@@ -451,10 +481,11 @@ impl Streams {
         }
     }
 
-    /// A call has just made the stream with this handle: whichever had it before is gone.
+    /// Takes note that a call has just created the stream with this handle. A stream that had the handle
+    /// before is gone.
     pub fn made(&self, call: &Call, handle: CUstream) {
         if let Some(place) = self.places.find(handle as u64) {
-            // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
             let old = unsafe { place.load(Ordering::Acquire).as_ref() };
             old.into_iter().for_each(|stream| stream.give_up(place));
         }
@@ -463,8 +494,9 @@ impl Streams {
         }
     }
 
-    /// What a stream is must not be asked of one that captures, which would end the capture: it is made known when it is used
-    /// after that. Of others it is asked with the thread RELAXED, since captures elsewhere may be under way.
+    /// Creates a stream. Querying a stream's properties while it captures would end the capture, so a
+    /// capturing stream is created at its first use afterwards. Other streams are queried with the thread's
+    /// capture mode RELAXED, since captures elsewhere may be under way.
     #[cold]
     fn make(
         &self,
@@ -484,11 +516,11 @@ impl Streams {
             return None;
         }
         driver
-            .relaxed(|| self.ask_and_make(call, driver, (handle, recorded_on), name, context, place))
+            .relaxed(|| self.query_and_make(call, driver, (handle, recorded_on), name, context, place))
             .flatten()
     }
 
-    fn ask_and_make(
+    fn query_and_make(
         &self,
         call: &Call,
         driver: &Driver,
@@ -498,16 +530,16 @@ impl Streams {
         place: &AtomicPtr<Stream>,
     ) -> Option<&'static Stream> {
         let (context_handle, green) = match (driver.contexts_of(recorded_on as CUstream), name) {
-            (Some(told), _) => told,
-            (None, Name::Handle(_)) => (context_of(driver, handle), UNTOLD as CUgreenCtx),
-            (None, _) => (context, UNTOLD as CUgreenCtx),
+            (Some(contexts), _) => contexts,
+            (None, Name::Handle(_)) => (context_of(driver, handle), GREEN_UNKNOWN as CUgreenCtx),
+            (None, _) => (context, GREEN_UNKNOWN as CUgreenCtx),
         };
-        let context = call.session.contexts.get(call, driver, context_handle)?;
+        let context = call.session.get::<Contexts>().get(call, driver, context_handle)?;
         let mut flags = 0;
-        // SAFETY: a stream that the app is about to use; writes a place of ours.
-        let asked = driver.stream_flags.map(|ask| unsafe { ask(recorded_on as CUstream, &mut flags) });
-        if asked.is_some_and(|result| result != CUDA_SUCCESS) {
-            return None; // no stream: the app's call will fail, and a later stream may get this handle
+        // SAFETY: a stream that the app is about to use; the call writes to a local variable.
+        let result = driver.stream_flags.map(|query| unsafe { query(recorded_on as CUstream, &mut flags) });
+        if result.is_some_and(|result| result != CUDA_SUCCESS) {
+            return None; // no such stream: the app's call will fail, and a later stream may get this handle
         }
         let stream = self.take_retired()?;
         let id = self.id_of(driver, recorded_on as CUstream);
@@ -518,12 +550,13 @@ impl Streams {
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.green.store(green as u64, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
-        // Two threads can meet a new stream at once: the first one's stands; ours goes back.
+        // Two threads can meet a new stream at the same time: the first one to store it wins, and the other's
+        // goes back.
         let new = core::ptr::from_ref(stream).cast_mut();
         match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
                 if !matches!(name, Name::Legacy) {
-                    context.has_stream_more();
+                    context.add_stream();
                 }
                 call.publish(&describe(driver, stream, context, recorded_on, flags));
                 Some(stream)
@@ -536,7 +569,7 @@ impl Streams {
         }
     }
 
-    /// A stream to make into a new one: a retired one, or another.
+    /// Returns a stream to turn into a new one: a retired one, or a newly allocated one.
     fn take_retired(&self) -> Option<&'static Stream> {
         for stream in self.iter() {
             let taken =
@@ -546,91 +579,94 @@ impl Streams {
                 return Some(stream);
             }
         }
-        // Relaxed: the place is ours by the count; the store below publishes what is in it.
+        // Relaxed: the place is ours by the count; the store below publishes its contents.
         let index = self.count.fetch_add(1, Ordering::Relaxed) as usize;
         let Some(place) = self.all.get(index) else {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let stream = Box::into_raw(Box::new(Stream::new(index)));
-        // SAFETY: just made; leaked.
+        // SAFETY: the allocation has just been made, and is leaked.
         let stream = unsafe { &*stream };
         stream.state.store(MAKING, Ordering::Relaxed);
         place.store(core::ptr::from_ref(stream).cast_mut(), Ordering::Release);
         Some(stream)
     }
 
-    /// An event was recorded on a stream, as its entry number `position`.
-    pub fn mark(&self, event: CUevent, stream: &Stream, position: u64) {
-        if let Some(mark) = self.marks.get(event as u64) {
-            mark.store(
-                (stream.index as u64) << MARK_BITS | position & ((1 << MARK_BITS) - 1),
+    /// Takes note that an event was recorded on a stream as its entry `position`.
+    pub fn note_recorded(&self, event: CUevent, stream: &Stream, position: u64) {
+        if let Some(word) = self.positions.get(event as u64) {
+            word.store(
+                (stream.index as u64) << ENTRY_BITS | position & ((1 << ENTRY_BITS) - 1),
                 Ordering::Relaxed,
             );
         }
     }
 
-    /// Nothing is known any more of what is complete when an event is. (What a graph's own node records is not seen: such
-    /// an event, if it was recorded on a stream before, makes that one look less deep than it is.)
-    pub fn unmark(&self, event: CUevent) {
-        if let Some(mark) = self.marks.find(event as u64) {
-            mark.store(0, Ordering::Relaxed);
+    /// Forgets what is complete when an event is. (The agent does not observe a record by a graph's own node.
+    /// Such an event, if it was recorded on a stream before, makes that stream look less deep than it is.)
+    pub fn forget_recorded(&self, event: CUevent) {
+        if let Some(word) = self.positions.find(event as u64) {
+            word.store(0, Ordering::Relaxed);
         }
     }
 
-    /// What will be complete when an event is, as it was last recorded: a stream and its entries so far.
-    pub fn marked(&self, event: CUevent) -> Option<(&'static Stream, u64)> {
-        let mark = self.marks.get(event as u64)?.load(Ordering::Relaxed);
-        let place = self.all.get((mark >> MARK_BITS) as usize).filter(|_| mark != 0)?;
-        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `take_retired`.
+    /// The stream that an event was last recorded on, and the entry number that is complete when the event
+    /// is.
+    pub fn recorded_at(&self, event: CUevent) -> Option<(&'static Stream, u64)> {
+        let word = self.positions.get(event as u64)?.load(Ordering::Relaxed);
+        let place = self.all.get((word >> ENTRY_BITS) as usize).filter(|_| word != 0)?;
+        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `take_retired`.
         let stream = unsafe { place.load(Ordering::Acquire).as_ref() }?;
-        Some((stream, mark & ((1 << MARK_BITS) - 1)))
+        Some((stream, word & ((1 << ENTRY_BITS) - 1)))
     }
 
-    /// All streams ever made. A place that is counted and not stored yet is skipped.
+    /// All streams ever created. A place that is counted and not stored yet is skipped.
     pub fn iter(&self) -> impl Iterator<Item = &'static Stream> + '_ {
         let count = self.count.load(Ordering::Relaxed) as usize;
-        // SAFETY: null or a stream, which is never freed. Acquire, with the release in `take_retired`.
+        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `take_retired`.
         self.all.iter().take(count).filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
     }
 
-    /// Calls so far that went onto a stream.
+    /// The number of calls so far that went onto a stream.
     pub fn passed(&self) -> u64 {
         self.iter().map(|s| s.call_counts.begun()).sum()
     }
 
     fn id_of(&self, driver: &Driver, handle: CUstream) -> u64 {
         let mut id = 0u64;
-        // SAFETY: a stream that the app is about to use; writes a place of ours.
-        let answered = driver.stream_id.is_some_and(|ask| unsafe { ask(handle, &mut id) } == CUDA_SUCCESS);
-        if answered { id } else { OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1) }
+        // SAFETY: a stream that the app is about to use; the call writes to a local variable.
+        let has_id = driver.stream_id.is_some_and(|query| unsafe { query(handle, &mut id) } == CUDA_SUCCESS);
+        if has_id { id } else { OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
-    /// The app destroys a stream: its handle may come back as another's.
-    pub fn destroyed(&self, call: &Call, handle: CUstream) {
+    /// The app destroys a stream: its handle may come back as another's. `end_burst` ends the burst on it, if there is one.
+    pub fn destroyed(&self, call: &Call, handle: CUstream, end_burst: impl Fn(&'static Stream)) {
         let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
         let Some(place) = self.places.get(key) else { return };
         // SAFETY: null or a stream, which is never freed.
         if let Some(stream) = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+            end_burst(stream);
             self.end(call, stream);
         }
     }
 
-    /// A green context goes: its streams can do nothing more, though the app has yet to destroy those that it made.
-    pub fn green_ends(&self, call: &Call, green: CUgreenCtx) {
+    /// Ends the streams of a green context that goes away. They can do nothing more, though the app has yet
+    /// to destroy those that it created.
+    pub fn green_ends(&self, call: &Call, green: CUgreenCtx, end_burst: impl Fn(&'static Stream)) {
         for place in self.places.values() {
-            // SAFETY: null or a stream, which is never freed. Acquire, with the release in `make`.
+            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
             let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
             if let Some(stream) = stream.filter(|s| s.is_green(green)) {
                 place.store(core::ptr::null_mut(), Ordering::Release);
+                end_burst(stream);
                 self.end(call, stream);
             }
         }
     }
 
-    /// A stream that no handle means any more.
+    /// Ends a stream that no handle means any more.
     fn end(&self, call: &Call, stream: &'static Stream) {
-        burst::end_on(call, stream, burst::Next::Call);
         let record = record::Stream {
             head: Head::new::<record::Stream>(),
             at: ticks(),
@@ -644,7 +680,7 @@ impl Streams {
         stream.ended(&call.session.poller);
     }
 
-    /// A thread has ended, and its default streams with it.
+    /// Ends the default streams of a thread that has ended.
     pub fn thread_ended(&self, thread: u64) {
         for context in self.iter().filter_map(Stream::context) {
             let key = Name::PerThread.key(context.handle as CUcontext, thread);
@@ -659,7 +695,7 @@ impl Streams {
         }
     }
 
-    /// A context is gone, and its streams with it; the poller drops what it had not read.
+    /// Ends the streams of a context that is gone; the poller drops what it had not read.
     pub fn abandon(&self, context: &Context) {
         let of_context = |s: &Stream| s.context().is_some_and(|c| core::ptr::eq(c, context));
         for place in self.places.values() {
@@ -672,19 +708,21 @@ impl Streams {
         }
     }
 
-    /// Poller: drops what can no longer be read of streams whose context is gone.
+    /// Poller: drops what can no longer be read of streams whose context is gone. Returns the number of
+    /// operations whose times are lost.
     pub fn drop_abandoned(&self) -> u64 {
         let gone = |s: &&Stream| s.is_in_use() && s.context().is_some_and(|c| c.gone.load(Ordering::Acquire));
         self.iter().filter(gone).map(Stream::drop_pending).sum()
     }
 }
 
-/// A stream's context: by the stream where the driver says, else the current one, which the call needs to be the same.
+/// Returns a stream's context from the driver, or else the current context, which the call requires to be the
+/// same.
 fn context_of(driver: &Driver, stream: CUstream) -> CUcontext {
     let mut context: CUcontext = core::ptr::null_mut();
-    if let Some(ask) = driver.stream_context {
-        // SAFETY: a stream that the app is about to use; writes a place of ours.
-        if unsafe { ask(stream, &mut context) } == CUDA_SUCCESS && !context.is_null() {
+    if let Some(query) = driver.stream_context {
+        // SAFETY: a stream that the app is about to use; the call writes to a local variable.
+        if unsafe { query(stream, &mut context) } == CUDA_SUCCESS && !context.is_null() {
             return context;
         }
     }
@@ -693,8 +731,8 @@ fn context_of(driver: &Driver, stream: CUstream) -> CUcontext {
 
 fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64, flags: u32) -> record::Stream {
     let mut priority = 0;
-    // SAFETY: a stream that the app is about to use; writes a place of ours.
-    driver.stream_priority.map(|ask| unsafe { ask(handle as CUstream, &mut priority) });
+    // SAFETY: a stream that the app is about to use; the call writes to a local variable.
+    driver.stream_priority.map(|query| unsafe { query(handle as CUstream, &mut priority) });
     record::Stream {
         head: Head { flags: stream.flags(), ..Head::new::<record::Stream>() },
         at: ticks(),
@@ -717,7 +755,7 @@ mod tests {
         let stream: &'static Stream = Box::leak(Box::new(Stream::new(0)));
         let hold = stream.try_hold();
         assert!(hold.is_some() && stream.try_hold().is_none() && stream.hold().is_none());
-        assert!(stream.is_held(), "it is not the second one's to let go");
+        assert!(stream.is_held(), "the failed attempt does not release it");
         drop(hold);
         assert!(!stream.is_held() && stream.hold().is_some());
     }

@@ -1,40 +1,43 @@
-//! What an executable graph holds, node by node.
+//! Which nodes does an executable graph have, and what does each do?
 //!
-//! Read once when the graph is instantiated, in time linear in its nodes, and kept, so that a call that changes one node
-//! costs one search and no question to the driver. A child graph's nodes follow the node that runs it: two graphs of one
-//! shape, made in the same order, have the same list but for what the nodes do.
+//! The graph is read once when it is instantiated, in time linear in its nodes, and kept, so that a call that
+//! changes one node costs one search and no driver call. A child graph's nodes follow the node that runs it,
+//! so two graphs with the same structure that were created in the same order have the same list, apart from
+//! what the nodes do.
 
 use gpuspy_wire::record::NodeKind;
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
+use crate::facts::Facts;
+use crate::names::Names;
 use crate::thread::Call;
 
-/// Child graphs inside child graphs that are still read.
+/// The depth to which nested child graphs are read.
 const MAX_NESTING: u32 = 16;
 
-/// What one node does.
+/// What a node does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Runs a kernel, by its number in the names table; 0 = unknown.
+    /// Runs a kernel, given by its number in the names table; 0 = unknown.
     Kernel(u32),
-    /// Copies so many bytes.
+    /// Copies this number of bytes.
     Copy(u64),
-    /// Sets so many bytes.
-    Set(u64),
-    /// Takes a device's memory.
+    /// Sets this number of bytes.
+    Memset(u64),
+    /// Allocates device memory.
     Alloc {
         /// First address, the same in every launch.
         address: u64,
         bytes: u64,
     },
-    /// Gives memory back, by its first address.
+    /// Frees memory, given by its first address.
     Free(u64),
-    /// Runs the nodes that follow it in the list, so many.
+    /// Runs this number of nodes, which follow it in the list.
     Child(u32),
     /// Runs graphs of its own, and only the GPU knows how often.
     Conditional,
-    /// Anything else.
+    /// Does anything else.
     Other,
 }
 
@@ -45,7 +48,7 @@ struct Node {
     enabled: bool,
 }
 
-/// All nodes of one kind and, of kernels, of one name; or one that takes or gives memory.
+/// All nodes of one kind (for kernels, of one name), or one node that allocates or frees memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     pub kind: NodeKind,
@@ -55,18 +58,18 @@ pub struct Line {
     pub address: u64,
 }
 
-/// An executable graph's nodes.
+/// The nodes of an executable graph.
 #[derive(Default)]
 pub struct Contents {
     nodes: Vec<Node>,
-    /// The nodes of the graph that it was made from, sorted, and their places in `nodes`: by them a call names the node
-    /// that it changes.
+    /// The node handles of the graph that it was created from, sorted, with their indices in `nodes`: calls
+    /// name the node that they change by its handle.
     places: Vec<(usize, usize)>,
 }
 
 impl Contents {
-    /// Reads a graph, while the app's own call on it keeps other threads away (cuda.h: a graph is not to be used by two
-    /// threads at a time).
+    /// Reads a graph, while the app's own call on it keeps other threads away (cuda.h: two threads must not
+    /// use a graph at the same time).
     pub fn read(call: &Call, driver: &Driver, graph: CUgraph) -> Contents {
         let mut contents = Contents::default();
         contents.add(call, driver, graph, 0);
@@ -93,7 +96,8 @@ impl Contents {
         }
     }
 
-    /// One node does something else now. Whether that changes what the graph runs; `None`: the node is not known.
+    /// Changes what a node does. Returns whether that changes what the graph runs; `None`: the node is
+    /// unknown.
     pub fn set(&mut self, handle: CUgraphNode, what: What) -> Option<bool> {
         let node = self.node(handle)?;
         let changed = node.what != what && node.enabled;
@@ -101,7 +105,7 @@ impl Contents {
         Some(changed)
     }
 
-    /// One node is enabled or disabled; as [`Contents::set`].
+    /// Enables or disables a node; returns the same as [`Contents::set`].
     pub fn enable(&mut self, handle: CUgraphNode, enabled: bool) -> Option<bool> {
         let node = self.node(handle)?;
         let changed = node.enabled != enabled;
@@ -109,20 +113,21 @@ impl Contents {
         Some(changed)
     }
 
-    /// Every node does what its like in `new` does; as [`Contents::set`]. The driver has found the two to be of one shape;
-    /// `None`: they were made in another order, and nothing here tells which node is which.
+    /// Makes every node do what the corresponding node in `new` does; returns the same as [`Contents::set`].
+    /// The driver has found the two graphs to have the same structure. `None`: they were created in another
+    /// order, so it is unknown which nodes correspond.
     pub fn replace(&mut self, new: &Contents) -> Option<bool> {
         replace(&mut self.nodes, &new.nodes)
     }
 
-    /// The same for the nodes of a child graph, by the node that runs it.
+    /// Does the same for the nodes of a child graph, given by the node that runs it.
     pub fn replace_child(&mut self, handle: CUgraphNode, new: &Contents) -> Option<bool> {
         let place = self.place(handle)?;
         let What::Child(inside) = self.nodes.get(place)?.what else { return None };
         replace(self.nodes.get_mut(place + 1..)?.get_mut(..inside as usize)?, &new.nodes)
     }
 
-    /// What a launch runs, kind by kind and name by name; then what it does to memory, node by node in their order.
+    /// What a launch runs, summed by kind and name, followed by the memory nodes one by one in their order.
     pub fn lines(&self) -> Vec<Line> {
         let mut kernels: Vec<u32> = Vec::new();
         let mut memory: Vec<Line> = Vec::new();
@@ -133,7 +138,7 @@ impl Contents {
             match node.what {
                 What::Kernel(name) => kernels.push(name),
                 What::Copy(bytes) => copies.add(bytes),
-                What::Set(bytes) => sets.add(bytes),
+                What::Memset(bytes) => sets.add(bytes),
                 What::Alloc { address, bytes } => memory.push(one(NodeKind::Alloc, address, bytes)),
                 What::Free(address) => memory.push(one(NodeKind::Free, address, 0)),
                 What::Child(_) => {}
@@ -150,7 +155,8 @@ impl Contents {
         named.chain(sums).chain(memory).collect()
     }
 
-    /// The graph's own kernels, child graphs' left out, in the driver's order: names, and whether they are enabled.
+    /// The graph's own kernels without those of child graphs, in the driver's order: their names, and whether
+    /// they are enabled.
     pub fn own_kernels(&self) -> impl Iterator<Item = (u32, bool)> + '_ {
         let mut inside = 0;
         self.nodes.iter().filter_map(move |node| match (inside, node.what) {
@@ -167,7 +173,7 @@ impl Contents {
         })
     }
 
-    /// Whether a node runs graphs of its own whose launches nobody counts.
+    /// Whether a node runs graphs of its own an unknown number of times.
     pub fn has_conditionals(&self) -> bool {
         self.nodes.iter().any(|node| node.what == What::Conditional)
     }
@@ -190,7 +196,8 @@ impl Line {
     }
 }
 
-/// Gives nodes the work of their likes. Kinds must agree place by place, or nothing is changed.
+/// Makes each old node do what the new node at the same index does. The kinds must agree at each index, or
+/// nothing is changed.
 fn replace(old: &mut [Node], new: &[Node]) -> Option<bool> {
     let is_alike = |(old, new): (&Node, &Node)| match (old.what, new.what) {
         (What::Child(old), What::Child(new)) => old == new,
@@ -204,12 +211,12 @@ fn replace(old: &mut [Node], new: &[Node]) -> Option<bool> {
     Some(changed)
 }
 
-/// What a graph's node does.
+/// Queries what a node does.
 fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
     match driver.type_of_node(node) {
         NODE_KERNEL => What::Kernel(driver.kernel_of_node(node).map_or(0, |kernel| kernel.name(call))),
         NODE_MEMCPY => What::Copy(driver.copy_of_node(node).map_or(0, |copy| copy.bytes())),
-        NODE_MEMSET => What::Set(driver.set_of_node(node).map_or(0, |set| set.bytes())),
+        NODE_MEMSET => What::Memset(driver.set_of_node(node).map_or(0, |set| set.bytes())),
         NODE_MEMORY_ALLOC => driver.alloc_of_node(node).map_or(What::Other, |alloc| alloc.what()),
         NODE_MEMORY_FREE => driver.free_of_node(node).map_or(What::Other, What::Free),
         NODE_GRAPH => What::Child(0),
@@ -219,7 +226,7 @@ fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
 }
 
 impl CUDA_MEM_ALLOC_NODE_PARAMS {
-    /// What a node with these parameters does. The host's memory is none of ours.
+    /// What a node with these parameters does. Host memory is not tracked.
     fn what(&self) -> What {
         match self.location {
             LOCATION_DEVICE | LOCATION_LOCALITY_DOMAIN => {
@@ -231,15 +238,17 @@ impl CUDA_MEM_ALLOC_NODE_PARAMS {
 }
 
 impl CUDA_KERNEL_NODE_PARAMS_v2 {
-    /// The kernel's number in the names table; 0 = unknown; a new one's facts are told.
+    /// Returns the kernel's number in the names table; 0 = unknown. The facts about a new kernel are
+    /// published.
     pub fn name(&self, call: &Call) -> u32 {
         if let Some(driver) = driver::driver() {
-            call.session.facts.of_node(call, driver, self);
+            call.session.get::<Facts>().of_node(call, driver, self);
         }
-        call.session.names.of_node(call, self).1.id
+        call.session.get::<Names>().of_node(call, self).1.id
     }
 
-    /// As the app gives it: beside a `func`, `kern` is not looked at (cuda.h) and may hold anything.
+    /// Returns the parameters as the app means them: next to a `func`, the driver does not read `kern`
+    /// (cuda.h), so it may contain anything.
     pub fn given(mut self) -> CUDA_KERNEL_NODE_PARAMS_v2 {
         if !self.first.func.is_null() {
             self.kern = core::ptr::null_mut();
@@ -249,30 +258,31 @@ impl CUDA_KERNEL_NODE_PARAMS_v2 {
 }
 
 impl CUDA_MEMCPY3D {
-    /// Bytes copied.
+    /// The number of bytes copied.
     pub fn bytes(&self) -> u64 {
         (self.width as u64).saturating_mul(self.height as u64).saturating_mul(self.depth as u64)
     }
 }
 
 impl CUDA_MEMSET_NODE_PARAMS {
-    /// Bytes written: `height` rows of `width` elements.
+    /// The number of bytes written: `height` rows of `width` elements.
     pub fn bytes(&self) -> u64 {
         u64::from(self.element).saturating_mul(self.width as u64).saturating_mul(self.height.max(1) as u64)
     }
 }
 
 impl CUgraphNodeParams {
-    /// What a node with these parameters does; `None`: a child graph, whose graph [`CUgraphNodeParams::child`] tells.
+    /// What a node with these parameters does; `None`: it is a child graph, see [`CUgraphNodeParams::child`].
     pub fn what(&self, call: &Call) -> Option<What> {
         let body: *const u64 = self.body.as_ptr();
-        // SAFETY: the union's member is what `kind` says, and none is larger than the body (asserted); it holds any bytes.
+        // SAFETY: `kind` says which member the union has, and none is larger than the body (asserted); the
+        // body may contain any bytes.
         Some(unsafe {
             match self.kind {
                 NODE_KERNEL => What::Kernel((*body.cast::<CUDA_KERNEL_NODE_PARAMS_v2>()).given().name(call)),
                 // CUDA_MEMCPY_NODE_PARAMS: flags and a reserved word, a context, the copy.
                 NODE_MEMCPY => What::Copy((*body.add(2).cast::<CUDA_MEMCPY3D>()).bytes()),
-                NODE_MEMSET => What::Set((*body.cast::<CUDA_MEMSET_NODE_PARAMS>()).bytes()),
+                NODE_MEMSET => What::Memset((*body.cast::<CUDA_MEMSET_NODE_PARAMS>()).bytes()),
                 NODE_GRAPH => return None,
                 NODE_CONDITIONAL => What::Conditional,
                 _ => What::Other,
@@ -280,7 +290,7 @@ impl CUgraphNodeParams {
         })
     }
 
-    /// A child node's graph.
+    /// The graph of a child node.
     pub fn child(&self) -> CUgraph {
         self.body.first().map_or(core::ptr::null_mut(), |graph| *graph as CUgraph)
     }
@@ -302,10 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_sums_by_kind_and_name_of_what_is_enabled() {
+    fn enabled_nodes_are_summed_by_kind_and_name() {
         let (a, b) = (What::Kernel(7), What::Kernel(3));
-        let mut g =
-            graph(&[a, What::Copy(10), b, a, What::Child(1), a, What::Set(5), What::Copy(20), What::Other]);
+        let mut g = graph(&[
+            a,
+            What::Copy(10),
+            b,
+            a,
+            What::Child(1),
+            a,
+            What::Memset(5),
+            What::Copy(20),
+            What::Other,
+        ]);
         let line = |kind, kernel, count, bytes| Line { kind, kernel, count, bytes, address: 0 };
         let expected = [
             line(NodeKind::Kernel, 3, 1, 0),
@@ -318,30 +337,30 @@ mod tests {
         assert_eq!(g.enable(105 as CUgraphNode, false), Some(true));
         assert_eq!(g.enable(105 as CUgraphNode, false), Some(false));
         assert_eq!(kernels(&g), [(3, 1), (7, 2)]);
-        assert_eq!(g.set(105 as CUgraphNode, b), Some(false), "it does not run");
+        assert_eq!(g.set(105 as CUgraphNode, b), Some(false), "a disabled node does not run");
         assert_eq!(g.enable(105 as CUgraphNode, true), Some(true));
         assert_eq!(kernels(&g), [(3, 2), (7, 2)]);
         assert_eq!(g.set(99 as CUgraphNode, b), None, "no node of this graph");
     }
 
     #[test]
-    fn nodes_that_take_and_give_memory_are_told_one_by_one_in_their_order() {
+    fn memory_nodes_are_listed_one_by_one_in_their_order() {
         let alloc = |address, bytes| What::Alloc { address, bytes };
         let nodes = [alloc(0x200, 7), What::Child(2), alloc(0x100, 8), What::Free(0x200), What::Kernel(1)];
         let mut g = graph(&nodes);
-        let told = |g: &Contents| -> Vec<_> {
+        let memory_of = |g: &Contents| -> Vec<_> {
             g.lines().into_iter().skip(1).map(|l| (l.kind, l.count, l.address, l.bytes)).collect()
         };
         let (take, give) = (NodeKind::Alloc, NodeKind::Free);
-        assert_eq!(told(&g), [(take, 1, 0x200, 7), (take, 1, 0x100, 8), (give, 1, 0x200, 0)]);
+        assert_eq!(memory_of(&g), [(take, 1, 0x200, 7), (take, 1, 0x100, 8), (give, 1, 0x200, 0)]);
         let new = [alloc(0x200, 7), What::Child(2), alloc(0x300, 9), What::Free(0x200), What::Kernel(1)];
         assert_eq!(g.replace(&graph(&new)), Some(true));
-        assert_eq!(told(&g), [(take, 1, 0x200, 7), (take, 1, 0x300, 9), (give, 1, 0x200, 0)]);
-        assert_eq!(g.replace(&graph(&[What::Free(1); 5])), None, "what takes does not give");
+        assert_eq!(memory_of(&g), [(take, 1, 0x200, 7), (take, 1, 0x300, 9), (give, 1, 0x200, 0)]);
+        assert_eq!(g.replace(&graph(&[What::Free(1); 5])), None, "an allocation cannot become a free");
     }
 
     #[test]
-    fn a_child_graphs_nodes_are_replaced_by_their_likes() {
+    fn a_child_graphs_nodes_are_replaced_one_by_one() {
         let (a, b, c) = (What::Kernel(1), What::Kernel(2), What::Kernel(3));
         let mut g = graph(&[a, What::Child(3), a, What::Child(1), b, a]);
         assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c, What::Child(1), b])), Some(true));
@@ -349,7 +368,7 @@ mod tests {
         let own: Vec<_> = g.own_kernels().collect();
         assert_eq!(own, [(1, true), (1, true)], "two of the graph's own, and three of its child's");
         assert_eq!(g.replace_child(103 as CUgraphNode, &graph(&[b])), Some(false));
-        assert_eq!(g.replace_child(100 as CUgraphNode, &graph(&[b])), None, "it runs no graph");
+        assert_eq!(g.replace_child(100 as CUgraphNode, &graph(&[b])), None, "the node runs no graph");
         assert_eq!(g.replace_child(101 as CUgraphNode, &graph(&[c])), None, "another shape");
         assert_eq!(g.replace(&graph(&[a, What::Child(3), a, What::Child(1), b, c])), Some(true));
         assert_eq!(kernels(&g), [(1, 2), (2, 1), (3, 1)]);

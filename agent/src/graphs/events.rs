@@ -1,35 +1,35 @@
-//! Event nodes in an app's graph, for as long as the driver makes an executable graph of it, or updates one.
+//! How are events placed inside an app's graph? Event nodes are inserted while the driver instantiates or
+//! updates an executable graph.
 //!
-//! An executable graph is a snapshot: what is put into a graph before the call, and taken out after it, is in the
-//! executable graph and nowhere else. Each kernel node gets a node that records an event in front of it and one behind:
+//! An executable graph is a snapshot: nodes that are added to a graph before the call and removed after it
+//! are in the executable graph and nowhere else. Each kernel node gets a node before it and one after it that
+//! record events:
 //!
 //! ```text
 //! dependencies ──┬──────────▸ kernel ─▸ end
 //!                └─▸ start ──▸
 //! ```
 //!
-//! Nodes and edges of the app's own are never taken away, so their order stays what it was, by which an update pairs the
-//! nodes of two graphs (cuda.h, cuGraphExecUpdate). Child graphs are left alone: the app may replace them by its own, which
-//! would not match. So are graphs
+//! The app's own nodes and edges are never removed, so their order stays the same. An update matches the
+//! nodes of two graphs by that order (cuda.h, cuGraphExecUpdate). Child graphs are left alone: the app may
+//! replace them by its own, which would not match. The following graphs are left alone, too:
 //!
-//! - whose nodes cannot be taken out again: with memory nodes (cuda.h, cuGraphDestroyNode);
-//! - with conditional nodes, of which there can be one instantiation only;
-//! - with programmatic edges, which an event between would serialise;
-//! - with kernels of another context than the events'.
+//! - graphs whose nodes cannot be removed again, because they have memory nodes (cuda.h, cuGraphDestroyNode);
+//! - graphs with conditional nodes, which can be instantiated only once;
+//! - graphs with programmatic edges, which an event in between would serialize;
+//! - graphs with kernels of another context than the events'.
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::gpu::nodes::Pair;
 
-/// Kernels of a graph that are timed at most; those behind are left alone.
+/// The number of kernels of a graph that are timed at most; the rest are left alone.
 const MOST_KERNELS: usize = 2048;
 
-/// Two events, one before and one behind a kernel.
-pub type Pair = [CUevent; 2];
-
-/// Our nodes in a graph. Dropped, they are out again.
+/// Our nodes in a graph. Dropping it removes them.
 pub struct Inserted {
     driver: &'static Driver,
-    /// Each with the kernel node that it stands beside.
+    /// Each node with the kernel node that it belongs to.
     nodes: Vec<(CUgraphNode, CUgraphNode)>,
 }
 
@@ -44,8 +44,8 @@ impl Drop for Inserted {
 }
 
 impl Inserted {
-    /// Puts a pair of events around each of a graph's kernels, with as many pairs as there are. `None`: it cannot be done,
-    /// and the graph is as it was.
+    /// Adds a pair of event nodes around each of a graph's kernels, up to the number of pairs. `None`: this
+    /// is impossible, and the graph is unchanged.
     pub fn new(
         driver: &'static Driver,
         graph: CUgraph,
@@ -76,20 +76,20 @@ impl Inserted {
         event: CUevent,
     ) -> Option<CUgraphNode> {
         let mut node: CUgraphNode = core::ptr::null_mut();
-        // SAFETY: nodes of this graph, each once, and an event of ours; writes a place of ours.
+        // SAFETY: distinct nodes of this graph and an event of ours; the call writes to a local variable.
         let added =
             unsafe { (self.driver.add_record_node?)(&mut node, graph, before.as_ptr(), before.len(), event) };
         (added == CUDA_SUCCESS).then(|| self.nodes.push((node, kernel)))?;
         Some(node)
     }
 
-    /// The app's node that a node of ours stands beside.
-    pub fn kernel_beside(&self, node: CUgraphNode) -> Option<CUgraphNode> {
+    /// The app's kernel node that a node of ours belongs to.
+    pub fn kernel_next_to(&self, node: CUgraphNode) -> Option<CUgraphNode> {
         self.nodes.iter().find(|(ours, _)| *ours == node).map(|(_, kernel)| *kernel)
     }
 }
 
-/// A graph's own kernel nodes, if events may stand beside them.
+/// A graph's own kernel nodes, if events may be placed next to them.
 pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
     let mut kernels = Vec::new();
     let mut graphs = vec![graph];
@@ -112,27 +112,29 @@ pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
     Some(kernels)
 }
 
-/// A graph's edges, by where they lead: (to, from). `None` also when an edge says more than that one node follows another:
-/// drivers that have such edges have the second version of the question, which tells.
+/// A graph's edges as (to, from), sorted by `to`. Also `None` if an edge means more than that one node
+/// follows another: drivers that have such edges have the second version of the function, which returns the
+/// edge data.
 fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<(usize, CUgraphNode)>> {
-    let ask = |from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut u64, count: &mut usize| {
-        // SAFETY: a graph that the app is using; null arrays ask for the count, others are ours and have room for it.
+    let get = |from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut u64, count: &mut usize| {
+        // SAFETY: a graph that the app is using; null arrays query only the count, other arrays are ours and
+        // large enough.
         let result = unsafe {
             match driver.graph_edges_v2 {
-                Some(ask) => ask(graph, from, to, data, count),
+                Some(get) => get(graph, from, to, data, count),
                 None => (driver.graph_edges?)(graph, from, to, count),
             }
         };
         (result == CUDA_SUCCESS).then_some(())
     };
     let (mut count, none) = (0usize, core::ptr::null_mut());
-    ask(none, none, core::ptr::null_mut(), &mut count)?;
+    get(none, none, core::ptr::null_mut(), &mut count)?;
     if count == 0 {
         return Some(Vec::new());
     }
     let no_node: CUgraphNode = core::ptr::null_mut();
     let (mut from, mut to, mut data) = (vec![no_node; count], vec![no_node; count], vec![0u64; count]);
-    ask(from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
+    get(from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
     if data.iter().any(|data| *data != 0) {
         return None;
     }

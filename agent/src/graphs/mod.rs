@@ -1,8 +1,9 @@
-//! Executable graphs: what a graph launch will run, known before it is launched.
+//! What will a launch of an executable graph run? The answer is known before the launch.
 //!
-//! Instantiations and updates are read whole and told at once. A call that changes a single node only notes that: the next
-//! launch tells what has become of the graph, once, however many nodes were changed before it (programs exist that set
-//! every node anew before each launch; telling each change would cost the square of their number).
+//! Instantiations and updates are read in full and published at once. A call that changes a single node only
+//! sets a flag: the next launch publishes the changed graph once, however many nodes were changed before it.
+//! (Some programs set every node again before each launch; publishing each change would cost the square of
+//! the number of nodes.)
 
 mod contents;
 pub mod events;
@@ -12,25 +13,26 @@ use gpuspy_wire::record::{self, Fact, Head, LossCause, NodeKind};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
-use crate::gpu::nodes::NodeTimed;
+use crate::gpu::context::Contexts;
+use crate::gpu::nodes::{NodeTimed, Nodes, Pair};
 use crate::keyed::Keyed;
-use crate::names;
+use crate::names::{self, Names};
 use crate::sys::ticks;
 use crate::thread::Call;
 use contents::Line;
 pub use contents::{Contents, What};
-use events::{Inserted, Pair};
+use events::Inserted;
 
-/// Executable graphs alive at the same time (handles are reused).
+/// The number of executable graphs alive at the same time (handles are reused).
 const PLACES: usize = 4096;
 
-/// What the report opens with where a graph is not all told, or was changed.
+/// The notes that open the report where a graph is not described in full, or was changed.
 const NOTES: [&str; 3] = [
     "graphs with conditional nodes: how often their bodies ran only the GPU knows; what is inside them is not counted",
     "--graph nodes changed graphs: an event stands before and behind each of their kernels, and they run slower for it",
     "--graph nodes left some graphs alone, where an event is not possible or would change more than time",
 ];
-/// Their places in [`NOTES`].
+/// The indices of the notes in [`NOTES`].
 const CONDITIONALS: u32 = 0;
 const CHANGED: u32 = 1;
 const LEFT_ALONE: u32 = 2;
@@ -39,35 +41,36 @@ const LEFT_ALONE: u32 = 2;
 pub struct Graphs {
     /// By CUgraphExec.
     places: Keyed<Place, PLACES>,
-    /// The last number given. Relaxed: only its being unique matters.
+    /// The last number given out. Relaxed: it only has to be unique.
     last: AtomicU32,
-    /// Bits `1 << place` of the [`NOTES`] that were told. Relaxed: once more does no harm.
+    /// Bits `1 << index` of the [`NOTES`] that were published. Relaxed: publishing one twice does no harm.
     noted: AtomicU32,
 }
 
-/// An executable graph. Calls on it are never concurrent (cuda.h, graph thread safety): a thread that does not find
-/// `contents` leaves it alone.
+/// An executable graph. Calls on it are never concurrent (cuda.h, graph thread safety): a thread that finds
+/// `contents` missing leaves it alone.
 struct Place {
-    /// Its number. Release on the store, acquire on the load: the counts behind it.
+    /// Its number. Release on the store, acquire on the load: it publishes the counts.
     graph: AtomicU32,
     kernels: AtomicU32,
     copies: AtomicU32,
     memsets: AtomicU32,
-    /// Some of its kernels are communication. Relaxed, like `changed`.
+    /// Whether some of its kernels are communication. Relaxed, like `changed`.
     communication: AtomicBool,
-    /// A node was changed since the number was given. Relaxed: set and read by the threads of the app's own calls, which
-    /// it orders.
+    /// Whether a node was changed since the number was given. Relaxed: only the threads of the app's own
+    /// calls access it, and the app orders those.
     changed: AtomicBool,
-    /// Null, or leaked: its kernels are timed one by one. Release on the store, acquire on the load.
+    /// Null, or leaked: the graph's kernels are timed one by one. Release on the store, acquire on the load.
     timed: AtomicPtr<NodeTimed>,
-    /// Box<Contents>, or null: unknown, or in another call's hands. AcqRel: who takes it out owns it.
+    /// Box<Contents>, or null: unknown, or taken by another call. AcqRel: the thread that takes it out owns
+    /// it.
     contents: AtomicPtr<Contents>,
 }
 
-/// What is in a graph.
+/// The number of nodes of each kind in a graph.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
-    /// Its number; 0 = never seen instantiated.
+    /// The graph's number; 0 = its instantiation was not observed.
     pub graph: u32,
     pub kernels: u32,
     pub copies: u32,
@@ -80,7 +83,7 @@ impl Graphs {
     pub fn of_handle(&self, call: &Call, handle: CUgraphExec) -> Counts {
         let Some(place) = self.places.find(handle as u64) else { return Counts::default() };
         if place.changed.load(Ordering::Relaxed) {
-            self.tell_changes(call, handle, place);
+            self.publish_changes(call, handle, place);
         }
         Counts {
             graph: place.graph.load(Ordering::Acquire),
@@ -90,12 +93,12 @@ impl Graphs {
         }
     }
 
-    /// Whether kernels of it, as it was told last, may wait for other GPUs.
+    /// Whether some of its kernels, as last published, may wait for other GPUs.
     pub fn has_communication(&self, handle: CUgraphExec) -> bool {
         self.places.find(handle as u64).is_some_and(|place| place.communication.load(Ordering::Relaxed))
     }
 
-    /// A graph was instantiated.
+    /// Takes in the instantiation of a graph.
     pub fn instantiated(
         &self,
         call: &Call,
@@ -106,31 +109,32 @@ impl Graphs {
     ) {
         let contents = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
         let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
-        let context = call.session.contexts.get(call, driver, driver.current_context());
-        let timed = events.zip(context).map(|(pairs, context)| call.session.nodes.add(context, pairs));
+        let context = call.session.get::<Contexts>().get(call, driver, driver.current_context());
+        let timed =
+            events.zip(context).map(|(pairs, context)| call.session.get::<Nodes>().add(context, pairs));
         place.timed.store(
             timed.map_or(core::ptr::null_mut(), |t| core::ptr::from_ref(t).cast_mut()),
             Ordering::Release,
         );
-        self.tell(call, handle, place, &contents);
+        self.publish(call, handle, place, &contents);
         place.put(contents);
     }
 
-    /// It was updated to what another graph holds.
+    /// Takes in an update of an executable graph from another graph.
     pub fn updated(&self, call: &Call, driver: &Driver, handle: CUgraphExec, graph: CUgraph) {
         let new = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
         let Some(place) = self.places.find(handle as u64) else { return };
         let mut contents = place.take().unwrap_or_default();
-        // Made in another order, its nodes go by other names than ours: what a launch runs is known, what a later change
-        // of one node would do is not.
+        // If the other graph was created in another order, its node handles differ from ours: what a launch
+        // runs is known, but not the effect of a later change of one node.
         if contents.replace(&new).is_none() {
             contents = new;
         }
-        self.tell(call, handle, place, &contents);
+        self.publish(call, handle, place, &contents);
         place.put(contents);
     }
 
-    /// A call changed one of its nodes, or the nodes of a child graph.
+    /// Takes in a change of one of its nodes, or of the nodes of a child graph.
     pub fn changed(
         &self,
         call: &Call,
@@ -148,32 +152,33 @@ impl Graphs {
         place.put(contents);
     }
 
-    /// A launch begins, before the real call.
+    /// Takes in the start of a launch, before the real call.
     #[inline]
     pub fn launches(&self, call: &Call, handle: CUgraphExec) {
-        if !call.session.nodes.on.load(Ordering::Relaxed) {
+        if !call.session.get::<Nodes>().on.load(Ordering::Relaxed) {
             return;
         }
         let Some(place) = self.places.find(handle as u64) else { return };
         let Some(timed) = place.timed() else { return };
-        // What has changed is told after the launch: its kernels are not known before.
+        // A change is published after the launch, so this launch's kernels are not known in time.
         if place.changed.load(Ordering::Relaxed) {
-            timed.ended();
+            timed.launch_ended();
         } else {
-            timed.begins(call.correlation);
+            timed.launch_begins(call.correlation);
         }
     }
 
-    /// A launch became a part of another graph.
+    /// Takes in a captured launch, which became part of another graph.
     pub fn captured(&self, handle: CUgraphExec) {
         if let Some(timed) = self.places.find(handle as u64).and_then(Place::timed) {
-            timed.is_shared_now();
+            timed.set_shared();
         }
     }
 
-    /// Before an instantiation: puts events around the graph's kernels, if that was asked for and can be done.
+    /// Before an instantiation: puts events around the graph's kernels, if `--graph nodes` is on and it is
+    /// possible.
     pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
-        let (driver, nodes) = (driver::driver()?, &call.session.nodes);
+        let (driver, nodes) = (driver::driver()?, call.session.get::<Nodes>());
         if !nodes.on.load(Ordering::Relaxed) {
             return None;
         }
@@ -190,14 +195,16 @@ impl Graphs {
         inserted
     }
 
-    /// Before an update of an executable graph that has events around its kernels: the other graph needs the same.
+    /// Before an update of an executable graph that has events around its kernels: puts events around the
+    /// other graph's kernels.
     pub fn insert_again(&self, handle: CUgraphExec, graph: CUgraph) -> Option<Inserted> {
         let driver = driver::driver()?;
         let timed = self.places.find(handle as u64)?.timed()?;
-        timed.ended();
+        timed.launch_ended();
         let inserted = driver.relaxed(|| {
             let kernels = events::kernels(driver, graph)?;
-            // With another number of kernels the driver will refuse, and is to say what it would say without us.
+            // If the number of kernels differs, the driver will refuse the update and must return the same
+            // error as without us.
             (kernels.len() == timed.pairs.len())
                 .then(|| Inserted::new(driver, graph, &kernels, &timed.pairs))
                 .flatten()
@@ -205,11 +212,11 @@ impl Graphs {
         inserted.flatten()
     }
 
-    /// An executable graph was destroyed: its handle may come back as another's.
+    /// Takes in the destruction of an executable graph: its handle may come back as another's.
     pub fn destroyed(&self, call: &Call, handle: CUgraphExec) {
         if let Some(place) = self.places.find(handle as u64) {
             if let Some(timed) = place.timed() {
-                call.session.nodes.remove(timed);
+                call.session.get::<Nodes>().remove(timed);
                 place.timed.store(core::ptr::null_mut(), Ordering::Release);
             }
             place.graph.store(0, Ordering::Release);
@@ -220,39 +227,41 @@ impl Graphs {
     }
 
     #[cold]
-    fn tell_changes(&self, call: &Call, handle: CUgraphExec, place: &Place) {
+    fn publish_changes(&self, call: &Call, handle: CUgraphExec, place: &Place) {
         let errno = crate::sys::Errno::save();
         if let Some(contents) = place.take() {
-            self.tell(call, handle, place, &contents);
+            self.publish(call, handle, place, &contents);
             place.put(contents);
         }
         errno.restore();
     }
 
-    /// Says something about graphs in general, once.
+    /// Publishes a general note about graphs, once.
     fn note(&self, call: &Call, note: u32) {
-        let told = self.noted.fetch_or(1 << note, Ordering::Relaxed);
-        if told & 1 << note != 0 {
+        let published = self.noted.fetch_or(1 << note, Ordering::Relaxed);
+        if published & 1 << note != 0 {
             return;
         }
-        // A fact has one text: it is told anew with what was told before.
-        let told =
-            |(place, text): (usize, &&'static str)| ((told | 1 << note) & 1 << place != 0).then_some(*text);
-        let notes: Vec<&str> = NOTES.iter().enumerate().filter_map(told).collect();
+        // A fact has only one text, so the text is published again with all notes so far.
+        let is_published = |(place, text): (usize, &&'static str)| {
+            ((published | 1 << note) & 1 << place != 0).then_some(*text)
+        };
+        let notes: Vec<&str> = NOTES.iter().enumerate().filter_map(is_published).collect();
         names::tell_fact(call, Fact::Interception, notes.join(". ").as_bytes());
     }
 
-    /// Gives a graph a number and tells what it holds.
-    fn tell(&self, call: &Call, handle: CUgraphExec, place: &Place, contents: &Contents) {
+    /// Gives a graph a number and publishes its contents.
+    fn publish(&self, call: &Call, handle: CUgraphExec, place: &Place, contents: &Contents) {
         if contents.has_conditionals() {
             self.note(call, CONDITIONALS);
         }
         if let Some(timed) = place.timed() {
-            timed.runs(contents.own_kernels());
+            timed.set_kernels(contents.own_kernels());
         }
         let lines = contents.lines();
         let [kernels, copies, memsets, others] = place.count(&lines);
-        let communication = lines.iter().any(|line| call.session.names.is_communication(line.kernel));
+        let communication =
+            lines.iter().any(|line| call.session.get::<Names>().is_communication(line.kernel));
         place.communication.store(communication, Ordering::Relaxed);
         let graph = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let head = Head::new::<record::Graph>();
@@ -277,13 +286,13 @@ impl Graphs {
 
 impl Place {
     fn timed(&self) -> Option<&'static NodeTimed> {
-        // SAFETY: null or leaked. Acquire, with the release in `instantiated`.
+        // SAFETY: null or leaked. Acquire pairs with the release in `instantiated`.
         unsafe { self.timed.load(Ordering::Acquire).as_ref() }
     }
 
     fn take(&self) -> Option<Contents> {
         let contents = self.contents.swap(core::ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: null or a box that `put` gave away, ours alone since the swap.
+        // SAFETY: null or a box that `put` gave away; only this thread has it since the swap.
         (!contents.is_null()).then(|| unsafe { *Box::from_raw(contents) })
     }
 
@@ -295,7 +304,7 @@ impl Place {
         }
     }
 
-    /// Counts what a launch runs: kernels, copies, sets, others.
+    /// Stores the number of nodes that a launch runs: kernels, copies, memsets, others.
     fn count(&self, lines: &[Line]) -> [u32; 4] {
         use NodeKind::{Alloc, Copy, Free, Kernel, Other, Set};
         let kinds: [&[NodeKind]; 4] = [&[Kernel], &[Copy], &[Set], &[Other, Alloc, Free]];

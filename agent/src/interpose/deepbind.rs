@@ -1,26 +1,29 @@
-//! Libraries that are loaded with `RTLD_DEEPBIND`: they look into themselves and what they need before the rest of the
-//! process, so their `dlsym` is libc's and their CUDA functions are the driver's own.
+//! How are libraries hooked that are loaded with `RTLD_DEEPBIND`? They search themselves and their
+//! dependencies before the rest of the process, so their `dlsym` is libc's and their CUDA functions are the
+//! driver's own.
 //!
-//! The flag means that to them, and keeps meaning it: every symbol stays bound as the loader bound it, but for the slots of
-//! `dlsym` and of CUDA functions in the table, which are led to us. `dlopen` is exported only to notice the flag: it
-//! goes on by a tail jump, so that the C library sees the true caller (RUNPATH and namespace depend on it). The slots are
-//! looked through at the next lookup by handle, which whoever loads a library makes: what its constructors call goes by.
+//! The flag keeps its meaning: every symbol stays bound as the loader bound it, except for the slots of
+//! `dlsym` and of CUDA functions in the table, which are changed to point to us. `dlopen` is exported only to
+//! notice the flag. It continues with a tail jump, so that the C library sees the true caller (RUNPATH and
+//! namespace depend on it). The slots are searched at the next lookup by handle, which a program that loads a
+//! library makes; calls by the library's constructors are missed.
 
 use crate::hook::Hook;
 use crate::interpose::dlsym;
-use crate::interpose::libraries::{self, List};
-use crate::interpose::slots::{self, Slot};
-use crate::session;
+use crate::loader::libraries::{self, List};
+use crate::loader::slots::{self, Slot};
+use crate::loader::{in_library, is_libc_own, next_definition};
+use crate::sink;
 use crate::sys::Errno;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The flag was given at least once. Relaxed: whoever loaded the library looks up in it on the same thread, or tells
-/// another with an ordering of its own.
+/// Whether the flag was given at least once. Relaxed: the thread that loaded the library looks up functions
+/// in it itself, or informs another thread with an ordering of its own.
 static GIVEN: AtomicBool = AtomicBool::new(false);
-/// The loader's count of objects ever added, when all slots of theirs had been looked through. Release when they have been
-/// written, acquire by who finds nothing new.
-static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// The loader's count of objects ever added when all their slots had last been searched. Release after the
+/// slots have been written, acquire by a thread that finds nothing new.
+static SEARCHED: AtomicU64 = AtomicU64::new(0);
 /// The next dlopen in search order. Relaxed: code, immutable, and every thread finds the same.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -32,7 +35,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
-    // The end is a jump: rsp and the return address are the caller's, the argument registers are restored.
+    // The end is a jump: rsp and the return address are the caller's, and the argument registers are
+    // restored.
     core::arch::naked_asm!(
         "test esi, {deepbind}",
         "jz 2f",
@@ -88,46 +92,49 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
 
 /// The address to jump to. Called from the naked code above.
 extern "C" fn find_next() -> usize {
-    let found = dlsym::next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
+    let found = next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
     NEXT.store(found, Ordering::Relaxed);
     found
 }
 
-/// Stands in for a C library without a dlopen that we can find: nothing is ever loaded.
+/// Replaces dlopen in a C library where we cannot find it: nothing is ever loaded.
 unsafe extern "C" fn no_dlopen(_: *const c_char, _: c_int) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// How often the slots are looked through while other threads load and unload libraries; then it is the next lookup's.
+/// The number of searches of the slots while other threads load and unload libraries; after that, the next
+/// lookup searches.
 const TRIES: usize = 4;
 
-/// Leads the slots of what was loaded since to us, if there was anything that does not come to us by itself.
+/// Redirects the slots of newly loaded objects to us, if a library was loaded whose calls do not reach us
+/// otherwise.
 #[inline]
-pub fn look() {
-    if GIVEN.load(Ordering::Relaxed) && session::is_enabled() {
-        look_at_new();
+pub fn bind_new() {
+    if GIVEN.load(Ordering::Relaxed) && sink::is_enabled() {
+        search_new();
     }
 }
 
 #[cold]
-fn look_at_new() {
-    let looked = LOOKED.load(Ordering::Acquire);
-    if libraries::adds() == looked {
+fn search_new() {
+    let searched = SEARCHED.load(Ordering::Acquire);
+    if libraries::adds() == searched {
         return;
     }
     let errno = Errno::save();
-    let list = (0..TRIES).map(|_| List::now()).find(|list| lead(list, looked));
+    let list = (0..TRIES).map(|_| List::now()).find(|list| redirect(list, searched));
     if let Some(list) = list {
-        LOOKED.store(list.adds, Ordering::Release);
+        SEARCHED.store(list.adds, Ordering::Release);
     }
     errno.restore();
 }
 
-/// Leads the slots of what a list has at its end to us: as many objects as were added since there were `looked` at most.
-/// False when the loader has changed the list meanwhile. (Two threads that do so at once write the same.)
-fn lead(list: &List, looked: u64) -> bool {
+/// Redirects the slots in the last objects of a list to us: at most as many objects as were added since the
+/// count was `searched`. Returns false when the loader has changed the list meanwhile. (Two threads that do
+/// so at the same time write the same values.)
+fn redirect(list: &List, searched: u64) -> bool {
     libraries::wait_for_loading();
-    let known = list.objects.saturating_sub(list.adds.wrapping_sub(looked));
+    let known = list.objects.saturating_sub(list.adds.wrapping_sub(searched));
     let mut count = 0;
     let counted = slots::each(list, known, wanted, |_, _| {
         count += 1;
@@ -142,13 +149,15 @@ fn lead(list: &List, looked: u64) -> bool {
     });
     // The loader is asked between the walks over its list, not during one: its locks have an order. In the last walk the
     // object is there as long as we write.
-    let decided: Vec<(Slot, usize)> =
-        found.into_iter().filter_map(|(slot, wanted)| Some((slot, in_place_of(&slot, wanted)?))).collect();
+    let decided: Vec<(Slot, usize)> = found
+        .into_iter()
+        .filter_map(|(slot, wanted)| Some((slot, replacement_for(&slot, wanted)?)))
+        .collect();
     let ours = |slot: &Slot| decided.iter().find(|(known, _)| known == slot).map(|(_, ours)| *ours);
     counted && gathered && slots::each(list, known, wanted, |slot, _| ours(slot))
 }
 
-/// A symbol whose slots may be led to us.
+/// A symbol whose slots may be redirected to us.
 #[derive(Clone, Copy)]
 enum Wanted {
     Dlsym,
@@ -170,17 +179,18 @@ impl Wanted {
     /// Whether a function is the C library's, or CUDA's own.
     fn is_real(self, found: usize) -> bool {
         match self {
-            Wanted::Dlsym => dlsym::is_libc_own(found),
+            Wanted::Dlsym => is_libc_own(found),
             Wanted::Function(hook) => dlsym::is_real(hook, found),
         }
     }
 }
 
-/// The function of ours that belongs into a slot, if what it holds, or would, passes us by.
-fn in_place_of(slot: &Slot, wanted: Wanted) -> Option<usize> {
+/// The function of ours for a slot, if the function that is in it, or that would be bound, bypasses us.
+fn replacement_for(slot: &Slot, wanted: Wanted) -> Option<usize> {
     if !slot.is_bound {
-        // At the first use, the loader would bind it to what the object and what it needs have, if that is bound deeply;
-        // and anything else to what comes first for everybody, which is to be us.
+        // At the first use, the loader would bind the slot to a function of the object or its dependencies,
+        // if the object is bound deeply, and otherwise to the first definition in the process, which must be
+        // ours.
         return in_own_scope(slot, wanted.symbol())
             .filter(|found| wanted.is_real(*found))
             .and_then(|_| dlsym::first_if_ours(wanted.symbol()));
@@ -191,13 +201,13 @@ fn in_place_of(slot: &Slot, wanted: Wanted) -> Option<usize> {
     }
 }
 
-/// What the object that a slot lies in finds in itself and what it needs. Of the program itself, nothing: it is not bound
-/// deeply.
+/// The function that the object with this slot finds in itself and its dependencies. `None` for the program
+/// itself, which is not bound deeply.
 fn in_own_scope(slot: &Slot, symbol: &CStr) -> Option<usize> {
     let (object, _) = libraries::holder_of(slot.address)?;
     let path = object.path.as_c_str();
     if path.is_empty() {
         return None;
     }
-    libraries::with(path, |handle| dlsym::in_library(handle, symbol))
+    libraries::with(path, |handle| in_library(handle, symbol))
 }

@@ -1,24 +1,22 @@
-//! The `dlsym` route.
+//! How are functions hooked that are looked up with `dlsym`?
 //!
-//! `dlsym` is exported, so every lookup by handle in the process comes here first. RTLD_DEFAULT and RTLD_NEXT depend on
-//! who asks, and the C library finds that out from the return address: those are answered by a tail jump that leaves the
-//! caller's return address in place (an ordinary call would make *us* the caller, and a library's
-//! `dlsym(RTLD_NEXT, f)` would find its own f). Lookups in a real handle do not depend on the caller; there, and only for
-//! a name in the table, the answer may be replaced.
+//! `dlsym` is exported, so every lookup by handle in the process comes here first. The results for
+//! RTLD_DEFAULT and RTLD_NEXT depend on the caller, which the C library finds by the return address. Those
+//! lookups continue with a tail jump that leaves the caller's return address in place. (An ordinary call
+//! would make *us* the caller, and a library's `dlsym(RTLD_NEXT, f)` would find its own f.) Lookups in a real
+//! handle do not depend on the caller; there, and only for a name in the table, the result may be replaced.
 //!
-//! Two pointers lead on: **libc's** dlsym, for our own questions, and the **next** dlsym in search order, for the
-//! app's: a dlsym hook behind us keeps being asked.
+//! Two functions are called next: **libc's** dlsym for our own lookups, and the **next** dlsym in search
+//! order for the app's, so that a dlsym hook that comes after ours is still called.
 
-use crate::hook::{Hook, Layer};
-use crate::interpose;
-use crate::interpose::{deepbind, libraries, unknown};
+use crate::hook::{Hook, Hooks, Layer, Table};
+use crate::interpose::{self, deepbind, unknown};
+use crate::loader::{Dlsym, in_library, libc_dlsym, libraries, quietly};
+use crate::sink;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-
-/// libc's dlsym, and the next one in search order. Relaxed: code, immutable, and every thread finds the same.
-static LIBC: AtomicUsize = AtomicUsize::new(0);
+/// The next dlsym in search order. Relaxed: code, immutable, and every thread finds the same.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The exported `dlsym`.
@@ -29,8 +27,8 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // RTLD_DEFAULT is 0 and RTLD_NEXT is -1: handle + 1 is at most 1 for these two and for no other.
-    // Both ends are jumps: rsp and the return address are the caller's, the argument registers are restored.
+    // RTLD_DEFAULT is 0 and RTLD_NEXT is -1: handle + 1 is at most 1 for these two and for no other. Both
+    // ends are jumps: rsp and the return address are the caller's, and the argument registers are restored.
     core::arch::naked_asm!(
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
@@ -85,33 +83,6 @@ extern "C" fn find_next() -> usize {
     next_dlsym() as usize
 }
 
-/// libc's dlsym. glibc has it at two versions: 2.34 (in libc.so.6) and the port's first (in libdl.so.2 before).
-fn libc_dlsym() -> Dlsym {
-    let mut address = LIBC.load(Ordering::Relaxed);
-    if address == 0 {
-        const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
-        for version in [c"GLIBC_2.34", OLD] {
-            // SAFETY: terminated strings; RTLD_NEXT is relative to us, the caller, which is what we mean.
-            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
-            if !found.is_null() {
-                address = found as usize;
-                LIBC.store(address, Ordering::Relaxed);
-                break;
-            }
-        }
-    }
-    if address == 0 {
-        return no_dlsym;
-    }
-    // SAFETY: the C library's function of this name and prototype.
-    unsafe { core::mem::transmute::<usize, Dlsym>(address) }
-}
-
-/// Stands in for a C library without a dlsym that we can find: nothing is ever found.
-unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
-    core::ptr::null_mut()
-}
-
 /// The next dlsym in search order: another hook's, or libc's.
 fn next_dlsym() -> Dlsym {
     let mut address = NEXT.load(Ordering::Relaxed);
@@ -125,16 +96,7 @@ fn next_dlsym() -> Dlsym {
     unsafe { core::mem::transmute::<usize, Dlsym>(address) }
 }
 
-/// The definition that follows ours in search order.
-pub fn next_definition(symbol: &CStr) -> Option<usize> {
-    quietly(|| {
-        // SAFETY: a terminated name; RTLD_NEXT is relative to us.
-        let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, symbol.as_ptr()) };
-        (!found.is_null()).then_some(found as usize)
-    })
-}
-
-/// The definition that comes first for the whole process, if it is our export.
+/// The first definition for the whole process, if it is our export.
 pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
     let first = quietly(|| {
         // SAFETY: a terminated name.
@@ -144,42 +106,18 @@ pub fn first_if_ours(symbol: &CStr) -> Option<usize> {
     libraries::is_ours(first).then_some(first)
 }
 
-/// Whether a function is libc's dlsym.
-pub fn is_libc_own(address: usize) -> bool {
-    address == libc_dlsym() as usize
-}
-
-/// The definition in a library.
-pub fn in_library(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
-    quietly(|| {
-        // SAFETY: a handle that dlopen gave, a terminated name.
-        let found = unsafe { libc_dlsym()(handle, symbol.as_ptr()) };
-        (!found.is_null()).then_some(found as usize)
-    })
-}
-
-/// Runs our own lookup and leaves dlerror(3) without an error of ours.
-pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
-    let found = lookup();
-    if found.is_none() {
-        // SAFETY: clears the thread's error state, where our own failed lookup stands now.
-        unsafe { libc::dlerror() };
-    }
-    found
-}
-
-/// A lookup in a real handle: the next dlsym's answer, or the hook in its place.
+/// A lookup in a real handle: returns the next dlsym's result, or the hook that replaces it.
 unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    deepbind::look();
-    // SAFETY: the app's own arguments, handed on.
+    deepbind::bind_new();
+    // SAFETY: the app's own arguments, passed on.
     let answer = unsafe { next_dlsym()(handle, name) };
     if answer.is_null() || name.is_null() {
         return answer;
     }
-    // SAFETY: dlsym found something by it: a terminated string.
+    // SAFETY: dlsym found something under this name, so it is a terminated string.
     let name = unsafe { CStr::from_ptr(name) };
     let Some(hook) = find(name) else {
-        // (Another hook's answer may lie elsewhere.)
+        // (Another hook's result may be in another library.)
         if unknown::is_cudas(name) && in_library(handle, name).is_some_and(libraries::is_cuda) {
             unknown::found(name);
         }
@@ -188,37 +126,38 @@ unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut
     substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
 }
 
-/// The table's entry for an exported name. Almost every name in a process's life ends at the first test.
+/// The table's entry for an exported name. The first test rejects almost every name in a process's life.
 pub fn find(name: &CStr) -> Option<&'static Hook> {
     let bytes = name.to_bytes();
     if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
         return None;
     }
-    crate::table::all().iter().find(|hook| hook.symbol == name)
+    Table::all().iter().find(|hook| hook.symbol == name)
 }
 
-/// The hook to hand out instead of `answer`, if `answer` is the real function that the hook stands for.
+/// The hook to return instead of `answer`, if `answer` is the real function that the hook intercepts.
 fn substitute(hook: &'static Hook, handle: *mut c_void, answer: usize) -> Option<*const ()> {
-    if !crate::session::is_enabled() {
+    if !sink::is_enabled() {
         return None;
     }
-    // Where the next dlsym answered with something else than libc's, it is a hook behind us: ours goes on to it.
+    // If the next dlsym returned something other than libc's result, that is a hook after ours: our hook
+    // continues to it.
     let entry = wrapper(hook, in_library(handle, hook.symbol)?, answer);
     if hook.layer == Layer::Driver {
-        crate::session::looked_up(hook, entry.is_some());
+        sink::looked_up(hook, entry.is_some());
     }
     entry
 }
 
-/// The function of ours that goes on to `next`, if `found` is the real function that the hook stands for.
+/// Our function that continues to `next`, if `found` is the real function that the hook intercepts.
 pub fn wrapper(hook: &'static Hook, found: usize, next: usize) -> Option<*const ()> {
-    // The wrapper leads to a runtime's for good.
+    // The wrapper continues to a runtime's function for good, so the runtime must stay loaded.
     let stays =
         || hook.layer == Layer::Driver || libraries::runtime_at(found).and_then(libraries::pinned).is_some();
     (is_real(hook, found) && stays()).then(|| hook.wrapper(next)).flatten()
 }
 
-/// Whether `found` is the real function that a hook stands for.
+/// Whether `found` is the real function that a hook intercepts.
 pub fn is_real(hook: &Hook, found: usize) -> bool {
     match hook.layer {
         Layer::Driver => interpose::is_real(hook, found),

@@ -1,35 +1,34 @@
-//! The routes into CUDA, and the way out at their end: which function a hook calls next.
+//! By which routes do calls reach a hook, and which function does the hook call next?
 //!
-//! - by symbol: the exported names satisfy the app's references; the call goes on to the next definition in search
-//!   order (another preload's, or the library's), found here;
-//! - by `dlsym`: [`dlsym`];
-//! - by `cuGetProcAddress`: [`getproc`].
+//! - By symbol: the exported names satisfy the app's references. The call continues to the next definition in
+//!   search order (another preloaded library's, or CUDA's own), which is found here.
+//! - By `dlsym`: see [`dlsym`].
+//! - By `cuGetProcAddress`: see [`getproc`].
 //!
-//! Functions that are looked up and that nobody here knows are told by name: [`unknown`].
+//! Functions that programs look up and that the table does not know are reported by name: see [`unknown`].
 
 mod deepbind;
 pub mod dlsym;
 pub mod getproc;
 mod known;
-pub mod libraries;
 mod runtime;
-mod slots;
 pub mod unknown;
 
-use crate::hook::{ABSENT, Hook, Layer, Route};
-use crate::session;
+use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
+use crate::loader::{self, libraries};
+use crate::sink;
 use crate::sys::{Caller, Errno};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Where a call goes on.
+/// The function that a call continues to.
 #[derive(Clone, Copy)]
 pub struct Next {
     pub address: usize,
-    /// False: call it and say nothing (it cannot be told which runtime is meant).
+    /// False: call it without recording anything (it is unclear which runtime is meant).
     pub labelled: bool,
 }
 
-/// The function that a call on this route goes on to, or `None` when there is no CUDA behind it.
+/// The function that a call on this route continues to, or `None` when no CUDA library provides one.
 #[inline]
 pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
     if let Some(address) = hook.next(route) {
@@ -44,15 +43,16 @@ pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
     next_by_symbol(hook, caller)
 }
 
-/// Finds it out. errno is left as the app had it. A text that dlerror(3) still had to tell it is lost where the loader is
-/// asked: glibc has no way to read it without clearing it, and none to put it back.
+/// Finds the next function for a call by symbol. errno is left as the app had it. A pending message of
+/// dlerror(3) is lost where the loader is called: glibc cannot read it without clearing it, and cannot
+/// restore it.
 #[cold]
 fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     let errno = Errno::save();
     let next = match hook.layer {
         Layer::Driver => next_in_driver(hook).map(|address| {
             hook.lead_symbol(address);
-            session::road_found(hook);
+            sink::route_found(hook);
             Next { address, labelled: true }
         }),
         Layer::Runtime => runtime::find(caller.address, hook),
@@ -65,48 +65,51 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
     if let Some(address) = hook.ahead() {
         return Some(address);
     }
-    let address = dlsym::next_definition(hook.symbol).or_else(|| real_export(hook))?;
+    let address = loader::next_definition(hook.symbol).or_else(|| real_export(hook))?;
     learn_driver();
     Some(address)
 }
 
-/// Finds all driver functions when the first is needed. The loader's lock, which that takes, is held while a library's
-/// constructors run: a thread that such a constructor starts and waits for must not need it for a call that is new to us.
+/// Finds all driver functions when the first one is needed. That takes the loader's lock, which is held while
+/// a library's constructors run: a thread that such a constructor starts and waits for must not need the lock
+/// for a call that is new to us.
 pub fn learn_driver() {
-    // Relaxed: a race finds the same twice.
+    // Relaxed: threads that race find the same functions.
     static LEARNED: AtomicBool = AtomicBool::new(false);
     if LEARNED.load(Ordering::Relaxed) || libraries::driver().is_none() {
         return;
     }
-    for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
+    for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
         let export = real_export(hook);
-        if let Some(address) = dlsym::next_definition(hook.symbol).or(export) {
+        if let Some(address) = loader::next_definition(hook.symbol).or(export) {
             hook.look_ahead(address);
         }
     }
     LEARNED.store(true, Ordering::Relaxed);
 }
 
-/// The driver's own export of this symbol, if libcuda is loaded and has it. Learned once.
+/// The driver's own export of this symbol, if libcuda is loaded and has it. Looked up once.
 pub fn real_export(hook: &Hook) -> Option<usize> {
     let [export, _] = &hook.real;
     learned(export, || {
         let driver = libraries::driver()?;
-        Some(dlsym::in_library(driver, hook.symbol).unwrap_or(ABSENT))
+        Some(loader::in_library(driver, hook.symbol).unwrap_or(ABSENT))
     })
 }
 
-/// What the real `cuGetProcAddress` answers for this variant, if libcuda is loaded and has it. Learned once.
+/// The result of the real `cuGetProcAddress` for this variant, if libcuda is loaded and has it. Looked up
+/// once.
 pub fn real_getproc(hook: &Hook) -> Option<usize> {
     let [_, getproc] = &hook.real;
-    learned(getproc, || Some(getproc::ask(hook)?.unwrap_or(ABSENT)))
+    learned(getproc, || Some(getproc::lookup(hook)?.unwrap_or(ABSENT)))
 }
 
-/// A learned address: asked for until there is an answer, for which the driver must be there.
-fn learned(slot: &core::sync::atomic::AtomicUsize, ask: impl FnOnce() -> Option<usize>) -> Option<usize> {
+/// Returns a cached address. The lookup is repeated until it has a result, for which the driver must be
+/// loaded.
+fn learned(slot: &core::sync::atomic::AtomicUsize, lookup: impl FnOnce() -> Option<usize>) -> Option<usize> {
     let known = match slot.load(Ordering::Relaxed) {
         0 => {
-            let answer = ask()?;
+            let answer = lookup()?;
             slot.store(answer, Ordering::Relaxed);
             answer
         }

@@ -1,37 +1,42 @@
-//! Which libcudart a call by symbol goes on to.
+//! Which libcudart does a call by symbol continue to?
 //!
-//! Several can be loaded, in scopes of their own, and each caller has its own. As the loader would have bound it without
-//! us: a definition of another preload's (or any that lies in no libcudart and follows ours in search order) is everyone's;
-//! else the runtime that the caller's object was linked against; else what the caller's own scope has.
+//! Several can be loaded in separate scopes, and each caller has its own. The choice is the one that the
+//! loader would have made without us: a definition in another preloaded library (or in any other library than
+//! a libcudart that follows ours in search order) serves all callers; otherwise it is the runtime that the
+//! caller's object was linked against, or else the one that the caller's own scope has.
 //!
-//! dlopen, dlsym and dladdr take the lock that is held while a library's constructors run. A thread that such a
-//! constructor starts and waits for must not need it: all functions of a runtime are found at the first call into it, and
-//! a new caller is told its runtime by a walk over the loader's list, which does not take that lock.
+//! dlopen, dlsym and dladdr take the lock that is held while a library's constructors run. A thread that such
+//! a constructor starts and waits for must not need that lock: all functions of a runtime are found at the
+//! first call into it, and a new caller's runtime is found by a walk over the loader's list, which does not
+//! take that lock.
 
-use crate::hook::{ABSENT, Hook, Layer, Route};
-use crate::interpose::libraries::{self, Object, Runtimes};
-use crate::interpose::{Next, dlsym};
+use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
+use crate::interpose::Next;
+use crate::loader::libraries::{self, Object, Runtimes};
+use crate::loader::{in_library, next_definition};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A library that runtime calls have gone on to. It is never unloaded: what it was is remembered for good.
+/// A library that runtime calls have continued to. It is never unloaded, so what is known about it stays
+/// valid.
 struct Runtime {
     /// Its load bias; 0 = a free place. Relaxed: the functions have their own publication.
     base: AtomicU64,
-    /// By hook; 0 = not asked yet, [`ABSENT`] = it has none. Relaxed: code, immutable once loaded.
-    functions: [AtomicUsize; crate::table::COUNT],
+    /// By hook; 0 = not looked up yet, [`ABSENT`] = the library does not have it. Relaxed: code, immutable
+    /// once loaded.
+    functions: [AtomicUsize; Table::COUNT],
 }
 
 const RUNTIMES: usize = 8;
-static KNOWN: [Runtime; RUNTIMES] = [const {
-    Runtime { base: AtomicU64::new(0), functions: [const { AtomicUsize::new(0) }; crate::table::COUNT] }
-}; RUNTIMES];
+static KNOWN: [Runtime; RUNTIMES] =
+    [const { Runtime { base: AtomicU64::new(0), functions: [const { AtomicUsize::new(0) }; Table::COUNT] } };
+        RUNTIMES];
 
 impl Runtime {
     fn slot(&self, hook: &Hook) -> Option<&AtomicUsize> {
         self.functions.get(usize::from(hook.api).wrapping_sub(1))
     }
 
-    /// Its function, if it has been asked for and is there.
+    /// Its function, if that has been looked up and exists.
     #[inline]
     fn function(&self, hook: &Hook) -> Option<usize> {
         let address = self.slot(hook)?.load(Ordering::Relaxed);
@@ -41,20 +46,20 @@ impl Runtime {
     /// Finds all functions.
     fn learn(&self, object: &Object) {
         let Some(handle) = libraries::pinned(object.path.as_c_str()) else { return };
-        for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
+        for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
             if let Some(slot) = self.slot(hook) {
-                slot.store(dlsym::in_library(handle, hook.symbol).unwrap_or(ABSENT), Ordering::Relaxed);
+                slot.store(in_library(handle, hook.symbol).unwrap_or(ABSENT), Ordering::Relaxed);
             }
         }
     }
 }
 
-/// Which runtime the calls from a page of code go on to: a page belongs to one object, and objects have fewer pages of
-/// calls than call sites. A place holds the page's number
-/// and the runtime's in one word, so relaxed is enough; 0 = free.
+/// The runtime that the calls from a page of code continue to. A page belongs to one object, and objects have
+/// fewer pages of calls than call sites. A place has the page's number and the runtime's in one word, so
+/// relaxed is enough; 0 = free.
 static PAGES: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 const PLACES: usize = 8192;
-/// Places tried before a page goes without: its calls walk.
+/// The number of places tried before a page is not cached; its calls then walk the loader's list.
 const PROBES: usize = 32;
 const PAGE_BITS: u32 = 12;
 const RUNTIME_BITS: u32 = 3;
@@ -66,7 +71,7 @@ fn places(page: u64) -> impl Iterator<Item = &'static AtomicU64> {
     (start..start + PROBES).filter_map(|place| PAGES.get(place % PLACES))
 }
 
-/// The runtime function that a call from `caller` goes on to, if a call from around there was made before.
+/// The runtime function that a call from `caller` continues to, if a call from the same page was made before.
 #[inline]
 pub fn known(caller: u64, hook: &Hook) -> Option<Next> {
     let page = caller >> PAGE_BITS;
@@ -94,7 +99,7 @@ fn remember(caller: u64, runtime: usize) {
     }
 }
 
-/// The runtime function that a call from `caller` goes on to.
+/// The runtime function that a call from `caller` continues to.
 pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     let holder = libraries::holder_of(caller);
     let needed = holder.as_ref().and_then(|(_, needed)| needed.as_ref());
@@ -106,7 +111,7 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     if let Some(next) = bound.and_then(|object| through(&object, caller, hook)) {
         return Some(next);
     }
-    let next = dlsym::next_definition(hook.symbol);
+    let next = next_definition(hook.symbol);
     if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
         hook.lead_symbol(address);
         return Some(Next { address, labelled: true });
@@ -115,15 +120,16 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
         return Some(next);
     }
     if needed.is_some() {
-        return None; // never another runtime than the one that it was linked against
+        return None; // never another runtime than the one that the object was linked against
     }
-    // Several, and it cannot be told which is meant.
+    // There are several runtimes, and it is unclear which is meant.
     let first = || libraries::pinned(runtimes.first?.path.as_c_str());
-    let address = next.or_else(|| dlsym::in_library(first()?, hook.symbol))?;
+    let address = next.or_else(|| in_library(first()?, hook.symbol))?;
     Some(Next { address, labelled: false })
 }
 
-/// The way on through this runtime, which is the one of the caller's. Once it is known no lock of the loader's is taken.
+/// Returns the function in this runtime, which is the caller's. Once the runtime is known, no loader lock is
+/// taken.
 fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
     let index = KNOWN.iter().position(|runtime| {
         // Relaxed: a place is taken once, and kept.
@@ -131,7 +137,7 @@ fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
         taken.is_ok() || taken == Err(object.base)
     });
     let Some(index) = index else {
-        let address = dlsym::in_library(libraries::pinned(object.path.as_c_str())?, hook.symbol)?;
+        let address = in_library(libraries::pinned(object.path.as_c_str())?, hook.symbol)?;
         return Some(Next { address, labelled: true });
     };
     let runtime = KNOWN.get(index)?;
@@ -147,23 +153,25 @@ fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
     Some(Next { address, labelled: true })
 }
 
-/// Another preload's functions are called whichever runtime is meant: it knows, or it guesses, as it does without us.
+/// Another preloaded library's functions are called whichever runtime is meant: that library knows or
+/// guesses, as it does without us.
 fn lead_to_other_definitions() {
-    for hook in crate::table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
-        let next = dlsym::next_definition(hook.symbol);
+    for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
+        let next = next_definition(hook.symbol);
         if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
             hook.lead_symbol(address);
         }
     }
 }
 
-/// What the caller's object finds in its own scope: a runtime under a name that tells nothing, for one.
+/// The function that the caller's object finds in its own scope: for example in a runtime under an
+/// unrecognizable name.
 fn in_scope_of(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
     let path = object.path.as_c_str();
     if path.is_empty() {
-        return None; // the program's scope is the global one: `next_definition` has searched it
+        return None; // the program's scope is the global one, which `next_definition` has searched
     }
-    let address = libraries::with(path, |handle| dlsym::in_library(handle, hook.symbol))?;
+    let address = libraries::with(path, |handle| in_library(handle, hook.symbol))?;
     let (provider, _) = libraries::holder_of(address as u64)?;
     let (ours, _) = libraries::holder_of(find as *const () as u64)?;
     if provider.base == ours.base {
@@ -179,7 +187,7 @@ mod tests {
     use core::sync::atomic::Ordering;
 
     #[test]
-    fn a_program_of_many_call_sites_walks_once_for_each_page() {
+    fn a_page_with_many_call_sites_is_looked_up_once() {
         let hook = get(Symbol::cudaMalloc);
         KNOWN[7].slot(hook).unwrap().store(0x1234, Ordering::Relaxed);
         let pages = || (0..4000u64).map(|page| 0x5555_5555_0000 + (page << PAGE_BITS));

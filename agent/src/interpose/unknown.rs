@@ -1,9 +1,10 @@
-//! CUDA's functions that this version does not know: what comes with CUDA's next release is looked up by the programs that use
-//! it, passes through, and what it does is not seen. So each is told by its name and by how often it was looked up.
+//! Which CUDA functions do programs look up that this version does not know? A function that comes with
+//! CUDA's next release passes through, and its effect is not observed. So each such function is reported by
+//! name, with the number of its lookups.
 //!
-//! Known are the table's functions and those that pass through for a reason ([`PASSED`]). Lookups come before the session
-//! does, and usually there are none of these: the places are made at the first. They are wiped in a forked child
-//! ([`wiped`]), whose own lookups are its own.
+//! Known functions are those in the table and those that pass through for a reason ([`PASSED`]). Lookups come
+//! before the session does, and there are usually no unknown ones, so the places are allocated at the first
+//! one. They are wiped in a forked child ([`wiped`]), which counts its own lookups.
 
 use core::cell::Cell;
 use core::ffi::CStr;
@@ -11,63 +12,66 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{Head, Lookup, Namespace, Record};
 
 use super::known::PASSED;
-use crate::gpu::poller::Ring;
-use crate::session::{self, Session, wiped};
+use crate::hook::{Hooks, Table};
+use crate::sink::{self, Ring, Session, text, wiped};
 use crate::sys::{Errno, ticks};
-use crate::{names, thread};
+use crate::thread;
 
-/// Names that are kept; lookups of more are counted together.
+/// The number of names that are kept; lookups of further names are counted together.
 const PLACES: usize = 256;
-/// Bytes of a name. CUDA's longest have about 60.
+/// The longest name in bytes. CUDA's longest names have about 60.
 const NAME_BYTES: usize = 96;
 
-/// Valid when zero.
+/// The counts of unknown functions. Valid when zero.
 struct Unknown {
     places: [Place; PLACES],
-    /// Of names that found no place.
+    /// The lookups of names that found no place.
     others: Count,
 }
 
 struct Place {
     /// The name's hash; 0 = free. Relaxed: `length` publishes the name.
     hash: AtomicU64,
-    /// Of the name; 0 = it is not there yet. Release by who writes it, acquire by who tells it.
+    /// The name's length in bytes; 0 = it is not written yet. Release by the thread that writes the name,
+    /// acquire by the one that reports it.
     length: AtomicU32,
-    /// Relaxed: published by `length`.
+    /// The name. Relaxed: published by `length`.
     name: [AtomicU8; NAME_BYTES],
     count: Count,
 }
 
-/// Relaxed: numbers. Where the poller and the process's end tell one at the same time, it is told twice, which adds nothing.
+/// A number of lookups, and the number last reported. Relaxed: if the poller and the process's end report a
+/// count at the same time, it is reported twice, which does not change it.
 struct Count {
     lookups: AtomicU64,
-    told: AtomicU64,
+    published: AtomicU64,
 }
 
-/// The places, or null. Release by who makes them, acquire by everybody else.
+/// The places, or null. Release by the thread that creates them, acquire by the others.
 static UNKNOWN: AtomicPtr<Unknown> = AtomicPtr::new(core::ptr::null_mut());
 
 thread_local! {
-    /// Lookups of the calling thread that were counted.
+    /// The number of the calling thread's lookups that were counted.
     static COUNTED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many lookups of unknown functions the calling thread has made. A lookup inside a lookup (a runtime's, for its
-/// caller) is one.
+/// The number of unknown functions that the calling thread has looked up. A lookup inside a lookup (by a
+/// runtime for its caller) counts once.
 pub fn counted() -> u64 {
     COUNTED.get()
 }
 
-/// Whether a name begins as CUDA's functions do. (cuBLAS's, cuDNN's and their like go on with a small letter.)
+/// Whether a name begins like CUDA's functions. (The names of cuBLAS, cuDNN and similar libraries continue
+/// with a small letter.)
 pub fn is_cudas(name: &CStr) -> bool {
     let name = name.to_bytes();
     let rest = name.strip_prefix(b"cuda").or_else(|| name.strip_prefix(b"cu"));
     rest.and_then(<[u8]>::first).is_some_and(u8::is_ascii_uppercase)
 }
 
-/// A function of CUDA's was found by this name.
+/// Counts a lookup that found a CUDA function under this name.
 pub fn found(name: &CStr) {
-    if !session::is_enabled() || !is_cudas(name) || is_known(name) {
+    if !sink::is_enabled() || !is_cudas(name) || is_known(name) {
         return;
     }
     let errno = Errno::save();
@@ -79,30 +83,31 @@ pub fn found(name: &CStr) {
 }
 
 fn is_known(name: &CStr) -> bool {
-    crate::table::all().iter().any(|hook| hook.symbol == name || hook.base == name)
+    Table::all().iter().any(|hook| hook.symbol == name || hook.base == name)
         || PASSED.binary_search_by(|passed| passed.as_bytes().cmp(name.to_bytes())).is_ok()
 }
 
 fn existing() -> Option<&'static Unknown> {
-    // SAFETY: null, or made by `make` and never unmapped.
+    // SAFETY: null, or created by `make` and never unmapped.
     unsafe { UNKNOWN.load(Ordering::Acquire).as_ref() }
 }
 
 #[cold]
 fn make() -> Option<&'static Unknown> {
     let memory = wiped::map(size_of::<Unknown>())?.memory.cast();
-    // Where another thread's was first this one is left: pages that nobody touches. Relaxed where that was: `existing` looks.
+    // If another thread was first, this mapping stays unused: pages that are never touched. Relaxed for a
+    // failure: `existing` reads the pointer again.
     let _ = UNKNOWN.compare_exchange(core::ptr::null_mut(), memory, Ordering::Release, Ordering::Relaxed);
     existing()
 }
 
 impl Unknown {
-    /// The count of a name, which gets a place if there is one.
+    /// The count of a name, which gets a place if one is free.
     fn count_of(&self, name: &[u8]) -> &Count {
         if name.len() > NAME_BYTES {
             return &self.others;
         }
-        let hash = names::hash(name);
+        let hash = text::hash(name);
         for place in &self.places {
             match place.hash.compare_exchange(0, hash, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
@@ -117,55 +122,55 @@ impl Unknown {
         &self.others
     }
 
-    /// Pushes what is new of every count, and before its first the name.
-    fn tell(&self, push: &mut dyn FnMut(&[u64]) -> bool) {
+    /// Publishes every count that has changed, and the name before the first count.
+    fn publish(&self, push: &mut dyn FnMut(&[u64]) -> bool) {
         for (place, id) in self.places.iter().zip(1..) {
             if place.hash.load(Ordering::Relaxed) == 0 {
-                break; // the first free one: they are taken in order
+                break; // the first free place: places are taken in order
             }
             let length = place.length.load(Ordering::Acquire) as usize;
-            let is_new = place.count.told.load(Ordering::Relaxed) == 0;
+            let is_new = place.count.published.load(Ordering::Relaxed) == 0;
             if length != 0 && (!is_new || place.introduce(id, length, push)) {
-                place.count.tell(id, push);
+                place.count.publish(id, push);
             }
         }
-        self.others.tell(0, push);
+        self.others.publish(0, push);
     }
 }
 
 impl Place {
     fn introduce(&self, id: u32, length: usize, push: &mut dyn FnMut(&[u64]) -> bool) -> bool {
         let name: Vec<u8> = self.name.iter().take(length).map(|b| b.load(Ordering::Relaxed)).collect();
-        names::with_intern(Namespace::Function, id, &name, push)
+        text::with_intern(Namespace::Function, id, &name, push)
     }
 }
 
 impl Count {
-    /// Pushes it, if it is not what was told last.
-    fn tell(&self, function: u32, push: &mut dyn FnMut(&[u64]) -> bool) {
+    /// Publishes the count, if it is not the one last published.
+    fn publish(&self, function: u32, push: &mut dyn FnMut(&[u64]) -> bool) {
         let count = self.lookups.load(Ordering::Relaxed);
-        if count == self.told.load(Ordering::Relaxed) {
+        if count == self.published.load(Ordering::Relaxed) {
             return;
         }
         let head = Head::new::<Lookup>();
         let lookup = Lookup { head, count, function, reserved: 0, reserved2: [0; 5] };
         if push(lookup.as_words()) {
-            self.told.store(count, Ordering::Relaxed);
+            self.published.store(count, Ordering::Relaxed);
         }
     }
 }
 
-/// Poller: tells what is new.
-pub fn tell_new(ring: &mut Ring) {
+/// Poller: publishes what has changed.
+pub fn publish_new(ring: &mut Ring) {
     if let Some(unknown) = existing() {
-        unknown.tell(&mut |words| ring.push(words));
+        unknown.publish(&mut |words| ring.push(words));
     }
 }
 
-/// At the process's end, by the thread that ends it: tells what the poller has not.
-pub fn tell_last(session: &'static Session) {
+/// Publishes at the process's end what the poller has not. Called by the thread that ends the process.
+pub fn publish_last(session: Session) {
     if let Some(unknown) = existing() {
-        unknown.tell(&mut |words| {
+        unknown.publish(&mut |words| {
             thread::aside(session, ticks(), words);
             true
         });
@@ -185,13 +190,13 @@ mod tests {
         unknown.count_of(name.as_bytes()).lookups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Numbers and what they stand for.
+    /// Values by number.
     type By<T> = Vec<(u32, T)>;
 
-    /// What is told: names, and counts.
-    fn told(unknown: &Unknown) -> (By<String>, By<u64>) {
+    /// What is published: names, and counts.
+    fn published(unknown: &Unknown) -> (By<String>, By<u64>) {
         let (mut names, mut counts) = (Vec::new(), Vec::new());
-        unknown.tell(&mut |words| {
+        unknown.publish(&mut |words| {
             match Lookup::from_words(words) {
                 Some(lookup) => counts.push((lookup.function, lookup.count)),
                 None => {
@@ -205,24 +210,24 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_once_and_its_count_when_it_has_changed() {
+    fn a_name_is_published_once_and_its_count_when_it_has_changed() {
         let unknown = unknown();
         for name in ["cuNew", "cuNewer", "cuNew"] {
             look_up(&unknown, name);
         }
         let names = vec![(1, "cuNew".to_owned()), (2, "cuNewer".to_owned())];
-        assert_eq!(told(&unknown), (names, vec![(1, 2), (2, 1)]));
+        assert_eq!(published(&unknown), (names, vec![(1, 2), (2, 1)]));
         look_up(&unknown, "cuNewer");
-        assert_eq!(told(&unknown), (vec![], vec![(2, 2)]));
-        assert_eq!(told(&unknown), (vec![], vec![]));
+        assert_eq!(published(&unknown), (vec![], vec![(2, 2)]));
+        assert_eq!(published(&unknown), (vec![], vec![]));
     }
 
     #[test]
-    fn what_finds_no_room_is_told_again() {
+    fn a_record_that_does_not_fit_is_published_again() {
         let unknown = unknown();
         look_up(&unknown, "cuNew");
-        unknown.tell(&mut |_| false);
-        assert_eq!(told(&unknown), (vec![(1, "cuNew".to_owned())], vec![(1, 1)]));
+        unknown.publish(&mut |_| false);
+        assert_eq!(published(&unknown), (vec![(1, "cuNew".to_owned())], vec![(1, 1)]));
     }
 
     #[test]
@@ -232,12 +237,12 @@ mod tests {
             look_up(&unknown, &format!("cuNew{n}"));
         }
         look_up(&unknown, &"cuLong".repeat(NAME_BYTES));
-        let (names, counts) = told(&unknown);
+        let (names, counts) = published(&unknown);
         assert_eq!((names.len(), counts.last()), (PLACES, Some(&(0, 4))));
     }
 
     #[test]
-    fn known_are_the_table_and_what_passes_and_other_libraries_functions_are_not_cudas() {
+    fn functions_that_are_hooked_or_pass_through_are_known_and_other_libraries_functions_are_not_cudas() {
         for name in [c"cuLaunchKernel", c"cuMemAlloc_v2", c"cuMemAlloc", c"cuMemGetInfo", c"cudaGetLastError"]
         {
             assert!(is_cudas(name) && is_known(name), "{name:?}");

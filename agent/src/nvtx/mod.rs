@@ -1,17 +1,20 @@
-//! NVTX: the ranges and marks that the app, or its framework, puts around its work.
+//! Which ranges and markers do the app and its framework put around their work (NVTX)?
 //!
-//! NVTX 3 is header-only: every library that uses it has a copy, and each copy looks once for a tool, by loading
-//! `NVTX_INJECTION64_PATH` and calling its `InitializeInjectionNvtx2` (nvtxInit.h). `gpuspy run` sets the variable where
-//! nobody else has; with bare preloading the user does. The tool then puts its functions into the copy's tables
-//! (nvtxTypes.h); what it leaves out becomes a null pointer there, and is not called.
+//! NVTX 3 is header-only: every library that uses it has a copy, and each copy looks once for a tool by
+//! loading `NVTX_INJECTION64_PATH` and calling its `InitializeInjectionNvtx2` (nvtxInit.h). `gpuspy run` sets
+//! the variable unless it is set already; with bare preloading, the user does. The tool then puts its
+//! functions into the copy's tables (nvtxTypes.h); functions that the tool leaves out become null pointers
+//! there and are not called.
 //!
-//! Nothing here begins a session: what an app says before its first CUDA call is not kept, but for whether the range that
-//! `--capture-range` asks for is open ([`watch`]).
+//! Nothing here starts a session. NVTX calls before the first CUDA call are not kept, except for whether the
+//! range that `--capture-range` requests is open ([`watch`]).
 
 mod texts;
 pub mod watch;
 
-use crate::session;
+use crate::gpu::budget::Gate;
+use crate::gpu::range::Range;
+use crate::sink;
 use crate::sys::{self, ticks};
 use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -19,18 +22,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::record::{
     CELL_WORDS, Capture, Head, MAX_NVTX_CELLS, MAX_NVTX_TEXT, NvtxChange, NvtxRange, Record,
 };
-use texts::Texts;
+use texts::{DOMAINS, STRINGS};
 
-pub use texts::Told;
+pub use texts::PublishedDomains;
 
-/// Registered strings of a process, and domains: what is beyond has no text of its own.
-static STRINGS: Texts<16384> = Texts::new();
-pub static DOMAINS: Texts<256> = Texts::new();
-
-/// What `RangeStart` answers with. Relaxed: unique numbers.
+/// The next return value of `RangeStart`. Relaxed: the numbers only have to be unique.
 static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
 
-/// `nvtxEventAttributes_v2` (nvToolsExt.h), as far as it is read.
+/// The part of `nvtxEventAttributes_v2` (nvToolsExt.h) that is read.
 #[repr(C)]
 struct Attributes {
     version: u16,
@@ -45,16 +44,17 @@ struct Attributes {
     message: *const c_void,
 }
 
-/// `nvtxColorType_t` ARGB.
+/// `nvtxColorType_t`: ARGB.
 const ARGB: i32 = 1;
 /// `nvtxMessageType_t`.
 const ASCII: i32 = 1;
 const UNICODE: i32 = 2;
 const REGISTERED: i32 = 3;
-/// `NVTX_NO_PUSH_POP_TRACKING`: a tool that does not tell how deep the app's ranges are.
+/// `NVTX_NO_PUSH_POP_TRACKING`: returned by a tool that does not report how deeply the app's ranges are
+/// nested.
 const NO_TRACKING: c_int = -2;
 
-/// `wchar_t` of Linux: a code point.
+/// `wchar_t` on Linux: a code point.
 type Wide = u32;
 type Domain = *const c_void;
 
@@ -74,16 +74,16 @@ const CALLBACKS: u32 = 1;
 const CORE: c_int = 1;
 const CORE2: c_int = 5;
 
-/// The entry that a copy of NVTX calls. 0: no tool is here.
+/// The entry point that a copy of NVTX calls. Returns 0 if there is no active tool.
 ///
 /// # Safety
 /// Called by NVTX, with its own function.
 #[allow(non_snake_case, reason = "NVTX's name")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable>) -> c_int {
-    let Some(get) = get.filter(|_| session::is_enabled()) else { return 0 };
-    watch::begin(sys::env(c"GPUSPY_CAPTURE_RANGE"));
-    // SAFETY: NVTX's function, and the table that nvtxTypes.h gives this number.
+    let Some(get) = get.filter(|_| sink::is_enabled()) else { return 0 };
+    watch::set_request(sys::env(c"GPUSPY_CAPTURE_RANGE"));
+    // SAFETY: NVTX's function, and the table that nvtxTypes.h defines for this number.
     let Some(callbacks) = (unsafe { get(CALLBACKS).as_ref() }) else { return 0 };
     let Some(module_table) =
         callbacks.module_table.filter(|_| callbacks.struct_size >= size_of::<Callbacks>())
@@ -93,12 +93,13 @@ pub unsafe extern "C-unwind" fn InitializeInjectionNvtx2(get: Option<ExportTable
     let mut attached = 0;
     for (module, functions) in [(CORE, &CORE_FUNCTIONS[..]), (CORE2, &CORE2_FUNCTIONS[..])] {
         let (mut table, mut size) = (core::ptr::null_mut(), 0);
-        // SAFETY: NVTX's function; writes two places of ours.
+        // SAFETY: NVTX's function; the call writes to two local variables.
         if unsafe { module_table(module, &mut table, &mut size) } == 0 || table.is_null() {
             continue;
         }
         for (id, function) in functions.iter().filter(|(id, _)| *id < size) {
-            // SAFETY: below the table's size, each entry points to a function pointer of this number's prototype.
+            // SAFETY: below the table's size, each entry points to a function pointer with this number's
+            // prototype.
             if let Some(slot) = unsafe { table.add(*id as usize).read().as_mut() } {
                 *slot = function.0;
                 attached = 1;
@@ -118,19 +119,19 @@ macro_rules! functions {
     ($($id:literal $function:ident),* $(,)?) => { [$(($id, Function($function as *const c_void))),*] };
 }
 
-/// By `NvtxCallbackIdCore`.
+/// The functions by `NvtxCallbackIdCore`.
 static CORE_FUNCTIONS: [(u32, Function); 11] = functions![
     1 mark_ex, 2 mark_ascii, 3 mark_wide, 4 start_ex, 5 start_ascii, 6 start_wide, 7 end,
     8 push_ex, 9 push_ascii, 10 push_wide, 11 pop,
 ];
 
-/// By `NvtxCallbackIdCore2`.
+/// The functions by `NvtxCallbackIdCore2`.
 static CORE2_FUNCTIONS: [(u32, Function); 9] = functions![
     1 domain_mark, 2 domain_start, 3 domain_end, 4 domain_push, 5 domain_pop,
     10 register_ascii, 11 register_wide, 12 domain_ascii, 13 domain_wide,
 ];
 
-/// What a call says about its range, on the stack.
+/// The contents of an NVTX call, on the stack.
 struct Message {
     range: NvtxRange,
     bytes: [u8; MAX_NVTX_TEXT],
@@ -143,19 +144,19 @@ impl Message {
     }
 
     /// # Safety
-    /// Null, or attributes as NVTX has them.
+    /// Null, or attributes as NVTX defines them.
     unsafe fn of(attributes: *const Attributes) -> Message {
         let mut message = Message::empty();
         // SAFETY: the caller's promise.
         let Some(given) = (unsafe { attributes.as_ref() }) else { return message };
-        // An older struct is shorter: what follows is not there.
+        // An older struct is shorter and lacks the later fields.
         if usize::from(given.size) < size_of::<Attributes>() {
             return message;
         }
         message.range.category = given.category;
         message.range.color = if given.color_type == ARGB { given.color } else { 0 };
         message.range.payload = u32::from(given.payload_type != 0);
-        // SAFETY: a message of the type that the caller says it is.
+        // SAFETY: a message of the type that the caller states.
         unsafe {
             match given.message_type {
                 ASCII => message.ascii(given.message.cast()),
@@ -189,7 +190,7 @@ impl Message {
     /// Null or a terminated wide string.
     unsafe fn wide(&mut self, mut text: *const Wide) {
         while !text.is_null() {
-            // SAFETY: the caller's promise: not beyond the terminator.
+            // SAFETY: the caller's promise; the read does not go beyond the terminator.
             let (code, next) = unsafe { (text.read(), text.add(1)) };
             if code == 0 {
                 break;
@@ -210,14 +211,14 @@ impl Message {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// Publishes it, if there is a session.
-    fn say(self, change: NvtxChange, domain: Domain, id: u64) {
-        let may_begin = watch::said(change, domain as usize as u32, id, self.text());
-        let Some(session) = session::existing() else { return };
+    /// Publishes the message, if there is a session.
+    fn publish(self, change: NvtxChange, domain: Domain, id: u64) {
+        let may_change = watch::observe(change, domain as usize as u32, id, self.text());
+        let Some(session) = sink::existing() else { return };
         let entered = ticks();
-        if may_begin {
-            let tell = |change: &Capture| thread::aside(session, entered, change.as_words());
-            session.range.follow(&session.timing, entered, tell);
+        if may_change {
+            let publish = |change: &Capture| thread::aside(session, entered, change.as_words());
+            session.get::<Range>().follow(session.get::<Gate>(), entered, watch::is_open, publish);
         }
         let range = NvtxRange {
             head: Head::new::<NvtxRange>(),
@@ -237,20 +238,20 @@ const DEFAULT: Domain = core::ptr::null();
 
 fn start(message: Message, domain: Domain) -> u64 {
     let id = NEXT_RANGE.fetch_add(1, Ordering::Relaxed);
-    message.say(NvtxChange::Start, domain, id);
+    message.publish(NvtxChange::Start, domain, id);
     id
 }
 
 fn push(message: Message, domain: Domain) -> c_int {
-    message.say(NvtxChange::Push, domain, 0);
+    message.publish(NvtxChange::Push, domain, 0);
     NO_TRACKING
 }
 
-/// The functions that NVTX calls in place of its own, with their prototypes from nvtxTypes.h.
+/// The functions that NVTX calls instead of its own, with their prototypes from nvtxTypes.h.
 macro_rules! entries {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? => $message:expr, $then:expr;)*) => { $(
         unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: NVTX's caller gives what the prototype asks for.
+            // SAFETY: NVTX's caller passes what the prototype requires.
             #[allow(unused_unsafe, reason = "some messages are empty")]
             let message: Message = unsafe { $message };
             let then: fn(Message, $($ty),*) $(-> $ret)? = $then;
@@ -278,23 +279,23 @@ unsafe fn wide(text: *const Wide) -> Message {
 }
 
 entries! {
-    mark_ex(a: *const Attributes) => Message::of(a), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
-    mark_ascii(t: *const c_char) => ascii(t), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
-    mark_wide(t: *const Wide) => wide(t), |m, _| m.say(NvtxChange::Mark, DEFAULT, 0);
+    mark_ex(a: *const Attributes) => Message::of(a), |m, _| m.publish(NvtxChange::Mark, DEFAULT, 0);
+    mark_ascii(t: *const c_char) => ascii(t), |m, _| m.publish(NvtxChange::Mark, DEFAULT, 0);
+    mark_wide(t: *const Wide) => wide(t), |m, _| m.publish(NvtxChange::Mark, DEFAULT, 0);
     start_ex(a: *const Attributes) -> u64 => Message::of(a), |m, _| start(m, DEFAULT);
     start_ascii(t: *const c_char) -> u64 => ascii(t), |m, _| start(m, DEFAULT);
     start_wide(t: *const Wide) -> u64 => wide(t), |m, _| start(m, DEFAULT);
-    end(id: u64) => Message::empty(), |m, id| m.say(NvtxChange::End, DEFAULT, id);
+    end(id: u64) => Message::empty(), |m, id| m.publish(NvtxChange::End, DEFAULT, id);
     push_ex(a: *const Attributes) -> c_int => Message::of(a), |m, _| push(m, DEFAULT);
     push_ascii(t: *const c_char) -> c_int => ascii(t), |m, _| push(m, DEFAULT);
     push_wide(t: *const Wide) -> c_int => wide(t), |m, _| push(m, DEFAULT);
-    pop() -> c_int => Message::empty(), |m| { m.say(NvtxChange::Pop, DEFAULT, 0); NO_TRACKING };
-    domain_mark(d: Domain, a: *const Attributes) => Message::of(a), |m, d, _| m.say(NvtxChange::Mark, d, 0);
+    pop() -> c_int => Message::empty(), |m| { m.publish(NvtxChange::Pop, DEFAULT, 0); NO_TRACKING };
+    domain_mark(d: Domain, a: *const Attributes) => Message::of(a), |m, d, _| m.publish(NvtxChange::Mark, d, 0);
     domain_start(d: Domain, a: *const Attributes) -> u64 => Message::of(a), |m, d, _| start(m, d);
-    domain_end(d: Domain, id: u64) => Message::empty(), |m, d, id| m.say(NvtxChange::End, d, id);
+    domain_end(d: Domain, id: u64) => Message::empty(), |m, d, id| m.publish(NvtxChange::End, d, id);
     domain_push(d: Domain, a: *const Attributes) -> c_int => Message::of(a), |m, d, _| push(m, d);
     domain_pop(d: Domain) -> c_int => Message::empty(),
-        |m, d| { m.say(NvtxChange::Pop, d, 0); NO_TRACKING };
+        |m, d| { m.publish(NvtxChange::Pop, d, 0); NO_TRACKING };
     register_ascii(_d: Domain, t: *const c_char) -> *const c_void => ascii(t), |m, _, _| STRINGS.add(m.text());
     register_wide(_d: Domain, t: *const Wide) -> *const c_void => wide(t), |m, _, _| STRINGS.add(m.text());
     domain_ascii(t: *const c_char) -> Domain => ascii(t), |m, _| DOMAINS.add(m.text());

@@ -1,9 +1,9 @@
-//! `--capture-range nvtx:NAME`: whether a range of that name is open anywhere in the process.
+//! Is an NVTX range with the requested name open anywhere in the process (`--capture-range nvtx:NAME`)?
 //!
-//! A thread is inside from its first push of the name to the pop that ends it, whatever it pushes in between; a range that
-//! was started is open until it is ended, on whichever thread. What is asked for is open while there is any of those. It is
-//! counted from the first range on, before there is a session: a program may push its range and then make its first CUDA
-//! call.
+//! A thread is inside a range from its first push of the name to the pop that ends it, whatever it pushes in
+//! between. A range that was started is open until it is ended, on any thread. The capture range is open
+//! while there is any of those. They are counted from the first one on, even before there is a session: a
+//! program may push its range and then make its first CUDA call.
 
 use core::cell::Cell;
 use core::ffi::CStr;
@@ -11,57 +11,64 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::capture::{CaptureRange, Domain};
 use gpuspy_wire::record::{MAX_NVTX_TEXT, NvtxChange};
 
-use super::DOMAINS;
+use crate::nvtx::texts::DOMAINS;
 use crate::sys::Errno;
 
-/// Domains in which a thread can be inside at once, where all are asked for; what is beyond does not count.
+/// The number of domains in which a thread can be inside a range at once, if all domains are requested.
+/// Ranges in further domains do not count.
 const MOST_DOMAINS: usize = 8;
-/// Started ranges that can be open at once; what is beyond does not count.
+/// The number of started ranges that can be open at once. Further ranges do not count.
 const MOST_STARTED: usize = 64;
 
-/// What is asked for.
-struct Watched {
-    /// As much of it as a message can have.
+/// The requested range.
+struct Request {
+    /// The requested name, cut to the length that a message can have.
     name: Box<[u8]>,
     domain: Option<Box<[u8]>>,
     is_any_domain: bool,
 }
 
-/// Null: nothing. Release on the store, acquire on the loads: what it points to, which is never freed.
-static WATCHED: AtomicPtr<Watched> = AtomicPtr::new(core::ptr::null_mut());
-/// Threads inside, once for each domain, and started ranges. SeqCst: who leaves sees who has entered meanwhile.
+/// The requested range, or null. Release on the store, acquire on the loads: publishes the pointee, which is
+/// never freed.
+static REQUEST: AtomicPtr<Request> = AtomicPtr::new(core::ptr::null_mut());
+/// The number of threads inside (once for each domain) plus the started ranges. SeqCst: a thread that leaves
+/// sees which threads have entered meanwhile.
 static OPEN: AtomicU64 = AtomicU64::new(0);
-/// Ids of the started ones; 0 = none. Relaxed: an id is taken out by who ends it, which the app orders behind its start.
+/// The ids of the started ranges; 0 = none. Relaxed: the thread that ends a range removes its id, and the app
+/// orders that after the start.
 static STARTED: [AtomicU64; MOST_STARTED] = [const { AtomicU64::new(0) }; MOST_STARTED];
-/// The process that `OPEN` is counted in. Relaxed: it changes where a child has but one thread.
+/// The process to which `OPEN` belongs. Relaxed: it changes only while a forked child has a single thread.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Where this thread is inside: the domain, and how many ranges it has open there from the first of the name on; 0 = none.
+    /// The domains in which this thread is inside, each with the number of ranges open there from the first
+    /// one with the name on; 0 = none.
     static INSIDE: Cell<[(u32, u32); MOST_DOMAINS]> = const { Cell::new([(0, 0); MOST_DOMAINS]) };
 }
 
-/// Reads what is asked for, once: a copy of NVTX has found us.
-pub fn begin(asked: Option<&CStr>) {
-    if !WATCHED.load(Ordering::Acquire).is_null() {
+/// Sets the requested range, once, when a copy of NVTX has found us.
+pub fn set_request(requested: Option<&CStr>) {
+    if !REQUEST.load(Ordering::Acquire).is_null() {
         return;
     }
-    let text = asked.and_then(|asked| asked.to_str().ok()).and_then(CaptureRange::parse);
+    let text = requested.and_then(|requested| requested.to_str().ok()).and_then(CaptureRange::parse);
     let Some(CaptureRange::Nvtx { name, domain }) = text else { return };
     let name = name.as_bytes();
     let errno = Errno::save();
-    let watched = Watched {
+    let request = Request {
         name: name.get(..MAX_NVTX_TEXT).unwrap_or(name).into(),
         domain: if let Domain::Named(domain) = domain { Some(domain.as_bytes().into()) } else { None },
         is_any_domain: domain == Domain::Any,
     };
-    // Two copies that come at once read the same: the one that is left over is never freed either.
-    WATCHED.store(Box::into_raw(Box::new(watched)), Ordering::Release);
+    // Two copies that come at the same time read the same request; the box that is overwritten is never freed
+    // either.
+    REQUEST.store(Box::into_raw(Box::new(request)), Ordering::Release);
     errno.restore();
 }
 
-/// A process begins its session. In a child that was forked only the thread that forked is left of its parent's, and with it
-/// what that is inside of; it is this one, but for programs that start threads before their first CUDA call.
+/// Recounts the open ranges when a process starts its session. In a forked child, only the thread that forked
+/// remains of the parent's threads, together with its open ranges; the calling thread is that one, except in
+/// programs that start threads before their first CUDA call.
 pub fn owned_by(pid: u32) {
     let owner = OWNER.swap(pid, Ordering::Relaxed);
     if owner != 0 && owner != pid {
@@ -71,34 +78,35 @@ pub fn owned_by(pid: u32) {
     }
 }
 
-/// Whether a range of the name is open.
+/// Whether a range with the name is open.
 pub fn is_open() -> bool {
     OPEN.load(Ordering::SeqCst) != 0
 }
 
-/// The app says something. True: it may have changed what is open.
-pub fn said(change: NvtxChange, domain: u32, id: u64, text: &[u8]) -> bool {
+/// Takes in an NVTX call. Returns true if it may have changed whether the range is open.
+pub fn observe(change: NvtxChange, domain: u32, id: u64, text: &[u8]) -> bool {
     // SAFETY: null or a box that is never freed.
-    let Some(watched) = (unsafe { WATCHED.load(Ordering::Acquire).as_ref() }) else { return false };
-    if !watched.is_in(domain) {
+    let Some(request) = (unsafe { REQUEST.load(Ordering::Acquire).as_ref() }) else { return false };
+    if !request.is_in(domain) {
         return false;
     }
     match change {
-        NvtxChange::Push => pushed(domain, text == &*watched.name),
+        NvtxChange::Push => pushed(domain, text == &*request.name),
         NvtxChange::Pop => popped(domain),
-        NvtxChange::Start => text == &*watched.name && started(id),
+        NvtxChange::Start => text == &*request.name && started(id),
         NvtxChange::End => ended(id),
         NvtxChange::Mark => false,
     }
 }
 
-/// The calling thread ends, and what it was inside of. True: it may have changed what is open.
+/// Closes the calling thread's ranges when the thread ends. Returns true if that may have changed whether the
+/// range is open.
 pub fn thread_ended() -> bool {
     let inside = INSIDE.replace([(0, 0); MOST_DOMAINS]);
     inside.iter().filter(|(_, depth)| *depth > 0).fold(false, |left, _| leave() || left)
 }
 
-impl Watched {
+impl Request {
     fn is_in(&self, domain: u32) -> bool {
         match &self.domain {
             _ if self.is_any_domain => true,
@@ -150,7 +158,7 @@ fn ended(id: u64) -> bool {
 }
 
 fn leave() -> bool {
-    // Never below zero, whatever a child inherits. It is the app's affair whether there was one more.
+    // The count never goes below zero, whatever a child inherits or the app pops too often.
     let less = |open: u64| open.checked_sub(1);
     OPEN.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
 }
@@ -160,15 +168,15 @@ mod tests {
     use super::*;
     use NvtxChange::{End, Pop, Push, Start};
 
-    /// One test: what is asked for is the process's.
+    /// One test for all, since the requested range belongs to the process.
     #[test]
-    fn what_is_asked_for_is_open_while_any_range_of_it_is() {
-        assert!(!said(Push, 0, 0, b"step"), "nothing is asked for");
-        begin(Some(c"nvtx:step@*"));
-        begin(Some(c"nvtx:other"));
+    fn the_range_is_open_while_any_matching_nvtx_range_is() {
+        assert!(!observe(Push, 0, 0, b"step"), "no range is requested");
+        set_request(Some(c"nvtx:step@*"));
+        set_request(Some(c"nvtx:other"));
         let check = |what: &[(NvtxChange, u32, u64, &str)], expected: bool| {
             for (change, domain, id, text) in what {
-                said(*change, *domain, *id, text.as_bytes());
+                observe(*change, *domain, *id, text.as_bytes());
             }
             assert_eq!(is_open(), expected, "{what:?}");
         };
@@ -180,15 +188,15 @@ mod tests {
         check(&[(Start, 0, 7, "step"), (Start, 0, 8, "step"), (Start, 0, 9, "other"), (End, 0, 7, "")], true);
         check(&[(End, 0, 7, ""), (End, 0, 9, "")], true);
         check(&[(End, 0, 8, "")], false);
-        // A thread takes with it what it leaves open.
+        // A thread's open ranges end with it.
         let ending = std::thread::spawn(|| {
-            said(Push, 0, 0, b"step");
+            observe(Push, 0, 0, b"step");
             let was_open = is_open();
             was_open && thread_ended() && !thread_ended()
         });
         assert!(ending.join().unwrap());
         check(&[], false);
-        // What is open in a forked child is what the thread that forked has open.
+        // A forked child has only the forking thread's open ranges.
         check(&[(Push, 0, 0, "step")], true);
         OPEN.fetch_add(5, Ordering::SeqCst);
         owned_by(1);

@@ -1,44 +1,46 @@
 //! Reaching the collector: over the socket that `gpuspy run` or `collect` listens on, or by starting one.
 //!
-//! Starting is done so that the app cannot notice: an intermediate process, cloned with exit signal 0, starts the
-//! collector in a session of its own and leaves at once. The app's `wait(-1)` never sees either; the collector holds no
-//! descriptor of the app's (a pipe to `cat` ends when the app does), none of its signal settings, and not its CPU
-//! affinity. All of this runs on the poller thread: starting can take 30 ms on a busy machine.
+//! The app cannot notice that one is started: an intermediate process, cloned with exit signal 0, starts the collector
+//! in a session of its own and exits at once. The app's `wait(-1)` returns neither; the collector has no descriptor of
+//! the app's (a pipe to `cat` ends when the app does), none of its signal settings, and not its CPU affinity. All of
+//! this runs on the poller thread, since starting can take 30 ms on a busy machine.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::session::{Session, exit};
+use crate::session::exit;
+use crate::sink::Session;
 use crate::sys;
 
-/// The environment of the moment when it was copied: `NAME=value` each.
+/// A copy of the environment: `NAME=value` each.
 pub struct Environment(Vec<CString>);
 
 impl Environment {
-    /// Copies it, on a thread of the app's: what reads it elsewhere meets the app's setenv.
+    /// Copies the environment. Call it on a thread of the app's: reading it on another one would race with the app's
+    /// setenv.
     pub fn copy() -> Environment {
         let joined = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
         Environment(std::env::vars_os().filter_map(|v| CString::new(joined(v)).ok()).collect())
     }
 
-    /// One that holds these.
+    /// Makes one of these variables.
     #[cfg(test)]
     pub fn of(variables: &[&str]) -> Environment {
         Environment(variables.iter().filter_map(|v| CString::new(*v).ok()).collect())
     }
 
-    /// A variable's value.
+    /// Returns a variable's value.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         let value =
             self.0.iter().find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         value.map(OsStr::from_bytes)
     }
 
-    /// For the collector: without what made the app observed.
+    /// Returns the variables for the collector, without those that make a process observed.
     fn for_collector(&self) -> impl Iterator<Item = &CStr> {
         let is_ours = |v: &CStr| {
             ["LD_PRELOAD=", "GPUSPY_SOCKET="].iter().any(|name| v.to_bytes().starts_with(name.as_bytes()))
@@ -47,21 +49,46 @@ impl Environment {
     }
 }
 
-/// Hands the segment to a collector, or says why there is none and ends the session.
-pub fn reach(session: &'static Session) {
-    // Acquire, with the release in `make`.
-    let environment = session.environment.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    if environment.is_null() {
-        return; // a collector was reached before
+/// The environment as it was when the session started, or null. The poller uses this copy, since it must not read the
+/// environment while the app may write it. Release by the thread that makes it, acquire by the poller, which takes it.
+pub struct Waiting(AtomicPtr<Environment>);
+
+impl Waiting {
+    /// Stores it, when the session starts.
+    pub fn put(&self, environment: Environment) {
+        self.0.store(Box::into_raw(Box::new(environment)), Ordering::Release);
     }
-    // SAFETY: made by `make`, and ours alone since the swap.
-    let environment = unsafe { Box::from_raw(environment) };
+
+    /// Poller: passes it to `look`, unless it has been taken.
+    pub fn with(&self, look: impl FnOnce(&Environment)) {
+        // Acquire, with the release in `put`.
+        let environment = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or made by `put` and not freed yet: only the poller, which calls this, takes it.
+        if let Some(environment) = unsafe { environment.as_ref() } {
+            look(environment);
+        }
+    }
+
+    /// Poller: takes it, once.
+    fn take(&self) -> Option<Box<Environment>> {
+        // Acquire, with the release in `put`.
+        let environment = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: null, or made by `put`, and ours alone since the swap.
+        (!environment.is_null()).then(|| unsafe { Box::from_raw(environment) })
+    }
+}
+
+/// Gives the segment to a collector, or prints why there is none and ends the session.
+pub fn reach(session: Session) {
+    let Some(environment) = session.get::<Waiting>().take() else {
+        return; // a collector was reached before
+    };
     let result = match environment.get("GPUSPY_SOCKET") {
         Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
         None => start(session, &environment),
     };
     if let Err(why) = result {
-        exit::say_unobserved(&why, session.exit.is_quiet());
+        exit::say_unobserved(&why, session.get::<exit::Shared>().is_quiet());
         session.end_unobserved();
     }
 }
@@ -72,7 +99,7 @@ fn connect(path: &OsStr) -> Result<c_int, String> {
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let bytes = path.as_bytes();
-    // One byte stays zero: the path's end.
+    // One byte stays zero: it terminates the path.
     if bytes.len() >= address.sun_path.len() {
         return Err(unreachable());
     }
@@ -93,17 +120,17 @@ fn connect(path: &OsStr) -> Result<c_int, String> {
     }
 }
 
-/// Sends the hello with the segment's descriptor. The socket stays open for as long as the process lives: its end is
-/// the session's.
-fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
+/// Sends the hello with the segment's descriptor. The socket stays open for as long as the process lives: when it
+/// closes, the session is over.
+fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
     let header = session.segment.header();
     let mut hello = Hello::new(header.pid, header.start_time, session.segment.bytes()).to_bytes();
     let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
     // Room and alignment for one descriptor's control message.
     let mut control = [0u64; 8];
     let fd = session.segment.fd().ok_or("its shared memory was closed before a collector had it")?;
-    // SAFETY: CMSG_* arithmetic inside `control`, which is larger than CMSG_SPACE of one descriptor; every pointer is to
-    // a local that outlives the call.
+    // SAFETY: CMSG_* arithmetic inside `control`, which is larger than CMSG_SPACE of one descriptor; every pointer is
+    // to a local that outlives the call.
     let sent = unsafe {
         let mut message: libc::msghdr = core::mem::zeroed();
         message.msg_iov = &mut part;
@@ -128,10 +155,10 @@ fn hand_over(session: &Session, socket: c_int) -> Result<(), String> {
     }
 }
 
-/// Starts a collector of our own.
-fn start(session: &Session, environment: &Environment) -> Result<(), String> {
+/// Starts a collector for this process alone.
+fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let mut subreaper: c_int = 0;
-    // SAFETY: writes a place of ours.
+    // SAFETY: the call writes to a local variable.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut subreaper) };
     if sys::pid() == 1 || subreaper != 0 {
         return Err("it is PID 1 or a subreaper, whose child a collector would become; \
@@ -146,7 +173,7 @@ fn start(session: &Session, environment: &Environment) -> Result<(), String> {
     match &started {
         Ok(()) => {
             let (program, trace) = (quoted(&program), quoted(&place.path));
-            session.exit.set_line(format!(
+            session.get::<exit::Shared>().set_line(format!(
                 "gpuspy: the trace is {} · read it with: {program} report {trace}\n",
                 place.path.to_string_lossy()
             ));
@@ -156,9 +183,9 @@ fn start(session: &Session, environment: &Environment) -> Result<(), String> {
     started
 }
 
-/// Starts the collector for this trace and hands the segment to it.
+/// Starts the collector for this trace and gives the segment to it.
 fn start_for(
-    session: &Session,
+    session: Session,
     environment: &Environment,
     program: &CStr,
     trace: &CStr,
@@ -172,7 +199,7 @@ fn start_for(
         return Err("no socket can be made for its collector".into());
     }
     let [ours, theirs] = sockets.map(sys::out_of_the_way);
-    // Before the collector is there to take it: a process that ends while it starts has given everything away already.
+    // Sent before the collector exists: if the process ends while the collector starts, nothing is lost.
     let handed = hand_over(session, ours);
     let started = spawn(program, trace, theirs, environment);
     // SAFETY: our own descriptor; the collector has its copy.
@@ -191,7 +218,7 @@ fn is_executable(path: &CStr) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// The collector's executable: `GPUSPY_COLLECTOR`, else beside this library, else on PATH.
+/// Finds the collector's executable: `GPUSPY_COLLECTOR`, else `gpuspy` beside this library, else on PATH.
 fn find(environment: &Environment) -> Option<CString> {
     if let Some(path) = environment.get("GPUSPY_COLLECTOR") {
         return CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
@@ -206,9 +233,9 @@ fn find(environment: &Environment) -> Option<CString> {
     beside.into_iter().chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
 }
 
-/// The folder that this library lies in.
+/// Returns the folder that this library lies in.
 fn our_folder() -> Option<Vec<u8>> {
-    // SAFETY: all-zero is a Dl_info.
+    // SAFETY: all-zero is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: an address in this library; writes our struct.
     if unsafe { libc::dladdr(reach as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
@@ -220,17 +247,17 @@ fn our_folder() -> Option<Vec<u8>> {
     Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
 }
 
-/// A trace's place: the name, and whether we have made the file.
+/// Where a trace will be: its path, and whether we have made the file.
 struct Place {
     path: CString,
     reserved: bool,
 }
 
 impl Place {
-    /// `GPUSPY_OUTPUT`, else a name of the process's own in the working directory or, where no file can be made, in
-    /// `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once: no other trace is ever overwritten (a process that
-    /// executes its own program again keeps name and pid), and whoever asks for a report right after the process's end
-    /// finds a trace that is about to be written.
+    /// Returns `GPUSPY_OUTPUT`, else a name of the process's own in the working directory or, where no file can be
+    /// made, in `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once, so that no other trace is ever overwritten
+    /// (a process that executes its own program again keeps its name and pid), and a report right after the process's
+    /// end finds a trace that is about to be written.
     fn find(environment: &Environment) -> Result<Place, String> {
         let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
         if let Some(path) = environment.get("GPUSPY_OUTPUT") {
@@ -248,7 +275,7 @@ impl Place {
         Ok(Place { path, reserved: true })
     }
 
-    /// Leaves nothing behind where no trace will be.
+    /// Removes the file that was made, when there will be no trace.
     fn give_up(&self) {
         if self.reserved {
             // SAFETY: a terminated path.
@@ -271,7 +298,7 @@ fn reserve(folder: &Path, stem: &str) -> Option<CString> {
     None
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &CStr) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
@@ -281,7 +308,7 @@ fn quoted(path: &CStr) -> String {
 /// The descriptor at which the collector finds its socket.
 const SOCKET_FD: c_int = 3;
 
-/// What the two cloned functions need; they share our memory and allocate nothing.
+/// What the two cloned processes need; they share our memory and allocate nothing.
 struct Plan {
     program: *const c_char,
     arguments: *const *const c_char,
@@ -293,7 +320,7 @@ struct Plan {
 
 const STACK: usize = 64 << 10;
 
-/// Starts `program collect --inherit-fd 3 --output TRACE` as nobody's child. `Err` is errno.
+/// Starts `program collect --inherit-fd 3 --output TRACE`, which does not become a child of the app's. `Err` is errno.
 fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment) -> Result<(), c_int> {
     let arguments = [program, c"collect", c"--inherit-fd", c"3", c"--output", trace];
     let arguments: Vec<*const c_char> =
@@ -313,7 +340,8 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment)
     };
     let first_stack = top(1);
     // SAFETY: both functions run on stacks of their own while we are suspended (CLONE_VFORK), use only the plan and
-    // system calls, and end in exec or exit. Exit signal 0: the app is told nothing, and only __WCLONE finds it.
+    // system calls, and end in exec or exit. Exit signal 0: the app gets no signal, and only a wait with __WCLONE
+    // returns it.
     unsafe {
         let child =
             libc::clone(leave, first_stack, libc::CLONE_VM | libc::CLONE_VFORK, (&raw mut plan).cast());
@@ -327,7 +355,7 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment)
     if plan.error == 0 { Ok(()) } else { Err(plan.error) }
 }
 
-/// The intermediate process: starts the collector and leaves, so that the collector is nobody's child.
+/// Runs in the intermediate process: starts the collector and exits, so that the collector is not a child of the app's.
 extern "C" fn leave(plan: *mut c_void) -> c_int {
     // SAFETY: the plan of `spawn`, which is suspended; the stack above.
     unsafe {
@@ -340,7 +368,7 @@ extern "C" fn leave(plan: *mut c_void) -> c_int {
     }
 }
 
-/// The collector's process, until exec.
+/// Runs in the collector's process, until exec.
 extern "C" fn become_collector(plan: *mut c_void) -> c_int {
     // SAFETY: the plan of `spawn`; descriptors, signal settings and directory are this process's own copies.
     unsafe {
@@ -366,7 +394,7 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
             core::ptr::null::<c_void>(),
             8usize,
         );
-        // The app may be pinned to the core that it needs.
+        // The app may be pinned to one core, which it needs for itself.
         let all = [u64::MAX; 128];
         libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&all), all.as_ptr());
         if plan.socket == SOCKET_FD {

@@ -1,4 +1,4 @@
-//! Data on the move: copies, sets, managed memory.
+//! Which functions move or set data: copies, memsets, managed memory?
 
 macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // Copies.
@@ -137,7 +137,8 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
          hOffsetSrc: size_t, width: size_t, height: size_t, kind: cudaMemcpyKind)
         => work(Copy::array(runtime_direction(kind), dst, src, width, height));
 
-    // Copies of symbols. Only the driver knows a symbol's address: what the runtime is given is the host's name for it.
+    // Copies of symbols. Only the driver knows a symbol's address: the runtime is given the host's name for
+    // it.
     runtime "cudaMemcpyToSymbol" { cudaMemcpyToSymbol @ 0, cudaMemcpyToSymbol_ptds @ 0 per_thread }
         (symbol: *const void, src: *const void, count: size_t, offset: size_t, kind: cudaMemcpyKind)
         => work(Copy::new(runtime_direction(kind), symbol as u64, src as u64, count));
@@ -154,8 +155,9 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
          stream: cudaStream_t)
         => work(Copy::new(runtime_direction(kind), dst as u64, symbol as u64, count).on(stream));
 
-    // Batches, and copies with attributes. The runtime's two batches end in other words in CUDA 12 than in 13 under the
-    // same names: what is read stands before those, and the words are handed on unseen.
+    // Batches, and copies with attributes. The runtime's two batch functions have different last arguments in
+    // CUDA 12 and in CUDA 13 under the same names. The arguments that are read come before those, and the
+    // others are passed on unread.
     driver "cuMemcpyBatchAsync" { cuMemcpyBatchAsync @ 12080, cuMemcpyBatchAsync_ptsz @ 12080 per_thread }
         (dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut size_t, count: size_t,
          attrs: *mut CUmemcpyAttributes, attrsIdxs: *mut size_t, numAttrs: size_t, failIdx: *mut size_t,
@@ -201,62 +203,62 @@ macro_rules! copies { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (op: *mut cudaMemcpy3DBatchOp, flags: unsigned_long_long, stream: cudaStream_t)
         => work(Copy::of_operation(op).on(stream));
 
-    // Sets.
+    // Memsets.
     driver "cuMemsetD8" { cuMemsetD8_v2 @ 3020, cuMemsetD8_v2_ptds @ 7000 per_thread }
-        (dstDevice: CUdeviceptr, uc: unsigned_char, N: size_t) => work(Set::new(dstDevice, uc.into(), 1, N));
+        (dstDevice: CUdeviceptr, uc: unsigned_char, N: size_t) => work(Memset::new(dstDevice, uc.into(), 1, N));
     driver "cuMemsetD16" { cuMemsetD16_v2 @ 3020, cuMemsetD16_v2_ptds @ 7000 per_thread }
-        (dstDevice: CUdeviceptr, us: unsigned_short, N: size_t) => work(Set::new(dstDevice, us.into(), 2, N));
+        (dstDevice: CUdeviceptr, us: unsigned_short, N: size_t) => work(Memset::new(dstDevice, us.into(), 2, N));
     driver "cuMemsetD32" { cuMemsetD32_v2 @ 3020, cuMemsetD32_v2_ptds @ 7000 per_thread }
-        (dstDevice: CUdeviceptr, ui: unsigned_int, N: size_t) => work(Set::new(dstDevice, ui, 4, N));
+        (dstDevice: CUdeviceptr, ui: unsigned_int, N: size_t) => work(Memset::new(dstDevice, ui, 4, N));
     driver "cuMemsetD8Async" { cuMemsetD8Async @ 3020, cuMemsetD8Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, uc: unsigned_char, N: size_t, hStream: CUstream)
-        => work(Set::new(dstDevice, uc.into(), 1, N).on(hStream));
+        => work(Memset::new(dstDevice, uc.into(), 1, N).on(hStream));
     driver "cuMemsetD16Async" { cuMemsetD16Async @ 3020, cuMemsetD16Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, us: unsigned_short, N: size_t, hStream: CUstream)
-        => work(Set::new(dstDevice, us.into(), 2, N).on(hStream));
+        => work(Memset::new(dstDevice, us.into(), 2, N).on(hStream));
     driver "cuMemsetD32Async" { cuMemsetD32Async @ 3020, cuMemsetD32Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, ui: unsigned_int, N: size_t, hStream: CUstream)
-        => work(Set::new(dstDevice, ui, 4, N).on(hStream));
+        => work(Memset::new(dstDevice, ui, 4, N).on(hStream));
     runtime "cudaMemset" { cudaMemset @ 0, cudaMemset_ptds @ 0 per_thread }
-        (devPtr: *mut void, value: int, count: size_t) => work(Set::new(devPtr as u64, value as u32 & 0xff, 1, count));
+        (devPtr: *mut void, value: int, count: size_t) => work(Memset::new(devPtr as u64, value as u32 & 0xff, 1, count));
     runtime "cudaMemsetAsync" { cudaMemsetAsync @ 0, cudaMemsetAsync_ptsz @ 0 per_thread }
         (devPtr: *mut void, value: int, count: size_t, stream: cudaStream_t)
-        => work(Set::new(devPtr as u64, value as u32 & 0xff, 1, count).on(stream));
+        => work(Memset::new(devPtr as u64, value as u32 & 0xff, 1, count).on(stream));
 
-    // Sets by rows and slices.
+    // Memsets by rows and slices.
     driver "cuMemsetD2D8" { cuMemsetD2D8_v2 @ 3020, cuMemsetD2D8_v2_ptds @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, uc: unsigned_char, Width: size_t, Height: size_t)
-        => work(Set::plane(dstDevice, uc.into(), 1, Width, Height));
+        => work(Memset::plane(dstDevice, uc.into(), 1, Width, Height));
     driver "cuMemsetD2D8Async" { cuMemsetD2D8Async @ 3020, cuMemsetD2D8Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, uc: unsigned_char, Width: size_t, Height: size_t,
-         hStream: CUstream) => work(Set::plane(dstDevice, uc.into(), 1, Width, Height).on(hStream));
+         hStream: CUstream) => work(Memset::plane(dstDevice, uc.into(), 1, Width, Height).on(hStream));
     driver "cuMemsetD2D16" { cuMemsetD2D16_v2 @ 3020, cuMemsetD2D16_v2_ptds @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, us: unsigned_short, Width: size_t, Height: size_t)
-        => work(Set::plane(dstDevice, us.into(), 2, Width, Height));
+        => work(Memset::plane(dstDevice, us.into(), 2, Width, Height));
     driver "cuMemsetD2D16Async" { cuMemsetD2D16Async @ 3020, cuMemsetD2D16Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, us: unsigned_short, Width: size_t, Height: size_t,
-         hStream: CUstream) => work(Set::plane(dstDevice, us.into(), 2, Width, Height).on(hStream));
+         hStream: CUstream) => work(Memset::plane(dstDevice, us.into(), 2, Width, Height).on(hStream));
     driver "cuMemsetD2D32" { cuMemsetD2D32_v2 @ 3020, cuMemsetD2D32_v2_ptds @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, ui: unsigned_int, Width: size_t, Height: size_t)
-        => work(Set::plane(dstDevice, ui, 4, Width, Height));
+        => work(Memset::plane(dstDevice, ui, 4, Width, Height));
     driver "cuMemsetD2D32Async" { cuMemsetD2D32Async @ 3020, cuMemsetD2D32Async_ptsz @ 7000 per_thread }
         (dstDevice: CUdeviceptr, dstPitch: size_t, ui: unsigned_int, Width: size_t, Height: size_t,
-         hStream: CUstream) => work(Set::plane(dstDevice, ui, 4, Width, Height).on(hStream));
+         hStream: CUstream) => work(Memset::plane(dstDevice, ui, 4, Width, Height).on(hStream));
     runtime "cudaMemset2D" { cudaMemset2D @ 0, cudaMemset2D_ptds @ 0 per_thread }
         (devPtr: *mut void, pitch: size_t, value: int, width: size_t, height: size_t)
-        => work(Set::plane(devPtr as u64, value as u32 & 0xff, 1, width, height));
+        => work(Memset::plane(devPtr as u64, value as u32 & 0xff, 1, width, height));
     runtime "cudaMemset2DAsync" { cudaMemset2DAsync @ 0, cudaMemset2DAsync_ptsz @ 0 per_thread }
         (devPtr: *mut void, pitch: size_t, value: int, width: size_t, height: size_t, stream: cudaStream_t)
-        => work(Set::plane(devPtr as u64, value as u32 & 0xff, 1, width, height).on(stream));
+        => work(Memset::plane(devPtr as u64, value as u32 & 0xff, 1, width, height).on(stream));
     runtime "cudaMemset3D" { cudaMemset3D @ 0, cudaMemset3D_ptds @ 0 per_thread }
         (pitchedDevPtr: cudaPitchedPtr, value: int, extent: cudaExtent)
-        => work(Set::of_3d(pitchedDevPtr, value, extent));
+        => work(Memset::of_3d(pitchedDevPtr, value, extent));
     runtime "cudaMemset3DAsync" { cudaMemset3DAsync @ 0, cudaMemset3DAsync_ptsz @ 0 per_thread }
         (pitchedDevPtr: cudaPitchedPtr, value: int, extent: cudaExtent, stream: cudaStream_t)
-        => work(Set::of_3d(pitchedDevPtr, value, extent).on(stream));
+        => work(Memset::of_3d(pitchedDevPtr, value, extent).on(stream));
 
-    // Managed memory: where it is to be, and what is not needed. cudaMemPrefetchAsync and cudaMemAdvise end in other words in
-    // CUDA 13 under the same names, as above.
+    // Managed memory: where it should be, and what is not needed. cudaMemPrefetchAsync and cudaMemAdvise have
+    // different last arguments in CUDA 13 under the same names, as above.
     driver "cuMemPrefetchAsync" { cuMemPrefetchAsync @ 8000, cuMemPrefetchAsync_ptsz @ 8000 per_thread }
         (devPtr: CUdeviceptr, count: size_t, dstDevice: CUdevice, hStream: CUstream)
         => work(Copy::prefetch_to_device(devPtr, count, dstDevice).on(hStream));

@@ -1,4 +1,4 @@
-//! Stream captures and graphs.
+//! Which functions capture streams, and create or launch graphs?
 
 macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // Captures and graphs.
@@ -18,8 +18,9 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(CaptureBegin { stream: hStream });
     driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
         (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd::of(hStream));
-    // Into a graphics API's list of commands, which runs when that is submitted: no event of ours belongs there. cuda.h likens
-    // it to a relaxed capture; that cuStreamIsCapturing tells of it is an assumption.
+    // Capture into a graphics API's command list, which runs when that is submitted, so no event of ours
+    // belongs there. cuda.h compares it to a relaxed capture; that cuStreamIsCapturing reports it is an
+    // assumption.
     driver "cuStreamBeginCaptureToCig"
         { cuStreamBeginCaptureToCig @ 13010, cuStreamBeginCaptureToCig_ptsz @ 13010 per_thread }
         (hStream: CUstream, streamCigCaptureParams: *mut CUstreamCigCaptureParams)
@@ -56,7 +57,7 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(NodeChange { exec: hGraphExec, node: hNode, to: Change::Copy(copyParams) });
     driver "cuGraphExecMemsetNodeSetParams" { cuGraphExecMemsetNodeSetParams @ 10020 }
         (hGraphExec: CUgraphExec, hNode: CUgraphNode, memsetParams: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext)
-        => plain(NodeChange { exec: hGraphExec, node: hNode, to: Change::Set(memsetParams) });
+        => plain(NodeChange { exec: hGraphExec, node: hNode, to: Change::Memset(memsetParams) });
     driver "cuGraphExecChildGraphNodeSetParams" { cuGraphExecChildGraphNodeSetParams @ 11010 }
         (hGraphExec: CUgraphExec, hNode: CUgraphNode, childGraph: CUgraph)
         => plain(NodeChange { exec: hGraphExec, node: hNode, to: Change::Child(childGraph) });
@@ -86,7 +87,8 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(CaptureBegin { stream });
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
         (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
-    // These two end in more words in CUDA 11 under the same names: what is read stands before those.
+    // In CUDA 11 these two have more arguments at their end under the same names. The arguments that are read
+    // come before those.
     runtime "cudaGraphInstantiate" { cudaGraphInstantiate @ 0 }
         (pGraphExec: *mut cudaGraphExec_t, graph: cudaGraph_t, third: word, fourth: word, fifth: word)
         => plain(Host { subject: graph as u64 });

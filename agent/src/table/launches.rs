@@ -1,4 +1,4 @@
-//! Execution: kernels, and what else takes a place on a stream.
+//! Which functions launch kernels, or put other work on a stream that takes a place in its queue?
 
 macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // Launches.
@@ -50,11 +50,11 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (launchParamsList: *mut cudaLaunchParams, numDevices: unsigned_int, flags: unsigned_int)
         => plain(Host { subject: 0 });
 
-    // What else takes a place on a stream: between two events of ours it is no part of the work there.
+    // Other entries of a stream's queue. Between two events of ours, they are no part of the timed operation.
     driver "cuStreamWaitValue32"
         { cuStreamWaitValue32 @ 8000, cuStreamWaitValue32_ptsz @ 8000 per_thread,
           cuStreamWaitValue32_v2 @ 11070, cuStreamWaitValue32_v2_ptsz @ 11070 per_thread }
-        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::gate(stream));
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: unsigned_int) => plain(Enqueue::until_host(stream));
     driver "cuStreamWriteValue32"
         { cuStreamWriteValue32 @ 8000, cuStreamWriteValue32_ptsz @ 8000 per_thread,
           cuStreamWriteValue32_v2 @ 11070, cuStreamWriteValue32_v2_ptsz @ 11070 per_thread }
@@ -62,7 +62,7 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuStreamWaitValue64"
         { cuStreamWaitValue64 @ 9000, cuStreamWaitValue64_ptsz @ 9000 per_thread,
           cuStreamWaitValue64_v2 @ 11070, cuStreamWaitValue64_v2_ptsz @ 11070 per_thread }
-        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::gate(stream));
+        (stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: unsigned_int) => plain(Enqueue::until_host(stream));
     driver "cuStreamWriteValue64"
         { cuStreamWriteValue64 @ 9000, cuStreamWriteValue64_ptsz @ 9000 per_thread,
           cuStreamWriteValue64_v2 @ 11070, cuStreamWriteValue64_v2_ptsz @ 11070 per_thread }
@@ -71,23 +71,23 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cuStreamBatchMemOp @ 8000, cuStreamBatchMemOp_ptsz @ 8000 per_thread,
           cuStreamBatchMemOp_v2 @ 11070, cuStreamBatchMemOp_v2_ptsz @ 11070 per_thread }
         (stream: CUstream, count: unsigned_int, paramArray: *mut CUstreamBatchMemOpParams, flags: unsigned_int)
-        => plain(Enqueue::gate(stream));
+        => plain(Enqueue::until_host(stream));
     driver "cuLaunchHostFunc" { cuLaunchHostFunc @ 10000, cuLaunchHostFunc_ptsz @ 10000 per_thread }
-        (hStream: CUstream, function: CUhostFn, userData: *mut void) => plain(Enqueue::gate(hStream));
+        (hStream: CUstream, function: CUhostFn, userData: *mut void) => plain(Enqueue::until_host(hStream));
     driver "cuLaunchHostFunc" { cuLaunchHostFunc_v2 @ 13010, cuLaunchHostFunc_v2_ptsz @ 13010 per_thread }
         (hStream: CUstream, function: CUhostFn, userData: *mut void, syncMode: unsigned_int)
-        => plain(Enqueue::gate(hStream));
+        => plain(Enqueue::until_host(hStream));
     driver "cuStreamAddCallback" { cuStreamAddCallback @ 5000, cuStreamAddCallback_ptsz @ 7000 per_thread }
         (hStream: CUstream, callback: CUstreamCallback, userData: *mut void, flags: unsigned_int)
-        => plain(Enqueue::gate(hStream));
+        => plain(Enqueue::until_host(hStream));
     runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc @ 0, cudaLaunchHostFunc_ptsz @ 0 per_thread }
-        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::gate(stream));
+        (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void) => plain(Enqueue::until_host(stream));
     runtime "cudaLaunchHostFunc" { cudaLaunchHostFunc_v2 @ 0, cudaLaunchHostFunc_v2_ptsz @ 0 per_thread }
         (stream: cudaStream_t, function: cudaHostFn_t, userData: *mut void, syncMode: unsigned_int)
-        => plain(Enqueue::gate(stream));
+        => plain(Enqueue::until_host(stream));
     runtime "cudaStreamAddCallback" { cudaStreamAddCallback @ 0, cudaStreamAddCallback_ptsz @ 0 per_thread }
         (stream: cudaStream_t, callback: cudaStreamCallback_t, userData: *mut void, flags: unsigned_int)
-        => plain(Enqueue::gate(stream));
+        => plain(Enqueue::until_host(stream));
     driver "cuSignalExternalSemaphoresAsync"
         { cuSignalExternalSemaphoresAsync @ 10000, cuSignalExternalSemaphoresAsync_ptsz @ 10000 per_thread }
         (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
@@ -95,7 +95,7 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuWaitExternalSemaphoresAsync"
         { cuWaitExternalSemaphoresAsync @ 10000, cuWaitExternalSemaphoresAsync_ptsz @ 10000 per_thread }
         (extSemArray: *const CUexternalSemaphore, paramsArray: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
-         numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::gate(stream));
+         numExtSems: unsigned_int, stream: CUstream) => plain(Enqueue::until_host(stream));
     runtime "cudaSignalExternalSemaphoresAsync"
         { cudaSignalExternalSemaphoresAsync @ 0, cudaSignalExternalSemaphoresAsync_ptsz @ 0 per_thread,
           cudaSignalExternalSemaphoresAsync_v2 @ 0, cudaSignalExternalSemaphoresAsync_v2_ptsz @ 0 per_thread }
@@ -105,7 +105,7 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         { cudaWaitExternalSemaphoresAsync @ 0, cudaWaitExternalSemaphoresAsync_ptsz @ 0 per_thread,
           cudaWaitExternalSemaphoresAsync_v2 @ 0, cudaWaitExternalSemaphoresAsync_v2_ptsz @ 0 per_thread }
         (extSemArray: *const cudaExternalSemaphore_t, paramsArray: *const cudaExternalSemaphoreWaitParams,
-         numExtSems: unsigned_int, stream: cudaStream_t) => plain(Enqueue::gate(stream));
+         numExtSems: unsigned_int, stream: cudaStream_t) => plain(Enqueue::until_host(stream));
     driver "cuGraphicsMapResources" { cuGraphicsMapResources @ 3000, cuGraphicsMapResources_ptsz @ 7000 per_thread }
         (count: unsigned_int, resources: *mut CUgraphicsResource, hStream: CUstream) => plain(Enqueue::on(hStream));
     driver "cuGraphicsUnmapResources"

@@ -1,7 +1,7 @@
-//! Memory that comes and goes.
+//! Which functions allocate, map and free memory?
 
 macro_rules! memory { ($next:ident $($before:tt)*) => { $next! { $($before)*
-    // Memory: what is asked for by size.
+    // Memory: allocations by size.
     driver "cuMemAlloc" { cuMemAlloc_v2 @ 3020 } (dptr: *mut CUdeviceptr, bytesize: size_t)
         => plain(Alloc::at(dptr, bytesize, Memory::Device));
     driver "cuMemAllocPitch" { cuMemAllocPitch_v2 @ 3020 }
@@ -182,7 +182,7 @@ macro_rules! memory { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (mcHandle: CUmemGenericAllocationHandle, dev: CUdevice, mcOffset: size_t, size: size_t)
         => plain(Host { subject: mcHandle });
 
-    // Memory: other processes' and other APIs'.
+    // Memory: from other processes and other APIs.
     driver "cuIpcGetMemHandle" { cuIpcGetMemHandle @ 4010 } (pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr)
         => plain(Host { subject: dptr });
     driver "cuIpcOpenMemHandle" { cuIpcOpenMemHandle @ 4010, cuIpcOpenMemHandle_v2 @ 11000 }
@@ -251,7 +251,7 @@ macro_rules! memory { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaFreeMipmappedArray" { cudaFreeMipmappedArray @ 0 } (mipmappedArray: cudaMipmappedArray_t)
         => plain(Free::of(mipmappedArray as u64, Memory::Array));
 
-    // Memory: graphs'.
+    // Memory: of graphs.
     driver "cuGraphAddMemAllocNode" { cuGraphAddMemAllocNode @ 11040 }
         (phGraphNode: *mut CUgraphNode, hGraph: CUgraph, dependencies: *const CUgraphNode, numDependencies: size_t,
          nodeParams: *mut CUDA_MEM_ALLOC_NODE_PARAMS)

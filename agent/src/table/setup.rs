@@ -1,7 +1,8 @@
-//! What comes before work and after it: finding the driver's functions, contexts, streams, modules, control.
+//! Which functions prepare work and end it: lookups of the driver's functions, contexts, streams, modules,
+//! control?
 
 macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
-    // Lookup: the route by which runtimes, static ones too, find everything else.
+    // Lookup: the route by which all runtimes, including static ones, find the other functions.
     driver "cuGetProcAddress" { cuGetProcAddress @ 11030 }
         (symbol: *const char_t, pfn: *mut *mut void, cudaVersion: int, flags: cuuint64_t)
         => lookup(Lookup { symbol, pfn });
@@ -80,7 +81,7 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(StreamCreate { out: phStream });
     runtime "cudaStreamDestroy" { cudaStreamDestroy @ 0 } (stream: cudaStream_t) => plain(StreamDestroy { stream });
 
-    // Modules, as far as kernels' names need them.
+    // Modules, as far as kernel names need them.
     driver "cuModuleLoad" { cuModuleLoad @ 2000 } (module: *mut CUmodule, fname: *const char_t)
         => plain(Load::of(module));
     driver "cuModuleLoadData" { cuModuleLoadData @ 2000 } (module: *mut CUmodule, image: *const void)
@@ -145,7 +146,7 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (functionPtr: *mut cudaFunction_t, symbolPtr: *const void)
         => plain(HandleGiven { out: functionPtr, form: Form::Function });
 
-    // Linking, and what is asked for of modules.
+    // Linking, and queries about modules.
     driver "cuLinkCreate" { cuLinkCreate @ 5050, cuLinkCreate_v2 @ 6050 }
         (numOptions: unsigned_int, options: *mut CUjit_option, optionValues: *mut *mut void,
          stateOut: *mut CUlinkState) => plain(Host { subject: 0 });
@@ -172,7 +173,7 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(Host { subject: library as u64 });
     driver "cuFuncLoad" { cuFuncLoad @ 12040 } (function: CUfunction) => plain(Host { subject: function as u64 });
 
-    // How functions are to run, and how many blocks of them fit.
+    // How functions should run, and how many of their blocks fit.
     driver "cuFuncSetAttribute" { cuFuncSetAttribute @ 9000 }
         (hfunc: CUfunction, attrib: CUfunction_attribute, value: int) => plain(Host { subject: hfunc as u64 });
     driver "cuFuncSetCacheConfig" { cuFuncSetCacheConfig @ 3000 } (hfunc: CUfunction, config: CUfunc_cache)
@@ -233,16 +234,17 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (numClusters: *mut int, func: *const void, launchConfig: *const cudaLaunchConfig_t)
         => plain(Host { subject: func as u64 });
 
-    // Control. cudaSetDevice, cuCtxSetCurrent and their like pass: frameworks call them before nearly everything, each
-    // record names its context, and what a first cudaSetDevice costs is in its cuDevicePrimaryCtxRetain.
-    driver "cuProfilerStart" { cuProfilerStart @ 4000 } () => plain(Profiler { begins: true });
-    driver "cuProfilerStop" { cuProfilerStop @ 4000 } () => plain(Profiler { begins: false });
+    // Control. cudaSetDevice, cuCtxSetCurrent and similar functions pass through: frameworks call them before
+    // nearly everything, each record names its context, and the cost of a first cudaSetDevice is in its
+    // cuDevicePrimaryCtxRetain.
+    driver "cuProfilerStart" { cuProfilerStart @ 4000 } () => plain(Profiler { opens: true });
+    driver "cuProfilerStop" { cuProfilerStop @ 4000 } () => plain(Profiler { opens: false });
     driver "cuCtxEnablePeerAccess" { cuCtxEnablePeerAccess @ 4000 } (peerContext: CUcontext, Flags: unsigned_int)
         => plain(Host { subject: peerContext as u64 });
     driver "cuCtxDisablePeerAccess" { cuCtxDisablePeerAccess @ 4000 } (peerContext: CUcontext)
         => plain(Host { subject: peerContext as u64 });
-    runtime "cudaProfilerStart" { cudaProfilerStart @ 0 } () => plain(Profiler { begins: true });
-    runtime "cudaProfilerStop" { cudaProfilerStop @ 0 } () => plain(Profiler { begins: false });
+    runtime "cudaProfilerStart" { cudaProfilerStart @ 0 } () => plain(Profiler { opens: true });
+    runtime "cudaProfilerStop" { cudaProfilerStop @ 0 } () => plain(Profiler { opens: false });
     runtime "cudaDeviceEnablePeerAccess" { cudaDeviceEnablePeerAccess @ 0 } (peerDevice: int, flags: unsigned_int)
         => plain(Host { subject: peerDevice as u64 });
     runtime "cudaDeviceDisablePeerAccess" { cudaDeviceDisablePeerAccess @ 0 } (peerDevice: int)

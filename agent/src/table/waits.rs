@@ -1,4 +1,4 @@
-//! Waiting, and the events that order streams.
+//! Which functions wait, and which events order streams?
 
 macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // Waiting.
@@ -18,7 +18,7 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
         => plain(Sync::of(SyncScope::Context));
     runtime "cudaThreadSynchronize" { cudaThreadSynchronize @ 0 } () => plain(Sync::of(SyncScope::Device));
 
-    // Questions: many in a row are one record.
+    // Queries: consecutive ones become one record.
     driver "cuEventQuery" { cuEventQuery @ 2000 } (hEvent: CUevent) => query(Query::Event(hEvent));
     driver "cuStreamQuery" { cuStreamQuery @ 2000, cuStreamQuery_ptsz @ 7000 per_thread } (hStream: CUstream)
         => query(Query::Stream(hStream));
@@ -30,7 +30,7 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuEventCreate" { cuEventCreate @ 2000 } (phEvent: *mut CUevent, Flags: unsigned_int)
         => plain(Host { subject: 0 });
     driver "cuEventDestroy" { cuEventDestroy @ 2000, cuEventDestroy_v2 @ 4000 } (hEvent: CUevent)
-        => plain(Unmarked { event: hEvent });
+        => plain(ForgetEvent { event: hEvent });
     driver "cuEventRecord" { cuEventRecord @ 2000, cuEventRecord_ptsz @ 7000 per_thread }
         (hEvent: CUevent, hStream: CUstream) => plain(EventOp::record(hEvent, 0).on(hStream));
     driver "cuEventRecordWithFlags" { cuEventRecordWithFlags @ 11010, cuEventRecordWithFlags_ptsz @ 11010 per_thread }
@@ -54,13 +54,13 @@ macro_rules! waits { ($next:ident $($before:tt)*) => { $next! { $($before)*
 
     // Events of whole contexts.
     driver "cuCtxRecordEvent" { cuCtxRecordEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
-        => plain(ContextEvent::record(Whole::Context(hCtx), hEvent));
+        => plain(ContextEvent::record(AllStreamsOf::Context(hCtx), hEvent));
     driver "cuCtxWaitEvent" { cuCtxWaitEvent @ 12050 } (hCtx: CUcontext, hEvent: CUevent)
-        => plain(ContextEvent::wait(Whole::Context(hCtx), hEvent));
+        => plain(ContextEvent::wait(AllStreamsOf::Context(hCtx), hEvent));
     driver "cuGreenCtxRecordEvent" { cuGreenCtxRecordEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
-        => plain(ContextEvent::record(Whole::Green(hCtx), hEvent));
+        => plain(ContextEvent::record(AllStreamsOf::Green(hCtx), hEvent));
     driver "cuGreenCtxWaitEvent" { cuGreenCtxWaitEvent @ 12040 } (hCtx: CUgreenCtx, hEvent: CUevent)
-        => plain(ContextEvent::wait(Whole::Green(hCtx), hEvent));
+        => plain(ContextEvent::wait(AllStreamsOf::Green(hCtx), hEvent));
     runtime "cudaExecutionCtxRecordEvent" { cudaExecutionCtxRecordEvent @ 0 }
         (ctx: cudaExecutionContext_t, event: cudaEvent_t) => plain(Host { subject: event as u64 });
     runtime "cudaExecutionCtxWaitEvent" { cudaExecutionCtxWaitEvent @ 0 }

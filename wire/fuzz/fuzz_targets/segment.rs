@@ -1,4 +1,4 @@
-//! Any bytes as a segment: `cargo +nightly fuzz run segment`, from `wire`.
+//! Reads any bytes as a segment. Run it in `wire` with `cargo +nightly fuzz run segment`.
 #![no_main]
 
 #[path = "../../tests/common/segment_bytes.rs"]

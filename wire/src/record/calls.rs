@@ -1,9 +1,9 @@
-//! Calls that are no work: memory, waiting, all others.
+//! Which calls are recorded that put no work on a GPU? Memory, waits, and all others.
 
 use super::{CELL_BYTES, CELL_WORDS, Head, Kind, Record};
 use core::mem::{align_of, offset_of, size_of};
 
-/// Memory allocated. Written after the real call.
+/// An allocation. Written after the real call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Alloc {
@@ -11,16 +11,16 @@ pub struct Alloc {
     pub head: Head,
     /// As in [`Work`](super::Work).
     pub correlation: u64,
-    /// The API was entered (ticks).
+    /// When the API was entered (ticks).
     pub begin: u64,
-    /// The API returned (ticks).
+    /// When the API returned (ticks).
     pub end: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
-    /// First address; the handle of what has no address (`Reserved`, `Array`).
+    /// The first address; the handle where there is no address (`Reserved`, `Array`).
     pub address: u64,
-    /// Bytes asked for; of rows with a pitch, the bytes that they take. With `Reserved`, 0: one more reference to memory
-    /// that was reserved before.
+    /// The number of bytes requested; for rows with a pitch, the bytes that they take. 0 with `Reserved`:
+    /// another reference to memory that was reserved before.
     pub bytes: u64,
     /// As in [`Work`](super::Work); 0 for host memory without a context.
     pub context: u32,
@@ -28,17 +28,18 @@ pub struct Alloc {
     pub memory: u8,
     /// Zero.
     pub reserved: [u8; 3],
-    /// Stream of a stream-ordered allocation; 0 = none.
+    /// The stream of a stream-ordered allocation; 0 = none.
     pub stream: u64,
-    /// Where it comes from: the pool that the call named, the handle that is mapped (`Mapped`); 0 = none.
+    /// The source of the memory: the pool that the call named, or the handle that is mapped (`Mapped`); 0 =
+    /// none.
     pub pool: u64,
     /// Zero.
     pub reserved2: [u64; 6],
 }
 
-/// Memory given back. Published **before** the real call, so that no later allocation of the same address can overtake
-/// it; an [`Api`] record with the same correlation follows with the call's end and result, and one with
-/// [`flag::FAILED`](super::flag::FAILED) takes the free back.
+/// A free. Published **before** the real call, so that no later allocation of the same address can overtake
+/// it. An [`Api`] record with the same correlation follows with the call's end and result; if it has
+/// [`flag::FAILED`](super::flag::FAILED), the free did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Free {
@@ -46,25 +47,26 @@ pub struct Free {
     pub head: Head,
     /// As in [`Work`](super::Work).
     pub correlation: u64,
-    /// The API was entered (ticks).
+    /// When the API was entered (ticks).
     pub begin: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
-    /// First address, or handle, as [`Alloc`] has it.
+    /// The first address or the handle, as in [`Alloc`].
     pub address: u64,
     /// As in [`Work`](super::Work).
     pub context: u32,
-    /// A [`Memory`](super::Memory) as far as the API tells: `Device` for `cuMemFree`, `Pool` for `cuMemFreeAsync`, `Pinned` for hosts.
+    /// A [`Memory`](super::Memory), as far as the API determines it: `Device` for `cuMemFree`, `Pool` for
+    /// `cuMemFreeAsync`, `Pinned` for host memory.
     pub memory: u8,
     /// Zero.
     pub reserved: [u8; 3],
-    /// Stream of a stream-ordered free; 0 = none.
+    /// The stream of a stream-ordered free; 0 = none.
     pub stream: u64,
-    /// Bytes, where all blocks of a range go (`cuMemUnmap`); 0: the block at `address`.
+    /// The number of bytes if all blocks in a range are freed (`cuMemUnmap`); 0: only the block at `address`.
     pub bytes: u64,
 }
 
-/// The host waited.
+/// A wait of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Synchronize {
@@ -72,9 +74,9 @@ pub struct Synchronize {
     pub head: Head,
     /// As in [`Work`](super::Work).
     pub correlation: u64,
-    /// The API was entered (ticks).
+    /// When the API was entered (ticks).
     pub begin: u64,
-    /// The API returned (ticks).
+    /// When the API returned (ticks).
     pub end: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
@@ -90,7 +92,8 @@ pub struct Synchronize {
     pub event: u64,
 }
 
-/// The app recorded an event, or made a stream wait for one ([`Kind::EventRecord`](super::Kind::EventRecord), [`Kind::EventWait`](super::Kind::EventWait)).
+/// An event record by the app, or a stream's wait for an event
+/// ([`Kind::EventRecord`](super::Kind::EventRecord), [`Kind::EventWait`](super::Kind::EventWait)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct EventOp {
@@ -98,9 +101,9 @@ pub struct EventOp {
     pub head: Head,
     /// As in [`Work`](super::Work).
     pub correlation: u64,
-    /// The API was entered (ticks).
+    /// When the API was entered (ticks).
     pub begin: u64,
-    /// The API returned (ticks).
+    /// When the API returned (ticks).
     pub end: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
@@ -114,7 +117,7 @@ pub struct EventOp {
     pub event: u64,
 }
 
-/// An intercepted call that is none of the others, or one that failed; or several questions in a row.
+/// Any other intercepted call, or a failed one; or several consecutive queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Api {
@@ -122,22 +125,24 @@ pub struct Api {
     pub head: Head,
     /// As in [`Work`](super::Work); equal to a [`Free`]'s for the end of that call.
     pub correlation: u64,
-    /// The API was entered (ticks).
+    /// When the API was entered (ticks).
     pub begin: u64,
-    /// The API returned (ticks).
+    /// When the API returned (ticks).
     pub end: u64,
     /// As in [`Work`](super::Work).
     pub caller: u64,
     /// As in [`Work`](super::Work).
     pub context: u32,
-    /// What it returned (CUresult or cudaError_t).
+    /// The call's result (CUresult or cudaError_t).
     pub result: i32,
-    /// The handle it was about, or 0.
+    /// The handle that the call is about, or 0.
     pub subject: u64,
-    /// Further calls that it stands for: a thread's questions in a row (`cuEventQuery` and its like) are one record, from
-    /// the first one's entry to the last one's return, with the last one's result. 0 in all other records.
+    /// The number of further calls in this record: a thread's consecutive queries (`cuEventQuery` and
+    /// similar) become one record, from the first one's entry to the last one's return, with the last one's
+    /// result. 0 in all other records.
     pub more: u32,
-    /// With `more`: ticks inside those calls, all of them together. Else as `entered` in [`Memcpy`](super::Memcpy).
+    /// With `more`: ticks inside all those calls together. Otherwise as `entered` in
+    /// [`Memcpy`](super::Memcpy).
     pub inside: u32,
 }
 

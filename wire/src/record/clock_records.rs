@@ -1,34 +1,35 @@
-//! Times: of operations on the GPU's clock, and what ties the clocks together.
+//! When did operations run on the GPU's clock, and how are the clocks related?
 
 use super::{CELL_BYTES, Head, Kind, Record};
 use core::mem::{align_of, offset_of, size_of};
 
-/// When an operation ran, on its context's GPU clock. Written by the poller only.
+/// When an operation ran, on its context's GPU clock. Written only by the poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct GpuTime {
     /// The head.
     pub head: Head,
-    /// Of the operation.
+    /// The operation's correlation.
     pub correlation: u64,
-    /// Of the operation.
+    /// The operation's context.
     pub context: u32,
-    /// The time base of anchors that `start` is measured on; positions of two time bases of a context do not compare.
+    /// The time base that `start` is measured on; positions on two time bases of a context are not
+    /// comparable.
     pub time_base: u32,
-    /// Of an operation whose end event was recorded after its own record had gone out: ticks from the launch's return to the
-    /// return of that event's record. 0: the operation's record says it.
+    /// For an operation whose end event was recorded after its own record was published: ticks from the
+    /// launch's return to the return of that event's record. 0: the operation's record has the value.
     pub tail: u32,
-    /// 0.
+    /// Zero.
     pub reserved: u32,
-    /// The start event, ns since the time base's origin.
+    /// The start event's position, in ns since the time base's origin.
     pub start: i64,
-    /// End event − start event, ns: raw, over-read included.
+    /// End event − start event, in ns, as measured: includes the time before and after the operation.
     pub duration: u64,
-    /// `start` is exact to ± this, ns, against the time base's origin.
+    /// The largest error of `start` relative to the time base's origin, in ns.
     pub start_error: u32,
-    /// `duration` is exact to ± this, ns.
+    /// The largest error of `duration`, in ns.
     pub duration_error: u32,
-    /// Host ticks when the end event was first seen complete: it completed before this.
+    /// Host ticks when the end event was first observed to be complete: it completed before this.
     pub seen: u64,
 }
 
@@ -38,20 +39,20 @@ pub struct GpuTime {
 pub struct Anchor {
     /// The head.
     pub head: Head,
-    /// Host ticks, read between the two bounds of `uncertainty`.
+    /// Host ticks, read between the two reads that `uncertainty` is about.
     pub ticks: u64,
     /// CLOCK_MONOTONIC_RAW, ns.
     pub monotonic_raw: u64,
     /// CLOCK_REALTIME, ns.
     pub realtime: u64,
-    /// Ticks between the two reads around the clocks: the anchor is no better than this.
+    /// Ticks between the two reads around the clocks: the largest error of the anchor.
     pub uncertainty: u64,
     /// Zero.
     pub reserved: [u64; 3],
 }
 
-/// What a look at the GPU's clock told: the poller has recorded an event on a stream of its own and watched it. It fired
-/// between `after` and `before` on the host's clock.
+/// A sample of the GPU's clock: the poller has recorded an event on a stream of its own and watched it. The
+/// event fired between `after` and `before` on the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct ClockSample {
@@ -59,35 +60,36 @@ pub struct ClockSample {
     pub head: Head,
     /// The context.
     pub context: u32,
-    /// The time base of anchors that `gpu` is measured on.
+    /// The time base that `gpu` is measured on.
     pub time_base: u32,
-    /// The event, ns since the time base's origin.
+    /// The event's position, in ns since the time base's origin.
     pub gpu: i64,
-    /// `gpu` is exact to ± this, ns.
+    /// The largest error of `gpu`, in ns.
     pub error: u32,
     /// Zero.
     pub reserved: u32,
-    /// Host ticks before its record, or before the last question that found it pending: it had not fired.
+    /// Host ticks before the event's record, or before the last query that found it pending: it had not
+    /// fired.
     pub after: u64,
-    /// Host ticks after the question that found it complete: it had fired.
+    /// Host ticks after the query that found it complete: it had fired.
     pub before: u64,
     /// Zero.
     pub reserved2: [u64; 2],
 }
 
-/// `--timing auto` begins or ends a window, a stretch in which everything is timed.
+/// The start or end of a window of `--timing auto`, an interval in which everything is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Window {
     /// The head.
     pub head: Head,
-    /// When (ticks).
+    /// The time (ticks).
     pub at: u64,
-    /// Ticks that hooks took of the app's threads until then, all of them together.
+    /// Ticks that hooks took until then, summed over all of the app's threads.
     pub agent_ticks: u64,
-    /// CPU time of the poller until then, ns.
+    /// The CPU time of the poller until then, ns.
     pub poller_ns: u64,
-    /// Launches (of whatever goes onto a stream) until then.
+    /// The number of calls until then that put something on a stream.
     pub launches: u64,
     /// A [`WindowChange`](super::WindowChange).
     pub change: u8,
@@ -97,15 +99,15 @@ pub struct Window {
     pub reserved2: [u64; 2],
 }
 
-/// The part of the run that is looked at (`--capture-range`) begins or ends.
+/// The start or end of the part of the run that is recorded (`--capture-range`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Capture {
     /// The head.
     pub head: Head,
-    /// When (ticks).
+    /// The time (ticks).
     pub at: u64,
-    /// 1 = begins, 2 = ends.
+    /// 1 = it starts, 2 = it ends.
     pub change: u8,
     /// Zero.
     pub reserved: [u8; 7],
@@ -113,13 +115,13 @@ pub struct Capture {
     pub reserved2: [u64; 5],
 }
 
-/// When a node of a graph ran, in one launch of it (`--graph nodes`).
+/// When a node of a graph ran in one launch of the graph (`--graph nodes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct NodeTime {
     /// The head.
     pub head: Head,
-    /// Of the graph's launch.
+    /// The correlation of the graph's launch.
     pub correlation: u64,
     /// As in [`GpuTime`].
     pub context: u32,

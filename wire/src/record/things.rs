@@ -1,17 +1,17 @@
-//! Things that records speak of: texts, contexts, streams, graphs, modules, devices; and what was lost.
+//! What do other records refer to? Texts, contexts, streams, graphs, modules and devices; and losses.
 
 use super::{CELL_BYTES, Head, Kind, Record};
 use core::mem::{align_of, offset_of, size_of};
 
-/// A text and its number; the text's bytes follow in the record's remaining space. Sent again until it fitted.
+/// A text and its number; the text's bytes follow in the record's remaining space. Sent again until it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Intern {
-    /// The head; `cells` covers the text.
+    /// The head; `cells` includes the text.
     pub head: Head,
     /// The number, unique in its namespace, never 0.
     pub id: u32,
-    /// Bytes of text that follow this struct, at most [`MAX_TEXT`](super::MAX_TEXT).
+    /// The number of bytes of text that follow this struct, at most [`MAX_TEXT`](super::MAX_TEXT).
     pub length: u16,
     /// A [`Namespace`](super::Namespace).
     pub namespace: u8,
@@ -20,18 +20,18 @@ pub struct Intern {
 }
 
 impl Intern {
-    /// Cells that an intern record with `length` bytes of text takes.
+    /// The number of cells of an intern record with `length` bytes of text.
     pub const fn cells(length: usize) -> usize {
         (size_of::<Intern>() + length).div_ceil(CELL_BYTES)
     }
 
-    /// The text's bytes in an intern record's words, bounded by the record itself.
+    /// Reads the record and its text from the words of a record; the text cannot exceed the record.
     pub fn text(words: &[u64]) -> Option<(Intern, &[u8])> {
         let head = Head::of(words)?;
         if head.kind != Kind::Intern as u8 || words.len() < 2 {
             return None;
         }
-        // SAFETY: two words are there, aligned to 8; any bytes are an Intern.
+        // SAFETY: there are two words, aligned to 8; any bytes are an Intern.
         let intern = unsafe { words.as_ptr().cast::<Intern>().read() };
         // SAFETY: the slice's own memory, as bytes.
         let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
@@ -40,7 +40,7 @@ impl Intern {
     }
 }
 
-/// Something was lost, told in the stream where the loss ended.
+/// A loss, recorded in the thread's ring where the loss ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Loss {
@@ -48,7 +48,7 @@ pub struct Loss {
     pub head: Head,
     /// When this was written (ticks).
     pub at: u64,
-    /// How many records (or times) were lost since the last word of this cause on this thread.
+    /// The number of records (or times) that were lost since this thread's last record with the same cause.
     pub count: u64,
     /// A [`LossCause`](super::LossCause).
     pub cause: u8,
@@ -58,17 +58,17 @@ pub struct Loss {
     pub reserved2: [u64; 4],
 }
 
-/// A context was created, adopted, or destroyed.
+/// The creation, adoption or end of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Context {
     /// The head.
     pub head: Head,
-    /// When (ticks).
+    /// The time (ticks).
     pub at: u64,
     /// The CUcontext handle.
     pub handle: u64,
-    /// Its number in all other records, never reused.
+    /// Its number in all other records, which is never reused.
     pub context: u32,
     /// The device's ordinal.
     pub device: u32,
@@ -78,13 +78,13 @@ pub struct Context {
     pub reserved: [u8; 31],
 }
 
-/// A stream became known, or was destroyed.
+/// The first use or the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Stream {
     /// The head.
     pub head: Head,
-    /// When (ticks).
+    /// The time (ticks).
     pub at: u64,
     /// Its id in all other records.
     pub stream: u64,
@@ -102,43 +102,43 @@ pub struct Stream {
     pub reserved: [u8; 19],
 }
 
-/// A graph was instantiated: what its launches will run.
+/// The instantiation of a graph: what its launches will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Graph {
     /// The head.
     pub head: Head,
-    /// When (ticks).
+    /// The time (ticks).
     pub at: u64,
     /// The CUgraphExec handle.
     pub handle: u64,
-    /// Its number in [`GraphLaunch`](super::GraphLaunch), never reused.
+    /// Its number in [`GraphLaunch`](super::GraphLaunch), which is never reused.
     pub graph: u32,
-    /// Kernel nodes, child graphs' included.
+    /// The number of kernel nodes, including those of child graphs.
     pub kernels: u32,
-    /// Copy nodes.
+    /// The number of copy nodes.
     pub copies: u32,
-    /// Set nodes.
+    /// The number of memset nodes.
     pub memsets: u32,
-    /// Nodes of other kinds.
+    /// The number of nodes of other kinds.
     pub others: u32,
     /// Zero.
     pub reserved: [u32; 5],
 }
 
-/// An executable mapping of the process: resolves [`Work::caller`](super::Work::caller).
+/// An executable mapping of the process, to resolve [`Work::caller`](super::Work::caller).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Module {
     /// The head.
     pub head: Head,
-    /// When it was seen (ticks).
+    /// When it was observed (ticks).
     pub at: u64,
-    /// First address of the loaded object.
+    /// The first address of the loaded object.
     pub start: u64,
-    /// First address behind it.
+    /// The first address after it.
     pub end: u64,
-    /// Address − offset in the file's own numbering (the load bias).
+    /// The load bias: address − offset in the file's own numbering.
     pub bias: u64,
     /// Its path, in [`Namespace::Path`](super::Namespace::Path).
     pub path: u32,
@@ -152,24 +152,25 @@ pub struct Module {
 pub struct Device {
     /// The head.
     pub head: Head,
-    /// Bytes of memory.
+    /// The number of bytes of memory.
     pub memory_bytes: u64,
-    /// The UUID's sixteen bytes.
+    /// The sixteen bytes of the UUID.
     pub uuid: [u8; 16],
-    /// Its ordinal in this process; its name is this id in [`Namespace::Device`](super::Namespace::Device), plus one.
+    /// Its ordinal in this process; its name is this id plus one in
+    /// [`Namespace::Device`](super::Namespace::Device).
     pub ordinal: u32,
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessors: u32,
     /// Compute capability: major * 10 + minor.
     pub capability: u32,
-    /// Warps a multiprocessor holds at most.
+    /// The largest number of warps on a multiprocessor.
     pub warps_per_multiprocessor: u32,
     /// Zero.
     pub reserved: [u64; 2],
 }
 
-/// What a graph holds of one kind: told once for each kernel, and for copies, sets and others, right after its [`Graph`]; and
-/// once for each node that takes or gives memory.
+/// The nodes of one kind in a graph. There is one record for each kernel, and one each for copies, memsets
+/// and others, right after the [`Graph`]; and one for each node that allocates or frees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct GraphNode {
@@ -183,17 +184,19 @@ pub struct GraphNode {
     pub reserved: [u8; 3],
     /// A kernel's name, in [`Namespace::Kernel`](super::Namespace::Kernel); 0 = unknown, or no kernel.
     pub kernel: u32,
-    /// Nodes, child graphs' included.
+    /// The number of nodes, including those of child graphs.
     pub count: u32,
-    /// Bytes that copies or sets move in one launch, all together, or that the node takes.
+    /// The number of bytes that the copies or memsets move in one launch altogether, or that the node
+    /// allocates.
     pub bytes: u64,
-    /// First address of what the node takes or gives back; else 0.
+    /// The first address of what the node allocates or frees; otherwise 0.
     pub address: u64,
     /// Zero.
     pub reserved2: [u64; 3],
 }
 
-/// What the driver says of a kernel, launched with blocks of one size: told when the first launch of that size was seen.
+/// What the driver says about a kernel that is launched with blocks of one size. Recorded when the first
+/// launch with that size was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct KernelFacts {
@@ -201,42 +204,44 @@ pub struct KernelFacts {
     pub head: Head,
     /// The handle that was launched.
     pub function: u64,
-    /// The module or library that it lies in; 0 = unknown.
+    /// The module or library that contains it; 0 = unknown.
     pub module: u64,
-    /// An address inside the file that brought the kernel: the host's stub of it, or the call that loaded its module;
-    /// 0 = unknown. Resolved by [`Module`].
+    /// An address inside the file that the kernel comes from: the host's stub of it, or the call that loaded
+    /// its module; 0 = unknown. Resolved by [`Module`].
     pub origin: u64,
     /// Its name, in [`Namespace::Kernel`](super::Namespace::Kernel).
     pub kernel: u32,
-    /// The context that it was launched in.
+    /// The context in which it was launched.
     pub context: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Dynamic shared memory of a block, bytes.
+    /// The dynamic shared memory of a block, bytes.
     pub shared_bytes: u32,
-    /// Static shared memory of a block, bytes.
+    /// The static shared memory of a block, bytes.
     pub static_shared_bytes: u32,
-    /// Local memory of a thread, bytes: what did not fit into registers.
+    /// The local memory of a thread, bytes: what did not fit into registers.
     pub local_bytes: u32,
     /// Registers of a thread.
     pub registers: u16,
-    /// Blocks that a multiprocessor holds at a time; 0 = unknown.
+    /// The number of blocks that a multiprocessor can run at a time; 0 = unknown.
     pub blocks_per_multiprocessor: u16,
-    /// Threads of the largest block it can be launched with.
+    /// The number of threads of the largest block with which it can be launched.
     pub max_threads: u16,
     /// Zero.
     pub reserved: u16,
 }
 
-/// A CUDA function that the agent does not know was looked up: it passes through, unseen.
+/// Lookups of a CUDA function that the agent does not know: it passes through, and its effect is not
+/// observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Lookup {
     /// The head.
     pub head: Head,
-    /// Lookups until now, of the whole session.
+    /// The number of lookups until now in the whole session.
     pub count: u64,
-    /// Its name, in [`Namespace::Function`](super::Namespace::Function); 0 = of all functions whose names were too many.
+    /// Its name, in [`Namespace::Function`](super::Namespace::Function); 0 = all functions whose names found
+    /// no place.
     pub function: u32,
     /// Zero.
     pub reserved: u32,

@@ -1,14 +1,15 @@
-//! Work for a GPU.
+//! Which calls are recorded that put work on a GPU?
 
 use super::{CELL_BYTES, Head, Kind, Record};
 use core::mem::{align_of, offset_of, size_of};
 
-/// What every operation on a GPU stream has in common: the first 72 bytes of [`Launch`], [`Memcpy`],
+/// The common part of every operation on a GPU stream: the first 72 bytes of [`Launch`], [`Memcpy`],
 /// [`Memset`] and [`GraphLaunch`].
 ///
-/// On the host's clock: `begin` ≤ (start event recorded) ≤ `submitted` ≤ (end event recorded) ≤ `end`, with
-/// `lead` = begin of the start event's record → `submitted`, and `tail` = `submitted` → the end event's record returned.
-/// A raw event pair contains at most `lead + tail` more than the operation's stream occupancy.
+/// On the host's clock: `begin` ≤ (start event recorded) ≤ `submitted` ≤ (end event recorded) ≤ `end`. `lead`
+/// reaches from the start of the start event's record to `submitted`, and `tail` from `submitted` to the
+/// return of the end event's record. The time of a raw event pair exceeds the operation's GPU interval by at
+/// most `lead + tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Work {
@@ -16,17 +17,19 @@ pub struct Work {
     pub head: Head,
     /// Unique in the process: the thread's claim number << 40 | a count.
     pub correlation: u64,
-    /// The outermost API call was entered (ticks).
+    /// When the outermost API call was entered (ticks).
     pub begin: u64,
-    /// The outermost API call returned (ticks); with [`flag::MORE`](super::flag::MORE), the driver call.
+    /// When the outermost API call returned (ticks); with [`flag::MORE`](super::flag::MORE), when the driver
+    /// call returned.
     pub end: u64,
-    /// The driver call that enqueues the work returned (ticks).
+    /// When the driver call that enqueues the work returned (ticks).
     pub submitted: u64,
-    /// Ticks from the begin of the start event's record to `submitted`; `u32::MAX` = that or more; 0 when untimed.
+    /// Ticks from the start of the start event's record to `submitted`; `u32::MAX` = that or more; 0 when
+    /// untimed.
     pub lead: u32,
     /// Ticks from `submitted` to the return of the end event's record; `u32::MAX` = that or more; 0 when untimed.
     pub tail: u32,
-    /// Return address of the outermost API call: which library asked for the work.
+    /// The return address of the outermost API call, which shows the library that requested the work.
     pub caller: u64,
     /// The context, as numbered by [`Context`](super::Context) records; 0 = unknown.
     pub context: u32,
@@ -54,7 +57,7 @@ pub struct Launch {
     pub block: [u32; 3],
     /// The handle launched: a CUfunction, or a CUkernel with [`flag::KERNEL_HANDLE`](super::flag::KERNEL_HANDLE).
     pub function: u64,
-    /// Bits `1 << CUlaunchAttributeID` of the attributes given (ids below 32).
+    /// Bits `1 << CUlaunchAttributeID` of the given attributes (ids below 32).
     pub attributes: u32,
     /// Blocks of a cluster in x, y, z; 0 = no cluster.
     pub cluster: [u8; 3],
@@ -70,15 +73,15 @@ pub struct Launch {
 pub struct Memcpy {
     /// The common part.
     pub work: Work,
-    /// Bytes moved.
+    /// The number of bytes moved.
     pub bytes: u64,
     /// Destination address.
     pub dst: u64,
     /// Source address.
     pub src: u64,
-    /// Rows of a 2D or 3D copy, copies of a [`BATCH`](super::flag::BATCH); 1 for a linear one.
+    /// Rows of a 2D or 3D copy, or copies of a [`BATCH`](super::flag::BATCH); 1 for a linear copy.
     pub rows: u32,
-    /// Context of the other device in a peer copy; 0 = none.
+    /// The context of the other device in a peer copy; 0 = none.
     pub peer_context: u32,
     /// A [`Direction`](super::Direction).
     pub direction: u8,
@@ -86,28 +89,28 @@ pub struct Memcpy {
     pub asynchronous: u8,
     /// Zero.
     pub reserved: [u8; 2],
-    /// Ticks from `begin` until CUDA's own function was called, which may have waited from there on; `u32::MAX` = that or
-    /// more; 0 = unknown.
+    /// Ticks from `begin` to the call of CUDA's own function, which may have waited from then on; `u32::MAX`
+    /// = that or more; 0 = unknown.
     pub entered: u32,
     /// Zero.
     pub reserved2: [u64; 2],
 }
 
-/// A memory set.
+/// A memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Memset {
     /// The common part.
     pub work: Work,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes: u64,
     /// First address.
     pub dst: u64,
-    /// The value repeated.
+    /// The repeated value.
     pub value: u32,
-    /// Rows of a 2D set; 1 for a linear one.
+    /// Rows of a 2D memset; 1 for a linear one.
     pub rows: u32,
-    /// Bytes of one element: 1, 2 or 4.
+    /// The size of one element in bytes: 1, 2 or 4.
     pub element: u8,
     /// Non-zero: the API is one of the asynchronous ones.
     pub asynchronous: u8,
@@ -119,19 +122,20 @@ pub struct Memset {
     pub reserved2: [u64; 3],
 }
 
-/// A graph launch: one timed operation that knows its nodes by its [`Graph`](super::Graph).
+/// A graph launch: one timed operation. Its nodes are described by its [`Graph`](super::Graph).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct GraphLaunch {
     /// The common part.
     pub work: Work,
-    /// The executable graph, as numbered by [`Graph`](super::Graph) records; 0 = never seen instantiated.
+    /// The executable graph, as numbered by [`Graph`](super::Graph) records; 0 = its instantiation was not
+    /// observed.
     pub graph: u32,
-    /// Kernels in it; 0 when unknown.
+    /// The number of its kernels; 0 when unknown.
     pub kernels: u32,
-    /// Copies in it.
+    /// The number of its copies.
     pub copies: u32,
-    /// Sets in it.
+    /// The number of its memsets.
     pub memsets: u32,
     /// The CUgraphExec handle.
     pub handle: u64,
@@ -139,20 +143,22 @@ pub struct GraphLaunch {
     pub reserved: [u64; 4],
 }
 
-/// Launches on one stream that are timed as one: a *burst*, which no event may cut (programmatic launches, and the one before
-/// them), or a *run* of launches on a deep stream. They carry [`flag::BURST`](super::flag::BURST) and
-/// [`Untimed::Programmatic`](super::Untimed::Programmatic) or [`Untimed::Run`](super::Untimed::Run), and stand before it on its stream.
-/// `submitted` and `lead` are the first launch's; `tail` reaches from there to the end event's record, and so does `end`.
+/// Launches on one stream that are timed as one: a *burst*, which no event may cut (programmatic launches,
+/// and the one before them), or a *run* of launches on a deep stream. Their records have
+/// [`flag::BURST`](super::flag::BURST) and [`Untimed::Programmatic`](super::Untimed::Programmatic) or
+/// [`Untimed::Run`](super::Untimed::Run), and come before this one on its stream. `submitted` and `lead` are
+/// the first launch's; `tail` reaches from there to the end event's record, and so does `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Burst {
     /// The common part.
     pub work: Work,
-    /// Launches in it.
+    /// The number of launches.
     pub launches: u32,
-    /// Those of them that may overlap what is ahead of them, or signal in their middle; 0: it is a run.
+    /// The number of those that may overlap the launch ahead of them, or signal in their middle; 0: it is a
+    /// run.
     pub programmatic: u32,
-    /// When the driver call of the last one returned (ticks).
+    /// When the driver call of the last launch returned (ticks).
     pub last: u64,
     /// Zero.
     pub reserved: [u64; 5],

@@ -1,4 +1,5 @@
-//! Reads any bytes as a segment, the way the collector reads a stranger's: what the fuzz target and its smoke test run.
+//! What does a reader make of arbitrary bytes? Reads them as a segment, as the collector reads a foreign one.
+//! The fuzz target and its smoke test run this.
 
 use gpuspy_wire::handshake::{self, Hello};
 use gpuspy_wire::record::*;
@@ -6,16 +7,16 @@ use gpuspy_wire::ring::{Corrupt, LEVELS, MAX_RECORD_WORDS, Reader};
 use gpuspy_wire::segment::*;
 use std::mem::{offset_of, size_of};
 
-/// How far an input came.
+/// How far the reader got with an input.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Why it was refused, if it was.
+    /// The reason why the header was rejected, if it was.
     pub refused: Option<LayoutError>,
-    /// Records read.
+    /// The number of records read.
     pub records: usize,
-    /// Of those, the ones that some decoder took.
+    /// The number of those that a decoder accepted.
     pub decoded: usize,
-    /// Times that a ring's content was refused.
+    /// The number of times that a ring's contents were rejected.
     pub corrupt: usize,
 }
 
@@ -24,7 +25,7 @@ pub struct Outcome {
 #[repr(C, align(64))]
 struct Cell([u64; CELL_WORDS]);
 
-/// The bytes as memory, zeroes behind them, `bytes` long in all.
+/// The bytes as memory, followed by zeros up to `bytes` bytes.
 fn memory(content: &[u8], bytes: usize) -> Vec<Cell> {
     let mut memory = vec![Cell([0; CELL_WORDS]); bytes.div_ceil(size_of::<Cell>())];
     for (n, word) in content.chunks(8).take(memory.len() * CELL_WORDS).enumerate() {
@@ -35,7 +36,7 @@ fn memory(content: &[u8], bytes: usize) -> Vec<Cell> {
     memory
 }
 
-/// Takes single values from the input's front; zeroes when it is used up.
+/// Takes single values from the input's front, and zeros when it is used up.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -50,9 +51,9 @@ impl Input<'_> {
     }
 }
 
-/// Makes a segment of an input. The first byte says how much help it gets on the way in:
-/// bit 0: a header that holds, with small levels and the input as the slots and rings;
-/// bit 1: then one word of that header is overwritten; bit 2: cursors are brought near to each other.
+/// Makes a segment from an input. The first byte says how well-formed it is made: bit 0: it has a valid
+/// header with small levels, and the input fills the slots and rings; bit 1: one word of that header is
+/// overwritten afterwards; bit 2: the cursors are brought close to each other.
 fn segment(input: &[u8]) -> Vec<Cell> {
     let mut input = Input(input);
     let help = input.byte();
@@ -100,7 +101,8 @@ fn segment(input: &[u8]) -> Vec<Cell> {
     cells
 }
 
-/// Reads the input as a segment, every slot to its end, with every decoder. Panics where the contract is broken.
+/// Reads the input as a segment, every slot to its end, with every decoder. Panics where the contract is
+/// broken.
 pub fn read(input: &[u8]) -> Outcome {
     if let Some(hello) = input.first_chunk::<{ handshake::BYTES }>().and_then(Hello::from_bytes) {
         assert_eq!(&hello.to_bytes(), input.first_chunk().unwrap());
@@ -108,8 +110,8 @@ pub fn read(input: &[u8]) -> Outcome {
     let mut memory = segment(input);
     let bytes = size_of_val(&memory[..]) as u64;
     let mut outcome = Outcome::default();
-    // SAFETY: aligned by `Cell`, alive until the end of this function, and this thread has no other use for it. The
-    // reader stores to `head`: `memory` is never read again as what it was.
+    // SAFETY: aligned by `Cell` and alive until the end of this function, and this thread does not use it
+    // otherwise. The reader stores to `head`, but `memory` is never read again as plain values.
     let segment = match unsafe { Segment::attach(memory.as_mut_ptr().cast(), bytes) } {
         Ok(segment) => segment,
         Err(why) => return Outcome { refused: Some(why), ..outcome },
@@ -128,11 +130,11 @@ pub fn read(input: &[u8]) -> Outcome {
 fn drain(segment: &Segment<'_>, index: usize, outcome: &mut Outcome) {
     let (slot, buffers) = (segment.slot(index).unwrap(), segment.buffers(index).unwrap());
     let _ = slot.state.get();
-    let most: usize = buffers.iter().map(|b| b.len()).sum();
+    let cells_at_most: usize = buffers.iter().map(|b| b.len()).sum();
     let mut reader = Reader::new(&slot.cursors, buffers).expect("a checked layout");
     let mut out = [0; MAX_RECORD_WORDS];
-    // Nobody else writes here, so that a round ends: at the latest behind the last cell.
-    for _ in 0..=most / CELL_WORDS {
+    // Nobody else writes here, so that a round ends after the last cell at the latest.
+    for _ in 0..=cells_at_most / CELL_WORDS {
         match reader.pop(&mut out) {
             Ok(None) => break,
             Ok(Some(words)) => {
@@ -141,7 +143,8 @@ fn drain(segment: &Segment<'_>, index: usize, outcome: &mut Outcome) {
             }
             Err(Corrupt { .. }) => {
                 outcome.corrupt += 1;
-                // Behind the nonsense is nothing: the rest is empty, or `tail` is told once more with no words.
+                // Nothing follows the invalid words: the rest is empty, or `tail` is reported again with no
+                // words.
                 assert!(matches!(reader.pop(&mut out), Ok(None) | Err(Corrupt { words: 0 })));
                 break;
             }
@@ -150,38 +153,38 @@ fn drain(segment: &Segment<'_>, index: usize, outcome: &mut Outcome) {
     reader.release();
 }
 
-/// Offers a record to every decoder. True when one took it: never more than one does.
+/// Passes a record to every decoder. Returns whether one accepted it; at most one does.
 fn decode(words: &[u64]) -> bool {
-    fn takes<T: Record + PartialEq + std::fmt::Debug>(words: &[u64]) -> usize {
+    fn accepted_by<T: Record + PartialEq + std::fmt::Debug>(words: &[u64]) -> usize {
         let Some(record) = T::from_words(words) else { return 0 };
         assert_eq!(record.as_words(), &words[..record.as_words().len()]);
         assert_eq!(Kind::from_wire(words[0].to_ne_bytes()[0]), Some(T::KIND));
         1
     }
-    let mut taken = takes::<Launch>(words)
-        + takes::<Memcpy>(words)
-        + takes::<Memset>(words)
-        + takes::<GraphLaunch>(words)
-        + takes::<Alloc>(words)
-        + takes::<Free>(words)
-        + takes::<Synchronize>(words)
-        + takes::<Api>(words)
-        + takes::<GpuTime>(words)
-        + takes::<Anchor>(words)
-        + takes::<Loss>(words)
-        + takes::<Context>(words)
-        + takes::<Stream>(words)
-        + takes::<Graph>(words)
-        + takes::<Module>(words)
-        + takes::<Device>(words);
-    taken += usize::from(EventOp::of(words).is_some());
+    let mut accepted = accepted_by::<Launch>(words)
+        + accepted_by::<Memcpy>(words)
+        + accepted_by::<Memset>(words)
+        + accepted_by::<GraphLaunch>(words)
+        + accepted_by::<Alloc>(words)
+        + accepted_by::<Free>(words)
+        + accepted_by::<Synchronize>(words)
+        + accepted_by::<Api>(words)
+        + accepted_by::<GpuTime>(words)
+        + accepted_by::<Anchor>(words)
+        + accepted_by::<Loss>(words)
+        + accepted_by::<Context>(words)
+        + accepted_by::<Stream>(words)
+        + accepted_by::<Graph>(words)
+        + accepted_by::<Module>(words)
+        + accepted_by::<Device>(words);
+    accepted += usize::from(EventOp::of(words).is_some());
     if let Some((intern, text)) = Intern::text(words) {
         assert_eq!(text.len(), usize::from(intern.length));
         assert!(text.len() <= MAX_TEXT);
-        taken += 1;
+        accepted += 1;
     }
     let head = Head::of(words).unwrap();
     let _ = (Via::from_wire(head.via), Kind::from_wire(head.kind));
-    assert!(taken <= 1);
-    taken == 1
+    assert!(accepted <= 1);
+    accepted == 1
 }

@@ -1,4 +1,5 @@
-//! The account: what has been earned and spent, and so when does a window open, and when does it close?
+//! When does a timing window open and close? The account books what the budget earns and what the agent
+//! costs.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::pace::Compared;
@@ -6,56 +7,63 @@ use gpuspy_wire::record::{Fact, Head, Namespace, Record, Window, WindowChange};
 
 use super::gate::{FIRST_LAUNCHES, Gate};
 use super::slowdown::Slowdown;
-use crate::gpu::context::Context;
-use crate::gpu::poller::Ring;
-use crate::names;
-use crate::session::Session;
-use crate::session::options::Mode;
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::stream::Streams;
+use crate::options::Mode;
+use crate::sink::text::tell;
+use crate::sink::{Ring, Session};
 use crate::sys::{self, ticks};
 
-/// The first phase ends so much time after the first launch, if not by its number of launches.
+/// The first phase ends this long after the first launch, unless its number of launches ends it earlier.
 const FIRST_NS: u64 = 1_000_000_000;
-/// A window begins when the account holds what it earns in this time, and can pay for [`LEAST_LAUNCHES`]: ten windows a
-/// second are enough to see a program's phases, and each is long enough to have an inside.
+/// A window opens when the account holds what it earns in this time and can pay for [`LEAST_LAUNCHES`]. Ten
+/// windows a second are enough to see a program's phases, and each is long enough to contain operations away
+/// from its edges.
 const WINDOW_NS: f64 = 100e6;
 const LEAST_LAUNCHES: u64 = 100;
-/// When a hook is about to say that it took a window's last launch: it may have lost its processor.
+/// How long the poller waits for a hook that has taken a window's last launch to publish the time: the hook's
+/// thread may have been preempted in between.
 const SOON_NS: u64 = 200_000;
-/// Between the begins of sparse windows.
+/// The time between the starts of sparse windows.
 const SPARSE_NS: u64 = 1_000_000_000;
-/// Where counting alone costs more than the budget, the account never fills. A window of [`LEAST_LAUNCHES`] opens all the
-/// same, so often (about 0.02 % of the time, at 2 µs a launch): else a program's later phases would go by unseen.
+/// Where counting alone costs more than the budget, the account never fills. A window of [`LEAST_LAUNCHES`]
+/// opens at this interval all the same (about 0.02 % of the time, at 2 µs per launch); otherwise a program's
+/// later phases would never be timed.
 const BLIND_NS: u64 = 1_000_000_000;
-/// The poller wakes no more often for it in a pause: a wake-up costs it 30 µs (measured: a futex wait on a busy machine of
-/// two cores), more than a small budget earns in a ms.
+/// The shortest time between the poller's wake-ups for the account during a pause. A wake-up costs 30 µs
+/// (measured: a futex wait on a busy machine with two cores), more than a small budget earns in a ms.
 const PAUSE_NS: u64 = 20_000_000;
-/// A window that the account can pay for without an end is interrupted, so that there is a pause to compare it with: this
-/// long after it has opened until enough is known, and then again and again. The first takes a twentieth of three seconds, the
-/// second a four-hundredth of the time.
+/// A window that the account can pay for indefinitely is interrupted, so that there is a pause to compare it
+/// with: this long after it has opened while the slowdown is unknown, and at the longer interval afterwards.
+/// The first kind of interruption takes a twentieth of three seconds, the second a four-hundredth of the
+/// time.
 const COMPARE_NS: u64 = 380_000_000;
 const COMPARE_AGAIN_NS: u64 = 8_000_000_000;
-/// The account holds no more than what it earns in this time: what an idle program has saved is not spent at once.
+/// The account holds no more than it earns in this time, so that an idle program's savings are not spent all
+/// at once.
 const SAVED_NS: f64 = 1e9;
-/// It owes no more than what it earns in this time: a storm whose counting alone exceeds the budget is forgotten after.
+/// The account owes no more than it earns in this time, so that a burst of launches whose counting alone
+/// exceeds the budget is forgiven eventually.
 const OWED_NS: f64 = 10e9;
-/// What a timed launch costs, ns, before it was measured: a few times what it does on the simulator.
+/// The assumed cost of a timed launch in ns before the first measurement: several times the cost on the
+/// simulator.
 const UNMEASURED_NS: f64 = 5_000.0;
 
-/// A moment, and what we have cost until then.
+/// A moment, and what the agent has cost until then.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     ticks: u64,
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, ns.
     ns: u64,
-    /// Ticks that hooks took, of all threads.
+    /// Ticks spent in hooks, summed over all threads.
     hooks: u64,
     /// CPU time of the poller, ns.
     poller: u64,
 }
 
 impl Moment {
-    /// On the poller thread.
-    fn now(session: &Session) -> Moment {
+    /// Reads the clocks and counters. Must run on the poller thread, whose CPU time it reads.
+    fn now(session: Session) -> Moment {
         Moment {
             ticks: ticks(),
             ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
@@ -65,80 +73,82 @@ impl Moment {
     }
 }
 
-/// What a window is paid from.
+/// Where the payment for a window comes from.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Nothing: it is the first phase.
+    /// Nobody pays: the window is the first phase.
     First,
-    /// The account.
+    /// The account pays.
     Paid,
-    /// Nothing: it is the one that must be ([`BLIND_NS`]).
+    /// Nobody pays: this is the small window that opens regardless of the balance ([`BLIND_NS`]).
     Least,
 }
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// No launch has come.
+    /// No launch has been observed yet.
     Before,
     Open(Open),
     Paused,
-    /// Until so many ns, to be compared with the window that goes on then.
+    /// An interruption until this time (CLOCK_MONOTONIC, ns), to be compared with the window that resumes
+    /// then.
     Interrupted(u64),
 }
 
 #[derive(Clone, Copy)]
 struct Open {
     kind: Kind,
-    /// Launches that the hooks were given.
+    /// Launches that the hooks may take.
     given: u64,
-    /// Those of them that have been paid for.
+    /// Launches that the account has already paid for.
     paid: u64,
 }
 
-/// An edge of a window, to be told.
+/// An opening or closing of a window, to be reported.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Edge {
     change: WindowChange,
     /// Ticks.
     at: u64,
-    /// Launches that the window has taken, where it closes.
+    /// The number of launches that the window took, if it closes.
     taken: u64,
-    /// The first phase's begin.
+    /// Whether this is the start of the first phase.
     is_first: bool,
 }
 
-/// The account. The poller's own.
+/// The account. Only the poller uses it.
 pub struct Budget {
-    /// What we may cost, of the time that passes.
+    /// The share of elapsed time that the agent may cost.
     share: f64,
     is_sparse: bool,
     phase: Phase,
-    /// What the account holds, ns; negative when it owes.
+    /// The account's balance in ns; negative when it owes.
     balance: f64,
-    /// What a timed launch costs, hooks and poller together, ns.
+    /// The cost of a timed launch, hooks and poller together, ns.
     launch_cost: f64,
     begun: Moment,
-    /// The last look.
+    /// The last time the account was settled.
     last: Moment,
     /// When the last window opened.
     opened: Moment,
-    /// What it cost the hooks (ticks), and the launches that it took.
+    /// What the last window cost the hooks (ticks), and the number of launches that it took.
     spent: (u64, u64),
-    /// When it closed: the hooks' ticks.
+    /// The hooks' ticks when the last window closed.
     closed: u64,
-    /// What the hooks take of a launch in windows, and in pauses, ns.
+    /// Hook time per launch in windows, and in pauses, ns.
     hooks_in: (f64, f64),
-    /// What launches take longer in windows than hooks explain, and what they pay for it, ns each.
+    /// How much longer launches take in windows than the hook time explains, and what the account pays for
+    /// that, ns per launch.
     slowdown: Slowdown,
     slowed: f64,
-    /// Calls that went onto a stream, as the last edge told them.
+    /// The number of calls that went onto a stream, as reported with the last edge.
     launches: u64,
 }
 
 impl Budget {
-    /// Before the first launch.
-    pub fn new(session: &Session) -> Budget {
-        let options = &session.timing.options;
+    /// Creates the account before the first launch.
+    pub fn new(session: Session) -> Budget {
+        let options = &session.get::<Gate>().options;
         Budget::begun(options.percent / 100.0, options.is_sparse, Moment::now(session))
     }
 
@@ -161,50 +171,51 @@ impl Budget {
         }
     }
 
-    /// Tells how is timed, and why it is not what was asked for.
-    pub fn introduce(&self, session: &Session, ring: &mut Ring) {
-        let options = &session.timing.options;
-        let mut tell = |fact: Fact, text: &str| {
-            names::tell(ring, Namespace::Fact, fact as u32, text.as_bytes());
+    /// Publishes the timing mode, and why it differs from the requested one if it does.
+    pub fn introduce(&self, session: Session, ring: &mut Ring) {
+        let options = &session.get::<Gate>().options;
+        let mut publish = |fact: Fact, text: &str| {
+            tell(ring, Namespace::Fact, fact as u32, text.as_bytes());
         };
         match options.mode {
-            Mode::Off => tell(Fact::Timing, "off"),
-            Mode::Exact => tell(Fact::Timing, "exact"),
-            Mode::Auto => tell(Fact::Timing, &format!("auto {}", options.percent)),
+            Mode::Off => publish(Fact::Timing, "off"),
+            Mode::Exact => publish(Fact::Timing, "exact"),
+            Mode::Auto => publish(Fact::Timing, &format!("auto {}", options.percent)),
         }
         if let Some(note) = options.note(false) {
-            tell(Fact::TimingNote, &note);
+            publish(Fact::TimingNote, &note);
         }
         if let Some(range) = options.range {
-            tell(Fact::CaptureRange, range);
+            publish(Fact::CaptureRange, range);
         }
     }
 
     /// A turn of the poller. Returns for how long it may sleep at most, ns.
-    pub fn step(&mut self, session: &Session, ring: &mut Ring) -> u64 {
-        if session.timing.options.mode != Mode::Auto {
+    pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
+        if session.get::<Gate>().options.mode != Mode::Auto {
             return u64::MAX;
         }
-        if !self.is_sparse && session.contexts.iter().any(Context::shares_queues) {
+        if !self.is_sparse && session.get::<Contexts>().iter().any(Context::shares_queues) {
             self.is_sparse = true;
-            let note = session.timing.options.note(true).unwrap_or_default();
-            names::tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
+            let note = session.get::<Gate>().options.note(true).unwrap_or_default();
+            tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
         }
         let now = Moment::now(session);
-        let (edge, sleep) = self.look(&session.timing, now);
+        let (edge, sleep) = self.update(session.get::<Gate>(), now);
         if let Some(edge) = edge {
-            self.tell(session, ring, now, edge);
+            self.report(session, ring, now, edge);
         }
         sleep
     }
 
-    fn tell(&mut self, session: &Session, ring: &mut Ring, now: Moment, edge: Edge) {
-        // Inside a window exactly what it took, outside what went by on the streams.
+    fn report(&mut self, session: Session, ring: &mut Ring, now: Moment, edge: Edge) {
+        // A closing adds exactly what the window took; an opening adds the calls counted on the streams
+        // during the pause.
         self.launches = match edge.change {
             WindowChange::Closes => self.launches + edge.taken,
             WindowChange::Opens if edge.is_first => 0,
             WindowChange::Opens => {
-                let launches = session.streams.passed().max(self.launches);
+                let launches = session.get::<Streams>().passed().max(self.launches);
                 self.pause_ended(now, launches - self.launches);
                 launches
             }
@@ -221,37 +232,39 @@ impl Budget {
         ring.push(record.as_words());
     }
 
-    /// Looks at the account, and opens or closes a window. Returns the edge, and for how long nothing has to be done.
-    fn look(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
+    /// Settles the account, and opens or closes a window. Returns the edge, and the time in ns during which
+    /// nothing has to be done.
+    fn update(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
         self.settle(now);
         match self.phase {
             Phase::Before => self.wait_for_first(gate, now),
             Phase::Open(open) => {
                 let taken = open.given.saturating_sub(gate.left());
                 let open = self.pay(open, taken);
-                self.look_at_window(gate, now, open)
+                self.update_window(gate, now, open)
             }
-            Phase::Paused => self.look_at_pause(gate, now),
+            Phase::Paused => self.update_pause(gate, now),
             Phase::Interrupted(until) if now.ns < until => (None, until - now.ns),
             Phase::Interrupted(_) if self.balance > 0.0 => self.open(gate, now, Kind::Paid),
             Phase::Interrupted(_) => {
                 self.phase = Phase::Paused;
-                self.look_at_pause(gate, now)
+                self.update_pause(gate, now)
             }
         }
     }
 
-    /// A pause was compared with the windows beside it, on a stream that has this share of the launches: others go on
-    /// meanwhile, and what each of theirs takes longer passes at the same time.
+    /// Takes in a comparison of a pause with the windows next to it, made on a stream with this share of all
+    /// launches. The other streams run at the same time, so their launches' extra time overlaps with this
+    /// one's.
     pub fn learn(&mut self, compared: Compared, share: f64) {
         let hooks = (self.hooks_in.0 - self.hooks_in.1).max(0.0);
         self.slowdown.observe((compared.window - compared.pause - hooks) * share);
         self.slowed = self.slowdown.least();
     }
 
-    /// Pays what the launches of a window took longer, of which there have been so many until now.
+    /// Pays for the slowdown of a window's launches, of which there have been `taken` until now.
     fn pay(&mut self, open: Open, taken: u64) -> Open {
-        // The first phase is paid from nothing.
+        // Nothing is paid for the first phase.
         if open.kind != Kind::First {
             let slowed = self.slowed * taken.saturating_sub(open.paid) as f64;
             self.balance = (self.balance - slowed).max(-self.share * OWED_NS);
@@ -261,46 +274,46 @@ impl Budget {
         open
     }
 
-    /// Books what the time since the last look has earned and cost.
+    /// Books what the time since the last update has earned and cost.
     fn settle(&mut self, now: Moment) {
         let cost = self.ns(now.hooks.wrapping_sub(self.last.hooks), now)
             + now.poller.wrapping_sub(self.last.poller) as f64;
         let earned = self.share * now.ns.saturating_sub(self.last.ns) as f64;
-        self.balance = (self.balance + earned - cost).clamp(-self.share * OWED_NS, self.most());
+        self.balance = (self.balance + earned - cost).clamp(-self.share * OWED_NS, self.most_balance());
         self.last = now;
     }
 
-    /// Ticks as ns, by what both clocks say since the beginning.
+    /// Converts ticks to ns by the ratio of both clocks since the start.
     fn ns(&self, ticks: u64, now: Moment) -> f64 {
         let (ns, passed) =
             (now.ns.saturating_sub(self.begun.ns), now.ticks.wrapping_sub(self.begun.ticks).max(1));
         ticks as f64 * (ns as f64 / passed as f64)
     }
 
-    /// What a window must be able to cost, ns.
+    /// The balance in ns that a window needs to be useful.
     fn useful(&self) -> f64 {
         (self.share * WINDOW_NS).max(LEAST_LAUNCHES as f64 * self.timed_cost())
     }
 
-    /// What the account holds at most, ns.
-    fn most(&self) -> f64 {
+    /// The largest balance that the account may hold, ns.
+    fn most_balance(&self) -> f64 {
         (self.share * SAVED_NS).max(2.0 * self.useful())
     }
 
-    /// What a timed launch costs, all in all, ns.
+    /// The total cost of a timed launch in ns, slowdown included.
     fn timed_cost(&self) -> f64 {
         self.launch_cost + self.slowed
     }
 
-    /// How many launches it can pay for.
+    /// The number of launches that the balance can pay for.
     fn affordable(&self) -> u64 {
         (self.balance / self.timed_cost()) as u64
     }
 
     fn wait_for_first(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
-        // Acquire, with the release in `take`.
+        // Acquire pairs with the release in `Gate::take`.
         match gate.first_taken.load(Ordering::Acquire) {
-            // The first launch wakes the poller.
+            // The poller may sleep without a limit: the first launch wakes it.
             0 => (None, u64::MAX),
             at => {
                 self.opened = now;
@@ -311,8 +324,8 @@ impl Budget {
         }
     }
 
-    fn look_at_window(&mut self, gate: &Gate, now: Moment, open: Open) -> (Option<Edge>, u64) {
-        // Acquire, with the release in `take`.
+    fn update_window(&mut self, gate: &Gate, now: Moment, open: Open) -> (Option<Edge>, u64) {
+        // Acquire pairs with the release in `Gate::take`.
         let ended = gate.last_taken.swap(0, Ordering::AcqRel);
         if ended != 0 {
             return (Some(self.closed(now, ended, open, open.given)), 0);
@@ -335,13 +348,14 @@ impl Budget {
                     }
                     (Some(edge), 0)
                 }
-                // A hook has taken the last, and is about to say when; or timing has stopped for good.
+                // Either a hook has taken the last launch and is about to publish the time, or timing has
+                // stopped for good.
                 None => (None, if gate.is_on() { SOON_NS } else { u64::MAX }),
             };
         }
         let affordable = self.affordable();
         if open.kind == Kind::Paid
-            && let Some(left) = gate.change_anywhere(|left| left.max(affordable))
+            && let Some(left) = gate.change_left(|left| left.max(affordable))
         {
             let given = open.given + affordable.saturating_sub(left);
             self.phase = Phase::Open(Open { given, ..open });
@@ -354,9 +368,10 @@ impl Budget {
         (None, longest.saturating_sub(open_for).min(interrupted_in))
     }
 
-    /// In how long a window is to be interrupted, so that there is something to compare it with, ns. Not so soon where few
-    /// launches would come in the interruption: what an event takes is little to launches that are so far apart, unless they
-    /// are for that very reason. Never where hardly any would.
+    /// The time in ns after which a window must be interrupted to get a pause to compare it with. The
+    /// interruption comes late where few launches would fall into it: an event costs little compared with
+    /// launches that are so far apart, unless they are far apart because of the events. It never comes where
+    /// hardly any launch would fall into it.
     fn interrupted_in(&self, open: Open, open_for: u64) -> u64 {
         if open.kind != Kind::Paid || self.is_sparse {
             return u64::MAX;
@@ -375,7 +390,8 @@ impl Budget {
         let hooks = now.hooks.wrapping_sub(self.opened.hooks);
         self.closed = now.hooks;
         if open.kind == Kind::First {
-            // The account begins with what follows; a program that costs less than the budget goes on without a pause.
+            // The account starts with the time after the first phase. A program that costs less than the
+            // budget continues without a pause.
             self.balance = self.share * WINDOW_NS;
         }
         self.spent = (hooks, taken);
@@ -383,17 +399,17 @@ impl Budget {
         Edge { change: WindowChange::Closes, at, taken, is_first: false }
     }
 
-    fn look_at_pause(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
+    fn update_pause(&mut self, gate: &Gate, now: Moment) -> (Option<Edge>, u64) {
         let rest = (self.opened.ns + SPARSE_NS).saturating_sub(now.ns);
         if self.is_sparse && rest > 0 {
             return (None, rest);
         }
-        let least_in = (self.opened.ns + BLIND_NS).saturating_sub(now.ns);
+        let forced_in = (self.opened.ns + BLIND_NS).saturating_sub(now.ns);
         let missing = self.useful() - self.balance;
-        let kind = match (missing <= 0.0, least_in == 0) {
+        let kind = match (missing <= 0.0, forced_in == 0) {
             (true, _) => Kind::Paid,
             (false, true) => Kind::Least,
-            (false, false) => return (None, least_in.min((missing / self.share) as u64).max(PAUSE_NS)),
+            (false, false) => return (None, forced_in.min((missing / self.share) as u64).max(PAUSE_NS)),
         };
         self.open(gate, now, kind)
     }
@@ -409,8 +425,8 @@ impl Budget {
         (Some(Edge { change: WindowChange::Opens, at: ticks(), taken: 0, is_first: false }), u64::MAX)
     }
 
-    /// Learns from the last window what a launch costs: the hooks inside of it, and the poller, which comes later, until
-    /// now.
+    /// Measures the cost of a launch from the last window: the hooks' time inside it, and the poller's time
+    /// until now, since the poller reads events later.
     fn measure_cost(&mut self, now: Moment) {
         let (hooks, taken) = self.spent;
         if taken >= LEAST_LAUNCHES / 2 {
@@ -422,7 +438,7 @@ impl Budget {
         self.spent = (0, 0);
     }
 
-    /// Learns from a pause what counting a launch costs the hooks.
+    /// Measures from a pause what counting a launch costs the hooks.
     fn pause_ended(&mut self, now: Moment, launches: u64) {
         if launches >= LEAST_LAUNCHES / 2 {
             self.hooks_in.1 = self.ns(now.hooks.wrapping_sub(self.closed), now) / launches as f64;

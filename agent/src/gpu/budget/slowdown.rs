@@ -1,27 +1,29 @@
-//! How much longer does a launch take while it is timed, for sure?
+//! How much extra does a launch certainly take while it is timed?
 //!
-//! Each comparison of a pause with the windows beside it is one observation, and a program whose pace varies makes wild
-//! ones, in both directions. So the account pays for the **least that is likely**: of the last [`KEPT`] observations the
-//! fourth smallest. Half of the observations of a program that is not slowed lie below nothing; that no more than three of sixteen do
-//! happens once in a hundred times. A steady program's observations are all alike, and the fourth smallest is what they all
-//! say. One outlier changes nothing, and four observations without a slowdown end what was paid.
+//! Each comparison of a pause with the windows next to it is one observation, and a program with a varying
+//! pace yields wild observations in both directions. So the account pays for the **smallest plausible
+//! slowdown**: the fourth smallest of the last [`KEPT`] observations. For a program that is not slowed down,
+//! half of the observations are negative, and the chance that no more than three of sixteen are negative is
+//! one in a hundred. A steady program's observations all agree, and the fourth smallest is their common
+//! value. One outlier changes nothing, and four observations without a slowdown reduce the payment to 0.
 
 use gpuspy_wire::pace::{Compared, Pace, Point};
 
 use crate::gpu::stream::{Pending, Stream};
 
-/// Observations that count: what was found longer ago is another phase's.
+/// The number of latest observations that count. Older ones may belong to another phase of the program.
 const KEPT: usize = 16;
-/// So many are needed.
+/// The number of observations without which the slowdown counts as unknown.
 const LEAST: usize = 8;
-/// Another stream is followed from then on that it has had so many times as many launches as the one that was.
+/// The follower switches to another stream when that has had this many times as many launches as the followed
+/// one.
 const MUCH_BUSIER: u64 = 2;
-/// Or if this one has had no events for so many windows.
+/// The follower also switches when the followed stream has had no events for this many windows.
 const LOST_AFTER: u32 = 4;
 
-/// Follows the stream that most is launched on, and compares. The poller's own.
+/// Follows the stream with the most launches and compares its pace. Only the poller uses it.
 pub struct Follower {
-    /// By its address, which is never another's.
+    /// The stream's address, which is never reused for another stream.
     stream: usize,
     launches: u64,
     /// The time base that the last point was measured on.
@@ -31,12 +33,12 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows none yet.
+    /// A follower that has not observed any stream yet.
     pub const NEW: Follower =
         Follower { stream: 0, launches: 0, time_base: 0, pace: Pace::NEW, compared: None };
 
-    /// An operation of a stream has ended at `ns` on that time base of its context's clock.
-    pub fn saw(&mut self, stream: &Stream, op: &Pending, time_base: u32, ns: i64) {
+    /// Takes in the end of an operation of `stream`, at `ns` on the given time base of its context's clock.
+    pub fn observe(&mut self, stream: &Stream, op: &Pending, time_base: u32, ns: i64) {
         let address = core::ptr::from_ref(stream).addr();
         if address != self.stream {
             let is_lost = op.window.wrapping_sub(self.pace.window()) >= LOST_AFTER;
@@ -46,20 +48,21 @@ impl Follower {
             self.stream = address;
             self.pace = Pace::NEW;
         } else if time_base != self.time_base {
-            self.pace = Pace::NEW; // how far apart two time bases are is known to no better than the clocks are
+            self.pace = Pace::NEW; // the distance of two time bases is known no better than the clocks' offset
         }
         (self.launches, self.time_base) = (op.launches, time_base);
         let point = Point { launches: op.launches, ns };
         self.compared = self.pace.passes(op.window, point).or(self.compared);
     }
 
-    /// What could be compared since it was last asked, and the launches that the stream has had.
+    /// Returns the newest comparison since the last call, if any, and the number of launches that the stream
+    /// has had.
     pub fn take(&mut self) -> Option<(Compared, u64)> {
         self.compared.take().map(|compared| (compared, self.launches))
     }
 }
 
-/// The last observations, ns a launch.
+/// The last observations, in ns per launch.
 #[derive(Default)]
 pub struct Slowdown {
     last: [f64; KEPT],
@@ -67,20 +70,21 @@ pub struct Slowdown {
 }
 
 impl Slowdown {
-    /// One more.
-    pub fn observe(&mut self, longer: f64) {
+    /// Adds an observation.
+    pub fn observe(&mut self, extra: f64) {
         if let Some(place) = self.last.get_mut(self.count % KEPT) {
-            *place = longer;
+            *place = extra;
         }
         self.count += 1;
     }
 
-    /// Whether there are enough of them.
+    /// Whether there are enough observations.
     pub fn is_known(&self) -> bool {
         self.count >= LEAST
     }
 
-    /// What a launch takes longer at least, ns. Nothing where too little is known: no event makes a launch faster.
+    /// How much extra a launch takes at least, ns. Returns 0 where too little is known or the estimate is
+    /// negative: no event makes a launch faster.
     pub fn least(&self) -> f64 {
         if !self.is_known() {
             return 0.0;
@@ -99,27 +103,27 @@ mod tests {
 
     fn least(observations: impl IntoIterator<Item = f64>) -> f64 {
         let mut slowdown = Slowdown::default();
-        observations.into_iter().for_each(|longer| slowdown.observe(longer));
+        observations.into_iter().for_each(|extra| slowdown.observe(extra));
         slowdown.least()
     }
 
     #[test]
-    fn a_steady_slowdown_is_paid_for_and_a_few_observations_are_none() {
+    fn a_steady_slowdown_is_paid_for_once_there_are_eight_observations() {
         assert_eq!(least([900.0; 7]), 0.0);
         assert_eq!(least([900.0; 8]), 900.0);
         assert_eq!(least((0..100).map(|n| 900.0 + f64::from(n % 3))), 900.0);
     }
 
     #[test]
-    fn outliers_are_not_and_what_is_over_is_soon_forgotten() {
+    fn outliers_cost_nothing_and_a_past_slowdown_is_soon_forgotten() {
         assert_eq!(least((0..100).map(|n| if n % 8 == 0 { 1e6 } else { 0.0 })), 0.0);
         assert_eq!(least((0..16).map(|n| if n % 8 == 0 { -1e6 } else { 700.0 })), 700.0);
         assert_eq!(least((0..20).map(|n| if n < 16 { 700.0 } else { 0.0 })), 0.0);
     }
 
-    /// Of a pace that varies without us half of the observations are positive, and large.
+    /// If the pace varies on its own, half of the observations are positive, and large.
     #[test]
-    fn a_program_without_a_steady_pace_pays_hardly_ever() {
+    fn a_program_without_a_steady_pace_almost_never_pays() {
         let (mut state, mut slowdown, mut paid) = (7u64, Slowdown::default(), 0);
         for _ in 0..10_000 {
             state ^= state << 13;

@@ -1,8 +1,9 @@
 //! Which operations have completed, and when did they run?
 //!
-//! A look goes through the contexts that have work, pushes each once, and asks in each stream for the oldest operation's
-//! end event until one is not complete: one stalled stream never holds back another. Streams take turns of [`TURN`]
-//! operations, so that a busy one does not make the others wait until they are deep.
+//! A polling pass goes through the contexts that have work, makes each current once, and queries in each
+//! stream the oldest operations' end events until one is not complete, so one stalled stream never holds back
+//! another. Streams take turns of [`TURN`] operations, so that a busy one does not make the others wait until
+//! they are deep.
 
 use gpuspy_wire::pace::Compared;
 use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
@@ -10,68 +11,49 @@ use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::budget::Follower;
-use crate::gpu::context::Context;
-use crate::gpu::nodes;
-use crate::gpu::poller::Ring;
-use crate::gpu::poller::cost::{Meter, Outside};
+use crate::gpu::budget::{Follower, Gate};
+use crate::gpu::context::{Context, Contexts};
+use crate::gpu::nodes::{self, Nodes};
+use crate::gpu::open_burst::Bursts;
+use crate::gpu::poller::cost::{Meter, Outside, PoolEvents};
 use crate::gpu::poller::rhythm::Found;
-use crate::gpu::pool::Pool;
 use crate::gpu::sample::Sampler;
-use crate::gpu::stream::{Pending, Stream};
-use crate::gpu::time_base::{self, Events, TimeBase};
-use crate::session::Session;
+use crate::gpu::stream::{Pending, Stream, Streams};
+use crate::gpu::time_base::{self, TimeBase};
+use crate::sink::{Ring, Session};
 use crate::sys::ticks;
 
-/// Operations read of one stream before the next one's turn: with three driver calls each, about 100 µs.
+/// The number of operations read from one stream before the next one's turn: with three driver calls each,
+/// about 100 µs.
 const TURN: u64 = 64;
-/// Turns that a stream has in one look at most. What is left is met by the next, which follows at once.
+/// The largest number of turns of a stream in one polling pass. The next pass, which follows at once, reads
+/// the rest.
 const TURNS: u64 = 4;
 
-/// A pool's events, as a time base asks for them.
-pub struct Asked<'a> {
-    pub outside: Outside<'a>,
-    pub pool: &'a Pool,
-}
-
-impl Events for Asked<'_> {
-    fn elapsed(&self, from: u32, to: u32) -> Option<f32> {
-        self.outside.elapsed(self.pool.event(from), self.pool.event(to))
-    }
-
-    fn hold(&self, event: u32) {
-        self.pool.hold(event);
-    }
-
-    fn give(&self, event: u32) {
-        self.pool.give(event);
-    }
-}
-
-/// What the poller knows of a context.
-struct Known {
+/// The poller's state for a context.
+struct Polled {
     context: &'static Context,
     time_base: TimeBase,
     sampler: Sampler,
 }
 
-/// What reads events.
+/// Reads the events.
 pub struct Reader {
-    session: &'static Session,
-    known: Vec<Known>,
-    /// Times read and not published yet: they were all seen complete before one and the same moment, which costs less in
-    /// the trace than a moment each.
+    session: Session,
+    known: Vec<Polled>,
+    /// The times read and not published yet. They were all observed to be complete before one common moment,
+    /// which takes less space in the trace than one moment each.
     measured: Vec<GpuTime>,
     nodes: nodes::Reader,
-    /// What the budget learns from the times.
+    /// Passes the times on to the budget.
     follower: Follower,
-    /// The thread's capture mode is RELAXED.
+    /// Whether the thread's capture mode is RELAXED.
     relaxed: bool,
 }
 
 impl Reader {
-    /// Of a session.
-    pub fn new(session: &'static Session) -> Reader {
+    /// Creates the reader of a session.
+    pub fn new(session: Session) -> Reader {
         Reader {
             session,
             known: Vec::new(),
@@ -82,19 +64,19 @@ impl Reader {
         }
     }
 
-    /// One look at all contexts. Between [`super::Shared::begin_look`] and its end; `may_ask` is the answer to the first.
-    pub fn look(&mut self, ring: &mut Ring, meter: &Meter, may_ask: bool) -> Found {
+    /// One look at all contexts. Between [`begin_look`](crate::sink::poller::Shared::begin_look) and its end; `may_ask` is the answer to the first.
+    pub fn poll(&mut self, ring: &mut Ring, meter: &Meter, may_query: bool) -> Found {
         let session = self.session;
-        self.tell_lost(ring, session.streams.drop_abandoned());
-        // Acquire, with the release of who has seen it end: its events are not to be touched.
+        self.report_lost(ring, session.get::<Streams>().drop_abandoned());
+        // Acquire pairs with the release of the thread that has seen it end: its events must not be touched.
         self.known.retain(|k| !k.context.gone.load(Ordering::Acquire));
         let mut found = Found::default();
-        let Some(driver) = driver::driver().filter(|_| may_ask) else { return found };
+        let Some(driver) = driver::driver().filter(|_| may_query) else { return found };
         let outside = meter.outside(driver);
-        let timing = session.timing.is_on();
-        for context in session.contexts.iter() {
+        let timing = session.get::<Gate>().is_on();
+        for context in session.get::<Contexts>().iter() {
             let low = timing && context.pool.is_low();
-            let busy = session.streams.iter().any(|s| is_busy(s, context));
+            let busy = session.get::<Streams>().iter().any(|s| is_busy(s, context));
             if !(low || busy) || !self.may_touch(context) {
                 continue;
             }
@@ -104,63 +86,67 @@ impl Reader {
                 let refused = outside
                     .call(|d| d.capture_mode.map(|exchange| unsafe { exchange(&mut mode) != CUDA_SUCCESS }));
                 if refused == Some(true) {
-                    break; // what is asked now could end a capture
+                    break; // a query now could end a capture
                 }
                 self.relaxed = true;
             }
             let known = self.known.iter().position(|k| core::ptr::eq(k.context, context));
             let mut known = known.map_or_else(
-                || Known { context, time_base: TimeBase::default(), sampler: Sampler::default() },
+                || Polled { context, time_base: TimeBase::default(), sampler: Sampler::default() },
                 |at| self.known.swap_remove(at),
             );
-            let looked = outside.within(context.handle, || {
+            let polled = outside.within(context.handle, || {
                 if low {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
                 if busy && !context.has_one_queue() {
-                    let Known { time_base, sampler, .. } = &mut known;
+                    let Polled { time_base, sampler, .. } = &mut known;
                     let sample = sampler.sample(outside, context, time_base, || self.may_touch(context));
                     sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
                 }
             });
-            match looked {
+            match polled {
                 Ok(()) => self.known.push(known),
                 Err(CUDA_ERROR_DEINITIALIZED) => self.shut_down(),
                 Err(_) => {
-                    // It was taken down by a call that we do not see: what is pending on it is lost.
-                    session.contexts.forget(context);
-                    session.streams.abandon(context);
+                    // The app destroyed it by a call that the agent does not intercept: what is pending on it
+                    // is lost.
+                    session.get::<Contexts>().forget(context);
+                    session.get::<Streams>().abandon(context);
                 }
             }
         }
-        self.tell_lost(ring, session.streams.iter().map(|s| s.retire_if_dead(&session.bursts)).sum());
+        self.report_lost(
+            ring,
+            session.get::<Streams>().iter().map(|s| s.retire_if_dead(session.get::<Bursts>())).sum(),
+        );
         found
     }
 
-    /// How a pause of the budget compares with the windows beside it, where a look has told, and how much of all that was
-    /// launched the stream has had that tells.
+    /// Returns how a pause of the budget compares with the windows next to it, if the last polling pass could
+    /// compare them, and the share of all launches that went onto the compared stream.
     pub fn compared(&mut self) -> Option<(Compared, f64)> {
         let (compared, launches) = self.follower.take()?;
-        Some((compared, launches as f64 / self.session.streams.passed().max(1) as f64))
+        Some((compared, launches as f64 / self.session.get::<Streams>().passed().max(1) as f64))
     }
 
-    /// Whether a context's events may be asked for: nothing may be its end just now, nor was.
+    /// Whether a context's events may be queried: no call may be ending it now, or has ended it.
     fn may_touch(&self, context: &Context) -> bool {
         !self.session.poller.is_stopped() && !context.is_leaving()
     }
 
-    /// The driver has said that it is shutting down: it is asked nothing more, and nothing more is timed.
+    /// Stops querying and timing after the driver has reported that it is shutting down.
     fn shut_down(&self) {
         self.session.poller.stop();
-        self.session.timing.stop();
+        self.session.get::<Gate>().stop();
     }
 
-    /// Reads what is complete in the context that is current.
-    fn read_context(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Known, found: &mut Found) {
+    /// Reads what is complete in the current context.
+    fn read_context(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Polled, found: &mut Found) {
         let session = self.session;
         let context = known.context;
-        let streams = || session.streams.iter().filter(|s| is_busy(s, context));
+        let streams = || session.get::<Streams>().iter().filter(|s| is_busy(s, context));
         let mut most = 0;
         for _ in 0..TURNS {
             let mut longest = 0;
@@ -171,7 +157,7 @@ impl Reader {
             for record in self.measured.drain(..) {
                 ring.push(GpuTime { seen, ..record }.as_words());
             }
-            self.nodes.tell(ring, seen);
+            self.nodes.report(ring, seen);
             most += longest;
             if longest < TURN {
                 break;
@@ -183,12 +169,13 @@ impl Reader {
     }
 
     /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns
-    /// how many, without markers: in a pause of the budget hooks ask for those, and there is nothing to hurry for.
+    /// their number without markers: hooks query those in a pause of the budget, so the poller need not
+    /// hurry.
     fn read_stream(
         &mut self,
         ring: &mut Ring,
         outside: Outside<'_>,
-        known: &mut Known,
+        known: &mut Polled,
         stream: &Stream,
     ) -> u64 {
         let context = known.context;
@@ -208,8 +195,9 @@ impl Reader {
                     self.shut_down();
                     break;
                 }
-                // A sticky error of the app's, or an event that cannot be asked: its time is lost, and said so.
-                Some(_) => self.tell_lost(ring, u64::from(!op.marker && !op.cancelled)),
+                // A sticky error of the app's, or an event that cannot be queried: the time is lost, and
+                // counted as such.
+                Some(_) => self.report_lost(ring, u64::from(!op.marker && !op.cancelled)),
             }
             finish(context, stream, op);
             read += 1;
@@ -218,19 +206,19 @@ impl Reader {
         operations
     }
 
-    /// Finds out an operation's time.
+    /// Measures an operation's time.
     fn measure(
         &mut self,
         ring: &mut Ring,
         outside: Outside<'_>,
-        known: &mut Known,
+        known: &mut Polled,
         stream: &Stream,
         op: Pending,
     ) {
-        let events = Asked { outside, pool: &known.context.pool };
+        let events = PoolEvents { outside, pool: &known.context.pool };
         let duration = time_base::distance(&events, op.start, op.end);
         let start = known.time_base.locate(&events, op.start);
-        let (Some(duration), Some(start)) = (duration, start) else { return self.tell_lost(ring, 1) };
+        let (Some(duration), Some(start)) = (duration, start) else { return self.report_lost(ring, 1) };
         let time = GpuTime {
             head: Head { flags: op.flags, ..Head::new::<GpuTime>() },
             correlation: op.correlation,
@@ -245,13 +233,13 @@ impl Reader {
             seen: 0,
         };
         self.measured.push(time);
-        self.follower.saw(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
+        self.follower.observe(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);
-        self.nodes.read(&self.session.nodes, outside, known.context, start, &time);
+        self.nodes.read(self.session.get::<Nodes>(), outside, known.context, start, &time);
     }
 
-    /// Tells of operations whose times are lost, if there are any.
-    fn tell_lost(&mut self, ring: &mut Ring, count: u64) {
+    /// Reports operations whose times are lost, if there are any.
+    fn report_lost(&mut self, ring: &mut Ring, count: u64) {
         if count == 0 {
             return;
         }
@@ -263,14 +251,14 @@ impl Reader {
     }
 }
 
-/// Whether a stream is this context's and has something to be read.
+/// Whether a stream belongs to this context and has unread operations.
 fn is_busy(stream: &Stream, context: &Context) -> bool {
     stream.oldest().is_some() && stream.context().is_some_and(|c| core::ptr::eq(c, context))
 }
 
-/// An operation is read: it holds its events no more.
+/// Removes an operation that has been read and releases its events.
 fn finish(context: &Context, stream: &Stream, op: Pending) {
-    stream.entries.seen(op.position);
+    stream.entries.observe_complete(op.position);
     stream.pop();
     context.pool.give(op.end);
     if !op.marker {

@@ -1,4 +1,4 @@
-//! A simulated GPU whose events answer as drivers do.
+//! A simulated GPU whose events respond as drivers do.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
 const HOUR: i64 = 3_600 * SECOND;
 
-/// How the driver makes float ms of ns.
+/// How the driver converts ns to float ms.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Quotient,
@@ -19,7 +19,7 @@ enum Rule {
 impl Rule {
     fn ms(self, ns: i64) -> f32 {
         match self {
-            // Rounding twice is safe here: 1e6 = 2^6 · 15625, so no quotient lies so near to a tie.
+            // Rounding twice is safe here: 1e6 = 2^6 · 15625, so no quotient lies close enough to a tie.
             Rule::Quotient => (ns as f64 / 1e6) as f32,
             Rule::Product => ns as f32 * 1e-6,
         }
@@ -33,7 +33,7 @@ struct Gpu {
     times: RefCell<BTreeMap<u32, i64>>,
     held: RefCell<BTreeMap<u32, u32>>,
     next: Cell<u32>,
-    /// The longest distance that was asked for.
+    /// The longest distance that was queried.
     longest: Cell<i64>,
 }
 
@@ -43,7 +43,7 @@ impl Gpu {
         Gpu { rule, refuses_negative, times, held, next: Cell::new(0), longest: Cell::new(0) }
     }
 
-    /// An event that fired at this time. Those that nobody holds are recorded anew, as in a pool.
+    /// Returns an event that fired at this time. As in a pool, events without a holder are recorded again.
     fn event(&self, time: i64) -> u32 {
         let event = self.next.replace(self.next.get() + 1);
         let mut times = self.times.borrow_mut();
@@ -81,17 +81,17 @@ impl Events for Gpu {
     }
 }
 
-/// A time base, and where its time bases' origins really are: every position is compared with the truth.
-struct Watched {
+/// A time base together with its true origin: every position is compared with the truth.
+struct Checked {
     gpu: Gpu,
     time_base: TimeBase,
     number: u32,
     origin: i64,
 }
 
-impl Watched {
-    fn new(rule: Rule, refuses_negative: bool) -> Watched {
-        Watched {
+impl Checked {
+    fn new(rule: Rule, refuses_negative: bool) -> Checked {
+        Checked {
             gpu: Gpu::new(rule, refuses_negative),
             time_base: TimeBase::default(),
             number: 0,
@@ -99,7 +99,7 @@ impl Watched {
         }
     }
 
-    /// Locates an event of this true time. Returns the error that was stated; `None` where the time base was tied anew.
+    /// Locates an event with this true time. Returns the stated error, or `None` if a new time base began.
     fn locate(&mut self, time: i64) -> Option<u32> {
         let event = self.gpu.event(time);
         let found = self.time_base.locate(&self.gpu, event).unwrap();
@@ -114,7 +114,7 @@ impl Watched {
         Some(found.error)
     }
 
-    /// How long an operation between two events took: what the poller writes as its duration.
+    /// The duration of an operation between two events, as the poller writes it.
     fn duration(&self, start: i64, end: i64) -> Distance {
         distance(&self.gpu, self.gpu.event(start), self.gpu.event(end)).unwrap()
     }
@@ -130,14 +130,14 @@ fn below_nine_ms_every_ns_is_exact_by_either_rule() {
         let wrong = (0..EXACT_NS as i64).find(|ns| (f64::from(rule.ms(*ns)) * 1e6).round() as i64 != *ns);
         assert_eq!(wrong, None, "{rule:?}");
     }
-    // And the product not far beyond: the limit is no looser than it says.
+    // The product is not exact far beyond that: the limit is not too low.
     let wrong = (EXACT_NS as i64..).find(|ns| (f64::from(Rule::Product.ms(*ns)) * 1e6).round() as i64 != *ns);
     assert!(wrong.unwrap() < 9_500_000, "{wrong:?}");
 }
 
 proptest! {
     #[test]
-    fn a_distance_is_inside_its_error_and_that_is_no_more_than_both_roundings(
+    fn a_distance_is_within_its_error_which_is_no_more_than_both_roundings(
         ns in prop_oneof![-20 * MS..20 * MS, -SECOND..SECOND, -HOUR..HOUR], rule in rules(), refuses: bool
     ) {
         let gpu = Gpu::new(rule, refuses);
@@ -147,38 +147,39 @@ proptest! {
     }
 
     #[test]
-    fn positions_stay_inside_their_bound_over_any_gaps(
+    fn positions_stay_within_their_error_across_any_gaps(
         gaps in prop::collection::vec(prop_oneof![1_000..4 * MS, MS..200 * MS, 1_000..60 * SECOND], 1..400),
         rule in rules(), refuses: bool
     ) {
-        let mut watched = Watched::new(rule, refuses);
+        let mut checked = Checked::new(rule, refuses);
         let mut now = 7 * HOUR;
         for gap in gaps {
             now += gap;
-            watched.locate(now);
+            checked.locate(now);
         }
     }
 
     #[test]
-    fn a_chain_is_tied_anew_exactly_when_its_error_would_pass_the_limit(
+    fn a_new_time_base_begins_exactly_when_the_error_would_exceed_the_limit(
         gaps in prop::collection::vec(prop_oneof![1_000..8 * MS, 9 * MS..20 * SECOND], 1..200), rule in rules()
     ) {
-        let mut watched = Watched::new(rule, false);
-        watched.locate(0);
-        // Each event is far enough from the last to be an anchor. The least error that any route there costs:
+        let mut checked = Checked::new(rule, false);
+        checked.locate(0);
+        // Each event is far enough from the last to be an anchor. `least` is the smallest error along any
+        // path to it:
         let (mut now, mut reached) = (0i64, vec![(0i64, 0.0)]);
         for gap in gaps {
             now += gap.max(STEP_NS + 1);
-            let route = |(from, error): &(i64, f64)| error + watched.duration(*from, now).error;
+            let route = |(from, error): &(i64, f64)| error + checked.duration(*from, now).error;
             let least = reached.iter().rev().take(ANCHORS).map(route).fold(f64::MAX, f64::min);
-            match watched.locate(now) {
+            match checked.locate(now) {
                 Some(error) => {
-                    prop_assert!(least <= LIMIT + 0.01, "{least} and not tied anew");
+                    prop_assert!(least <= LIMIT + 0.01, "{least} and no new time base");
                     prop_assert!((f64::from(error) - least).abs() < 1.01, "{error} is not {least}");
                     reached.push((now, least));
                 }
                 None => {
-                    prop_assert!(least > LIMIT - 0.01, "tied anew at {least}");
+                    prop_assert!(least > LIMIT - 0.01, "new time base at {least}");
                     reached = vec![(now, 0.0)];
                 }
             }
@@ -186,114 +187,117 @@ proptest! {
     }
 }
 
-/// Three hours of dense work on four streams, read stream by stream, with an idle gap of some length after every 30 looks.
+/// Three hours of dense work on four streams, read stream by stream, with an idle gap of varying length after
+/// every 30 polling passes.
 fn three_hours(rule: Rule) {
-    let mut watched = Watched::new(rule, true);
+    let mut checked = Checked::new(rule, true);
     let mut random = 1u64;
     let mut next = |below: i64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as i64 % below
     };
-    let (mut now, mut looks, mut gaps, mut ties) = (0i64, 0u64, 0, 0);
+    let (mut now, mut passes, mut gaps, mut restarts) = (0i64, 0u64, 0, 0);
     let mut durations: BTreeMap<i64, Distance> = BTreeMap::new();
-    watched.locate(now);
+    checked.locate(now);
     while now < 3 * HOUR {
-        // What one look finds: the last 1 to 20 ms of every stream (the poller was a little late, or very).
-        let length = MS + next(if looks.is_multiple_of(50) { 20 * MS } else { 4 * MS });
-        watched.gpu.longest.set(0);
-        let before = watched.number;
+        // One polling pass finds the last 1 to 20 ms of every stream (the poller was a little late, or very
+        // late).
+        let length = MS + next(if passes.is_multiple_of(50) { 20 * MS } else { 4 * MS });
+        checked.gpu.longest.set(0);
+        let before = checked.number;
         for stream in 0..4 {
             let mut at = now + 200_000 * stream;
             while at < now + length {
-                // A round of durations, each met again and again: its error must not change with the hours.
+                // Durations repeat over the hours, and their error must not grow.
                 let lasts = 1_000 + (at / 7 % 40) * 50_000;
-                let found = watched.duration(at, at + lasts);
+                let found = checked.duration(at, at + lasts);
                 let first = durations.entry(lasts).or_insert(found);
                 assert_eq!((first.ns, first.error), (lasts, 0.0));
                 assert_eq!(found, *first, "after {} s", now / SECOND);
-                watched.locate(at);
+                checked.locate(at);
                 at += lasts + next(1_000_000) + 500_000;
             }
         }
         now += length;
-        ties += watched.number - before;
-        looks += 1;
-        if looks.is_multiple_of(30) {
+        restarts += checked.number - before;
+        passes += 1;
+        if passes.is_multiple_of(30) {
             gaps += 1;
             now += [1_000, 100_000, 20 * MS, 200 * MS, SECOND, 10 * SECOND, 60 * SECOND][gaps % 7];
         }
     }
-    // The gaps of 10 s and 60 s; what the others cost never comes to a microsecond between two of those.
-    println!("{gaps} gaps, {ties} ties");
-    assert!(ties.abs_diff(gaps as u32 * 2 / 7) <= 2, "{ties} ties of {gaps} gaps");
+    // The gaps of 10 s and 60 s; the errors of the others never add up to a microsecond between two of those.
+    println!("{gaps} gaps, {restarts} restarts");
+    assert!(restarts.abs_diff(gaps as u32 * 2 / 7) <= 2, "{restarts} restarts of {gaps} gaps");
 }
 
 #[test]
-fn three_hours_of_quotients_are_as_exact_as_the_first_second() {
+fn three_hours_are_as_exact_as_the_first_second_if_the_driver_divides() {
     three_hours(Rule::Quotient);
 }
 
 #[test]
-fn three_hours_of_products_are_as_exact_as_the_first_second() {
+fn three_hours_are_as_exact_as_the_first_second_if_the_driver_multiplies() {
     three_hours(Rule::Product);
 }
 
-/// How far apart an anchor and the one it was measured from lie can be seen by its error: beyond 9 ms there is one.
+/// The error shows how far an anchor is from the one that it was measured from: beyond 9 ms it is not 0.
 #[test]
-fn dense_work_is_never_rounded_whatever_order_it_is_read_in() {
+fn dense_work_is_never_rounded_in_any_reading_order() {
     for rule in [Rule::Quotient, Rule::Product] {
-        let mut watched = Watched::new(rule, true);
+        let mut checked = Checked::new(rule, true);
         let mut now = 0;
-        for look in 0..1_000 {
-            // Two streams, 30 ms late; every look begins with the one that ended the last.
+        for pass in 0..1_000 {
+            // Two streams are read 30 ms late; every polling pass begins with the stream that ended the last
+            // one.
             let late = 30 * MS;
-            for stream in [look % 2, 1 - look % 2] {
+            for stream in [pass % 2, 1 - pass % 2] {
                 for n in 0..15 {
-                    let error = watched.locate(now + n * 2 * MS + stream * 700_000);
-                    assert!(error.is_none_or(|e| e == 0), "look {look}: rounded by {error:?}");
+                    let error = checked.locate(now + n * 2 * MS + stream * 700_000);
+                    assert!(error.is_none_or(|e| e == 0), "pass {pass}: rounded by {error:?}");
                 }
             }
             now += late;
         }
-        assert_eq!(watched.number, 1, "never tied anew");
-        assert!(watched.gpu.longest.get() < 40 * MS);
+        assert_eq!(checked.number, 1, "one time base");
+        assert!(checked.gpu.longest.get() < 40 * MS);
     }
 }
 
 #[test]
-fn no_hop_reaches_eight_ms_while_a_stream_is_read_in_order() {
-    let mut watched = Watched::new(Rule::Product, false);
+fn no_query_spans_eight_ms_while_a_stream_is_read_in_order() {
+    let mut checked = Checked::new(Rule::Product, false);
     for n in 0..HOUR / 2 / 3_999_000 {
-        watched.locate(n * 3_999_000);
+        checked.locate(n * 3_999_000);
     }
-    assert!(watched.gpu.longest.get() < 8 * MS, "{}", watched.gpu.longest.get());
+    assert!(checked.gpu.longest.get() < 8 * MS, "{}", checked.gpu.longest.get());
 }
 
 #[test]
-fn the_start_of_a_minute_long_kernel_is_behind_and_does_not_tie_the_chain_anew() {
-    let mut watched = Watched::new(Rule::Product, true);
+fn the_start_of_a_minute_long_kernel_does_not_start_a_new_time_base() {
+    let mut checked = Checked::new(Rule::Product, true);
     for n in 0..30_000 {
-        watched.locate(n * 2 * MS);
+        checked.locate(n * 2 * MS);
     }
     // Another stream's kernel began with all this and ends only now.
-    let error = watched.locate(500_000).unwrap();
+    let error = checked.locate(500_000).unwrap();
     assert!((1_000..10_000).contains(&error), "{error}");
-    assert_eq!(watched.locate(60 * SECOND), Some(0));
-    assert_eq!(watched.number, 1);
+    assert_eq!(checked.locate(60 * SECOND), Some(0));
+    assert_eq!(checked.number, 1);
 }
 
 #[test]
-fn a_driver_that_does_not_answer_leaves_the_chain_as_it_was() {
-    struct Mute;
-    impl Events for Mute {
+fn a_driver_error_leaves_the_time_base_unchanged() {
+    struct Failing;
+    impl Events for Failing {
         fn elapsed(&self, _: u32, _: u32) -> Option<f32> {
             None
         }
         fn hold(&self, _: u32) {}
         fn give(&self, _: u32) {}
     }
-    let mut watched = Watched::new(Rule::Quotient, false);
-    watched.locate(0);
-    assert_eq!(watched.time_base.locate(&Mute, 99), None);
-    assert_eq!(watched.locate(MS), Some(0));
+    let mut checked = Checked::new(Rule::Quotient, false);
+    checked.locate(0);
+    assert_eq!(checked.time_base.locate(&Failing, 99), None);
+    assert_eq!(checked.locate(MS), Some(0));
 }

@@ -1,4 +1,4 @@
-//! The segment's agent side: one sealed memfd, its header and slots mapped at once, its rings one by one.
+//! The agent's side of the segment: one sealed memfd. Its header and slots are mapped at once, its rings one by one.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
 /// The segment of this process. All zero until [`Segment::create`]: it lies in the session's zeroed memory.
 pub struct Segment {
     fd: i32,
-    /// Device and inode of the object: under its number, the app may have put a file of its own.
+    /// Device and inode of the memfd: the app may have put a file of its own at the descriptor's number.
     identity: (u64, u64),
     base: *const u8,
     mapped: [Mapped; SLOTS],
@@ -21,14 +21,14 @@ pub struct Segment {
 
 // SAFETY: the base pointer is to a mapping that is never unmapped; all shared state behind it is atomic.
 unsafe impl Sync for Segment {}
-// SAFETY: as above.
+// SAFETY: as above, with one local variable.
 unsafe impl Send for Segment {}
 
 /// A slot that this process's thread owns.
 pub struct Claim {
     pub index: usize,
     pub generation: u64,
-    /// The number of this claim: the top of the thread's correlations.
+    /// The number of this claim: the upper 24 bits of the thread's correlations.
     pub number: u64,
     pub slot: &'static Slot,
     pub writer: Writer<'static, AtomicU64>,
@@ -37,7 +37,7 @@ pub struct Claim {
 const LAYOUT: Layout = Layout::OURS;
 
 impl Segment {
-    /// Makes and maps the segment; `Err` says, for a person, why it cannot be had.
+    /// Makes and maps the segment. `Err` says why that is not possible, as a text for users.
     pub fn create(&mut self) -> Result<(), &'static str> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: writes the struct we own.
@@ -73,22 +73,22 @@ impl Segment {
         self.fd = fd;
         self.identity = identity(fd).unwrap_or_default();
         self.base = base.cast();
-        // SAFETY: nobody else knows the mapping yet.
+        // SAFETY: nothing else refers to the mapping yet.
         describe(unsafe { &mut *base.cast::<Header>() });
         Ok(())
     }
 
-    /// The descriptor, to be handed over. `None`: the app has closed it.
+    /// Returns the descriptor, to be sent to the collector. `None`: the app has closed it.
     pub fn fd(&self) -> Option<i32> {
         (identity(self.fd) == Some(self.identity)).then_some(self.fd)
     }
 
-    /// Bytes of the whole object.
+    /// Returns the bytes of the whole segment.
     pub fn bytes(&self) -> u64 {
         LAYOUT.segment_bytes
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> &'static Header {
         // SAFETY: mapped for good, initialised by `create`.
         unsafe { &*self.base.cast::<Header>() }
@@ -99,9 +99,10 @@ impl Segment {
         (index < SLOTS).then(|| unsafe { &*self.base.add(LAYOUT.slot_at(index) as usize).cast::<Slot>() })
     }
 
-    /// Ticks that hooks took so far, of all threads that ever had a slot.
+    /// Returns the ticks that hooks took so far, over all threads that ever had a slot.
     pub fn hook_ticks(&self) -> u64 {
-        // Relaxed, here and below: figures. Slots are taken from the front, so no slot behind the claims was ever taken.
+        // Relaxed, here and below: these are figures. Slots are taken from the front, so no slot beyond the number of
+        // claims was ever taken.
         let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
         let slots = (0..=claims).map_while(|index| self.slot(index));
         slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
@@ -128,12 +129,14 @@ impl Segment {
         None
     }
 
-    /// A slot's buffer of a level: mapped on first use and populated, so that the writer never meets a page fault.
+    /// Returns a slot's buffer of a level. It is mapped on first use and populated, so that the writer has no page
+    /// faults.
     pub fn buffer(&self, index: usize, level: usize) -> Option<&'static [AtomicU64]> {
         self.mapped_buffer(index, level, true)
     }
 
-    /// The same for a writer that cannot wait for the pages: it meets them one by one.
+    /// As [`Segment::buffer`], for a writer that cannot wait until the pages are populated: it has a page fault on
+    /// each.
     pub fn buffer_at_once(&self, index: usize, level: usize) -> Option<&'static [AtomicU64]> {
         self.mapped_buffer(index, level, false)
     }
@@ -152,9 +155,10 @@ impl Segment {
             if new == libc::MAP_FAILED {
                 return None;
             }
-            // The app may have closed it in between: what is mapped then is not touched.
+            // The app may have closed the descriptor in between: then this may be a mapping of another file, which must
+            // not be touched.
             if self.fd().is_none() {
-                // SAFETY: our own mapping, that nobody knows yet.
+                // SAFETY: our own mapping, which nothing else refers to.
                 unsafe { libc::munmap(new, bytes as usize) };
                 return None;
             }
@@ -164,8 +168,8 @@ impl Segment {
                 unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
             }
             start = new.cast();
-            // Only a slot's owner or, for it, the poller maps its buffers; a lost race would leave a second mapping of
-            // the same pages, which is harmless.
+            // Only a slot's owner maps its buffers, or the poller for it. If both do so at once, a second mapping of
+            // the same pages is left, which does no harm.
             place.store(start, Ordering::Release);
         }
         // SAFETY: mapped for good, that long, atomics hold any bytes.
@@ -173,7 +177,7 @@ impl Segment {
     }
 }
 
-/// Which object a descriptor stands for: device and inode. `None`: it is closed.
+/// Returns the device and inode of a descriptor's file. `None`: it is closed.
 fn identity(fd: i32) -> Option<(u64, u64)> {
     // SAFETY: all-zero is a stat.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
@@ -201,7 +205,7 @@ fn describe(header: &mut Header) {
     header.anchor_realtime = realtime;
 }
 
-/// Maps a part of the segment: shared, kept out of core dumps.
+/// Maps a part of the segment, shared, and keeps it out of core dumps.
 ///
 /// # Safety
 /// `fd` is the sealed segment and the range lies in it.
@@ -223,8 +227,8 @@ unsafe fn map(fd: i32, at: libc::off_t, bytes: usize) -> *mut c_void {
     }
 }
 
-/// Host ticks, CLOCK_MONOTONIC_RAW and CLOCK_REALTIME of one moment, and the ticks that reading them took: the best of
-/// a few tries.
+/// Returns host ticks, CLOCK_MONOTONIC_RAW (ns) and CLOCK_REALTIME (ns) of one moment, and the ticks that reading them
+/// took: the best of four tries.
 pub fn anchor() -> (u64, u64, u64, u64) {
     let mut best = (0, 0, 0, u64::MAX);
     for _ in 0..4 {
@@ -239,11 +243,11 @@ pub fn anchor() -> (u64, u64, u64, u64) {
     best
 }
 
-/// Field 22 of /proc/self/stat: when the process started, in clock ticks since boot (proc(5)).
+/// Reads field 22 of /proc/self/stat: when the process started, in clock ticks since boot (proc(5)).
 pub fn start_time() -> u64 {
     let mut buffer = [0u8; 1024];
     let text = sys::read_file(c"/proc/self/stat", &mut buffer).unwrap_or(&[]);
-    // The command name stands in parentheses and may contain anything: fields count from the last ')'.
+    // The command name is in parentheses and may contain anything, so fields are counted from the last ')'.
     let rest = text.rsplit(|b| *b == b')').next().unwrap_or(&[]);
     let field = rest.split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(19).unwrap_or(&[]);
     field

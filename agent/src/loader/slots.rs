@@ -1,6 +1,6 @@
-//! Where a loaded object keeps the addresses of other objects' functions.
+//! Where does a loaded object keep the addresses of other objects' functions?
 
-use crate::interpose::libraries::{List, Loaded};
+use crate::loader::libraries::{List, Loaded};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,28 +12,31 @@ const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
 
-/// Relocations that fill a slot with a function's address: `JUMP_SLOT` and `GLOB_DAT`, by the processors' ABIs.
+/// The relocations that fill a slot with a function's address: `JUMP_SLOT` and `GLOB_DAT`, by the processors'
+/// ABIs.
 const OF_FUNCTIONS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1026, 1025] } else { [7, 6] };
 
-/// What the names of wanted functions begin with. Most names end here.
-const BEGINNINGS: [&[u8; 2]; 3] = [b"cu", b"__", b"dl"];
+/// The first two characters of the wanted functions' names, which reject most names.
+const PREFIXES: [&[u8; 2]; 3] = [b"cu", b"__", b"dl"];
 
 /// A slot for a function's address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Where it is.
+    /// The slot's address.
     pub address: u64,
-    /// What it holds.
+    /// The slot's value.
     pub value: usize,
-    /// The loader has put the function's address there; else it will, at the first use.
+    /// Whether the loader has stored the function's address there; otherwise it will at the first use.
     pub is_bound: bool,
 }
 
-/// Calls `decide` with each slot of a function that is wanted by its name, in the objects of a list but the first `known`
-/// and this library, and writes what it answers. The loader's list is locked meanwhile: `decide` may neither ask the
-/// loader for anything nor allocate. False when the list has changed; of what it is now, none was looked at.
+/// Calls `decide` with each slot of a function whose name is wanted, in the objects of a list except the
+/// first `known` and this library, and writes the value that it returns. The loader's list is locked
+/// meanwhile: `decide` must neither call the loader nor allocate. Returns false when the list has changed;
+/// then no object was visited.
 ///
-/// Only what the loader has relocated: see [`libraries::wait_for_loading`](super::libraries::wait_for_loading).
+/// Covers only what the loader has relocated: see
+/// [`libraries::wait_for_loading`](super::libraries::wait_for_loading).
 pub fn each<W>(
     list: &List,
     known: u64,
@@ -54,12 +57,12 @@ fn in_object<W>(
 ) -> Option<()> {
     let dynamic = loaded.dynamic()?;
     let value = |tag| dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value);
-    // glibc relocates what these point to, but not in the vDSO, which needs nothing of others.
+    // glibc relocates the values of these tags, but not in the vDSO, which needs nothing from other objects.
     let place = |tag| value(tag).filter(|place| loaded.holds(*place));
     let (symbols, strings) = (place(DT_SYMTAB)?, place(DT_STRTAB)?);
     for (table, bytes) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
         let (Some(table), Some(bytes)) = (place(table), value(bytes)) else { continue };
-        // SAFETY: the loaded object's table of Elf64_Rela, of that many bytes.
+        // SAFETY: the loaded object's table of Elf64_Rela, with that many bytes.
         let relocations =
             unsafe { core::slice::from_raw_parts(table as *const [u64; 3], bytes as usize / 24) };
         for &[offset, info, addend] in relocations {
@@ -69,8 +72,8 @@ fn in_object<W>(
             // SAFETY: the symbol's entry in the loaded object's table.
             let symbol = unsafe { &*(symbols as *const libc::Elf64_Sym).add((info >> 32) as usize) };
             let name = strings.wrapping_add(u64::from(symbol.st_name)) as *const c_char;
-            // An object's own definition (SHN_UNDEF is 0) is what it means.
-            if symbol.st_shndx != 0 || !begins_as_wanted(name) {
+            // A symbol that the object itself defines (SHN_UNDEF is 0) means that definition.
+            if symbol.st_shndx != 0 || !has_wanted_prefix(name) {
                 continue;
             }
             // SAFETY: the symbol's name: an offset into the object's strings.
@@ -82,10 +85,10 @@ fn in_object<W>(
     Some(())
 }
 
-fn begins_as_wanted(name: *const c_char) -> bool {
-    // SAFETY: a terminated string: its second byte is read where the first does not end it.
-    let begins = |with: &[u8; 2]| unsafe { *name as u8 == with[0] && *name.add(1) as u8 == with[1] };
-    BEGINNINGS.into_iter().any(begins)
+fn has_wanted_prefix(name: *const c_char) -> bool {
+    // SAFETY: a terminated string: the second byte is read only if the first is not the terminator.
+    let matches = |with: &[u8; 2]| unsafe { *name as u8 == with[0] && *name.add(1) as u8 == with[1] };
+    PREFIXES.into_iter().any(matches)
 }
 
 fn consider<W>(
@@ -98,9 +101,9 @@ fn consider<W>(
     if !place.is_aligned() || !loaded.holds(address) {
         return;
     }
-    // SAFETY: an aligned word of the loaded object. Relaxed: an address of code, which is there already.
+    // SAFETY: an aligned word of the loaded object. Relaxed: an address of code that is loaded already.
     let value = unsafe { (*place).load(Ordering::Relaxed) };
-    // Before the first use it leads into the object's own procedure linkage table.
+    // Before the first use, the slot points into the object's own procedure linkage table.
     let slot = Slot { address, value, is_bound: !loaded.holds(value as u64) };
     if let Some(new) = decide(&slot, wanted) {
         write(loaded, place, new);
@@ -108,22 +111,23 @@ fn consider<W>(
 }
 
 fn write(loaded: &Loaded<'_>, place: *const AtomicUsize, new: usize) {
-    // SAFETY: asks for a constant.
+    // SAFETY: queries a constant.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let start = place as u64 & !(page - 1);
     let is_sealed = is_sealed(loaded, start, page);
     let protect = |protection| {
-        // SAFETY: a page of the object's relocated data, which the loader wrote before it sealed it; it stays readable.
+        // SAFETY: a page of the object's relocated data, which the loader wrote before it made the page
+        // read-only; it stays readable.
         !is_sealed || unsafe { libc::mprotect(start as *mut c_void, page as usize, protection) } == 0
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
-        // SAFETY: an aligned word, writable now, changed in one step. Relaxed: as where it is read.
+        // SAFETY: an aligned word, writable now, changed in one step. Relaxed: as for the load.
         unsafe { (*place).store(new, Ordering::Relaxed) };
         protect(libc::PROT_READ);
     }
 }
 
-/// Whether the loader has made a page read-only when it had relocated it (PT_GNU_RELRO; whole pages only).
+/// Whether the loader has made a page read-only after relocation (PT_GNU_RELRO; whole pages only).
 fn is_sealed(loaded: &Loaded<'_>, start: u64, page: u64) -> bool {
     let whole = |address: u64| address & !(page - 1);
     loaded.headers().iter().filter(|h| h.p_type == libc::PT_GNU_RELRO).any(|h| {

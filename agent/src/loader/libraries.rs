@@ -1,14 +1,15 @@
-//! The CUDA libraries that are loaded. The agent never loads one.
+//! Which CUDA libraries are loaded, and which object contains an address? The agent never loads a CUDA
+//! library.
 
-use crate::interpose::dlsym;
+use crate::loader::quietly;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not unloaded
-/// while a process uses it, and we hold a reference).
+/// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not
+/// unloaded while a process uses it, and we have a reference).
 static DRIVER: AtomicUsize = AtomicUsize::new(0);
 
-/// The loaded driver library, if it is.
+/// The driver library's handle, if it is loaded.
 pub fn driver() -> Option<*mut c_void> {
     let known = DRIVER.load(Ordering::Relaxed);
     if known != 0 {
@@ -19,48 +20,49 @@ pub fn driver() -> Option<*mut c_void> {
     Some(handle)
 }
 
-/// A library's handle if it is loaded already, under any scope.
+/// A library's handle if it is loaded already, in any scope.
 fn loaded(name: &CStr) -> Option<*mut c_void> {
     open(name, 0)
 }
 
-/// The same, and the library stays until the process ends, whoever closes it: for those whose functions we remember.
+/// The handle of a loaded library that then stays loaded until the process ends, whoever closes it: for
+/// libraries whose functions we cache.
 pub fn pinned(name: &CStr) -> Option<*mut c_void> {
     open(name, libc::RTLD_NODELETE)
 }
 
-/// Looks into a library that is loaded already.
-pub fn with<T>(name: &CStr, look: impl FnOnce(*mut c_void) -> Option<T>) -> Option<T> {
+/// Calls `get` with the handle of a library that is loaded already.
+pub fn with<T>(name: &CStr, get: impl FnOnce(*mut c_void) -> Option<T>) -> Option<T> {
     let handle = loaded(name)?;
-    let found = look(handle);
+    let found = get(handle);
     // SAFETY: the reference that `loaded` took; the library has others.
     unsafe { libc::dlclose(handle) };
     found
 }
 
 fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
-    dlsym::quietly(|| {
+    quietly(|| {
         // SAFETY: a terminated name; RTLD_NOLOAD never loads.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
         (!handle.is_null()).then_some(handle)
     })
 }
 
-/// The object that holds an address, by its path, if it is a shared libcudart.
+/// The path of the object that contains an address, if it is a shared libcudart.
 pub fn runtime_at(address: usize) -> Option<&'static CStr> {
     path_at(address).filter(|path| is_runtime_name(path.to_bytes()))
 }
 
-/// Whether an address lies in libcuda or in a shared libcudart.
+/// Whether an address is in libcuda or in a shared libcudart.
 pub fn is_cuda(address: usize) -> bool {
     path_at(address).is_some_and(|path| {
         is_runtime_name(path.to_bytes()) || file_name(path.to_bytes()).starts_with(b"libcuda.so")
     })
 }
 
-/// The path of the object that holds an address.
+/// The path of the object that contains an address.
 fn path_at(address: usize) -> Option<&'static CStr> {
-    // SAFETY: all-zero is a Dl_info.
+    // SAFETY: all-zero is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: dladdr reads the loader's tables and writes our struct.
     if unsafe { libc::dladdr(address as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
@@ -75,24 +77,24 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
-/// Whether a path names a shared libcudart: `libcudart.so.12`, or `libcudart-d0da41ae.so.11.0` as auditwheel renames the
-/// copies that it puts into wheels.
+/// Whether a path names a shared libcudart: `libcudart.so.12`, or `libcudart-d0da41ae.so.11.0`, as auditwheel
+/// renames the copies that it puts into wheels.
 fn is_runtime_name(path: &[u8]) -> bool {
     file_name(path).strip_prefix(b"libcudart").is_some_and(|rest| {
         rest.starts_with(b".so") || (rest.starts_with(b"-") && rest.windows(3).any(|part| part == b".so"))
     })
 }
 
-/// A path or file name, kept without a heap.
+/// A path or file name, kept without a heap allocation.
 #[derive(Clone, Copy)]
 pub struct Name {
-    /// Terminated.
+    /// The terminated text.
     bytes: [u8; NAME_BYTES],
 }
 const NAME_BYTES: usize = 512;
 
 impl Name {
-    /// `None` when it is too long to be kept with its terminator.
+    /// Returns `None` when the text is too long to be kept with its terminator.
     fn of(text: &[u8]) -> Option<Name> {
         let mut bytes = [0; NAME_BYTES];
         bytes.get_mut(..text.len()).filter(|_| text.len() < NAME_BYTES)?.copy_from_slice(text);
@@ -107,33 +109,34 @@ impl Name {
 /// A loaded object.
 #[derive(Clone, Copy)]
 pub struct Object {
-    /// Its load bias: no two loaded objects share one.
+    /// Its load bias, which no two loaded objects share.
     pub base: u64,
-    /// Empty for the program itself.
+    /// Its path; empty for the program itself.
     pub path: Name,
 }
 
-/// Calls `look` with each loaded object until it answers. Takes the short lock of the loader's list, not the one that
-/// is held while libraries' constructors run, and which dlopen, dlsym and dladdr take.
-pub fn search<T>(mut look: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
+/// Calls `visit` with each loaded object until it returns a result. Takes the short lock of the loader's
+/// list, and not the lock that is held while libraries' constructors run and that dlopen, dlsym and dladdr
+/// take.
+pub fn search<T>(mut visit: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
     struct Search<'a, T> {
-        look: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
+        visit: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
         found: Option<T>,
     }
-    unsafe extern "C" fn visit<T>(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn callback<T>(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the struct that was passed below.
         let search = unsafe { &mut *data.cast::<Search<'_, T>>() };
         // SAFETY: the loader's own struct, valid during the callback.
-        search.found = (search.look)(&Loaded { info: unsafe { &*info } });
+        search.found = (search.visit)(&Loaded { info: unsafe { &*info } });
         c_int::from(search.found.is_some())
     }
-    let mut search = Search { look: &mut look, found: None };
-    // SAFETY: the callback gets our own struct back and only reads what the loader shows it.
-    unsafe { libc::dl_iterate_phdr(Some(visit::<T>), core::ptr::from_mut(&mut search).cast()) };
+    let mut search = Search { visit: &mut visit, found: None };
+    // SAFETY: the callback gets our own struct back and only reads what the loader passes to it.
+    unsafe { libc::dl_iterate_phdr(Some(callback::<T>), core::ptr::from_mut(&mut search).cast()) };
     search.found
 }
 
-/// The object that holds an address, and the file name of the libcudart that it was linked against.
+/// The object that contains an address, and the file name of the libcudart that it was linked against.
 pub fn holder_of(address: u64) -> Option<(Object, Option<Name>)> {
     search(|loaded| {
         loaded.holds(address).then(|| {
@@ -144,7 +147,7 @@ pub fn holder_of(address: u64) -> Option<(Object, Option<Name>)> {
     })
 }
 
-/// The loaded libcudarts: how many, the first, and the one that goes by this name.
+/// The loaded libcudarts: their number, the first one, and the one with a given name.
 pub struct Runtimes {
     pub count: usize,
     pub first: Option<Object>,
@@ -173,19 +176,19 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
 
-/// How many objects were ever loaded.
+/// The number of objects ever loaded.
 pub fn adds() -> u64 {
     search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
 }
 
-/// The loader's list of objects at a moment. It grows at its end only.
+/// The loader's list of objects at a moment. Objects are added only at its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct List {
-    /// Objects ever added.
+    /// The number of objects ever added.
     pub adds: u64,
-    /// Objects ever taken away.
+    /// The number of objects ever removed.
     subs: u64,
-    /// Those that are on it.
+    /// The number of objects on the list.
     pub objects: u64,
 }
 
@@ -200,15 +203,16 @@ impl List {
         list
     }
 
-    /// Calls `look` with each object on the list but the first `known`. False when it has changed since.
-    pub fn walk(&self, known: u64, mut look: impl FnMut(&Loaded<'_>)) -> bool {
+    /// Calls `visit` with each object on the list except the first `known`. Returns false when the list has
+    /// changed since.
+    pub fn walk(&self, known: u64, mut visit: impl FnMut(&Loaded<'_>)) -> bool {
         let mut at = 0;
         let changed = search(|loaded| {
             if (loaded.info.dlpi_adds, loaded.info.dlpi_subs) != (self.adds, self.subs) {
                 return Some(());
             }
             if at >= known {
-                look(loaded);
+                visit(loaded);
             }
             at += 1;
             None
@@ -217,33 +221,34 @@ impl List {
     }
 }
 
-/// Waits while another thread loads libraries: when it returns, everything that was on the loader's list before is
-/// relocated. dladdr takes the lock that dlopen holds until constructors have run. (Where the calling thread is inside
-/// dlopen itself, in a constructor, the lock is its own, and what that dlopen brings is relocated already.)
+/// Waits while another thread loads libraries: when it returns, everything that was on the loader's list
+/// before is relocated. dladdr takes the lock that dlopen holds until constructors have run. (If the calling
+/// thread is inside dlopen itself, in a constructor, the lock is its own, and the objects of that dlopen are
+/// relocated already.)
 pub fn wait_for_loading() {
-    // SAFETY: all-zero is a Dl_info.
+    // SAFETY: all-zero is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: dladdr reads the loader's tables and writes our struct.
     unsafe { libc::dladdr(wait_for_loading as *const c_void, &mut info) };
 }
 
-/// Whether an address lies in this library.
+/// Whether an address is in this library.
 pub fn is_ours(address: usize) -> bool {
     search(|loaded| loaded.is_us().then(|| loaded.holds(address as u64))).unwrap_or(false)
 }
 
-/// An object as the loader shows it during a walk.
+/// An object as the loader presents it during a walk.
 pub struct Loaded<'a> {
     info: &'a libc::dl_phdr_info,
 }
 
 impl Loaded<'_> {
-    /// Load bias.
+    /// The load bias.
     pub fn base(&self) -> u64 {
         self.info.dlpi_addr
     }
 
-    /// Whether this is the library that this code lies in.
+    /// Whether this is the library that contains this code.
     pub fn is_us(&self) -> bool {
         self.holds(adds as *const () as u64)
     }
@@ -272,7 +277,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Whether a reference to this library's name means this object: its file's name or its SONAME.
+    /// Whether a dependency on this library name means this object, by its file name or its SONAME.
     fn goes_by(&self, name: &Name) -> bool {
         let name = name.as_c_str().to_bytes();
         file_name(self.path()) == name
@@ -287,15 +292,15 @@ impl Loaded<'_> {
         Some(unsafe { core::slice::from_raw_parts(entries, dynamic.p_memsz as usize / 16) })
     }
 
-    /// The first answer for one of the dynamic section's strings with this tag.
-    fn strings<T>(&self, tag: u64, look: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    /// The first result of `get` for the dynamic section's strings with this tag.
+    fn strings<T>(&self, tag: u64, get: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         let entries = self.dynamic()?;
         let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value)?;
         entries.iter().take_while(|[found, _]| *found != 0).filter(|[found, _]| *found == tag).find_map(
             |[_, offset]| {
                 // SAFETY: an offset into the object's string table (glibc relocates DT_STRTAB to an address).
                 let text = unsafe { CStr::from_ptr(strings.wrapping_add(*offset) as *const libc::c_char) };
-                look(text.to_bytes())
+                get(text.to_bytes())
             },
         )
     }
@@ -306,7 +311,7 @@ mod tests {
     use super::is_runtime_name;
 
     #[test]
-    fn a_renamed_libcudart_is_known_for_one() {
+    fn a_renamed_libcudart_is_recognized() {
         for name in ["/usr/lib/libcudart.so", "libcudart.so.12", "libcudart-d0da41ae.so.11.0"] {
             assert!(is_runtime_name(name.as_bytes()), "{name}");
         }

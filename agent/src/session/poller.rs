@@ -1,58 +1,50 @@
-//! The poller: the agent's one thread. It reads events and writes GPU times, makes events and buffers ready for the
-//! hooks, samples the GPU's clock, tells the names of things, and keeps the host clock anchored.
+//! The poller: the agent's only thread. It reads events and writes GPU times, makes events and buffers for the hooks,
+//! samples the GPU's clock, sends names, and records anchors of the host clock.
 //!
-//! It blocks all signals, runs no code of the app's, never synchronises, and stops for good when the driver says that it
-//! is shutting down. The driver calls it makes: context push / pop, event create / query / elapsed, capture-mode exchange;
-//! and for its samples an event record on a stream of ours.
+//! It blocks all signals, runs no code of the app's, never synchronizes, and stops calling the driver when the driver
+//! reports that it is shutting down. It calls context push and pop, event create, query and elapsed, the exchange of
+//! the capture mode, and, for its samples, event record on a stream of ours.
 //!
-//! - [`shared`]: what hooks and others see of it: waking, waiting;
-//! - [`rhythm`]: when it looks;
-//! - [`reader`]: what it reads;
-//! - [`cost`]: what that costs.
-
-pub mod cost;
-pub mod reader;
-mod rhythm;
-mod shared;
-
-pub use shared::Shared;
+//! - [`sink::poller`](crate::sink::poller) wakes it and waits for it;
+//! - [`gpu::poller`](crate::gpu::poller) says when it polls, what it reads, and what that costs.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::{Anchor, Head, LossCause, Record};
-use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::record::{Anchor, Head, Record};
 
 use crate::gpu::budget::Budget;
+use crate::gpu::poller::cost::Meter;
+use crate::gpu::poller::reader::Reader;
+use crate::gpu::poller::rhythm::Rhythm;
 use crate::gpu::range::Schedule;
 use crate::interpose::unknown;
 use crate::modules::Modules;
+use crate::names::Names;
 use crate::nvtx;
-use crate::session::segment::{Claim, anchor};
-use crate::session::{Session, collector, job};
+use crate::session::{collector, job};
+use crate::sink::segment::{Claim, anchor};
+use crate::sink::{Ring, Session};
 use crate::sys;
-use cost::Meter;
-use reader::Reader;
-use rhythm::Rhythm;
 
-/// Between anchors of the host clock, and between looks at the loaded modules.
+/// Time between anchors of the host clock, and between checks for new modules and names.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
 
 struct Start {
-    session: &'static Session,
+    session: Session,
     claim: Claim,
 }
 
-/// Starts the poller thread. `Err`: it cannot be started.
-pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
+/// Starts the poller thread. `Err`: there can be no thread.
+pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
     let argument = Box::into_raw(Box::new(Start { session, claim }));
-    // SAFETY: plain libc calls on values of ours; the signal mask is put back whatever happens, and the thread owns the
+    // SAFETY: plain libc calls on values of ours; the signal mask is restored in every case, and the thread owns the
     // argument once it is started.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut all);
-        // Blocked before the thread exists, so that not one signal of the app's is ever delivered on it.
+        // Blocked before the thread exists, so that no signal of the app's is ever delivered on it.
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -72,71 +64,43 @@ pub fn start(session: &'static Session, claim: Claim) -> Result<(), ()> {
 }
 
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` gave us this box.
+    // SAFETY: `start` passed this box.
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
     let mut poller = Poller {
         session: start.session,
-        ring: Ring { claim: start.claim, session: start.session },
+        ring: Ring::new(start.session, start.claim),
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
-        domains: nvtx::Told::default(),
+        domains: nvtx::PublishedDomains::default(),
         budget: Budget::new(start.session),
         schedule: Schedule::new(start.session),
         anchored: 0,
-        looked: 0,
+        checked: 0,
     };
     poller.introduce();
     poller.run();
     core::ptr::null_mut()
 }
 
-/// The poller's own ring: it grows it itself.
-pub struct Ring {
-    claim: Claim,
-    session: &'static Session,
-}
-
-impl Ring {
-    /// Publishes a record; false when it did not fit (counted).
-    pub fn push(&mut self, words: &[u64]) -> bool {
-        let next = self.claim.writer.level() + 1;
-        if next < LEVELS
-            && self.claim.writer.is_half_full()
-            && let Some(buffer) = self.session.segment.buffer(self.claim.index, next)
-        {
-            self.claim.writer.grow(buffer);
-        }
-        let pushed = self.claim.writer.push(words).is_ok();
-        let counters = &self.claim.slot.counters.0;
-        let counter =
-            if pushed { Some(&counters.records) } else { counters.lost.get(LossCause::RingFull as usize) };
-        if let Some(counter) = counter {
-            // Relaxed load and store: this thread is the only writer.
-            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        pushed
-    }
-}
-
 struct Poller {
-    session: &'static Session,
+    session: Session,
     ring: Ring,
     reader: Reader,
     meter: Meter,
     modules: Modules,
-    domains: nvtx::Told,
+    domains: nvtx::PublishedDomains,
     budget: Budget,
     schedule: Schedule,
-    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last look at the modules.
+    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last check for new modules and names.
     anchored: u64,
-    looked: u64,
+    checked: u64,
 }
 
 impl Poller {
-    /// Who we are, before anything else is said, and somebody to say it to.
+    /// Sends what identifies the process, then reaches a collector.
     fn introduce(&mut self) {
-        self.session.names.introduce(&mut self.ring);
+        self.session.get::<Names>().introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
         self.budget.introduce(self.session, &mut self.ring);
         collector::reach(self.session);
@@ -144,15 +108,16 @@ impl Poller {
     }
 
     fn run(&mut self) {
-        let shared = &self.session.poller;
-        let live = &self.session.segment.header().live.0;
+        let session = self.session;
+        let shared = &session.poller;
+        let live = &session.segment.header().live.0;
         let mut rhythm = Rhythm::NEW;
         let mut woken = true;
         loop {
             let slept = self.meter.begin();
-            let may_ask = shared.begin_look();
-            let found = self.reader.look(&mut self.ring, &self.meter, may_ask);
-            shared.end_look();
+            let may_query = shared.begin_poll();
+            let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
+            shared.end_poll();
             self.session.serve_growth();
             self.keep_up();
             // Relaxed: figures for the report.
@@ -168,15 +133,15 @@ impl Poller {
         }
     }
 
-    /// What is to be told now and then.
+    /// Sends new modules and names, and anchors of the host clock, when they are due.
     fn keep_up(&mut self) {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now - self.looked >= MODULES_NS {
-            self.looked = now;
-            self.modules.tell_new(self.session, &mut self.ring);
-            self.session.names.tell_unsent(&mut self.ring);
-            self.domains.tell_new(&mut self.ring);
-            unknown::tell_new(&mut self.ring);
+        if now - self.checked >= MODULES_NS {
+            self.checked = now;
+            self.modules.publish_new(&mut self.ring);
+            self.session.get::<Names>().tell_unsent(&mut self.ring);
+            self.domains.publish_new(&mut self.ring);
+            unknown::publish_new(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

@@ -1,4 +1,4 @@
-//! How operations are timed, as the environment asks for it.
+//! The settings in the environment: how operations are timed.
 
 use core::ffi::CStr;
 use gpuspy_wire::capture::CaptureRange;
@@ -6,7 +6,7 @@ use gpuspy_wire::capture::CaptureRange;
 /// Which operations are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Windows, inside a budget ([`crate::gpu::budget`]).
+    /// Those in windows, within a budget (`crate::gpu::budget`).
     Auto,
     /// All.
     Exact,
@@ -17,15 +17,15 @@ pub enum Mode {
 /// `GPUSPY_TIMING`, `GPUSPY_BUDGET` and `GPUSPY_CAPTURE_RANGE`.
 pub struct Options {
     pub mode: Mode,
-    /// What we may cost, in percent of wall time: above 0, at most 100.
+    /// What the agent may cost, in percent of wall time: above 0, at most 100.
     pub percent: f64,
-    /// Windows are short and far between, whatever they cost us.
+    /// Windows are short and far apart, whatever they cost.
     pub is_sparse: bool,
-    /// Why that is not what was asked for: one of [`NOTES`], counted from 1; 0 = it is.
+    /// Why that is not what the variables say: the number of one of [`NOTES`], from 1; 0 = it is what they say.
     pub note: u8,
-    /// Which part of the run is looked at, a [`CaptureRange`]; `None` = all of it.
+    /// Which part of the run is observed, a [`CaptureRange`]; `None` = all of it.
     pub range: Option<&'static str>,
-    /// Something else was asked for.
+    /// `GPUSPY_CAPTURE_RANGE` has a value that is no [`CaptureRange`].
     pub is_bad_range: bool,
     /// The program's NVTX ranges go to another tool.
     pub is_nvtx_elsewhere: bool,
@@ -34,13 +34,13 @@ pub struct Options {
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: u32 = 8;
 
-/// `CUDA_DEVICE_MAX_CONNECTIONS`.
+/// Reads `CUDA_DEVICE_MAX_CONNECTIONS`.
 pub fn connections(text: Option<&CStr>) -> u32 {
     let number = text.and_then(|text| text.to_str().ok()?.trim().parse().ok());
     number.unwrap_or(CONNECTIONS).clamp(1, 32)
 }
 
-/// The budget that nobody asked for.
+/// The default budget.
 const PERCENT: f64 = 5.0;
 
 const BAD_TIMING: u8 = 1;
@@ -62,7 +62,7 @@ const NVTX_ELSEWHERE: &str = "NVTX_INJECTION64_PATH names another file than libg
                               to that, and not seen";
 
 impl Options {
-    /// Nothing but a mode asked for.
+    /// Returns the defaults with this mode.
     #[cfg(test)]
     pub fn of(mode: Mode) -> Options {
         Options {
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// From the variables' values.
+    /// Reads the variables' values.
     pub fn read(timing: Option<&CStr>, budget: Option<&CStr>, connections: Option<&CStr>) -> Options {
         let mut note = 0;
         let mut mode = match timing.map(CStr::to_bytes) {
@@ -88,8 +88,8 @@ impl Options {
                 Mode::Auto
             }
         };
-        // Facts (TransformerEngine #1353): with one connection, events that keep time end the overlap of streams. What is
-        // behind a collective that waits for its peer would then wait for it too: nobody gets that unasked.
+        // With one connection, events that keep time end the overlap of streams (TransformerEngine #1353). Work after a
+        // collective that waits for its peer would then wait too, so this happens only where --timing auto asks for it.
         let one_connection = mode != Mode::Off && self::connections(connections) == 1;
         if one_connection && timing.is_none_or(CStr::is_empty) {
             (mode, note) = (Mode::Off, ONE_CONNECTION_UNASKED);
@@ -113,8 +113,8 @@ impl Options {
         }
     }
 
-    /// With the part of the run that the variable asks for. Its text is copied, once in a session: the app may change its
-    /// environment.
+    /// Adds the part of the run that the variable names. Its text is copied, once in a session, since the app may
+    /// change its environment.
     pub fn in_range(self, range: Option<&CStr>) -> Options {
         let Some(asked) = range.filter(|range| !range.is_empty()) else { return self };
         let text = asked.to_str().ok().filter(|text| CaptureRange::parse(text).is_some());
@@ -122,20 +122,21 @@ impl Options {
         Options { range, is_bad_range: range.is_none(), ..self }
     }
 
-    /// With the library that the program's copies of NVTX load. A name is enough here: to know which file our own is, the
-    /// loader would have to be asked, who may be waited for.
+    /// Adds whether the library that the program's copies of NVTX load is another one. Comparing file names is enough:
+    /// to find our own file, we would have to call the loader, which could wait.
     pub fn with_nvtx_tool(self, path: Option<&CStr>) -> Options {
         let file = path.and_then(|path| path.to_bytes().rsplit(|byte| *byte == b'/').next());
         let is_nvtx_elsewhere = file.is_some_and(|file| !file.is_empty() && file != b"libgpuspy.so");
         Options { is_nvtx_elsewhere, ..self }
     }
 
-    /// The part of the run that is looked at; `None` = all of it.
+    /// Returns the part of the run that is observed; `None` = all of it.
     pub fn range(&self) -> Option<CaptureRange<'static>> {
         CaptureRange::parse(self.range?)
     }
 
-    /// Why operations are not timed, or not looked at, as asked for. `is_crowded`: streams of the program share hardware queues.
+    /// Returns why operations are not timed or observed as the variables say. `is_crowded`: streams of the program
+    /// share hardware queues.
     pub fn note(&self, is_crowded: bool) -> Option<String> {
         let timing = usize::from(self.note).checked_sub(1).and_then(|note| NOTES.get(note)).copied();
         let crowded = (is_crowded && !self.is_sparse).then_some(CROWDED);
@@ -146,7 +147,7 @@ impl Options {
     }
 }
 
-/// A percentage above 0 and up to 100.
+/// Reads a percentage above 0 and up to 100.
 fn percent(text: &str) -> Option<f64> {
     text.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0)
 }
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_the_default_and_says_so() {
+    fn a_value_that_cannot_be_read_means_the_default_and_is_reported() {
         let read = |timing, budget, connections| {
             let options = Options::read(timing, budget, connections);
             (options.mode, options.percent, options.note)
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn every_note_has_its_sentence() {
+    fn every_note_has_a_sentence() {
         let note = |note| Options { note, ..Options::of(Mode::Auto) }.note(false);
         assert_eq!(note(0), None);
         assert!(note(BAD_TIMING).unwrap().starts_with("GPUSPY_TIMING"));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_go_to_another_tool_are_told_of() {
+    fn ranges_that_go_to_another_tool_are_reported() {
         let note = |path| Options::of(Mode::Exact).with_nvtx_tool(path).note(false);
         for ours in [None, Some(c""), Some(c"libgpuspy.so"), Some(c"/opt/gpuspy/libgpuspy.so")] {
             assert_eq!(note(ours), None, "{ours:?}");
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_cannot_be_read_is_all_of_the_run_and_says_so() {
+    fn a_range_that_cannot_be_read_means_all_of_the_run_and_is_reported() {
         let read = |text| Options::of(Mode::Exact).in_range(text);
         for none in [None, Some(c"")] {
             assert_eq!((read(none).range(), read(none).note(false)), (None, None));

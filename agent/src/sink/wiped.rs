@@ -1,9 +1,10 @@
 //! Memory that a forked child finds zeroed.
 //!
-//! Linux zeroes it itself (MADV_WIPEONFORK, since 4.14), in whatever way the child came to be. gVisor, which cloud sandboxes
-//! with GPUs run, refuses that advice (its `mm.MemoryManager` knows no such flag, and answers EINVAL). There a handler that
-//! `fork` calls in the child gives the pages back, after which they read as zeros; a child that was made without handlers
-//! (`clone`, `_Fork`) is known by its pid, which each thread asks for when it has not done so for a millisecond.
+//! Linux zeroes it (MADV_WIPEONFORK, since 4.14), however the child was made. gVisor, which cloud sandboxes with GPUs
+//! run, refuses that advice (its `mm.MemoryManager` has no such flag and returns EINVAL). There a handler that `fork`
+//! calls in the child gives the pages back, after which they read as zeros; a child that was made without handlers
+//! (`clone`, `_Fork`) is recognized by its pid, which each thread reads again when it has not done so for a
+//! millisecond.
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -14,35 +15,37 @@ use crate::sys;
 
 /// A mapping that the kernel does not wipe.
 struct Unwiped {
-    /// Where it is, or null. Release by who maps it, acquire by who wipes it: its length.
+    /// Its address, or null. Release by the thread that maps it, acquire by the thread that wipes it: its length.
     memory: AtomicPtr<c_void>,
-    /// Its length, which also takes the place; 0 = free. Relaxed: published by `memory`.
+    /// Its length in bytes, which also marks the place as taken; 0 = free. Relaxed: published by `memory`.
     bytes: AtomicUsize,
 }
 
-/// The process's: its session and the names of unknown functions. A child that has found them zeroed makes its own.
+/// The process's mappings: its session and the names of unknown functions. A child that finds them zeroed makes its
+/// own.
 static UNWIPED: [Unwiped; 4] =
     [const { Unwiped { memory: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) } }; 4];
-/// Whose they are: a pid, or 0. Relaxed: a process that has mapped them reads its own.
+/// The pid of the process that mapped them, or 0. Relaxed: a process that has mapped them reads its own pid.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// The handler is in place, here or in a parent, from which it is inherited. Relaxed: a second one would find nothing to do.
+/// The handler is registered, here or in a parent, from which it is inherited. Relaxed: a second one would have nothing
+/// to do.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// When the calling thread last asked for its pid (ticks).
+    /// When the calling thread last read its pid (ticks).
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Memory that came, and who wipes it.
+/// Mapped memory, and what wipes it.
 pub struct Wiped {
     /// Zeroed, page-aligned, private.
     pub memory: *mut c_void,
-    /// The kernel does it. Else whoever uses it asks [`is_childs`] first.
+    /// The kernel wipes it. Where this is false, each use has to check [`is_childs`] first.
     pub by_kernel: bool,
 }
 
-/// Maps memory that a child finds zeroed; `None` where there is none to be had. It is not to be unmapped where the kernel
-/// does not wipe it.
+/// Maps memory that a child finds zeroed; `None` where that is not possible. Where the kernel does not wipe it, it must
+/// never be unmapped.
 pub fn map(bytes: usize) -> Option<Wiped> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -56,12 +59,12 @@ pub fn map(bytes: usize) -> Option<Wiped> {
     if by_kernel || remember(memory, bytes) {
         return Some(Wiped { memory, by_kernel });
     }
-    // SAFETY: our own mapping, which nobody knows.
+    // SAFETY: our own mapping, which nothing else refers to.
     unsafe { libc::munmap(memory, bytes) };
     None
 }
 
-/// Has a child wipe this mapping. False: it cannot be.
+/// Arranges for a child to wipe this mapping. False: that is not possible.
 fn remember(memory: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the handler is a function of this library, which is never unloaded.
     if !HANDLED.load(Ordering::Relaxed) && unsafe { libc::pthread_atfork(None, None, Some(wipe)) } != 0 {
@@ -77,8 +80,8 @@ fn remember(memory: *mut c_void, bytes: usize) -> bool {
     true
 }
 
-/// In a child: what its parent mapped reads as zeros from here on. What a thread of the parent was just mapping may be missing
-/// here; nobody had begun to use it.
+/// Zeroes, in a child, what its parent mapped. A mapping that a thread of the parent was just making may be missing
+/// here; it was not in use yet.
 extern "C" fn wipe() {
     for place in &UNWIPED {
         // Acquire, with the release in `remember`.
@@ -92,8 +95,9 @@ extern "C" fn wipe() {
     OWNER.store(0, Ordering::Relaxed);
 }
 
-/// Whether what the kernel does not wipe is a parent's after all: this is a child that `fork`'s handlers were not called in.
-/// Then it is wiped now. What such a child calls in the first millisecond may still be taken for its parent's.
+/// Returns whether memory that the kernel does not wipe is a parent's: this is a child in which `fork`'s handlers did
+/// not run. Then it is wiped now. Calls that such a child makes in its first millisecond may still be recorded as its
+/// parent's.
 #[cold]
 pub fn is_childs() -> bool {
     let now = sys::ticks();
@@ -115,7 +119,8 @@ mod tests {
     #[test]
     fn a_child_finds_zeros_though_the_kernel_does_not_wipe() {
         const BYTES: usize = 3 << 12;
-        // SAFETY: a mapping of our own, written and read in its bounds; the child does nothing that is not allowed after fork.
+        // SAFETY: a mapping of our own, written and read in its bounds; the child does nothing that is not allowed
+        // after fork.
         unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

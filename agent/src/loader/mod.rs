@@ -1,0 +1,75 @@
+//! What the dynamic loader has: our own lookups in it, which go to libc's dlsym and never to a hook, the libraries that
+//! are loaded ([`libraries`]) and the slots that they call through ([`slots`]).
+
+pub mod libraries;
+pub mod slots;
+
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// dlsym(3).
+pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// libc's dlsym. Relaxed: code, immutable, and every thread finds the same.
+static LIBC: AtomicUsize = AtomicUsize::new(0);
+
+/// libc's dlsym. glibc has it in two versions: 2.34 (in libc.so.6), and the port's first version (in
+/// libdl.so.2 before).
+pub fn libc_dlsym() -> Dlsym {
+    let mut address = LIBC.load(Ordering::Relaxed);
+    if address == 0 {
+        const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
+        for version in [c"GLIBC_2.34", OLD] {
+            // SAFETY: terminated strings; RTLD_NEXT is relative to us, the caller, as intended.
+            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
+            if !found.is_null() {
+                address = found as usize;
+                LIBC.store(address, Ordering::Relaxed);
+                break;
+            }
+        }
+    }
+    if address == 0 {
+        return no_dlsym;
+    }
+    // SAFETY: the C library's function with this name and prototype.
+    unsafe { core::mem::transmute::<usize, Dlsym>(address) }
+}
+
+/// Replaces dlsym in a C library where we cannot find it: no lookup ever succeeds.
+unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// The definition that follows ours in search order.
+pub fn next_definition(symbol: &CStr) -> Option<usize> {
+    quietly(|| {
+        // SAFETY: a terminated name; RTLD_NEXT is relative to us.
+        let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })
+}
+
+/// Whether a function is libc's dlsym.
+pub fn is_libc_own(address: usize) -> bool {
+    address == libc_dlsym() as usize
+}
+
+/// The definition in a library.
+pub fn in_library(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
+    quietly(|| {
+        // SAFETY: a handle that dlopen returned, and a terminated name.
+        let found = unsafe { libc_dlsym()(handle, symbol.as_ptr()) };
+        (!found.is_null()).then_some(found as usize)
+    })
+}
+
+/// Runs a lookup of our own and leaves dlerror(3) without an error of ours.
+pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
+    let found = lookup();
+    if found.is_none() {
+        // SAFETY: clears the thread's error state, which contains our own failed lookup.
+        unsafe { libc::dlerror() };
+    }
+    found
+}

@@ -1,0 +1,151 @@
+//! The macros that turn a table entry into code: three entry points, their common body, and the array that lookups
+//! search.
+
+/// Expands to the functions of one intercepted symbol. See [`hooks`].
+macro_rules! hook {
+    ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
+        #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
+        pub mod $symbol {
+            use super::*;
+            use $crate::hook::{Entry, Route};
+            use $crate::sys::{Caller, caller};
+
+            /// The exported symbol.
+            ///
+            /// # Safety
+            /// As CUDA's function of this name.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, passed on.
+                unsafe { body(caller, Route::Symbol, $($arg),*) }
+            }
+
+            pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, passed on.
+                unsafe { body(caller, Route::Pointer, $($arg),*) }
+            }
+
+            pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
+                let caller = caller!();
+                // SAFETY: the caller's promises, passed on.
+                unsafe { body(caller, Route::OtherPointer, $($arg),*) }
+            }
+
+            #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
+            unsafe fn body(caller: Caller, route: Route, $($arg: $ty),*) -> int {
+                let hook = $crate::table::get($crate::table::Symbol::$symbol);
+                let Some(next) = $crate::interpose::next(hook, route, caller) else {
+                    return $crate::cuda::ERROR_STUB_LIBRARY;
+                };
+                type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
+                // SAFETY: the address of a function that the loader, or the driver, gave for this very symbol, whose
+                // prototype is checked against NVIDIA's headers.
+                let call = unsafe { core::mem::transmute::<usize, Function>(next.address) };
+                let entry = Entry { hook, caller };
+                if !next.labelled {
+                    // SAFETY: as `next.address` above; the arguments are the caller's.
+                    return unsafe { call($($arg),*) };
+                }
+                $crate::calls::$how(
+                    entry,
+                    #[inline(always)]
+                    || $call,
+                    // SAFETY: the caller's promises, passed on.
+                    #[inline(always)]
+                    || unsafe { call($($arg),*) },
+                )
+            }
+        }
+    };
+}
+pub(crate) use hook;
+
+/// Expands the table: a module per symbol, an enum of all symbols, the array of [`Hook`]s, and (in tests) the
+/// prototypes as text.
+macro_rules! hooks {
+    ($( $layer:ident $base:literal { $( $symbol:ident @ $version:literal $($thread:ident)? ),+ $(,)? }
+        $args:tt => $how:ident $call:tt ; )*) => {
+        $( $( $crate::table::hooks::hook!($layer $symbol $args $how $call); )+ )*
+
+        /// Every intercepted symbol.
+        #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "C's names")]
+        #[derive(Clone, Copy)]
+        #[repr(u16)]
+        pub enum Symbol { $( $( $symbol, )+ )* }
+
+        /// How many symbols there are.
+        pub const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
+
+        static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
+            const fn text(with_nul: &'static str) -> &'static core::ffi::CStr {
+                match core::ffi::CStr::from_bytes_with_nul(with_nul.as_bytes()) {
+                    Ok(text) => text,
+                    Err(_) => c"",
+                }
+            }
+            $crate::hook::Hook::new(
+                text(concat!(stringify!($symbol), "\0")),
+                text(concat!($base, "\0")),
+                $crate::table::hooks::layer!($layer),
+                $version,
+                $crate::table::hooks::per_thread!($($thread)?),
+                Symbol::$symbol as u16 + 1,
+                $symbol::by_pointer as *const (),
+                $symbol::by_other_pointer as *const (),
+            )
+        }, )+ )*];
+
+        /// Returns a symbol's hook.
+        #[inline(always)]
+        pub fn get(symbol: Symbol) -> &'static $crate::hook::Hook {
+            #[allow(clippy::indexing_slicing, reason = "the enum and the array are made from one list")]
+            &HOOKS[symbol as usize]
+        }
+
+        /// Returns all hooks.
+        #[cfg(test)]
+        pub fn all() -> &'static [$crate::hook::Hook] {
+            &HOOKS
+        }
+
+        impl $crate::hook::Hooks for $crate::hook::Table {
+            const COUNT: usize = COUNT;
+
+            fn all() -> &'static [$crate::hook::Hook] {
+                &HOOKS
+            }
+
+            fn getproc() -> [&'static $crate::hook::Hook; 2] {
+                [get(Symbol::cuGetProcAddress_v2), get(Symbol::cuGetProcAddress)]
+            }
+        }
+
+        /// Every entry as text: the symbol, its parameters, and how it is recorded.
+        #[cfg(test)]
+        pub const TEXTS: &[(&str, &str, &str)] =
+            &[$( $( (stringify!($symbol), stringify!($args), stringify!($how $call)), )+ )*];
+    };
+}
+pub(crate) use hooks;
+
+macro_rules! layer {
+    (driver) => {
+        $crate::hook::Layer::Driver
+    };
+    (runtime) => {
+        $crate::hook::Layer::Runtime
+    };
+}
+pub(crate) use layer;
+
+macro_rules! per_thread {
+    () => {
+        false
+    };
+    (per_thread) => {
+        true
+    };
+}
+pub(crate) use per_thread;
