@@ -8,7 +8,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// Keys of the JSON, by the name that they had and the one that they have.
-const KEYS: &[(&str, &str)] = &[("chain", "programmatic")];
+const KEYS: &[(&str, &str)] = &[
+    ("chain", "programmatic"),
+    ("marks", "markers"),
+    ("began_ns", "start_ns"),
+    ("function", "kernel_lookup"),
+];
 
 /// Values that name something, by the name that it had and the one that it has.
 const VALUES: &[(&str, &str)] = &[];

@@ -775,7 +775,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("clock", "uncertainty_ns"),
         (
             "devices",
-            "id uuid name began_ns span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
+            "id uuid name start_ns span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
         ),
         ("gaps", "count total_ns bands by_library largest"),
         ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns api queue"),
@@ -788,7 +788,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("startup", "processes first_kernel_ns until_first_kernel_ns warm_up_ns loads first_launches"),
         ("ranges", "domain name count host_ns gpu_ns operations launches"),
-        ("marks", "domain name count payloads"),
+        ("markers", "domain name count payloads"),
         ("processes", "pid command path ending filter"),
     ];
     let mut lacking = report.clone();

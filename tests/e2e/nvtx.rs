@@ -136,7 +136,7 @@ fn the_report_has_the_ranges_with_what_ran_in_them() {
         report["coverage"]["stray_range_ends"], 2,
         "of the range before CUDA, and the one of no range"
     );
-    let marks = report["marks"].as_array().unwrap();
+    let marks = report["markers"].as_array().unwrap();
     let end_of_step = marks.iter().find(|mark| mark["name"] == "end of step").unwrap();
     assert_eq!((marks.len(), &end_of_step["count"]), (3, &json!(3)));
 }

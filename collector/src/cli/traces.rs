@@ -71,7 +71,7 @@ pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
 
 /// Says what a trace that was read lacks.
 pub(super) fn say_damage(path: &Path, damage: Damage) {
-    for (what, how) in report::damage::told(&damage.into()) {
+    for (what, how) in report::damage::described(&damage.into()) {
         say(format_args!("{} is {what}: {how}", path.display()));
     }
 }

@@ -59,7 +59,7 @@ fn ranges_have_the_operations_whose_calls_begin_in_them() {
     assert_eq!(rows(&report), expected);
     assert_eq!(report["coverage"]["stray_range_ends"], 2, "a pop and an end");
     let mark = |name: &str, count: u64, payloads: u64| value!({ "domain": "loader", "name": name, "count": count, "payloads": payloads });
-    assert_eq!(report["marks"], value!([mark("forward", 1, 1), mark("step", 2, 0)]));
+    assert_eq!(report["markers"], value!([mark("forward", 1, 1), mark("step", 2, 0)]));
     let payloads = |name: &str| {
         let ranges = report["ranges"].as_array().unwrap().iter();
         ranges.filter(|row| row["name"] == name).map(|row| row["payloads"].as_u64().unwrap()).sum::<u64>()
@@ -136,7 +136,7 @@ fn ranges_of_several_processes_add_up() {
     assert_valid(&report);
     assert_eq!(rows(&report)[2], value!([null, "step", 4, 2, 2, 8, 6, 6]));
     assert_eq!(
-        (&report["marks"][1]["count"], &report["coverage"]["stray_range_ends"]),
+        (&report["markers"][1]["count"], &report["coverage"]["stray_range_ends"]),
         (&value!(4), &value!(4))
     );
 }

@@ -13,7 +13,7 @@ const NCCL_CALLER: u64 = 0xA234;
 
 /// Sections with all that they have.
 const ALL: [Section; 13] = [
-    Section::Seen,
+    Section::Coverage,
     Section::Gpu,
     Section::Gaps,
     Section::Ranges,
@@ -224,7 +224,7 @@ fn in_colour_a_screen_says_the_same() {
 fn colours_have_a_meaning() {
     let style = Style { color: true, ..wide(80) };
     let first =
-        terminal(&killed(), &View { sections: vec![Section::Seen, Section::Gpu], ..View::default() }, &style);
+        terminal(&killed(), &View { sections: vec![Section::Coverage, Section::Gpu], ..View::default() }, &style);
     insta::assert_snapshot!(first.replace('\u{1b}', "ESC"));
 }
 
