@@ -320,7 +320,7 @@ fn what_was_refused_is_told() {
     };
     let screen = gpuspy(&[]).split_whitespace().collect::<Vec<_>>().join(" ");
     let refused =
-        format!("{} chunks refused, with more in them than a file of this size can hold", 20 - read);
+        format!("{} chunks refused because they claim more than a file of this size can hold", 20 - read);
     assert!(screen.contains(&refused), "{screen}");
     let json: serde_json::Value = serde_json::from_str(&gpuspy(&["--json"])).unwrap();
     let lost = (20 - read) * FULL;
