@@ -1,28 +1,22 @@
-//! What the system says to an attempt, in words that tell what to do.
+//! Formats errors of the operating system, with advice.
 
 use std::io::{self, ErrorKind};
 
-/// The end of a sentence that says what could not be done.
+/// Returns the system's own words for a failed write, and what to do about it.
 pub fn why(error: &io::Error) -> String {
-    let known = match error.kind() {
-        ErrorKind::NotFound => {
-            "there is no such file or folder; make its folder first, or name another place"
-        }
-        ErrorKind::PermissionDenied => {
-            "this user has no right to; name another place, or have the right given"
-        }
-        ErrorKind::ReadOnlyFilesystem => "its file system is read-only; name another place",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "no space is left for it; make room, or name another place"
-        }
-        ErrorKind::NotADirectory => "it would lie in what is no folder; name another place",
-        ErrorKind::IsADirectory => "it is a folder; name a file",
+    let advice = match error.kind() {
+        ErrorKind::NotFound => "create its directory first, or choose another path",
+        ErrorKind::PermissionDenied => "choose another path, or give this user access to it",
+        ErrorKind::ReadOnlyFilesystem => "choose another path",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another path",
+        ErrorKind::NotADirectory => "part of the path is a file: choose another path",
+        ErrorKind::IsADirectory => "name a file",
         _ => return said(error),
     };
-    known.to_owned()
+    format!("{}; {advice}", said(error))
 }
 
-/// The system's own words, without their number.
+/// Returns the system's own words, without the error number that Rust appends.
 pub fn said(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -33,12 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_of_the_system_is_told() {
+    fn errors_keep_the_systems_text_without_its_number() {
         for number in 1..134 {
-            let told = why(&io::Error::from_raw_os_error(number));
-            assert!(!told.is_empty() && !told.contains("os error"), "{number}: {told}");
+            let error = io::Error::from_raw_os_error(number);
+            let text = why(&error);
+            assert!(text.starts_with(&said(&error)) && !text.contains("os error"), "{number}: {text}");
         }
-        assert!(why(&io::Error::from_raw_os_error(libc::ENOSPC)).contains("make room"));
+        let full = why(&io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(full, "No space left on device; free some space, or choose another path");
         assert_eq!(why(&io::Error::other("ours")), "ours");
     }
 }

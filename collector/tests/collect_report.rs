@@ -72,7 +72,7 @@ fn a_directory_is_one_run() {
 }
 
 #[test]
-fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
+fn every_command_reports_that_a_trace_is_cut() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let whole = fs::read(place.path("x.gspy")).unwrap();
@@ -83,7 +83,10 @@ fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
         &["report", "cut.gspy", "--operations"],
     ] {
         let said = stderr(&place.gpuspy(command).output().unwrap());
-        assert_eq!(said, "gpuspy: cut.gspy is cut: the file ends in the middle of a chunk\n", "{command:?}");
+        let mut lines = said.lines();
+        let cut = "gpuspy: cut.gspy is cut: the file ends in the middle of a chunk";
+        assert_eq!(lines.next(), Some(cut), "{command:?}");
+        assert!(lines.all(|line| line.starts_with("gpuspy: wrote cut.json (")), "{command:?}: {said}");
     }
     let screen = place.gpuspy(&["report", "cut.gspy"]).output().unwrap().stdout;
     let screen = String::from_utf8(screen).unwrap();
@@ -91,7 +94,7 @@ fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
 }
 
 #[test]
-fn an_export_into_a_directory_names_what_it_wrote() {
+fn an_export_into_a_directory_names_the_files_it_wrote() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let output = place.gpuspy(&["export", "x.gspy", "-o", "out/"]).output().unwrap();
@@ -104,24 +107,70 @@ fn an_export_into_a_directory_names_what_it_wrote() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_what_to_do_and_no_number_of_the_system() {
+fn errors_have_the_systems_text_and_advice() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
-    for (command, todo) in [
-        (&["run", "-o", "/no/such/x.gspy", "--", "true"][..], "name another --output"),
-        (&["export", "x.gspy", "-o", "/no/such/x.json"], "make its folder first"),
-        (&["run", "--", "no-such-program"], "see to PATH"),
-        (&["run", "--", "/"], "chmod +x it"),
-        (&["collect", "--dir", "/proc/no"], "name another place"),
-        (&["collect"], "--dir DIR or --pid PID"),
+    for (command, text, advice) in [
+        (
+            &["run", "-o", "/no/such/x.gspy", "--", "true"][..],
+            "/no/such: No such file or directory; ",
+            "choose another directory with -o",
+        ),
+        (
+            &["export", "x.gspy", "-o", "/no/such/x.json"],
+            "/no/such/x.json: No such file or directory; ",
+            "create its directory first",
+        ),
+        (
+            &["run", "--", "no-such-program"],
+            "no-such-program: No such file or directory; ",
+            "check its path, PATH",
+        ),
+        (&["run", "--", "/"], "/: Permission denied; ", "chmod +x"),
+        (&["collect", "--dir", "/proc/no"], "/proc/no: No such file or directory; ", "choose another path"),
+        (&["report", "/no/such.gspy"], "/no/such.gspy: No such file or directory", ""),
+        (&["collect"], "", "--dir DIR or --pid PID"),
     ] {
         let said = stderr(&place.gpuspy(command).output().unwrap());
-        assert!(said.contains(todo) && !said.contains("os error"), "{command:?}: {said}");
+        assert!(said.contains(text) && said.contains(advice), "{command:?}: {said}");
+        assert!(!said.contains("os error"), "{command:?}: {said}");
     }
 }
 
 #[test]
-fn an_empty_capture_range_is_none_as_a_variable_and_refused_as_an_option() {
+fn an_export_replaces_an_earlier_export_and_nothing_else() {
+    let place = Place::new();
+    run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
+    let export = |output: &str| {
+        let done = place.gpuspy(&["export", "x.gspy", "-o", output]).output().unwrap();
+        (done.status.code(), stderr(&done))
+    };
+    for file in ["x.json", "x.json.gz"] {
+        fs::write(place.path(file), "").unwrap();
+        for _ in ["an empty file", "an earlier export"] {
+            let (code, said) = export(file);
+            assert_eq!(code, Some(0), "{said}");
+            assert!(said.starts_with(&format!("gpuspy: wrote {file} (")) && said.ends_with("B)\n"), "{said}");
+        }
+    }
+    fs::write(place.path("notes.json"), "{}").unwrap();
+    for (output, why) in [
+        ("notes.json", "notes.json exists and is not an export: choose another path with -o, or remove it"),
+        ("x.gspy", "x.gspy exists and is not an export: choose another path with -o, or remove it"),
+        (".", ". is not empty: choose another path with -o, or remove it"),
+        ("./", "./ is not empty: choose another path with -o, or remove it"),
+    ] {
+        assert_eq!(export(output), (Some(2), format!("gpuspy: {why}\n")));
+    }
+    assert_eq!(fs::read(place.path("notes.json")).unwrap(), b"{}");
+    fs::create_dir(place.path("empty")).unwrap();
+    let (code, said) = export("empty");
+    assert!(code == Some(0) && said.ends_with(".json.gz into empty\n"), "{said}");
+    assert_eq!(export("/dev/null"), (Some(0), "gpuspy: wrote /dev/null\n".to_owned()));
+}
+
+#[test]
+fn an_empty_capture_range_is_allowed_as_a_variable_only() {
     let place = Place::new();
     let run = |arguments: &[&str], range: Option<&str>| {
         let mut command = place.gpuspy(&[&["run"], arguments, &["--", "true"]].concat());
@@ -136,7 +185,7 @@ fn an_empty_capture_range_is_none_as_a_variable_and_refused_as_an_option() {
 }
 
 #[test]
-fn a_bad_value_is_blamed_on_where_it_stands() {
+fn a_bad_value_is_attributed_to_its_variable_or_option() {
     let place = Place::new();
     let said = |arguments: &[&str], budget: &str| {
         stderr(&place.gpuspy(arguments).env("GPUSPY_BUDGET", budget).output().unwrap())

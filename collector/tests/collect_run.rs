@@ -98,12 +98,38 @@ fn what_cannot_work_is_said_before_the_program_starts() {
         &mut place.gpuspy(&[&["run", "-o", "no/where/x.gspy"][..], &echo].concat()),
         "cannot write into no/where",
     );
-    failed(&mut place.gpuspy(&[&["run", "-o", "agent.so"][..], &echo].concat()), "exists and is no trace");
+    failed(&mut place.gpuspy(&[&["run", "-o", "agent.so"][..], &echo].concat()), "exists and is not a trace");
     failed(&mut place.gpuspy(&["collect", "--pid", "999999999"]), "there is no process 999999999");
     let usage = place.gpuspy(&["run", "--timing", "sometimes", "--", "echo"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
     assert_eq!(place.gpuspy(&["collect"]).output().unwrap().status.code(), Some(2));
     assert_eq!(place.gpuspy(&["run"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn an_unknown_option_of_run_is_a_usage_error_with_a_suggestion() {
+    let place = Place::new();
+    for (arguments, suggestion) in [
+        (
+            &["--no-such-option", "echo", "ran"][..],
+            "to pass '--no-such-option' as a value, use '-- --no-such-option'",
+        ),
+        (&["--bugdet", "5", "echo", "ran"], "'--budget'"),
+        (&["--timing", "exact", "--no-reports", "echo", "ran"], "'--no-report'"),
+    ] {
+        let output = place.gpuspy(&[&["run"], arguments].concat()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{said}");
+        assert!(said.contains("unexpected argument") && said.contains(suggestion), "{arguments:?}: {said}");
+    }
+    let own = place.run(&["echo", "--no-such-option", "--budget", "--"]);
+    assert_eq!(
+        String::from_utf8_lossy(&own.stdout),
+        "--no-such-option --budget --\n",
+        "the program's own options"
+    );
+    let without_separator = place.gpuspy(&["run", "echo", "-n", "--quiet"]).output().unwrap();
+    assert_eq!(without_separator.stdout, b"--quiet");
 }
 
 #[test]
@@ -196,7 +222,7 @@ fn a_trace_that_cannot_be_written_is_said_and_the_program_runs() {
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(
         stderr(&output),
-        "gpuspy: cannot write /dev/full: no space is left for it; make room, or name another place\n"
+        "gpuspy: cannot write /dev/full: No space left on device; free some space, or choose another path\n"
     );
 }
 

@@ -445,7 +445,11 @@ fn captures_graphs_failures_and_untimed_launches_are_distinguished() {
     );
     assert_eq!(report["transfers"], value!([]), "a captured copy did not happen");
     let unknown = report["kernels"].as_array().unwrap().iter().find(|row| row["name"] == "(unknown kernel)");
-    assert_eq!(unknown.unwrap()["in_graphs"], 12, "the trace has no record of the graph, so its kernels have no name");
+    assert_eq!(
+        unknown.unwrap()["in_graphs"],
+        12,
+        "the trace has no record of the graph, so its kernels have no name"
+    );
 }
 
 /// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 launches and 20 windows of 60. A
@@ -587,7 +591,9 @@ fn an_empty_trace_is_reported_as_empty() {
     assert_eq!(report["clock"]["uncertainty_ns"], Value::Null);
     assert_eq!((&report["overhead"], &report["devices"]), (&Value::Null, &value!([])));
     let screen = terminal(&reports, &View::default(), &wide(80));
-    for said in ["0 launches", "profiling overhead unknown", "nothing was timed", "the trace contains no CUDA call"] {
+    for said in
+        ["0 launches", "profiling overhead unknown", "nothing was timed", "the trace contains no CUDA call"]
+    {
         assert!(screen.contains(said), "{said} missing:\n{screen}");
     }
 }
@@ -749,7 +755,10 @@ fn profiling_overhead_is_a_share_of_time_that_includes_the_first_call() {
     let reports = [app.report(Some(&status), Damage::default())];
     assert_eq!(json(&reports)["overhead"]["wall_ns"], 200_000);
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("profiling overhead 81.0 % of host time: hooks 75.0 %, poller 6.0 %"), "{screen}");
+    assert!(
+        screen.contains("profiling overhead 81.0 % of host time: hooks 75.0 %, poller 6.0 %"),
+        "{screen}"
+    );
 }
 
 #[test]

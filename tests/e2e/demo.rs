@@ -159,7 +159,7 @@ fn each_phase_is_told_with_figures_that_are_true() {
     assert_eq!(files(&done), FILES);
     assert_eq!(done.stderr, "");
     assert_eq!(done.stdout.lines().next(), Some("On a simulated GPU: figures are of the simulation."));
-    assert!(done.stdout.contains("\nSeen  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
+    assert!(done.stdout.contains("\nCoverage  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
     let phases = told(&done.stdout);
     assert_eq!(phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), PHASES);
 
@@ -252,7 +252,7 @@ fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
 fn the_chrome_trace_is_whole() {
     let done = demo(run(), &["--no-report", "-o", "there/and/here"]).succeeded();
     assert_eq!(files(&done), ["there"]);
-    assert!(!done.stdout.contains("\nSeen  "), "{}", done.stdout);
+    assert!(!done.stdout.contains("\nCoverage  "), "{}", done.stdout);
     let folder = done.folder().join("there/and/here");
     let unpacked = Command::new("gzip").arg("-dc").arg(folder.join(FILES[1])).output().unwrap();
     assert!(unpacked.status.success());

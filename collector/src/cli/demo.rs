@@ -19,11 +19,9 @@ use super::{Failure, doctor, export, print, quoted, report, say, say_what_is_mis
 use crate::collect::{Session, Target};
 use crate::why::why;
 use clap::Args;
-use flate2::read::GzDecoder;
 use phases::Window;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -41,8 +39,6 @@ pub(super) struct Options {
 /// What the demo leaves.
 const TRACE: &str = "gpuspy-demo.gspy";
 const CHROME: &str = "gpuspy-demo.json.gz";
-/// How every Chrome trace of ours begins; see `export::chrome`.
-const CHROME_BEGIN: &[u8] = b"{\n\"schemaVersion\": 1,";
 /// What has to be known of a simulated GPU.
 const SIMULATED: &str = "figures are of the simulation";
 /// What the kernels need: Volta, the first GPU that their PTX is for.
@@ -73,19 +69,13 @@ fn places(folder: &Path) -> Result<(Target, PathBuf), Failure> {
         Failure::usage(format_args!("cannot make the folder {}: {}", folder.display(), why(&e)))
     })?;
     let chrome = folder.join(CHROME);
-    if chrome.exists() && !is_chrome_trace(&chrome) {
+    if chrome.exists() && !export::is_chrome_trace(&chrome) {
         let chrome = chrome.display();
         return Err(Failure::usage(format_args!(
-            "{chrome} exists and is no trace of ours: name another folder with -o, or remove it"
+            "{chrome} exists and is not an export of gpuspy: choose another directory with -o, or remove it"
         )));
     }
     Ok((Target::from_option(&folder.join(TRACE))?, chrome))
-}
-
-fn is_chrome_trace(path: &Path) -> bool {
-    let mut begin = [0; CHROME_BEGIN.len()];
-    let read = File::open(path).and_then(|file| GzDecoder::new(file).read_exact(&mut begin));
-    read.is_ok() && begin == CHROME_BEGIN
 }
 
 /// Which GPU the workload will find, and a folder of its own.
@@ -167,6 +157,7 @@ mod tests {
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use std::fs::File;
     use std::io::Write;
 
     #[test]
@@ -175,14 +166,14 @@ mod tests {
         let chrome = folder.path().join(CHROME);
         assert!(places(folder.path()).is_ok());
         let mut packed = GzEncoder::new(File::create(&chrome).unwrap(), Compression::fast());
-        packed.write_all(CHROME_BEGIN).unwrap();
+        packed.write_all(export::CHROME_START).unwrap();
         packed.finish().unwrap();
         assert!(places(folder.path()).is_ok());
         fs::write(&chrome, "thesis").unwrap();
-        assert!(places(folder.path()).unwrap_err().sentence.contains("no trace of ours"));
+        assert!(places(folder.path()).unwrap_err().sentence.contains("not an export"));
         fs::remove_file(&chrome).unwrap();
         fs::write(folder.path().join(TRACE), "thesis").unwrap();
-        assert!(places(folder.path()).unwrap_err().sentence.contains("is no trace"));
+        assert!(places(folder.path()).unwrap_err().sentence.contains("is not a trace"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl PrivateDir {
             }
         }
         Err(Failure::usage(format_args!(
-            "no directory for the socket can be made ({}); set TMPDIR to a place for one",
+            "cannot create a directory for the socket: {}; set TMPDIR to a writable directory with a short path",
             said(&last)
         )))
     }
@@ -72,7 +72,7 @@ pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     match File::open(&absolute) {
         Ok(_) => Ok(absolute),
         Err(e) => Err(Failure::usage(format_args!(
-            "cannot open the agent {}: {}; {AGENT} belongs beside gpuspy, or GPUSPY_AGENT must name it",
+            "cannot open the agent {}: {}; keep {AGENT} beside gpuspy, or set GPUSPY_AGENT to its path",
             absolute.display(),
             said(&e)
         ))),
@@ -85,8 +85,9 @@ pub(super) fn loadable(agent: &Path, private: &PrivateDir) -> Result<PathBuf, Fa
         return Ok(agent.to_owned());
     }
     let link = private.path().join(AGENT);
-    symlink(agent, &link)
-        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {}", link.display(), why(&e))))?;
+    symlink(agent, &link).map_err(|e| {
+        Failure::usage(format_args!("cannot create the link {}: {}", link.display(), why(&e)))
+    })?;
     Ok(link)
 }
 

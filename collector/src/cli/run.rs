@@ -5,7 +5,7 @@ use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
-use crate::why::why;
+use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use gpuspy_wire::capture::{self, CaptureRange};
@@ -53,7 +53,7 @@ pub(super) struct Options {
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -120,22 +120,17 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Why a program was not started.
+/// Returns why a program was not started: the system's own words, and what to do.
 fn why_not(error: &io::Error) -> String {
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound, _) => {
-            "there is no such program, or not the interpreter that it names; give its path, or see to PATH"
-                .to_owned()
-        }
-        (io::ErrorKind::PermissionDenied, _) => {
-            "it is a folder, or may not be executed; name a program, or chmod +x it".to_owned()
-        }
+    let advice = match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) => "check its path, PATH, and the interpreter that a script names",
+        (io::ErrorKind::PermissionDenied, _) => "name a program, or make it executable with chmod +x",
         (_, Some(libc::ENOEXEC)) => {
-            "it is no program of this machine, and no script: that begins with #! and its interpreter"
-                .to_owned()
+            "it is not a program for this machine; a script needs a first line with #! and its interpreter"
         }
-        _ => why(error),
-    }
+        _ => return said(error),
+    };
+    format!("{}; {advice}", said(error))
 }
 
 /// The command with what the options ask for.

@@ -37,7 +37,7 @@ impl Target {
             if entries.next().is_some() {
                 let shown = path.display();
                 return Err(Error::new(format!(
-                    "{shown} holds something already: name another path, or remove it"
+                    "{shown} is not empty: choose another path with -o, or remove it"
                 )));
             }
             writable(path)?;
@@ -50,7 +50,7 @@ impl Target {
         if path.exists() && !is_ours(path) {
             let shown = path.display();
             return Err(Error::new(format!(
-                "{shown} exists and is no trace: name another path, or remove it"
+                "{shown} exists and is not a trace: choose another path with -o, or remove it"
             )));
         }
         writable(parent(path))?;
@@ -70,7 +70,7 @@ impl Target {
         let place = places.find(|place| sys::is_writable(place).is_ok());
         place
             .map(Target::Named)
-            .ok_or_else(|| Error::new("no trace can be written here: name a place with --output"))
+            .ok_or_else(|| Error::new("no directory for the trace is writable: choose one with -o"))
     }
 }
 
@@ -91,7 +91,7 @@ fn parent(path: &Path) -> &Path {
 fn writable(directory: &Path) -> Result<()> {
     let shown = directory.display();
     sys::is_writable(directory).map_err(|e| {
-        Error::new(format!("cannot write into {shown}: {}; make it, or name another --output", said(&e)))
+        Error::new(format!("cannot write into {shown}: {}; choose another directory with -o", said(&e)))
     })
 }
 
@@ -254,9 +254,9 @@ mod tests {
         let script = place.path().join("train.py");
         fs::write(&script, "import torch").unwrap();
         let error = Target::from_option(&script).unwrap_err().to_string();
-        assert!(error.contains("train.py exists and is no trace"), "{error}");
+        assert!(error.contains("train.py exists and is not a trace"), "{error}");
         let error = Target::from_option(place.path()).unwrap_err().to_string();
-        assert!(error.contains("holds something already"), "{error}");
+        assert!(error.contains("is not empty"), "{error}");
         let error = Target::from_option(&place.path().join("no/such/run.gspy")).unwrap_err().to_string();
         assert!(error.contains("cannot write into"), "{error}");
     }

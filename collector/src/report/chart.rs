@@ -119,7 +119,11 @@ mod tests {
     fn a_sparkline_keeps_the_peak() {
         assert_eq!(sparkline(&[0, 1, 4, 8], 8, 4, false), " ▁▄█");
         assert_eq!(sparkline(&[1, 8], 8, 5, false), "▁▁▁██", "values are repeated where there is room");
-        assert_eq!(sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true), "#_ ", "a column has the maximum of its values");
+        assert_eq!(
+            sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true),
+            "#_ ",
+            "a column has the maximum of its values"
+        );
         assert_eq!(sparkline(&[], 8, 3, true), "   ");
         assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "###");
     }

@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn everything_that_is_missing_is_described() {
         assert_eq!(described(&Damage::default()), []);
-        let words = |damage: Damage| described(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+        let words =
+            |damage: Damage| described(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
         let times = Damage { chunks_lost: 1, times_lost: 30, ..Damage::default() };
         assert_eq!(words(times), ["1 chunk could not be read, at least 30 GPU times missing"]);
         assert_eq!(words(Damage { chunks_lost: 2, ..Damage::default() }), ["2 chunks could not be read"]);
@@ -66,8 +67,7 @@ mod tests {
                     records missing";
         assert_eq!(words(refused), [many]);
         let both = Damage { chunks_lost: 1, chunks_refused: 1, ..Damage::default() };
-        let words_of_both =
-            "1 chunk could not be read, 1 chunk refused because it claims more than a file of this size can hold";
+        let words_of_both = "1 chunk could not be read, 1 chunk refused because it claims more than a file of this size can hold";
         assert_eq!(words(both), [words_of_both]);
         assert_eq!(words(Damage { records_lost: 1, ..Damage::default() }), ["at least 1 record missing"]);
     }

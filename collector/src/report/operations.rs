@@ -236,6 +236,10 @@ mod tests {
         let of = |streams: &[u64]| Filter { streams: streams.to_vec(), ..Filter::default() };
         assert_eq!((count(&of(&[7])), count(&of(&[8])), count(&of(&[8, 7]))), (2, 0, 2));
         let by = |threads: &[u32]| Filter { threads: threads.to_vec(), ..Filter::default() };
-        assert_eq!((count(&by(&[77])), count(&by(&[1]))), (2, 0), "threads are selected by tid, not by claim number");
+        assert_eq!(
+            (count(&by(&[77])), count(&by(&[1]))),
+            (2, 0),
+            "threads are selected by tid, not by claim number"
+        );
     }
 }

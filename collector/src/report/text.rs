@@ -143,12 +143,8 @@ impl Text {
         for (c, next) in &self.0[..end] {
             // Blanks look the same in every tone.
             if color && *next != tone && *c != ' ' {
-                let _ = write!(
-                    out,
-                    "\u{1b}[0{}{}m",
-                    if *next == Tone::Plain { "" } else { ";" },
-                    next.code()
-                );
+                let _ =
+                    write!(out, "\u{1b}[0{}{}m", if *next == Tone::Plain { "" } else { ";" }, next.code());
                 tone = *next;
             }
             match c {

@@ -126,7 +126,11 @@ fn time_after_the_last_status_counts_too() {
         other => panic!("{other:?}"),
     });
     let report = app.report(Some(&running), Damage::default());
-    assert_eq!(Some(report.process.line.wall_ns + BEGAN), seen, "the kernel ran after its launch had returned");
+    assert_eq!(
+        Some(report.process.line.wall_ns + BEGAN),
+        seen,
+        "the kernel ran after its launch had returned"
+    );
     let screen = terminal(&[report], &View::default(), &wide(100));
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");

@@ -214,6 +214,9 @@ fn the_union_of_random_processes_is_what_their_operations_cover() {
         assert_eq!(value_of(device, "compute_ns"), busy as u64, "seed {seed}");
         let (gaps, idle) = (value_of(&report["gaps"], "total_ns"), value_of(device, "idle_ns"));
         let start_event = 10_000;
-        assert!(gaps <= idle && idle < gaps + start_event, "seed {seed}: all idle time is between two operations");
+        assert!(
+            gaps <= idle && idle < gaps + start_event,
+            "seed {seed}: all idle time is between two operations"
+        );
     }
 }

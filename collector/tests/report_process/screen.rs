@@ -223,8 +223,11 @@ fn colour_does_not_change_the_text() {
 #[test]
 fn colours_have_a_meaning() {
     let style = Style { color: true, ..wide(80) };
-    let first =
-        terminal(&killed(), &View { sections: vec![Section::Coverage, Section::Gpu], ..View::default() }, &style);
+    let first = terminal(
+        &killed(),
+        &View { sections: vec![Section::Coverage, Section::Gpu], ..View::default() },
+        &style,
+    );
     insta::assert_snapshot!(first.replace('\u{1b}', "ESC"));
 }
 
@@ -488,11 +491,9 @@ fn the_screens_numbers_are_those_of_the_json() {
         assert_eq!(cells[2..9], expected, "{kernel}");
         assert!(expected[4].starts_with('~') && !expected[5].starts_with('~'), "{expected:?}");
     }
-    assert!(
-        screen.ends_with(
-            "\n\n~ marks a figure whose bounds (in --json) are further apart than a fifth of its value\n"
-        )
-    );
+    assert!(screen.ends_with(
+        "\n\n~ marks a figure whose bounds (in --json) are further apart than a fifth of its value\n"
+    ));
     let device = &json["devices"][0];
     let span = device["span_ns"].as_u64().unwrap();
     for (name, key) in
@@ -510,7 +511,10 @@ fn the_screens_numbers_are_those_of_the_json() {
         assert_eq!(cells[2..4], [ns(&sync["host_ns"]), count(sync["count"].as_u64().unwrap())]);
     }
     let gaps = &json["gaps"];
-    assert!(screen.contains(&format!("{} gaps, {} in total", gaps["count"], ns(&gaps["total_ns"]))), "{gaps}");
+    assert!(
+        screen.contains(&format!("{} gaps, {} in total", gaps["count"], ns(&gaps["total_ns"]))),
+        "{gaps}"
+    );
     let memory = &json["memory"];
     assert!(
         screen.contains(&format!(

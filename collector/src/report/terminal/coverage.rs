@@ -106,7 +106,8 @@ fn losses(all: &Tables) -> Text {
     }
     let launches = coverage.untimed.get(Reason::Lost.name()).copied().unwrap_or(0);
     if coverage.pending > launches {
-        let others = plural(coverage.pending - launches, "copy, memset or graph", "copies, memsets and graphs");
+        let others =
+            plural(coverage.pending - launches, "copy, memset or graph", "copies, memsets and graphs");
         line = line.then(format!("; {others} {UNREAD_END}"));
     }
     line
@@ -141,10 +142,7 @@ fn reason(name: &str) -> &str {
         (Untimed::OutsideRange, "at the edges of the capture range"),
     ];
     let words = words.into_iter().find(|(untimed, _)| untimed.name() == name);
-    words.map_or(
-        if name == LossCause::GpuTimePending.name() { UNREAD_END } else { name },
-        |(_, words)| words,
-    )
+    words.map_or(if name == LossCause::GpuTimePending.name() { UNREAD_END } else { name }, |(_, words)| words)
 }
 
 /// How many unknown functions the overview names.
@@ -189,7 +187,11 @@ fn never(all: &Tables) -> Option<Text> {
     let Some(Timing::Auto(_)) = all.duty.timing else { return None };
     let untimed = never_timed(&all.kernels);
     (untimed > 0).then(|| {
-        format!("{} launches are of kernels that were never timed; totals do not include them", count(untimed)).into()
+        format!(
+            "{} launches are of kernels that were never timed; totals do not include them",
+            count(untimed)
+        )
+        .into()
     })
 }
 
@@ -201,9 +203,11 @@ fn windows(duty: &Duty, whole: bool) -> Vec<Text> {
     if all <= timed || (!whole && all - timed < all / 100) {
         return Vec::new();
     }
-    let mut sentences = vec![Text::from(format!("sampling windows cover {} of the time", percent(timed, all)))];
+    let mut sentences =
+        vec![Text::from(format!("sampling windows cover {} of the time", percent(timed, all)))];
     if duty.is_exhausted() {
-        let exhausted = "recording calls alone costs more than the budget, so only short sampling windows could open";
+        let exhausted =
+            "recording calls alone costs more than the budget, so only short sampling windows could open";
         sentences.push(Text::toned(Tone::Waste, exhausted));
     }
     sentences

@@ -35,7 +35,8 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         ));
     }
     screen.section("Graphs", sentence);
-    let moved = [("copies", graphs.copies), ("memsets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
+    let moved =
+        [("copies", graphs.copies), ("memsets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
     let mut moved: Vec<String> =
         moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
     if graphs.others > 0 {

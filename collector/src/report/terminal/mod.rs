@@ -87,7 +87,9 @@ impl Run<'_> {
             None if self.reports.iter().any(|report| report.process.damage != Damage::default()) => {
                 "the readable part of the trace contains no CUDA call; the unreadable part may contain some"
             }
-            None if self.reports.iter().all(|report| report.process.captured.is_some()) => self.never_started(),
+            None if self.reports.iter().all(|report| report.process.captured.is_some()) => {
+                self.never_started()
+            }
             None => "the trace contains no CUDA call: the program made none, or ended during its first one",
         })
     }

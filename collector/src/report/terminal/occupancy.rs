@@ -244,7 +244,10 @@ mod tests {
         assert_eq!(advised((10, 800), 8, none()), "", "some launches fill the GPU");
         let spilled = || Said { local_bytes: 16, ..none() };
         assert!(advised((10, 800), 8, spilled()).starts_with("16 B of local memory per thread"));
-        assert!(advised((10, 700), 8, spilled()).starts_with("700 blocks"), "too few blocks is the first concern");
+        assert!(
+            advised((10, 700), 8, spilled()).starts_with("700 blocks"),
+            "too few blocks is the first concern"
+        );
         let limited = |limits: &[Limit]| Said { limits: limits.to_vec(), ..none() };
         assert_eq!(
             advised((9000, 9000), 3, limited(&[Limit::Registers])),
@@ -254,28 +257,27 @@ mod tests {
             advised((9000, 9000), 3, limited(&[Limit::SharedMemory])),
             "theoretical occupancy 37.5 %: 4.00 KiB of shared memory per block leaves no room for more blocks"
         );
-        assert!(
-            advised((9000, 9000), 3, limited(&[Limit::Registers, Limit::SharedMemory])).ends_with(
-                "64 registers per thread and 4.00 KiB of shared memory per block leave no room for more blocks"
-            )
-        );
+        assert!(advised((9000, 9000), 3, limited(&[Limit::Registers, Limit::SharedMemory])).ends_with(
+            "64 registers per thread and 4.00 KiB of shared memory per block leave no room for more blocks"
+        ));
         assert_eq!(
             advised((9000, 9000), 3, limited(&[Limit::Blocks, Limit::Registers])),
             "",
             "the number of blocks is the limit, not their registers"
         );
         assert_eq!(advised((9000, 9000), 3, limited(&[])), "", "the limit is not known");
-        assert_eq!(advised((9000, 9000), 4, limited(&[Limit::Registers])), "", "occupancy of one half is no reason for advice");
+        assert_eq!(
+            advised((9000, 9000), 4, limited(&[Limit::Registers])),
+            "",
+            "occupancy of one half is no reason for advice"
+        );
         assert!(
-            advised((900, 900), 8, none()).starts_with("tail effect: 100 of 900 blocks run after all others are done")
+            advised((900, 900), 8, none())
+                .starts_with("tail effect: 100 of 900 blocks run after all others are done")
         );
         assert_eq!(advised((1200, 1200), 8, none()), "", "the second wave is half full");
         assert_eq!(advised((900, 901), 8, none()), "", "not all launches have a tail");
-        assert_eq!(
-            advice(&launched(None, 8, none())),
-            None,
-            "the blocks of a graph's node are not known"
-        );
+        assert_eq!(advice(&launched(None, 8, none())), None, "the blocks of a graph's node are not known");
         assert_eq!(advice(&launched(Some((900, 900)), 0, none())), None, "the driver did not say");
     }
 }

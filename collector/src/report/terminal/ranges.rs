@@ -47,7 +47,8 @@ fn sentence(ranges: &RangeUse) -> String {
     }
     if ranges.not_followed > 0 {
         let more = count(ranges.not_followed);
-        sentence.push_str(&format!("; {more} more are not listed because too many were open when they started"));
+        sentence
+            .push_str(&format!("; {more} more are not listed because too many were open when they started"));
     }
     let payloads = ranges.marks.values().fold(sum(|times| times.payloads), |sum, mark| sum + mark.payloads);
     if payloads > 0 {

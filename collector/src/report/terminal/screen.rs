@@ -111,7 +111,8 @@ impl<'a> Screen<'a> {
     /// Returns all lines as they are printed, with a legend if a figure is marked with [`WIDE`].
     pub fn text(&mut self) -> String {
         if self.lines.iter().any(|line| has_wide_figure(&line.characters())) {
-            let meaning = "marks a figure whose bounds (in --json) are further apart than a fifth of its value";
+            let meaning =
+                "marks a figure whose bounds (in --json) are further apart than a fifth of its value";
             self.lines.push(Text::default());
             self.line(dim(format!("{WIDE} {meaning}")));
         }
@@ -181,7 +182,11 @@ mod tests {
         let said = |lo, value, hi| about(Estimate::new(value, lo, hi));
         assert_eq!([said(90, 100, 110), said(89, 100, 110)], ["100 ns", "~100 ns"]);
         assert_eq!([said(0, 0, 0), said(0, 0, 1)], ["0 ns", "~0 ns"]);
-        assert!(has_wide_figure("  1  ~1.00 us") && has_wide_figure("~<0.1") && !has_wide_figure("~Matrix() .. ~~~ 12"));
+        assert!(
+            has_wide_figure("  1  ~1.00 us")
+                && has_wide_figure("~<0.1")
+                && !has_wide_figure("~Matrix() .. ~~~ 12")
+        );
     }
 
     #[test]

@@ -137,7 +137,9 @@ fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
         Part::Copy => {
             "use pinned memory, and launch kernels that do not need all of the data before it has arrived"
         }
-        _ => "most of it is spent outside CUDA: in what the program reads, imports or compiles between its CUDA calls",
+        _ => {
+            "most of it is spent outside CUDA: in what the program reads, imports or compiles between its CUDA calls"
+        }
     })
 }
 

@@ -137,13 +137,13 @@ fn named(api: &str, cause: Cause) -> String {
 fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::Free => "reuse the buffer, free it when the GPU is done with it, or use cudaFreeAsync",
-        Cause::HostFree => {
-            "reuse pinned buffers, or free them when the GPU is done with them"
-        }
+        Cause::HostFree => "reuse pinned buffers, or free them when the GPU is done with them",
         Cause::PageableCopy => {
             "use pinned memory (cudaMallocHost): only then is an asynchronous copy asynchronous"
         }
-        Cause::BlockingCopy => "use cudaMemcpyAsync with pinned memory, and synchronize where the data is needed",
+        Cause::BlockingCopy => {
+            "use cudaMemcpyAsync with pinned memory, and synchronize where the data is needed"
+        }
         Cause::Unload => "keep modules loaded, or unload them when the GPU is done",
         Cause::ContextEnd => {
             "synchronize before the context is destroyed, and keep one context for the whole process"

@@ -49,9 +49,7 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.remark("times by size are of timed operations only");
     }
     if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
-        screen.remark(
-            "GB/s: > marks a lower bound; - means that the GPU time is not known well enough",
-        );
+        screen.remark("GB/s: > marks a lower bound; - means that the GPU time is not known well enough");
     }
 }
 
