@@ -208,7 +208,7 @@ fn an_internal_error_is_one_sentence_with_an_exit_code_of_its_own() {
         assert!(kept.is_none_or(|kept| said.ends_with(&kept)), "{said}");
     }
     let help = text(&ask(&["--help"]).stdout);
-    assert!(help.contains("70 when gpuspy itself is at fault"), "{help}");
+    assert!(help.contains("70 on an internal error of gpuspy"), "{help}");
 }
 
 /// Every command that prints, into a pipe that nobody reads.
