@@ -1,4 +1,4 @@
-//! From a run to its report: on the screen, as JSON, from files and directories, and what cannot be read.
+//! Reports of runs: on the screen, as JSON, from files and directories, and errors.
 
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 #[test]
-fn the_stand_in_launches() {
-    collect_support::launch_for_whoever_listens();
+fn the_simulated_agent_launches() {
+    collect_support::launch_for_a_collector();
 }
 
 fn json(text: &[u8]) -> Value {
@@ -57,7 +57,7 @@ fn a_directory_is_one_run() {
     let report = json(&output.stdout);
     assert_eq!(report["coverage"]["launches"], 20);
     assert_eq!(report["processes"].as_array().unwrap().len(), 2);
-    // One that cannot be read is named; the others are reported.
+    // A trace that cannot be read is named; the others are reported.
     fs::write(place.path("x.gspy/zzz.gspy"), "no trace").unwrap();
     let output = place.gpuspy(&["report", "x.gspy", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -203,7 +203,7 @@ fn a_bad_value_is_attributed_to_its_variable_or_option() {
 }
 
 #[test]
-fn what_is_the_agents_own_is_not_offered_to_people() {
+fn hidden_options_are_not_completed() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script =
@@ -237,7 +237,7 @@ fn what_is_no_trace_is_exit_3() {
 }
 
 #[test]
-fn a_damaged_trace_is_reported_with_what_it_lost() {
+fn a_damaged_trace_is_reported_with_its_losses() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let whole = fs::read(place.path("x.gspy")).unwrap();
@@ -258,7 +258,7 @@ fn a_damaged_trace_is_reported_with_what_it_lost() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let mut report =
@@ -272,8 +272,10 @@ fn a_reader_that_goes_away_is_no_error() {
 fn a_growing_trace_is_waited_for_and_then_read_as_it_is() {
     let place = Place::new();
     let script = "FAKE_LINGERS=1 $AGENT 2>&1 & echo $! >pid; wait";
-    let agent =
-        format!("{} --exact the_stand_in_launches --nocapture", std::env::current_exe().unwrap().display());
+    let agent = format!(
+        "{} --exact the_simulated_agent_launches --nocapture",
+        std::env::current_exe().unwrap().display()
+    );
     let mut run = place.gpuspy(&["run", "--quiet", "-o", "x.gspy", "--", "sh", "-c", script]);
     let mut run = run.env("AGENT", agent).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(run.stdout.as_mut().unwrap()).lines();
@@ -287,7 +289,7 @@ fn a_growing_trace_is_waited_for_and_then_read_as_it_is() {
         "what was published is on disk within moments"
     );
     let pid: i32 = fs::read_to_string(place.path("pid")).unwrap().trim().parse().unwrap();
-    // SAFETY: takes numbers; the process is a descendant of ours that sleeps.
+    // SAFETY: kill takes numbers; the process is a sleeping descendant of this test.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     run.wait().unwrap();
 }
