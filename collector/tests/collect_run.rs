@@ -252,7 +252,7 @@ fn a_process_that_outlives_the_command_is_named_and_left_running() {
     // SAFETY: kill takes numbers; the process exists, as checked, and is a descendant of this test.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "it must still run");
     assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains(&format!("({pid}) still runs")), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("({pid}) is still running")), "{}", stderr(&output));
 }
 
 #[test]
