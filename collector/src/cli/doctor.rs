@@ -103,7 +103,7 @@ pub(super) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
             }
         }
         Err(failure) => checks.push(Check::problem(
-            "private directory",
+            "temp directory",
             failure.sentence,
             "make /tmp writable, or set TMPDIR or XDG_RUNTIME_DIR: `gpuspy run` needs such a directory too",
         )),
