@@ -1,28 +1,22 @@
-//! What should a user do after an error of the system?
+//! Formats errors of the operating system, with advice.
 
 use std::io::{self, ErrorKind};
 
-/// Returns the end of a sentence that says what could not be done: the reason, and what to do.
+/// Returns the system's own words for a failed write, and what to do about it.
 pub fn why(error: &io::Error) -> String {
-    let known = match error.kind() {
-        ErrorKind::NotFound => {
-            "there is no such file or directory; create the directory first, or choose another path"
-        }
-        ErrorKind::PermissionDenied => {
-            "this user is not allowed to; choose another path, or change its permissions"
-        }
-        ErrorKind::ReadOnlyFilesystem => "its file system is read-only; choose another path",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "there is no space left; free some, or choose another path"
-        }
-        ErrorKind::NotADirectory => "a part of its path is not a directory; choose another path",
-        ErrorKind::IsADirectory => "it is a directory; give the path of a file",
+    let advice = match error.kind() {
+        ErrorKind::NotFound => "create its directory first, or choose another path",
+        ErrorKind::PermissionDenied => "choose another path, or give this user access to it",
+        ErrorKind::ReadOnlyFilesystem => "choose another path",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another path",
+        ErrorKind::NotADirectory => "part of the path is a file: choose another path",
+        ErrorKind::IsADirectory => "name a file",
         _ => return said(error),
     };
-    known.to_owned()
+    format!("{}; {advice}", said(error))
 }
 
-/// Returns the system's own words, without their number.
+/// Returns the system's own words, without the error number that Rust appends.
 pub fn said(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -33,12 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_errno_is_shown() {
+    fn errors_keep_the_systems_text_without_its_number() {
         for number in 1..134 {
-            let reason = why(&io::Error::from_raw_os_error(number));
-            assert!(!reason.is_empty() && !reason.contains("os error"), "{number}: {reason}");
+            let error = io::Error::from_raw_os_error(number);
+            let text = why(&error);
+            assert!(text.starts_with(&said(&error)) && !text.contains("os error"), "{number}: {text}");
         }
-        assert!(why(&io::Error::from_raw_os_error(libc::ENOSPC)).contains("free some"));
+        let full = why(&io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(full, "No space left on device; free some space, or choose another path");
         assert_eq!(why(&io::Error::other("ours")), "ours");
     }
 }

@@ -1,4 +1,4 @@
-//! Draining alone: order, growth, slot life, and bytes that nobody should have written.
+//! The drain by itself: order, growth, the life of slots, and hostile bytes.
 
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
@@ -10,7 +10,7 @@ use gpuspy_wire::ring::Phase;
 use gpuspy_wire::segment::{HEADER_BYTES, Layout, Slot};
 use proptest::prelude::*;
 
-/// Few slots and small rings.
+/// A layout with few slots and small rings.
 const SMALL: Layout = {
     let slots_at = HEADER_BYTES as u64;
     let rings_at = 8192;
@@ -38,7 +38,7 @@ fn round(drain: &mut Drain<'_>) -> Vec<Batch> {
     batches
 }
 
-/// The launches' counts in a batch.
+/// Returns the numbers of the launches in a batch.
 fn launches(batch: &Batch) -> Vec<u32> {
     batch.words.chunks(2 * CELL_WORDS).map(|words| Launch::from_words(words).unwrap().grid[0]).collect()
 }
@@ -51,7 +51,7 @@ fn records_come_in_order_over_all_levels() {
     let mut seen = Vec::new();
     let mut sent = 0;
     for burst in [1, 2, 2, 8, 7, 30, 31, 2, 32] {
-        // What fits without the reader: `push` grows by itself from level to level.
+        // As many as fit without the reader: `push` grows the ring from level to level.
         for _ in 0..burst {
             thread.launch(1);
             sent += 1;
@@ -75,7 +75,7 @@ fn a_closed_slot_is_freed_when_it_is_empty_and_goes_to_the_next_thread() {
         thread.grow();
         thread.launch(1);
         if owner % 2 == 0 {
-            // Seen open first, or only when it was closed already.
+            // The reader observes the slot while it is open, or only after it was closed.
             assert_eq!(round(&mut drain).len(), 1);
         }
         thread.launch(1);
@@ -90,7 +90,7 @@ fn a_closed_slot_is_freed_when_it_is_empty_and_goes_to_the_next_thread() {
 }
 
 #[test]
-fn a_second_reader_goes_on_where_the_first_stopped() {
+fn a_second_reader_continues_where_the_first_stopped() {
     let agent = FakeAgent::new(SMALL);
     let mut thread = agent.thread();
     thread.launch(1);
@@ -101,7 +101,7 @@ fn a_second_reader_goes_on_where_the_first_stopped() {
 }
 
 #[test]
-fn a_full_slot_does_not_keep_the_others_waiting() {
+fn a_full_slot_does_not_delay_the_others() {
     let agent = FakeAgent::new(Layout::OURS);
     let mut drain = Drain::new(agent.segment);
     let (mut busy, mut calm) = (agent.thread(), agent.thread());
@@ -120,18 +120,18 @@ fn a_full_slot_does_not_keep_the_others_waiting() {
 }
 
 #[test]
-fn what_is_no_record_is_skipped_and_counted_once() {
+fn garbage_is_skipped_and_counted_once() {
     let agent = FakeAgent::new(SMALL);
     let mut drain = Drain::new(agent.segment);
     let mut thread = agent.thread();
     thread.launch(1);
-    // A head of no cells.
+    // A header with a length of zero cells.
     let buffer = agent.segment.buffers(1).unwrap()[0];
     buffer[0].store(1, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(round(&mut drain).iter().map(|b| b.corrupt).collect::<Vec<_>>(), [1]);
     thread.launch(1);
     assert_eq!(launches(&round(&mut drain)[0]), [2], "what comes behind is read again");
-    // A tail that goes back.
+    // A tail that moves backwards.
     agent.segment.slot(1).unwrap().cursors.tail.0.store(0, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(round(&mut drain).iter().map(|b| b.corrupt).collect::<Vec<_>>(), [1]);
     assert!(round(&mut drain).is_empty(), "told once");
@@ -154,9 +154,9 @@ proptest! {
             state
         };
         for at in (HEADER_BYTES as u64..SMALL.segment_bytes).step_by(8) {
-            // Heads that could be: small kinds, short records.
+            // Plausible headers: small kinds, short records.
             let word = if random() % 3 == 0 { random() & 0x0303_00ff_0000_031f } else { random() };
-            // SAFETY: inside the mapping, aligned; nobody else uses it now.
+            // SAFETY: the address is inside the mapping and aligned, and nothing else uses the mapping now.
             unsafe { agent.base.add(at as usize).cast::<u64>().write(word) };
         }
         for (n, (tail, plausible)) in tails.into_iter().enumerate() {

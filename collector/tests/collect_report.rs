@@ -1,4 +1,4 @@
-//! From a run to its report: on the screen, as JSON, from files and directories, and what cannot be read.
+//! Reports of runs: on the screen, as JSON, from files and directories, and errors.
 
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 #[test]
-fn the_stand_in_launches() {
-    collect_support::launch_for_whoever_listens();
+fn the_simulated_agent_launches() {
+    collect_support::launch_for_a_collector();
 }
 
 fn json(text: &[u8]) -> Value {
@@ -57,7 +57,7 @@ fn a_directory_is_one_run() {
     let report = json(&output.stdout);
     assert_eq!(report["coverage"]["launches"], 20);
     assert_eq!(report["processes"].as_array().unwrap().len(), 2);
-    // One that cannot be read is named; the others are reported.
+    // A trace that cannot be read is named; the others are reported.
     fs::write(place.path("x.gspy/zzz.gspy"), "no trace").unwrap();
     let output = place.gpuspy(&["report", "x.gspy", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -72,7 +72,7 @@ fn a_directory_is_one_run() {
 }
 
 #[test]
-fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
+fn every_command_reports_that_a_trace_is_cut() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let whole = fs::read(place.path("x.gspy")).unwrap();
@@ -83,7 +83,10 @@ fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
         &["report", "cut.gspy", "--operations"],
     ] {
         let said = stderr(&place.gpuspy(command).output().unwrap());
-        assert_eq!(said, "gpuspy: cut.gspy is cut: the file ends in the middle of a chunk\n", "{command:?}");
+        let mut lines = said.lines();
+        let cut = "gpuspy: cut.gspy is cut: the file ends in the middle of a chunk";
+        assert_eq!(lines.next(), Some(cut), "{command:?}");
+        assert!(lines.all(|line| line.starts_with("gpuspy: wrote cut.json (")), "{command:?}: {said}");
     }
     let screen = place.gpuspy(&["report", "cut.gspy"]).output().unwrap().stdout;
     let screen = String::from_utf8(screen).unwrap();
@@ -91,7 +94,7 @@ fn a_cut_trace_is_said_to_be_cut_whatever_reads_it() {
 }
 
 #[test]
-fn an_export_into_a_directory_names_what_it_wrote() {
+fn an_export_into_a_directory_names_the_files_it_wrote() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let output = place.gpuspy(&["export", "x.gspy", "-o", "out/"]).output().unwrap();
@@ -104,24 +107,70 @@ fn an_export_into_a_directory_names_what_it_wrote() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_what_to_do_and_no_number_of_the_system() {
+fn errors_have_the_systems_text_and_advice() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
-    for (command, todo) in [
-        (&["run", "-o", "/no/such/x.gspy", "--", "true"][..], "name another --output"),
-        (&["export", "x.gspy", "-o", "/no/such/x.json"], "make its folder first"),
-        (&["run", "--", "no-such-program"], "see to PATH"),
-        (&["run", "--", "/"], "chmod +x it"),
-        (&["collect", "--dir", "/proc/no"], "choose another path"),
-        (&["collect"], "--dir DIR or --pid PID"),
+    for (command, text, advice) in [
+        (
+            &["run", "-o", "/no/such/x.gspy", "--", "true"][..],
+            "/no/such: No such file or directory; ",
+            "choose another directory with -o",
+        ),
+        (
+            &["export", "x.gspy", "-o", "/no/such/x.json"],
+            "/no/such/x.json: No such file or directory; ",
+            "create its directory first",
+        ),
+        (
+            &["run", "--", "no-such-program"],
+            "no-such-program: No such file or directory; ",
+            "check its path, PATH",
+        ),
+        (&["run", "--", "/"], "/: Permission denied; ", "chmod +x"),
+        (&["collect", "--dir", "/proc/no"], "/proc/no: No such file or directory; ", "choose another path"),
+        (&["report", "/no/such.gspy"], "/no/such.gspy: No such file or directory", ""),
+        (&["collect"], "", "--dir DIR or --pid PID"),
     ] {
         let said = stderr(&place.gpuspy(command).output().unwrap());
-        assert!(said.contains(todo) && !said.contains("os error"), "{command:?}: {said}");
+        assert!(said.contains(text) && said.contains(advice), "{command:?}: {said}");
+        assert!(!said.contains("os error"), "{command:?}: {said}");
     }
 }
 
 #[test]
-fn an_empty_capture_range_is_none_as_a_variable_and_refused_as_an_option() {
+fn an_export_replaces_an_earlier_export_and_nothing_else() {
+    let place = Place::new();
+    run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
+    let export = |output: &str| {
+        let done = place.gpuspy(&["export", "x.gspy", "-o", output]).output().unwrap();
+        (done.status.code(), stderr(&done))
+    };
+    for file in ["x.json", "x.json.gz"] {
+        fs::write(place.path(file), "").unwrap();
+        for _ in ["an empty file", "an earlier export"] {
+            let (code, said) = export(file);
+            assert_eq!(code, Some(0), "{said}");
+            assert!(said.starts_with(&format!("gpuspy: wrote {file} (")) && said.ends_with("B)\n"), "{said}");
+        }
+    }
+    fs::write(place.path("notes.json"), "{}").unwrap();
+    for (output, why) in [
+        ("notes.json", "notes.json exists and is not an export: choose another path with -o, or remove it"),
+        ("x.gspy", "x.gspy exists and is not an export: choose another path with -o, or remove it"),
+        (".", ". is not empty: choose another path with -o, or remove it"),
+        ("./", "./ is not empty: choose another path with -o, or remove it"),
+    ] {
+        assert_eq!(export(output), (Some(2), format!("gpuspy: {why}\n")));
+    }
+    assert_eq!(fs::read(place.path("notes.json")).unwrap(), b"{}");
+    fs::create_dir(place.path("empty")).unwrap();
+    let (code, said) = export("empty");
+    assert!(code == Some(0) && said.ends_with(".json.gz into empty\n"), "{said}");
+    assert_eq!(export("/dev/null"), (Some(0), "gpuspy: wrote /dev/null\n".to_owned()));
+}
+
+#[test]
+fn an_empty_capture_range_is_allowed_as_a_variable_only() {
     let place = Place::new();
     let run = |arguments: &[&str], range: Option<&str>| {
         let mut command = place.gpuspy(&[&["run"], arguments, &["--", "true"]].concat());
@@ -136,7 +185,7 @@ fn an_empty_capture_range_is_none_as_a_variable_and_refused_as_an_option() {
 }
 
 #[test]
-fn a_bad_value_is_blamed_on_where_it_stands() {
+fn a_bad_value_is_attributed_to_its_variable_or_option() {
     let place = Place::new();
     let said = |arguments: &[&str], budget: &str| {
         stderr(&place.gpuspy(arguments).env("GPUSPY_BUDGET", budget).output().unwrap())
@@ -154,7 +203,7 @@ fn a_bad_value_is_blamed_on_where_it_stands() {
 }
 
 #[test]
-fn what_is_the_agents_own_is_not_offered_to_people() {
+fn hidden_options_are_not_completed() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script =
@@ -188,7 +237,7 @@ fn what_is_no_trace_is_exit_3() {
 }
 
 #[test]
-fn a_damaged_trace_is_reported_with_what_it_lost() {
+fn a_damaged_trace_is_reported_with_its_losses() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let whole = fs::read(place.path("x.gspy")).unwrap();
@@ -209,7 +258,7 @@ fn a_damaged_trace_is_reported_with_what_it_lost() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let place = Place::new();
     run_script(&place, &["-o", "x.gspy", "--quiet"], "exec $AGENT >/dev/null");
     let mut report =
@@ -223,8 +272,10 @@ fn a_reader_that_goes_away_is_no_error() {
 fn a_growing_trace_is_waited_for_and_then_read_as_it_is() {
     let place = Place::new();
     let script = "FAKE_LINGERS=1 $AGENT 2>&1 & echo $! >pid; wait";
-    let agent =
-        format!("{} --exact the_stand_in_launches --nocapture", std::env::current_exe().unwrap().display());
+    let agent = format!(
+        "{} --exact the_simulated_agent_launches --nocapture",
+        std::env::current_exe().unwrap().display()
+    );
     let mut run = place.gpuspy(&["run", "--quiet", "-o", "x.gspy", "--", "sh", "-c", script]);
     let mut run = run.env("AGENT", agent).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(run.stdout.as_mut().unwrap()).lines();
@@ -238,7 +289,7 @@ fn a_growing_trace_is_waited_for_and_then_read_as_it_is() {
         "what was published is on disk within moments"
     );
     let pid: i32 = fs::read_to_string(place.path("pid")).unwrap().trim().parse().unwrap();
-    // SAFETY: takes numbers; the process is a descendant of ours that sleeps.
+    // SAFETY: kill takes numbers; the process is a sleeping descendant of this test.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     run.wait().unwrap();
 }

@@ -35,8 +35,8 @@ fn the_programs_streams_are_its_own() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
-    let line = "nothing was collected: no CUDA call was made, or the program was ended (_exit, a signal) within \
-                milliseconds of its first; if it made more, see gpuspy doctor -- sh";
+    let line = "nothing was collected: the program made no CUDA call, or ended (_exit, a signal) within milliseconds of its \
+                first one; if it made more, run gpuspy doctor -- sh";
     assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));
     let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
     assert_eq!(stderr(&quiet), "err");
@@ -45,7 +45,7 @@ fn the_programs_streams_are_its_own() {
 }
 
 #[test]
-fn the_program_finds_what_it_needs_in_its_environment() {
+fn the_environment_of_the_program_is_set_up() {
     let place = Place::new();
     place.library("other.so", "");
     let other = place.path("other.so");
@@ -80,7 +80,7 @@ fn an_agent_with_an_awkward_path_is_loaded_all_the_same() {
 }
 
 #[test]
-fn what_cannot_work_is_said_before_the_program_starts() {
+fn errors_are_reported_before_the_program_starts() {
     let place = Place::new();
     let failed = |command: &mut Command, what: &str| {
         let output = command.output().unwrap();
@@ -107,7 +107,33 @@ fn what_cannot_work_is_said_before_the_program_starts() {
 }
 
 #[test]
-fn a_program_that_keeps_the_agent_out_is_run_and_named() {
+fn an_unknown_option_of_run_is_a_usage_error_with_a_suggestion() {
+    let place = Place::new();
+    for (arguments, suggestion) in [
+        (
+            &["--no-such-option", "echo", "ran"][..],
+            "to pass '--no-such-option' as a value, use '-- --no-such-option'",
+        ),
+        (&["--bugdet", "5", "echo", "ran"], "'--budget'"),
+        (&["--timing", "exact", "--no-reports", "echo", "ran"], "'--no-report'"),
+    ] {
+        let output = place.gpuspy(&[&["run"], arguments].concat()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{said}");
+        assert!(said.contains("unexpected argument") && said.contains(suggestion), "{arguments:?}: {said}");
+    }
+    let own = place.run(&["echo", "--no-such-option", "--budget", "--"]);
+    assert_eq!(
+        String::from_utf8_lossy(&own.stdout),
+        "--no-such-option --budget --\n",
+        "the program's own options"
+    );
+    let without_separator = place.gpuspy(&["run", "echo", "-n", "--quiet"]).output().unwrap();
+    assert_eq!(without_separator.stdout, b"--quiet");
+}
+
+#[test]
+fn a_program_without_preload_is_run_and_named() {
     let place = Place::new();
     fs::write(place.path("main.c"), "int main(void) { return 5; }").unwrap();
     let gcc = Command::new("gcc")
@@ -129,7 +155,7 @@ fn signals_reach_the_program() {
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut expect = |line: &str| assert_eq!(lines.next().as_deref(), Some(line));
     let send = |signal| {
-        // SAFETY: takes numbers; the child has not been waited for, so the pid is its own.
+        // SAFETY: kill takes numbers; the child has not been waited for, so the pid is still its own.
         assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
     };
     expect("ready");
@@ -143,23 +169,23 @@ fn signals_reach_the_program() {
 #[test]
 fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
     let place = Place::new();
-    // What a terminal does, as near as a test without one can: the signal goes to the whole group. The program gets it
-    // once from there and once passed on, which its default disposition cannot tell apart.
+    // A terminal sends the signal to the whole process group, and so does this test. The program gets the signal once from
+    // there and once from gpuspy, which makes no difference with its default disposition.
     let mut command = place.gpuspy(&["run", "--", "sh", "-c", "echo ready; exec sleep 60"]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 6];
     run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-    // SAFETY: takes numbers; the group is the child's.
+    // SAFETY: kill takes numbers; the group is that of the child.
     assert_eq!(unsafe { libc::kill(-(run.id() as i32), libc::SIGINT) }, 0);
     let output = run.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(128 + libc::SIGINT), None));
-    assert!(stderr(&output).contains("no CUDA call was made"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the program made no CUDA call"), "{}", stderr(&output));
 }
 
 #[test]
-fn the_stand_in_launches() {
-    collect_support::launch_for_whoever_listens();
+fn the_simulated_agent_launches() {
+    collect_support::launch_for_a_collector();
 }
 
 fn launches(path: &Path) -> usize {
@@ -180,7 +206,7 @@ fn one_process_makes_one_file() {
     assert_eq!(launches(&place.path(trace)), 10);
     let told = stderr(&output);
     assert_eq!(told, format!("gpuspy: the trace is {trace}; read it again with: gpuspy report {trace}\n"));
-    // A second run of the same leaves the first one's trace alone, and -o replaces its own.
+    // A second run does not replace the trace of the first; with -o, it replaces the trace of that name.
     for _ in 0..2 {
         let output = run_script(&place, &["--no-report", "-o", "mine.gspy"], "exec $AGENT >/dev/null");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -190,13 +216,13 @@ fn one_process_makes_one_file() {
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_is_said_and_the_program_runs() {
+fn the_program_runs_even_if_its_trace_cannot_be_written() {
     let place = Place::new();
     let output = run_script(&place, &["-o", "/dev/full"], "$AGENT >/dev/null; exit 4");
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(
         stderr(&output),
-        "gpuspy: cannot write /dev/full: there is no space left; free some, or choose another path\n"
+        "gpuspy: cannot write /dev/full: No space left on device; free some space, or choose another path\n"
     );
 }
 
@@ -217,20 +243,20 @@ fn several_processes_make_a_directory() {
 }
 
 #[test]
-fn a_process_that_outlives_the_command_is_left_alone_and_named() {
+fn a_process_that_outlives_the_command_is_named_and_left_running() {
     let place = Place::new();
     let script =
         "FAKE_LINGERS=1 $AGENT >out 2>&1 & echo $! >pid; until grep -qs lingering out; do sleep 0.02; done";
     let output = run_script(&place, &["--no-report"], script);
     let pid: i32 = fs::read_to_string(place.path("pid")).unwrap().trim().parse().unwrap();
-    // SAFETY: takes numbers; the process is there, as is checked, and is a descendant of ours.
+    // SAFETY: kill takes numbers; the process exists, as checked, and is a descendant of this test.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "it must still run");
     assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains(&format!("({pid}) still runs")), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("({pid}) is still running")), "{}", stderr(&output));
 }
 
 #[test]
-fn a_listening_collector_serves_until_it_is_told_to_end() {
+fn a_listening_collector_serves_until_sigint() {
     let place = Place::new();
     let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -244,7 +270,7 @@ fn a_listening_collector_serves_until_it_is_told_to_end() {
     let second = place.gpuspy(&["collect", "--dir", "traces"]).output().unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(stderr(&second).contains("another collector listens"), "{}", stderr(&second));
-    // SAFETY: takes numbers; the child has not been waited for.
+    // SAFETY: kill takes numbers; the child has not been waited for.
     assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(collect.wait().unwrap().code(), Some(0));
     let traces = names(&place.path("traces"));
@@ -255,7 +281,7 @@ fn a_listening_collector_serves_until_it_is_told_to_end() {
 }
 
 #[test]
-fn a_collector_started_by_an_agent_says_nothing_and_ends_with_it() {
+fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
     let place = Place::new();
@@ -263,7 +289,8 @@ fn a_collector_started_by_an_agent_says_nothing_and_ends_with_it() {
     let (number, kept) = (theirs.as_raw_fd(), ours.as_raw_fd());
     let mut command = place.gpuspy(&["collect", "--inherit-fd", "207", "--output", "own.gspy"]);
     let inherit = move || {
-        // SAFETY: async-signal-safe calls on numbers. `kept` is duplicated without close-on-exec: a leak to be closed.
+        // SAFETY: these calls take numbers and are async-signal-safe. `kept` is duplicated without close-on-exec, as a leak that the
+        // collector must close.
         unsafe {
             libc::dup2(number, 207);
             libc::dup2(kept, 209);
@@ -282,12 +309,12 @@ fn a_collector_started_by_an_agent_says_nothing_and_ends_with_it() {
         thread.launch(1);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: takes numbers; the child has not been waited for.
+        // SAFETY: kill takes numbers; the child has not been waited for.
         unsafe { libc::kill(collector.id() as i32, signal) };
     }
     thread.launch(1);
     agent.exiting();
-    // The session's end: if the collector had kept its own copy of our end (209), it would wait for ever.
+    // The session ends here. If the collector had kept its copy of this end (209), it would wait forever.
     drop(ours);
     let output = collector.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));

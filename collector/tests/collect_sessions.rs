@@ -1,4 +1,4 @@
-//! Whole sessions with a simulator agent in a process of its own: many threads, a kill, an exec, a detach, strangers.
+//! Sessions with a simulated agent in its own process: many threads, a kill, an exec, a detach, hostile clients.
 
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
@@ -23,10 +23,10 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Generous: the machine may be busy with other things.
+/// A generous time limit, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A collector that listens in a directory of its own.
+/// A collector that listens in its own directory.
 struct Collecting {
     directory: tempfile::TempDir,
     collector: Arc<Collector>,
@@ -53,7 +53,7 @@ impl Collecting {
         self.directory.path().join("socket")
     }
 
-    /// Starts the simulator in a process of its own.
+    /// Starts the simulated agent in its own process.
     fn agent(&self, what: &str) -> Child {
         agent_command(what).env("FAKE_SOCKET", self.socket()).spawn().unwrap()
     }
@@ -71,7 +71,7 @@ impl Collecting {
         Trace::read(self.collector.traces().path(session.trace))
     }
 
-    /// Tells the collector to stop, and waits until it has.
+    /// Stops the collector and waits for its end.
     fn stop(&mut self) {
         self.stopper = None;
         if let Some(listening) = self.listening.take() {
@@ -102,7 +102,7 @@ impl Trace {
         Trace { status, records, names }
     }
 
-    /// Which launches of which thread are there: the counts, which the simulator writes into the grid.
+    /// Returns the launches of each thread, by the numbers that the simulated agent writes into the grid.
     fn launches(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut threads = BTreeMap::<u32, Vec<u32>>::new();
         for record in &self.records {
@@ -118,14 +118,14 @@ impl Trace {
 
 fn agent_command(what: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "the_stand_in_does_as_told", "--nocapture"]).env("FAKE_AGENT", what);
+    command.args(["--exact", "the_simulated_agent_runs_its_role", "--nocapture"]).env("FAKE_AGENT", what);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
 
-/// What child processes run: see [`agent_command`].
+/// The test that child processes run, see [`agent_command`].
 #[test]
-fn the_stand_in_does_as_told() {
+fn the_simulated_agent_runs_its_role() {
     let Ok(what) = std::env::var("FAKE_AGENT") else {
         let output = agent_command("nonsense").stderr(Stdio::piped()).output().unwrap();
         assert!(!output.status.success(), "it must not take an order that it does not know for done");
@@ -199,17 +199,17 @@ fn killed(agent: &FakeAgent) {
     for _ in 0..1000 {
         thread.launch(1);
     }
-    // A kind of a later version: published, and skipped.
+    // A record kind of a later version is published, and must be skipped.
     thread.push(&[u64::from_ne_bytes([200, 1, 9, 0, 0, 0, 0, 0]), 1, 2, 3, 4, 5, 6, 7]);
     thread.lose(LossCause::RingFull, 3);
     agent.segment.header().live.0.pending.store(7, Ordering::Relaxed);
     agent.segment.header().live.0.lost[LossCause::NoSlot as usize].store(2, Ordering::Relaxed);
-    // SAFETY: takes numbers.
+    // SAFETY: kill takes numbers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 #[test]
-fn what_a_killed_process_had_published_is_in_its_trace() {
+fn the_trace_of_a_killed_process_has_all_published_records() {
     let collecting = Collecting::new();
     let status = collecting.agent("killed").wait().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGKILL));
@@ -252,9 +252,9 @@ fn running(agent: &FakeAgent) {
     assert_eq!(agent.segment.header().live.0.attached.load(Ordering::Relaxed), 0, "nobody drains us");
 }
 
-/// Waits until a simulator has said that it is ready.
+/// Waits until a simulated agent reports that it is ready.
 fn wait_ready(child: &mut Child) {
-    // By reference: the simulator must not find its pipe closed.
+    // The pipe is borrowed, so that it stays open for the simulated agent.
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")));
 }
@@ -293,7 +293,7 @@ fn hostile(agent: &FakeAgent) {
             }
             for _ in 0..100 {
                 let (at, bytes) = layout.buffer_at(n, 0);
-                // SAFETY: inside the mapping, aligned; the reader uses atomics, and expects anything.
+                // SAFETY: the address is inside the mapping and aligned; the reader uses atomics and accepts any value.
                 unsafe {
                     agent.base.add((at + random() % (bytes / 8) * 8) as usize).cast::<u64>().write(random())
                 };
@@ -302,11 +302,11 @@ fn hostile(agent: &FakeAgent) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What lies beyond the header may be anything; the header's own words as well, once it was handed over.
+    // Anything may be written after the header, and after the handover also into the header.
     // SAFETY: as above.
     unsafe { agent.base.cast::<u64>().write(random()) };
     for at in (16..HEADER_BYTES).step_by(8) {
-        // SAFETY: as above. The word that says `exiting` among them.
+        // SAFETY: as above. One of these words is `exiting`.
         unsafe { agent.base.add(at).cast::<u64>().write(random()) };
     }
 }
@@ -347,7 +347,7 @@ fn a_counters_ticks_become_nanoseconds() {
         thread.push(Anchor { head, ticks, monotonic_raw, uncertainty, ..Anchor::default() }.as_words());
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The connection ends and the process, this one, runs on.
+    // The connection ends, and this process continues.
     drop(stream);
     let session = collecting.wait_for_sessions(1).remove(0).unwrap();
     assert_eq!(session.ending, Ending::Replaced);
@@ -411,7 +411,7 @@ fn a_running_process_can_be_attached_to_once_at_a_time() {
 }
 
 #[test]
-fn strangers_are_refused_with_a_reason() {
+fn invalid_clients_are_refused_with_a_reason() {
     let collecting = Collecting::new();
     let size = Layout::OURS.segment_bytes;
     let hello = Hello::new(std::process::id(), 1, size).to_bytes();
@@ -437,13 +437,13 @@ fn strangers_are_refused_with_a_reason() {
         let error = collecting.wait_for_sessions(n + 1)[n].as_ref().unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
-    // A segment of zeros, of the right size and sealed, is no segment.
+    // Zeros are not a segment, even with the right size and seals.
     let stream = UnixStream::connect(collecting.socket()).unwrap();
     send(&stream, &hello, &[fd(&sealed)]);
     let error = collecting.wait_for_sessions(9)[8].as_ref().unwrap_err().to_string();
     assert!(error.contains("it is no gpuspy segment"), "{error}");
     assert_eq!(collecting.collector.traces().whole(), None, "no file is made for strangers");
-    // And the next one is served.
+    // The next client is served.
     assert!(collecting.agent("threads").wait().unwrap().success());
     assert_eq!(collecting.wait_for_sessions(10)[9].as_ref().unwrap().ending, Ending::Exited);
 }

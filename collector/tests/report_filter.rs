@@ -1,4 +1,4 @@
-//! Reports of a part of a trace: what is asked for, and nothing twice.
+//! Filtered reports: what matches is counted, and counted once.
 
 use gpuspy_collector::analyze::{Damage, Input, ProcessReport, process};
 use gpuspy_collector::model::filter::Filter;
@@ -11,7 +11,7 @@ use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Two threads with a stream each, on a device; of their work every ninth operation was left untimed.
+/// A program with two threads on one device, each with its own stream. Every ninth operation is untimed.
 static APP: LazyLock<(Vec<Record>, Names)> = LazyLock::new(|| {
     let options = Options { threads: 2, other_calls: true, kernels: 20, ..Options::default() };
     let mut generator = Generator::new(11, options);
@@ -69,7 +69,7 @@ fn report(filter: &Filter) -> ProcessReport {
     })
 }
 
-/// All that has to add up: counts and sums by the best values.
+/// Returns all figures that must add up: counts, and sums of the best estimates.
 fn figures(report: &ProcessReport) -> BTreeMap<String, u64> {
     let tables = &report.tables;
     let mut out = BTreeMap::new();
@@ -117,7 +117,7 @@ fn figures(report: &ProcessReport) -> BTreeMap<String, u64> {
             put(format!("{:?} class {class}", device.id), part.value);
         }
     }
-    // A row of zeros is as good as none.
+    // A row of zeros equals a missing row.
     out.retain(|_, value| *value > 0);
     out
 }
@@ -133,7 +133,7 @@ fn sum(parts: &[BTreeMap<String, u64>]) -> BTreeMap<String, u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn before_and_after_a_moment_make_the_whole(cut in 0.0..1.1f64) {
+    fn two_periods_make_the_whole(cut in 0.0..1.1f64) {
         let status = status();
         let cut = ((status.ended - status.began) as f64 * cut) as u64;
         let whole = report(&Filter::default());
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn the_parts_of_gaps_transfers_and_memory_make_the_whole() {
+fn gaps_transfers_and_memory_of_two_periods_make_the_whole() {
     let report = report(&Filter::default());
     let tables = &report.tables;
     assert!(tables.gaps.count > 10 && tables.memory.device.allocations > 1 && !tables.transfers.is_empty());
@@ -171,7 +171,7 @@ fn the_parts_of_gaps_transfers_and_memory_make_the_whole() {
     assert_eq!(line.peaks[peak], tables.memory.device.peak_bytes);
 }
 
-/// A stream is a thread's here, so that each of both filters splits the app, and the same way.
+/// Each thread has its own stream, so filters on threads and on streams split the program in the same way.
 #[test]
 fn threads_and_streams_split_what_they_did() {
     let by_thread = [900, 901].map(|tid| report(&Filter { threads: vec![tid], ..Filter::default() }));
@@ -198,7 +198,7 @@ fn threads_and_streams_split_what_they_did() {
 }
 
 #[test]
-fn a_device_is_asked_for_by_its_ordinal() {
+fn a_device_is_selected_by_its_ordinal() {
     let only = report(&Filter { devices: vec![0], ..Filter::default() });
     assert_eq!(figures(&only), figures(&report(&Filter::default())));
     let other = report(&Filter { devices: vec![1], ..Filter::default() });
@@ -206,7 +206,7 @@ fn a_device_is_asked_for_by_its_ordinal() {
 }
 
 #[test]
-fn a_kernel_is_asked_for_by_its_name_and_nothing_else_is_told() {
+fn a_kernel_filter_reports_matching_kernels_only() {
     let whole = report(&Filter::default());
     let one = &whole.tables.kernels[3];
     let kernel = Some(Regex::new(&format!("^{}$", regex::escape(&one.symbol))).unwrap());
@@ -225,7 +225,7 @@ fn a_kernel_is_asked_for_by_its_name_and_nothing_else_is_told() {
 }
 
 #[test]
-fn a_devices_span_lies_between_start_up_and_tail() {
+fn a_devices_span_is_between_its_first_and_last_operation() {
     let whole = report(&Filter::default());
     let device = &whole.tables.devices[0];
     let began = device.began_ns.unwrap();

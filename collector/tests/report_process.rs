@@ -35,7 +35,7 @@ const FORWARD: u32 = 2;
 const EPOCH: u32 = 3;
 const LOADER: u32 = 1;
 
-/// Host ns at which the collection began.
+/// Host time at the start of the collection, in ns.
 const BEGAN: u64 = 5_000_000_000_000;
 /// GPU ns − host ns.
 const OFFSET: i64 = -4_000_000_000_000;
@@ -119,7 +119,7 @@ impl App {
         self.records.push(Record { thread: 1, at: self.now, body });
     }
 
-    /// A call that takes `ns`, from entry to return.
+    /// Returns a call that takes `ns`, from entry to return.
     fn call(&mut self, api: u16, ns: u64) -> Call {
         let begin = self.now;
         self.now += ns;
@@ -132,14 +132,14 @@ impl App {
         self.now += ns;
     }
 
-    /// Work that is not timed.
+    /// Returns work that is not timed.
     fn work(&mut self, api: u16, what: What, untimed: Untimed) -> Work {
         let call = self.call(api, 5_000);
         let submitted = call.end - 1_000;
         Work { call, submitted, entered: 0, lead: 0, tail: 0, untimed, stream: 7, gpu: None, what }
     }
 
-    /// Work that begins `wait` ns after it was submitted and lasts `ns`: a wait of 0 on a drained stream.
+    /// Pushes work that starts `wait` ns after it was submitted and takes `ns`. On a drained stream, `wait` is 0.
     fn timed(&mut self, api: u16, what: What, wait: i64, ns: i64) {
         let mut work = self.work(api, what, Untimed::Timed);
         (work.lead, work.tail) = (4_000, 1_000);
@@ -188,7 +188,7 @@ impl App {
         self.push(Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream: 7, event: 0 }));
     }
 
-    /// A range is pushed, popped, started or ended, or a mark is made, by some thread.
+    /// Pushes an NVTX event of a thread: a range is pushed, popped, started or ended, or a marker is set.
     fn range(&mut self, thread: u32, change: NvtxChange, id: u64, domain: u32, text: u32) {
         let range = NvtxRange { change, id, domain, text, category: 0, color: 0, payload: text == FORWARD };
         self.records.push(Record { thread, at: self.now, body: Body::NvtxRange(range) });
@@ -216,7 +216,7 @@ impl App {
     }
 }
 
-/// The reports of the processes of a run, each with its texts and its status.
+/// Returns the reports of the processes of a run, each with its names and its status.
 fn reports_of(apps: Vec<(App, Names, Status)>, filter: &Filter) -> Vec<ProcessReport> {
     let clocks: Vec<_> = apps.iter().map(|(app, ..)| Survey::of(app.records.iter().cloned())).collect();
     let origin = apps.iter().map(|(.., status)| status.began).min();
@@ -273,7 +273,7 @@ fn training() -> App {
     app
 }
 
-/// A screen of so many columns.
+/// Returns the style of a screen of `width` columns.
 fn wide(width: usize) -> Style {
     Style { width, ..Style::default() }
 }
@@ -336,7 +336,7 @@ fn counts_are_those_of_the_app() {
 }
 
 #[test]
-fn transfers_are_what_they_were() {
+fn transfers_have_their_kind_memory_and_time() {
     let report = json(&[training().report(None, Damage::default())]);
     let rows = report["transfers"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
@@ -349,7 +349,7 @@ fn transfers_are_what_they_were() {
 }
 
 #[test]
-fn the_parts_sum_to_the_span_and_hold_the_truth() {
+fn the_parts_sum_to_the_span_and_their_bounds_contain_the_truth() {
     let report = json(&[training().report(None, Damage::default())]);
     let device = &report["devices"][0];
     let parts = [
@@ -374,14 +374,14 @@ fn the_parts_sum_to_the_span_and_hold_the_truth() {
 }
 
 #[test]
-fn the_largest_gap_knows_its_neighbours_and_who_came_late() {
+fn the_largest_gap_names_its_neighbours_and_the_library_that_ended_it() {
     let report = json(&[training().report(None, Damage::default())]);
     let gap = &report["gaps"]["largest"][0];
     assert_eq!((&gap["before"]["kind"], &gap["before"]["name"]), (&value!("kernel"), &value!("vector_add")));
     assert_eq!(gap["after"]["name"], "void sm90_gemm_bf16_128x<4, float>(float const*, float*)");
     assert_eq!(gap["after"]["library"], "/opt/torch/lib/libtorch_cuda.so");
     assert_eq!(gap["after"]["library_offset"], 0x234);
-    // The add ends 145 µs after its own launch; sync, pause and the next launch come to 455 µs.
+    // The add ends 145 µs after its launch; the sync, the pause and the next launch take 455 µs.
     let (lo, hi) = (gap["duration_ns"]["lo"].as_u64().unwrap(), gap["duration_ns"]["hi"].as_u64().unwrap());
     let truth = 1_000 + 150_000 + 300_000 + 4_000 - 141_000;
     assert!(lo <= truth && truth <= hi, "{truth} not in {gap}");
@@ -399,7 +399,7 @@ fn kernels_carry_their_statistics() {
 }
 
 #[test]
-fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
+fn captures_graphs_failures_and_untimed_launches_are_distinguished() {
     let mut app = App::new();
     app.timed(LAUNCH, kernel(ADD), 0, 9_000);
     app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
@@ -437,7 +437,7 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     );
     assert_eq!(coverage["dropped"], 54);
     let api = |name: &str| report["apis"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
-    assert_eq!(api("cudaGraphLaunch")["count"], 1, "one of the two records is not its call's last");
+    assert_eq!(api("cudaGraphLaunch")["count"], 1, "one of the two records is not the last of its call");
     assert_eq!(api("cuLaunchKernel")["count"], 1);
     assert_eq!(
         (&api("cudaLaunchKernel")["count"], &api("cudaLaunchKernel")["failed"]),
@@ -445,11 +445,15 @@ fn captures_graphs_failures_and_untimed_launches_are_told_apart() {
     );
     assert_eq!(report["transfers"], value!([]), "a captured copy did not happen");
     let unknown = report["kernels"].as_array().unwrap().iter().find(|row| row["name"] == "(unknown kernel)");
-    assert_eq!(unknown.unwrap()["in_graphs"], 12, "the graph was never told: its kernels have no name");
+    assert_eq!(
+        unknown.unwrap()["in_graphs"],
+        12,
+        "the trace has no record of the graph, so its kernels have no name"
+    );
 }
 
-/// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 and windows of 60. A launch takes
-/// 5 µs, in windows 6; hooks take 0.1 µs of that, in windows 0.6. One kernel runs in pauses only.
+/// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 launches and 20 windows of 60. A
+/// launch takes 5 µs in pauses and 6 µs in windows; the hooks take 0.1 µs and 0.6 µs of that. One kernel runs only in pauses.
 fn in_windows() -> (App, Names) {
     let mut names = names();
     names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
@@ -478,7 +482,7 @@ fn in_windows() -> (App, Names) {
 }
 
 #[test]
-fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
+fn sampling_windows_are_reported_with_their_cost_and_what_stays_untimed() {
     let (app, names) = in_windows();
     let mut status = status();
     status.ended = app.now;
@@ -508,7 +512,7 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
     let slowdown = timing["gpu_slowdown"]["value"].as_f64().unwrap();
     assert!(
         (slowdown - 0.1).abs() < 0.02,
-        "of 5 µs a launch, 1 is more, and the hooks took half of that: {timing}"
+        "a launch of 5 µs takes 1 µs longer, of which hooks take half: {timing}"
     );
     let kernel = |symbol: &str| {
         report["kernels"].as_array().unwrap().iter().find(|row| row["symbol"] == symbol).unwrap()
@@ -522,13 +526,12 @@ fn windows_are_told_with_what_they_cost_and_what_they_leave_open() {
     let gemm = report["kernels"].as_array().unwrap().iter().find(|row| row["timed"] == 0).unwrap();
     assert_eq!((&gemm["count"], &gemm["total_ns"]), (&value!(21), &Value::Null));
     let screen = terminal(&reports, &View::default(), &wide(100));
-    let seen =
-        screen.lines().skip_while(|line| !line.starts_with("Seen")).take(7).collect::<Vec<_>>().join("\n");
-    insta::assert_snapshot!(seen);
+    let coverage = screen.lines().skip_while(|line| !line.starts_with("Coverage"));
+    insta::assert_snapshot!(coverage.take(7).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
-fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
+fn gpu_time_in_sampling_pauses_is_extrapolated_and_reported() {
     let mut report = training().report(None, Damage::default());
     let DeviceReport { identity, work, .. } = &mut report.tables.devices[0];
     let observed = identity.span;
@@ -553,7 +556,7 @@ fn a_gpus_time_that_nobody_watched_is_shared_out_and_said() {
     assert_eq!(device["compute_ns"]["value"].as_u64(), Some(4 * compute), "{device}");
     assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("75.0 % of the span passed in pauses of the budget"), "{screen}");
+    assert!(screen.contains("75.0 % of the span was in sampling pauses"), "{screen}");
 }
 
 #[test]
@@ -567,7 +570,7 @@ fn a_failed_free_leaves_the_memory_live() {
 }
 
 #[test]
-fn what_failed_for_lack_of_memory_is_counted_and_said() {
+fn out_of_memory_failures_are_counted_and_reported() {
     let mut app = App::new();
     for result in [2, 1, 2] {
         let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
@@ -576,11 +579,11 @@ fn what_failed_for_lack_of_memory_is_counted_and_said() {
     let reports = [app.report(None, Damage::default())];
     assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("2 calls failed for lack of memory; --section calls names"), "{screen}");
+    assert!(screen.contains("2 calls failed because memory ran out; --section calls shows"), "{screen}");
 }
 
 #[test]
-fn nothing_seen_is_said_and_not_made_up() {
+fn an_empty_trace_is_reported_as_empty() {
     let empty = App { now: 0, correlation: 0, records: Vec::new() };
     let reports = [empty.report(None, Damage::default())];
     let report = json(&reports);
@@ -588,23 +591,25 @@ fn nothing_seen_is_said_and_not_made_up() {
     assert_eq!(report["clock"]["uncertainty_ns"], Value::Null);
     assert_eq!((&report["overhead"], &report["devices"]), (&Value::Null, &value!([])));
     let screen = terminal(&reports, &View::default(), &wide(80));
-    for said in ["0 launches", "own cost unknown", "nothing was timed", "the trace holds no call"] {
+    for said in
+        ["0 launches", "profiling overhead unknown", "nothing was timed", "the trace contains no CUDA call"]
+    {
         assert!(screen.contains(said), "{said} missing:\n{screen}");
     }
 }
 
 #[test]
-fn a_damaged_trace_without_a_call_does_not_say_that_there_was_none() {
+fn a_damaged_trace_without_a_readable_call_may_have_had_some() {
     let empty = || App { now: 0, correlation: 0, records: Vec::new() };
     let said = |damage| terminal(&[empty().report(None, damage)], &View::default(), &wide(100));
     let cut = said(Damage { chunks_lost: 1, cut: true, ..Damage::default() });
-    assert!(cut.contains("what could be read of the trace holds no call"), "{cut}");
+    assert!(cut.contains("the readable part of the trace contains no CUDA call"), "{cut}");
     assert!(!cut.contains("made none"), "{cut}");
     assert!(said(Damage::default()).contains("the program made none"));
 }
 
 #[test]
-fn causes_of_losses_are_told_in_words() {
+fn causes_of_losses_are_given_in_words() {
     let mut status = status();
     let lost = LossCause::ALL.iter().copied().filter(|cause| *cause != LossCause::GpuTimePending);
     status.lost = lost.map(|cause| (cause, 31)).collect();
@@ -613,7 +618,7 @@ fn causes_of_losses_are_told_in_words() {
     let screen = terminal(&reports, &View::default(), &wide(4_000));
     let line =
         screen.lines().find(|line| line.contains("LOST records")).unwrap_or_else(|| panic!("{screen}"));
-    assert!(line.contains("31 while tracing was being set up"), "{line}");
+    assert!(line.contains("31 while tracing was set up"), "{line}");
     assert!(line.contains("181 in damaged parts of the trace"), "{line}");
     assert!(line.matches(" 31 ").count() == LossCause::ALL.len() - 1, "{line}");
     for name in json(&reports)["coverage"]["dropped_by"].as_object().unwrap().keys() {
@@ -622,7 +627,7 @@ fn causes_of_losses_are_told_in_words() {
 }
 
 #[test]
-fn where_nothing_could_be_timed_no_window_is_counted() {
+fn no_sampling_window_is_counted_where_nothing_could_be_timed() {
     let mut names = names();
     names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
     let mut app = App::new();
@@ -637,12 +642,12 @@ fn where_nothing_could_be_timed_no_window_is_counted() {
         records: app.records.into_iter(),
     })];
     let screen = terminal(&reports, &View::default(), &wide(100));
-    let said = "0 launches; nothing could be timed, as no window ever opened (budget 5 %)";
-    assert!(screen.contains(said) && !screen.contains("0 windows"), "{screen}");
+    let said = "0 launches; nothing was timed, because no sampling window opened (budget 5 %)";
+    assert!(screen.contains(said) && !screen.contains("0 sampling windows"), "{screen}");
 }
 
 #[test]
-fn doubt_stands_above_everything() {
+fn warnings_come_first() {
     let mut status = status();
     status.driver_hooked = false;
     let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true, ..Damage::default() };
@@ -655,7 +660,7 @@ fn doubt_stands_above_everything() {
 }
 
 #[test]
-fn nothing_that_a_trace_says_can_move_the_cursor() {
+fn text_of_a_trace_cannot_move_the_cursor() {
     let mut names = names();
     for text in names.0.values_mut() {
         *text = format!("\u{1b}[2J{text}\u{7}");
@@ -688,7 +693,7 @@ fn several_processes_add_up() {
     assert_valid(&report);
     assert_eq!(report["coverage"]["launches"], 8);
     assert_eq!(report["overhead"]["agent_ns"], 40_000);
-    assert_eq!(report["memory"]["peak_bytes"]["value"], 10 << 20, "the peaks were at one time");
+    assert_eq!(report["memory"]["peak_bytes"]["value"], 10 << 20, "both peaks were at the same time");
     assert_eq!(report["memory"]["live_bytes"], 8 << 20);
     assert_eq!(report["devices"].as_array().unwrap().len(), 1, "one GPU");
     assert_eq!(report["devices"][0]["processes"], 2);
@@ -708,7 +713,7 @@ fn unknown_functions_are_counted_once_and_summed_over_processes() {
         }
         app.report(None, Damage::default())
     };
-    // Each record tells the sum until then.
+    // Each record has the sum up to then.
     let reports = [process(&[(1, 1), (1, 3), (0, 2)]), process(&[(1, 4)])];
     let report = json(&reports);
     assert_valid(&report);
@@ -716,16 +721,16 @@ fn unknown_functions_are_counted_once_and_summed_over_processes() {
     assert_eq!(report["coverage"]["unknown_functions"], unknown);
     let screen = terminal(&reports, &View::default(), &wide(200));
     assert!(
-        screen.contains("does not know: others (2 lookups), cuFooBar (7 lookups); work that"),
+        screen.contains("unknown to this version: others (2 lookups), cuFooBar (7 lookups); GPU work that"),
         "{screen}"
     );
     let known = [training().report(None, Damage::default())];
     assert_eq!(json(&known)["coverage"]["unknown_functions"], value!([]));
-    assert!(!terminal(&known, &View::default(), &wide(200)).contains("does not know"));
+    assert!(!terminal(&known, &View::default(), &wide(200)).contains("unknown to this version"));
 }
 
 #[test]
-fn questions_are_a_way_to_wait() {
+fn queries_are_listed_with_synchronization() {
     let mut app = App::new();
     for (api, calls, ns) in [(STREAM_QUERY, 20_000, 100_000), (EVENT_QUERY, 20_001, 300_000)] {
         let call = app.call(api, ns);
@@ -735,14 +740,14 @@ fn questions_are_a_way_to_wait() {
         let status = Status { ended, ..status() };
         terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(160))
     };
-    let asked = "asked 40 001 times whether work is over (cuEventQuery 20 001, cuStreamQuery 20 000): 80.0 % of wall in those";
+    let queries = "40 001 queries whether work was done (cuEventQuery 20 001, cuStreamQuery 20 000): 80.0 % of wall in those";
     let alone = screen(app, BEGAN + 500_000);
-    assert!(alone.contains("Syncs") && alone.contains(asked), "{alone}");
-    assert!(!screen(training(), BEGAN + 2_000_000).contains("asked"));
+    assert!(alone.contains("Syncs") && alone.contains(queries), "{alone}");
+    assert!(!screen(training(), BEGAN + 2_000_000).contains("queries"));
 }
 
 #[test]
-fn the_first_call_is_of_the_time_that_looking_cost_is_a_share_of() {
+fn profiling_overhead_is_a_share_of_time_that_includes_the_first_call() {
     let mut app = App::new();
     app.now = BEGAN - 100_000;
     app.sync(200_000);
@@ -750,11 +755,14 @@ fn the_first_call_is_of_the_time_that_looking_cost_is_a_share_of() {
     let reports = [app.report(Some(&status), Damage::default())];
     assert_eq!(json(&reports)["overhead"]["wall_ns"], 200_000);
     let screen = terminal(&reports, &View::default(), &wide(100));
-    assert!(screen.contains("own cost 81.0 % of host time: hooks 75.0 %, poller 6.0 %"), "{screen}");
+    assert!(
+        screen.contains("profiling overhead 81.0 % of host time: hooks 75.0 %, poller 6.0 %"),
+        "{screen}"
+    );
 }
 
 #[test]
-fn the_schema_names_the_contract_and_refuses_others() {
+fn the_schema_requires_the_contracts_keys_and_rejects_others() {
     let status = status();
     let mut app = training();
     app.push_range(STEP);
@@ -775,7 +783,7 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("clock", "uncertainty_ns"),
         (
             "devices",
-            "id uuid name began_ns span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
+            "id uuid name start_ns span_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns unobserved_ns",
         ),
         ("gaps", "count total_ns bands by_library largest"),
         ("kernels", "name count timed in_graphs total_ns avg_ns median_ns min_ns max_ns stddev_ns api queue"),
@@ -788,12 +796,12 @@ fn the_schema_names_the_contract_and_refuses_others() {
         ("syncs", "api count host_ns avg_ns median_ns min_ns max_ns stddev_ns"),
         ("startup", "processes first_kernel_ns until_first_kernel_ns warm_up_ns loads first_launches"),
         ("ranges", "domain name count host_ns gpu_ns operations launches"),
-        ("marks", "domain name count payloads"),
+        ("markers", "domain name count payloads"),
         ("processes", "pid command path ending filter"),
     ];
     let mut lacking = report.clone();
     assert!(lacking.as_object_mut().unwrap().remove("implicit_syncs").is_some());
-    assert!(!validator.is_valid(&lacking), "the schema does without implicit_syncs");
+    assert!(!validator.is_valid(&lacking), "the schema does not require implicit_syncs");
     for (table, keys) in contract {
         for key in keys.split(' ') {
             let mut lacking = report.clone();
@@ -802,11 +810,11 @@ fn the_schema_names_the_contract_and_refuses_others() {
                 object => object,
             };
             assert!(row.as_object_mut().unwrap().remove(key).is_some(), "{table}.{key} is not in the report");
-            assert!(!validator.is_valid(&lacking), "the schema does without {table}.{key}");
+            assert!(!validator.is_valid(&lacking), "the schema does not require {table}.{key}");
         }
         let mut lacking = report.clone();
         lacking.as_object_mut().unwrap().remove(table);
-        assert!(!validator.is_valid(&lacking), "the schema does without {table}");
+        assert!(!validator.is_valid(&lacking), "the schema does not require {table}");
     }
 }
 

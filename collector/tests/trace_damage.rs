@@ -1,4 +1,4 @@
-//! A cut, damaged or forged trace: what is whole is read, what is not is told, and nothing goes wrong.
+//! Cut, damaged and forged traces: intact parts are read, losses are reported, and nothing else goes wrong.
 
 mod trace_common;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use trace_common::{Numbers, read, status, written};
 
-/// A small trace with a chunk of every kind, three of records, one of late times; and its records.
+/// Returns a small trace with chunks of every kind, three of them with records and one with late times; and its records.
 fn sample() -> (Vec<u8>, Vec<Record>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
@@ -51,7 +51,7 @@ fn sample() -> (Vec<u8>, Vec<Record>) {
     (std::fs::read(&path).unwrap(), records)
 }
 
-/// The chunks of an undamaged file: where each begins, and its header.
+/// Returns the chunks of an undamaged file, each with its offset and its header.
 fn chunks(bytes: &[u8]) -> Vec<(usize, Header)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -63,7 +63,7 @@ fn chunks(bytes: &[u8]) -> Vec<(usize, Header)> {
     found
 }
 
-/// The record as it is without its GPU time.
+/// Returns a record without its GPU time.
 fn untimed(record: &Record) -> Record {
     let mut record = record.clone();
     if let Body::Work(work) = &mut record.body {
@@ -72,8 +72,8 @@ fn untimed(record: &Record) -> Record {
     record
 }
 
-/// Reads what is left of the sample and checks that it is nothing but the truth: a part of the records, in order, each
-/// as it was or without its time; and that no more is said to be lost than is missing. Returns read and said lost.
+/// Reads what is left of the sample and checks it: the records must be a part of the original ones, in order, each unchanged or
+/// without its time, and no more may be reported as lost than is missing. Returns the counts of read and lost records.
 fn check(bytes: &[u8], truth: &[Record]) -> Option<(u64, u64)> {
     let mut reader = match TraceReader::new(Cursor::new(bytes)) {
         Ok(reader) => reader,
@@ -99,7 +99,7 @@ fn check(bytes: &[u8], truth: &[Record]) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn the_sample_has_everything() {
+fn the_sample_has_chunks_of_every_kind() {
     let (bytes, records) = sample();
     assert_eq!(read(&bytes), records);
     let kinds: Vec<u8> = chunks(&bytes).iter().map(|(_, header)| header.kind).collect();
@@ -158,7 +158,7 @@ fn every_byte_flipped() {
     }
 }
 
-/// A chunk that is what it says, whatever that is.
+/// Returns a chunk with valid checksums and any content.
 fn chunk(kind: u8, version: u8, flags: u16, payload: &[u8], plain: u32, entries: u32) -> Vec<u8> {
     let header = Header {
         kind,
@@ -176,7 +176,7 @@ fn chunk(kind: u8, version: u8, flags: u16, payload: &[u8], plain: u32, entries:
     [&header.to_bytes()[..], payload].concat()
 }
 
-/// A chunk whose payload was changed, checksums right.
+/// Returns a chunk with a changed payload and valid checksums.
 fn forge(bytes: &[u8], (at, header): (usize, Header), change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let payload = bytes[at + HEADER_BYTES..][..header.payload_bytes as usize].to_vec();
     let mut plain = header.unpack(payload).unwrap();
@@ -192,18 +192,18 @@ fn forge(bytes: &[u8], (at, header): (usize, Header), change: impl FnOnce(&mut V
 }
 
 #[test]
-fn every_byte_of_the_payloads_forged_behind_right_checksums() {
+fn every_payload_byte_forged_with_valid_checksums() {
     let (bytes, _) = sample();
     let end = *chunks(&bytes).last().unwrap();
     for (at, header) in chunks(&bytes) {
         let entries = if header.kind == ChunkKind::Records as u8 { u64::from(header.entries) } else { 0 };
         for place in 0..header.plain_bytes as usize {
             let forged = forge(&bytes, (at, header), |plain| plain[place] ^= 1 << (place % 8));
-            // The chunk, and one that can be read in any case.
+            // The forged chunk, followed by one that can always be read.
             let Ok(mut reader) = TraceReader::new(Cursor::new([&forged, &bytes[end.0..]].concat())) else {
                 panic!("the end is readable")
             };
-            // Not the truth any more, but never more than there was, in order, and what is missing is told.
+            // Records may be wrong now, but there are never more than before, they are in order, and losses are reported.
             let read: Vec<u64> = reader.records().map(|record| record.at).collect();
             assert!(read.len() as u64 <= entries && read.is_sorted());
             let before = end.1.records_before - entries; // of the chunks left out
@@ -226,7 +226,7 @@ fn unknown_chunks_versions_and_columns_are_skipped() {
         let mut reader = TraceReader::new(Cursor::new(&with)).unwrap();
         assert!(reader.records().count() == truth.len() && reader.complete());
     }
-    // A column that nobody knows, first in the table, its data first behind the table.
+    // An unknown column, first in the table, with its data first after the table.
     let records = *all.iter().find(|(_, h)| h.kind == ChunkKind::Records as u8).unwrap();
     let chunk_with_column = forge(&bytes, records, |plain| {
         let count = u32::from_le_bytes(*plain.first_chunk().unwrap());
@@ -256,7 +256,7 @@ fn garbage_between_chunks_is_skipped_and_counted() {
 }
 
 #[test]
-fn what_is_no_trace_says_what_it_is() {
+fn files_that_are_not_traces_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -275,9 +275,9 @@ fn what_is_no_trace_says_what_it_is() {
 }
 
 #[test]
-fn chunks_that_make_much_of_little_stay_bounded() {
-    // Each of these 2000 chunks claims the most records there can be, all of them the same, at the same moments: a
-    // reader that opened them all would take gigabytes.
+fn memory_for_chunks_that_expand_greatly_is_bounded() {
+    // Each of these 2000 chunks claims the maximum number of records, all equal and at the same times. A reader that opened all
+    // of them would use gigabytes.
     let payload = {
         let mut plain = 1u32.to_le_bytes().to_vec();
         plain.extend([0, 0, 0, 0, 0, 0, 0, 0]);
@@ -289,11 +289,11 @@ fn chunks_that_make_much_of_little_stay_bounded() {
     let one = chunk(ChunkKind::Records as u8, VERSION, 0, &payload, payload.len() as u32, MAX_ENTRIES);
     let bytes = one.repeat(2_000);
     let mut reader = TraceReader::new(Cursor::new(&bytes)).unwrap();
-    // A loss of cause 0 is none: each chunk is found to be invalid at its first record.
+    // A loss with cause 0 is invalid, so each chunk is rejected at its first record.
     assert_eq!(reader.records().count(), 0);
     assert_eq!(reader.damage().records_lost_at_least, 2_000 * u64::from(MAX_ENTRIES));
 
-    // A frame that makes 16 MiB of a few bytes where its header allows 100.
+    // A frame that expands a few bytes to 16 MiB where its header allows 100 bytes.
     let bomb = zstd::bulk::compress(&vec![0; 16 << 20], 1).unwrap();
     let records = chunk(ChunkKind::Records as u8, VERSION, FLAG_ZSTD, &bomb, 100, 1);
     let mut reader = TraceReader::new(Cursor::new(&records)).unwrap();
@@ -301,8 +301,8 @@ fn chunks_that_make_much_of_little_stay_bounded() {
 }
 
 #[test]
-fn too_much_overlap_loses_chunks_and_says_so() {
-    // Valid records, and more chunks over the same time than a reader may hold open at once.
+fn chunks_lost_to_too_much_overlap_are_reported() {
+    // Valid records in more chunks over the same time than a reader may keep open.
     let loss = Record {
         thread: 0,
         at: 5,

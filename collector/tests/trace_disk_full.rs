@@ -1,4 +1,4 @@
-//! A disk that fills up, by way of RLIMIT_FSIZE: alone in its process, because the limit is the process's.
+//! A full disk, simulated with RLIMIT_FSIZE. The test is alone in its process, because the limit is per process.
 
 mod trace_common;
 
@@ -9,7 +9,7 @@ use trace_common::{read_whole, status};
 
 fn limit_file_size(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: plain system calls on a struct of our own; the signal is ignored so that write fails instead.
+    // SAFETY: these are system calls on a local struct; the signal is ignored so that write fails instead.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
@@ -17,7 +17,7 @@ fn limit_file_size(bytes: u64) {
 }
 
 #[test]
-fn what_was_good_stays_good_and_the_rest_is_told() {
+fn a_full_disk_loses_only_new_chunks_and_reports_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let records: Vec<Record> = Generator::new(6, Options::default()).take(300_000).collect();
@@ -28,7 +28,7 @@ fn what_was_good_stays_good_and_the_rest_is_told() {
     writer.flush().unwrap();
     let good = std::fs::metadata(&path).unwrap().len();
 
-    // A short shortage: everything is written once it is over.
+    // After a short shortage, everything is written.
     limit_file_size(good + 100);
     for record in &records[1_000..5_000] {
         writer.push(record.clone()).unwrap();
@@ -42,7 +42,7 @@ fn what_was_good_stays_good_and_the_rest_is_told() {
     writer.flush().unwrap();
     assert_eq!(TraceReader::open(&path).unwrap().records().count(), 5_000);
 
-    // A long one: memory stays bounded, so some are given up, and the trace says how many.
+    // During a long shortage memory stays bounded, so some chunks are dropped, and the trace says how many.
     limit_file_size(std::fs::metadata(&path).unwrap().len() + 100);
     let refused =
         records[5_000..].iter().filter(|record| writer.push((*record).clone()).is_err()).count() as u64;

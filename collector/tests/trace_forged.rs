@@ -1,5 +1,5 @@
-//! A trace that was made to cost: small, valid by its checksums, and about far more than its bytes can tell. What it takes to
-//! read one is bounded by its size, and what was refused is told.
+//! Traces forged to be expensive: small, with valid checksums, and claims of far more data than the bytes can contain. The cost
+//! of reading is bounded by the size of the file, and what was refused is reported.
 
 mod trace_common;
 
@@ -20,11 +20,11 @@ use std::process::Command;
 use trace_common::written;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it ever did.
+    /// The bytes that this thread has allocated, and their peak.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
-/// The system's allocator, which counts.
+/// The system allocator, with a count.
 struct Counting;
 
 fn count(bytes: isize) {
@@ -32,7 +32,7 @@ fn count(bytes: isize) {
     HELD.set((held + bytes, most.max(held + bytes)));
 }
 
-// SAFETY: everything is the system's, with the same arguments; counting allocates nothing.
+// SAFETY: all calls go to the system allocator with the same arguments; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most bytes that `work` holds beside what was held before.
+/// Returns the peak of the bytes that `work` allocates.
 fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get().0;
     HELD.set((before, before));
@@ -58,11 +58,11 @@ fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, (HELD.get().1 - before) as usize)
 }
 
-/// CPU time of this thread that `work` takes, ns: other programs cost it little.
+/// Returns the CPU time of this thread that `work` takes, in ns, on which other programs have little effect.
 fn cpu_ns(work: impl FnOnce()) -> u64 {
     let now = || {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a valid clock and a valid place for its answer.
+        // SAFETY: the clock is valid, and the pointer is to a local variable.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     };
@@ -71,7 +71,7 @@ fn cpu_ns(work: impl FnOnce()) -> u64 {
     now() - before
 }
 
-/// How many times longer `work` takes on four times as much: 4 where it is in proportion, 16 where it goes by the square.
+/// Returns how many times longer `work` takes on four times as much data: 4 if linear, 16 if quadratic.
 fn growth<T>(make: impl Fn(u64) -> T, work: impl Fn(&T), much: u64) -> f64 {
     let [little, much] = [make(much), make(4 * much)];
     let least = |of: &T| (0..3).map(|_| cpu_ns(|| work(of))).min().unwrap_or(0) as f64;
@@ -102,7 +102,7 @@ fn chunk(
     [&header.to_bytes()[..], &payload].concat()
 }
 
-/// A chunk of records that come in order.
+/// Returns a chunk of records in order.
 fn records(numbers: Range<u64>, make: impl Fn(u64) -> Record) -> Vec<u8> {
     let mut encoder = Encoder::default();
     let (first, last) = (make(numbers.start).at, make(numbers.end - 1).at);
@@ -110,7 +110,7 @@ fn records(numbers: Range<u64>, make: impl Fn(u64) -> Record) -> Vec<u8> {
     chunk(ChunkKind::Records, encoder.pack().unwrap(), numbers.end - numbers.start, (first, last))
 }
 
-/// A launch that returned at `at`; on which time base its GPU time lies and when its end was seen, or it comes late.
+/// Returns a launch that returned at `at`, with the time base of its GPU time and when its end was observed, or with a late time.
 fn launch(correlation: u64, at: u64, time: Option<(u32, u64)>) -> Record {
     let call = Call { correlation, begin: at, end: at, context: 1, ..Call::default() };
     let gpu =
@@ -152,13 +152,13 @@ fn report(bytes: &[u8]) -> ProcessReport {
     })
 }
 
-/// What may be read of a file of so many bytes: records, and memory to do so. A reader's own few MiB are in it.
+/// Returns the records and the memory that a reader may use for a file of this size, including a few MiB of its own.
 fn allowed(bytes: &[u8]) -> (u64, usize) {
     ((1 << 17) + 8 * bytes.len() as u64, (72 << 20) + 16 * bytes.len())
 }
 
-/// 59 KiB of chunks that lie over each other and hold 7 million launches, or 12 million losses. All of the launches took 25 s
-/// of CPU time and 134 MiB; what is allowed takes 1.2 s and 17 MiB.
+/// 59 KiB of chunks that overlap in time and claim 7 million launches, or 12 million losses. Reading all launches took 25 s of
+/// CPU time and 134 MiB; reading the allowed part takes 1.2 s and 17 MiB.
 #[test]
 fn a_small_file_that_claims_millions_of_records_is_read_as_far_as_its_size_allows() {
     let loss = |at| Record { thread: 0, at, body: Body::Loss { cause: LossCause::RingFull, count: 1 } };
@@ -179,20 +179,20 @@ fn a_small_file_that_claims_millions_of_records_is_read_as_far_as_its_size_allow
     }
 }
 
-/// Late times that all but one launch takes, chunk after chunk: what was left of a chunk once held the table of all of it.
+/// Chunks of late times of which all but one are used. A former version kept the table of a whole chunk for the one that was left.
 #[test]
-fn late_times_that_nobody_takes_hold_no_more_than_themselves() {
+fn unused_late_times_take_only_their_own_memory() {
     let mut bytes = Vec::new();
     while bytes.len() < 12 << 10 {
         let first = bytes.len() as u64 * FULL;
         bytes.extend(records(first..first + FULL, |n| launch(n, n, None)));
         let mut encoder = Encoder::default();
-        // Of a launch that never came, which stands far away.
+        // The time of a launch that never appears, far from the others.
         encoder.time(first + FULL, &GpuTime::default());
         (first..first + FULL - 1).for_each(|n| encoder.time(n, &GpuTime::default()));
         bytes.extend(chunk(ChunkKind::Times, encoder.pack().unwrap(), FULL, (first, u64::MAX)));
     }
-    // Bytes that nobody reads make it large enough for all those chunks.
+    // Padding makes the file large enough for all these chunks.
     let bytes = [bytes, vec![0; 1 << 20]].concat();
     let ((read, damage), held) = most_held(|| read(&bytes));
     println!("{} bytes: {read} records read with {} KiB, {damage:?}", bytes.len(), held >> 10);
@@ -200,9 +200,9 @@ fn late_times_that_nobody_takes_hold_no_more_than_themselves() {
     assert!(held < 16 << 20, "{held}");
 }
 
-/// Chunks of one late time each, all open at once: each launch was looked for in each of them.
+/// Chunks with one late time each, all open at once. A former version searched all of them for each launch.
 #[test]
-fn a_launch_looks_for_its_late_time_once_however_many_chunks_there_are() {
+fn the_search_for_a_late_time_does_not_depend_on_the_number_of_chunks() {
     let trace = |chunks: u64| {
         let mut encoder = Encoder::default();
         encoder.time(1 << 40, &GpuTime::default());
@@ -214,10 +214,10 @@ fn a_launch_looks_for_its_late_time_once_however_many_chunks_there_are() {
     assert!(growth < 9.0, "{growth}");
 }
 
-/// Each launch was seen to be over a second later than the one before: a piece of time each. 5.8 KB took 36 s of CPU time,
-/// and take 1.1 s.
+/// The end of each launch is observed one second after that of the one before, which gives each its own piece of the clock fit.
+/// 5.8 KB took 36 s of CPU time, and now take 1.1 s.
 #[test]
-fn a_second_for_each_record_costs_in_proportion() {
+fn one_second_per_record_has_linear_cost() {
     const SECOND: u64 = 1_000_000_000;
     type Seen = fn(u64) -> (u64, u64);
     let forged: [(&str, Seen); 3] = [
@@ -245,9 +245,9 @@ fn read_all(bytes: &[u8]) -> Vec<Record> {
     TraceReader::new(Cursor::new(bytes)).unwrap().records().collect()
 }
 
-/// Chains that begin and end with the trace, and of which nothing is known between: each was laid over all of it.
+/// Time bases that start and end with the trace and have no bounds between. A former version extended each over the whole trace.
 #[test]
-fn chains_of_two_bounds_far_apart_take_no_more_than_their_bounds() {
+fn time_bases_with_two_distant_bounds_cost_only_those_bounds() {
     const SECOND: u64 = 1_000_000_000;
     let trace = |launches: u64| {
         let far = launches * SECOND;
@@ -261,9 +261,9 @@ fn chains_of_two_bounds_far_apart_take_no_more_than_their_bounds() {
     assert!(held < 400 << 20, "{held}");
 }
 
-/// Payloads that are little before and much after decompression, of each kind.
+/// Payloads of each kind that expand greatly when decompressed.
 #[test]
-fn what_is_decompressed_is_bounded_too() {
+fn decompressed_bytes_are_bounded_too() {
     let plain = vec![0; MAX_PLAIN as usize];
     let payload = zstd::bulk::compress(&plain, 1).unwrap();
     for kind in [ChunkKind::Status, ChunkKind::Names, ChunkKind::Records, ChunkKind::Times, ChunkKind::End] {
@@ -277,9 +277,9 @@ fn what_is_decompressed_is_bounded_too() {
     }
 }
 
-/// The most regular program on the coarsest clock: of two times of a call, each is as expected or a tick off.
+/// The most regular program on the coarsest clock: both times of each call are as expected or one tick off.
 #[test]
-fn a_true_trace_is_never_too_regular() {
+fn a_genuine_trace_is_never_refused_as_too_regular() {
     let mut random = Random(5);
     let mut now = 0;
     let calls: Vec<(u64, u64)> = std::iter::repeat_with(|| {
@@ -306,7 +306,7 @@ fn a_true_trace_is_never_too_regular() {
 
 /// The screen and the JSON say what was refused.
 #[test]
-fn what_was_refused_is_told() {
+fn refused_chunks_are_reported() {
     let one = records(0..FULL, |n| launch(n, n, None));
     let bytes = one.repeat(20);
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn what_was_refused_is_told() {
     };
     let screen = gpuspy(&[]).split_whitespace().collect::<Vec<_>>().join(" ");
     let refused =
-        format!("{} chunks refused, with more in them than a file of this size can hold", 20 - read);
+        format!("{} chunks refused because they claim more than a file of this size can hold", 20 - read);
     assert!(screen.contains(&refused), "{screen}");
     let json: serde_json::Value = serde_json::from_str(&gpuspy(&["--json"])).unwrap();
     let lost = (20 - read) * FULL;
@@ -334,9 +334,9 @@ fn what_was_refused_is_told() {
     assert_eq!(json["coverage"]["dropped_by"]["damaged_trace"], lost);
 }
 
-/// A name of a MiB that compresses to nothing, under many ids.
+/// A name of 1 MiB that compresses to almost nothing, under many IDs.
 #[test]
-fn names_take_no_more_memory_than_the_file_may() {
+fn names_take_no_more_memory_than_the_file_allows() {
     let text = vec![b'k'; 1 << 20];
     let names = |from: u32| {
         let mut plain = Vec::new();
@@ -349,7 +349,7 @@ fn names_take_no_more_memory_than_the_file_may() {
         let payload = zstd::bulk::compress(&plain, 1).unwrap();
         chunk(ChunkKind::Names, (payload, FLAG_ZSTD, plain.len() as u32), 15, (0, 0))
     };
-    // Large enough for the decompression to be allowed.
+    // The file is large enough for the decompression to be allowed.
     let bytes = [(0..40).flat_map(|n| names(n * 15)).collect(), vec![0; 8 << 20]].concat();
     let ((_, damage), held) = most_held(|| read(&bytes));
     println!("{} bytes: {} KiB, {damage:?}", bytes.len(), held >> 10);

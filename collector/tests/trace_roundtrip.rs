@@ -1,4 +1,4 @@
-//! What is written comes back: all fields, all kinds, in order, whenever the GPU times come.
+//! Records are read back as written: all fields, all kinds, in order, whenever their GPU times arrive.
 
 mod trace_common;
 
@@ -16,7 +16,7 @@ fn sorted(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
-/// A number as they come, or an odd one.
+/// Ordinary numbers, and extreme ones.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -31,7 +31,7 @@ fn number() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn any_records_come_back(
+    fn any_records_are_read_back(
         records in prop::collection::vec((0..KINDS, prop::collection::vec(number(), 0..32)), 0..40),
     ) {
         let records: Vec<Record> =
@@ -41,7 +41,7 @@ proptest! {
 }
 
 #[test]
-fn many_random_records_of_every_kind_come_back() {
+fn many_random_records_of_every_kind_are_read_back() {
     let mut random = Random(1);
     let record = |i| Numbers(std::iter::repeat_with(|| random.word() >> random.below(64))).record(i);
     let records: Vec<Record> = (0..5_000).map(record).collect();
@@ -49,7 +49,7 @@ fn many_random_records_of_every_kind_come_back() {
 }
 
 #[test]
-fn saturated_and_negative_times_come_back() {
+fn saturated_and_negative_times_are_read_back() {
     let mut generator = Generator::new(3, Options::default());
     let mut records: Vec<Record> = generator.by_ref().take(50).collect();
     for (i, record) in records.iter_mut().enumerate() {
@@ -67,7 +67,7 @@ fn saturated_and_negative_times_come_back() {
 }
 
 #[test]
-fn names_and_status_come_back_and_the_last_status_counts() {
+fn names_and_the_last_status_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
@@ -111,7 +111,7 @@ fn a_trace_without_an_end_is_readable_and_says_so() {
     assert_eq!(reader.status(), Some(&status(Ending::Running)));
 }
 
-/// Takes the GPU time of a record away.
+/// Separates a record from its GPU time.
 fn split(record: &Record) -> (Record, Option<(u64, GpuTime)>) {
     let mut record = record.clone();
     let time = match &mut record.body {
@@ -122,14 +122,14 @@ fn split(record: &Record) -> (Record, Option<(u64, GpuTime)>) {
 }
 
 #[test]
-fn times_are_joined_whenever_they_come() {
+fn gpu_times_are_joined_whenever_they_arrive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let options = Options { threads: 4, other_calls: true, ..Options::default() };
     let expected: Vec<Record> = Generator::new(5, options).take(20_000).collect();
     let mut random = Random(8);
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
-    // Times come up to 3000 records before or after their launches; the file is flushed every 1000 or so.
+    // Times arrive up to 3000 records before or after their launches; the file is flushed about every 1000.
     let mut events = Vec::new();
     for (i, record) in expected.iter().enumerate() {
         events.push((3_000 + i as u64, i, None));
@@ -153,14 +153,14 @@ fn times_are_joined_whenever_they_come() {
     assert_eq!(read_whole(&path), expected);
 }
 
-/// A launch and its time.
+/// Returns a launch and its time.
 fn first_timed() -> (Record, (u64, GpuTime)) {
     let mut records = Generator::new(5, Options::default()).map(|record| split(&record));
     records.find_map(|(record, time)| time.map(|time| (record, time))).unwrap()
 }
 
 #[test]
-fn a_time_whose_launch_never_comes_is_counted() {
+fn a_time_without_its_launch_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
@@ -188,7 +188,7 @@ fn an_untimed_operation_takes_no_late_time() {
 }
 
 #[test]
-fn records_that_are_drained_late_come_in_order() {
+fn records_that_are_drained_late_are_sorted() {
     // Four threads, drained one after the other, 500 records each: chunks overlap.
     let options = Options { threads: 4, ..Options::default() };
     let expected: Vec<Record> = Generator::new(9, options).take(20_000).collect();
@@ -223,7 +223,7 @@ fn a_burst_is_written_without_a_flush_and_memory_stays_bounded() {
 }
 
 #[test]
-fn what_was_pushed_is_in_the_file_an_interval_later() {
+fn a_record_is_in_the_file_one_flush_interval_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
@@ -243,7 +243,7 @@ fn what_was_pushed_is_in_the_file_an_interval_later() {
 }
 
 #[test]
-fn a_long_trace_is_read_again_from_the_beginning() {
+fn a_long_trace_can_be_read_again_from_the_start() {
     let records: Vec<Record> = Generator::new(2, Options::default()).take(3_000).collect();
     let bytes = written(&records);
     let mut reader = TraceReader::new(Cursor::new(&bytes)).unwrap();
@@ -269,7 +269,7 @@ fn waiting_ends_when_the_writer_does() {
 }
 
 #[test]
-fn the_generator_tells_the_truth() {
+fn the_generators_truth_matches_its_trace() {
     let mut generator = Generator::new(4, Options { threads: 3, other_calls: true, ..Options::default() });
     let records: Vec<Record> = generator.by_ref().take(30_000).collect();
     assert!(records.windows(2).all(|pair| pair[0].at <= pair[1].at));

@@ -1,4 +1,4 @@
-//! What a launch costs on disk. `cargo test -p gpuspy bytes_per_launch -- --nocapture` prints it.
+//! The size of a launch on disk. `cargo test -p gpuspy bytes_per_launch -- --nocapture` prints it.
 
 mod trace_common;
 
@@ -11,7 +11,7 @@ use trace_common::status;
 
 const LAUNCHES: u64 = 240_000;
 
-/// Takes the GPU time of a record away, as it comes from the agent.
+/// Separates a record from its GPU time, as an agent sends them.
 fn split(mut record: Record) -> (Record, Option<(u64, GpuTime)>) {
     let time = match &mut record.body {
         Body::Work(work) => work.gpu.take().map(|gpu| (work.call.correlation, gpu)),
@@ -20,8 +20,8 @@ fn split(mut record: Record) -> (Record, Option<(u64, GpuTime)>) {
     (record, time)
 }
 
-/// Writes a generated run as a collector would, in the run's own time: records when they happen, GPU times when the
-/// poller saw them, a tick of the writer every 10 ms. Returns bytes per launch, and the share of times that came late.
+/// Writes a generated run as a collector would, in simulated time: records when they happen, GPU times when the poller reads
+/// them, and a tick of the writer every 10 ms. Returns bytes per launch, and the share of late times.
 fn write_and_check(options: Options) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");

@@ -30,7 +30,7 @@ class Operation:
 
     def __init__(self, line):
         self.stream = (line["pid"], line["context"], line["stream"])
-        self.call = line["begin_ns"] if line["api"] else None
+        self.call = line["call_start_ns"] if line["api"] else None
         self.is_counted = line["api"] in LAUNCHES
         self.start, self.end = line["start_ns"]["value"], line["finish_ns"]["value"]
         number = line["launches"]

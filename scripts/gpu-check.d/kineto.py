@@ -69,7 +69,7 @@ class Observed:
 
     def __init__(self, lines, region=None):
         self.kernels, self.graphs, self.in_graphs = [], [], 0
-        began = [line["begin_ns"] for line in lines]
+        began = [line["call_start_ns"] for line in lines]
         order = sorted(range(len(lines)), key=began.__getitem__)
         if region:
             began.sort()

@@ -174,13 +174,13 @@ fn a_range_that_never_begins_is_reported_in_a_sentence() {
         ("nothing", "profiler-api", "called neither cudaProfilerStart nor cuProfilerStart"),
         ("domain", "nvtx:it", "opened no NVTX range of this name"),
         ("push", "nvtx:it@a domain", "opened no NVTX range of this name"),
-        ("push", "delay=600", "had ended before"),
+        ("push", "delay=600", "the program ended before"),
     ];
     for (how, range, sentence) in cases {
         let done = observed(how, range, "300");
         let screen = done.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            screen.contains("the range never began: ") && screen.contains(sentence),
+            screen.contains("the capture range never started: ") && screen.contains(sentence),
             "{range}: {}",
             done.stderr
         );

@@ -114,7 +114,7 @@ fn invalid_report_options_are_refused_with_the_valid_values() {
     for (arguments, said) in [
         (
             ["--section", "nonsense"],
-            "possible values: seen, gpu, gaps, ranges, kernels, launches, occupancy, graphs",
+            "possible values: coverage, gpu, gaps, ranges, kernels, launches, occupancy, graphs",
         ),
         (["--sort", "nonsense"], "possible values: total, count, avg"),
         (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),
@@ -124,6 +124,33 @@ fn invalid_report_options_are_refused_with_the_valid_values() {
         let reported = text(&run_gpuspy(&[&["report", "x"][..], &arguments].concat()).stderr);
         assert!(reported.contains(said), "{arguments:?}: {reported}");
     }
+}
+
+#[test]
+fn a_filter_for_something_that_the_trace_lacks_is_refused_with_what_it_has() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let trace = done.trace();
+    let trace = trace.to_str().unwrap();
+    let operations = text(&run_gpuspy(&["report", trace, "--operations"]).stdout);
+    let first: serde_json::Value = serde_json::from_str(operations.lines().next().unwrap()).unwrap();
+    for (option, value, known) in [
+        ("--device", "7", "its devices: 0".to_owned()),
+        ("--stream", "424242", format!("its streams: {}", first["stream"])),
+        ("--thread", "4194305", format!("its threads: {}", first["tid"])),
+        ("--kernel", "no such kernel", "its kernels: plain_10us".to_owned()),
+    ] {
+        let commands = [&["report"][..], &["report", "--json"], &["report", "--operations"], &["export"]];
+        for command in
+            commands.into_iter().filter(|c| c[0] == "report" || ["--device", "--stream"].contains(&option))
+        {
+            let output = run_gpuspy(&[command, &[trace, option, value]].concat());
+            let said = text(&output.stderr);
+            assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(2), ""), "{command:?}: {said}");
+            assert!(said.starts_with(&format!("gpuspy: {option} {value} ")), "{said}");
+            assert!(said.contains(&known) && said.lines().count() == 1, "{command:?} {option}: {said}");
+        }
+    }
+    assert_eq!(run_gpuspy(&["report", trace, "--device", "0", "--kernel", "plain"]).status.code(), Some(0));
 }
 
 #[test]
@@ -182,7 +209,7 @@ fn an_internal_error_is_one_sentence_with_its_own_exit_code() {
         assert!(kept.is_none_or(|kept| said.ends_with(&kept)), "{said}");
     }
     let help = text(&run_gpuspy(&["--help"]).stdout);
-    assert!(help.contains("70 when gpuspy itself is at fault"), "{help}");
+    assert!(help.contains("70 on an internal error of gpuspy"), "{help}");
 }
 
 /// Runs every command that prints into a pipe that nobody reads.

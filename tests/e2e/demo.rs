@@ -52,13 +52,13 @@ fn phase_reports(stdout: &str) -> Vec<PhaseReport> {
             let words: Vec<&str> = lines[0].split_whitespace().collect();
             let ms = |text: &str| (text.parse::<f64>().unwrap() * 1e3).round() as u64 * 1_000_000;
             let body: String = lines[1..].iter().map(|line| line.trim().to_owned() + " ").collect();
-            let (finding, advice) = body.split_once(" look ").unwrap_or_else(|| panic!("{body}"));
+            let (finding, advice) = body.split_once(" where ").unwrap_or_else(|| panic!("{body}"));
             PhaseReport {
                 name: words[0].to_owned(),
                 // Widened by what rounding can have removed.
                 window: ms(words[1]) - 500_000..ms(words[3]) + 500_000,
                 finding: finding.to_owned(),
-                has_advice: advice.contains(" change "),
+                has_advice: advice.contains(" fix "),
             }
         })
         .collect()
@@ -158,8 +158,8 @@ fn each_phase_is_reported_with_true_figures() {
     let done = demo(run(), &[]).succeeded();
     assert_eq!(files(&done), FILES);
     assert_eq!(done.stderr, "");
-    assert_eq!(done.stdout.lines().next(), Some("On a simulated GPU: figures are of the simulation."));
-    assert!(done.stdout.contains("\nSeen  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
+    assert_eq!(done.stdout.lines().next(), Some("On a simulated GPU: all figures are simulated."));
+    assert!(done.stdout.contains("\nCoverage  ") && done.stdout.contains("\nKernels  "), "{}", done.stdout);
     let phases = phase_reports(&done.stdout);
     assert_eq!(phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>(), PHASES);
 
@@ -179,9 +179,9 @@ fn each_phase_is_reported_with_true_figures() {
         let (least, most) = (identity.span - identity.idle.hi, identity.span - identity.idle.lo);
         let (busy, slack) = (happened.busy(), slack(identity.span) + 2 * happened.lines.len() as u64);
         assert!(least <= busy + slack && busy <= most + slack, "{busy} is not in {least} .. {most}");
-        if finding.contains("idles for ") {
+        if finding.contains("idle for ") {
             // The window as printed is wider by up to 2 ms.
-            let idle = figure(finding, "idles for ", " %") / 100.0 * identity.span as f64;
+            let idle = figure(finding, "idle for ", " %") / 100.0 * identity.span as f64;
             let off = 4e6 + 0.001 * identity.span as f64;
             let within = identity.idle.lo as f64 - off..identity.idle.hi as f64 + off;
             assert!(within.contains(&idle), "{idle} is not in {within:?}");
@@ -193,7 +193,7 @@ fn each_phase_is_reported_with_true_figures() {
     if done.pressure > 0.5 {
         return;
     }
-    let idle = |phase: usize| figure(&phases[phase].finding, "idles for ", " %");
+    let idle = |phase: usize| figure(&phases[phase].finding, "idle for ", " %");
     assert!(idle(1) > idle(4), "small kernels leave more idle than a graph: {phases:#?}");
     assert!(idle(2) > 25.0, "the host logs for 1 ms after each 1 ms of work: {phases:#?}");
     let (_, faster) = phases[4].finding.rsplit_once(": ").unwrap();
@@ -233,7 +233,7 @@ fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
         "growing-memory" => {
             let grown = happened.bytes("alloc") - happened.bytes("free");
             says(&format!("grows by {} in ", units::bytes(grown)));
-            says(&format!("{} times a block is freed", happened.count("free")));
+            says(&format!("a block is freed {} times", happened.count("free")));
         }
         "graph" => {
             let (launches, kernels) = (happened.count("graph"), happened.count("kernel"));
@@ -252,7 +252,7 @@ fn expect(name: &str, finding: &str, happened: &Happened<'_>, tables: &Tables) {
 fn the_chrome_trace_is_whole() {
     let done = demo(run(), &["--no-report", "-o", "there/and/here"]).succeeded();
     assert_eq!(files(&done), ["there"]);
-    assert!(!done.stdout.contains("\nSeen  "), "{}", done.stdout);
+    assert!(!done.stdout.contains("\nCoverage  "), "{}", done.stdout);
     let folder = done.folder().join("there/and/here");
     let unpacked = Command::new("gzip").arg("-dc").arg(folder.join(FILES[1])).output().unwrap();
     assert!(unpacked.status.success());
@@ -270,10 +270,10 @@ fn without_a_gpu_the_demo_uses_the_simulator_and_says_why() {
     let done = demo(run().without_gpu(), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
     assert!(
-        first.starts_with("On a simulated GPU, since no real one can be used (libcuda.so.1: "),
+        first.starts_with("On a simulated GPU, because no real one can be used (libcuda.so.1: "),
         "{first}"
     );
-    assert!(first.ends_with("): figures are of the simulation."), "{first}");
+    assert!(first.ends_with("): all figures are simulated."), "{first}");
     assert_eq!(files(&done), FILES);
     // Run it again: files that a demo left are replaced, and nothing else is.
     let again = |folder: &Path| {
@@ -295,7 +295,7 @@ fn a_driver_without_a_gpu_is_skipped_and_its_error_is_named() {
     let place = fake_driver(driver);
     let done = demo(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &["--no-report"]).succeeded();
     let first = done.stdout.lines().next().unwrap();
-    assert!(first.contains("(cuInit fails: error 100 (100)): figures are of the simulation"), "{first}");
+    assert!(first.contains("(cuInit fails: error 100 (100)): all figures are simulated"), "{first}");
     assert_eq!(phase_reports(&done.stdout).len(), PHASES.len());
 }
 
@@ -304,7 +304,11 @@ fn a_gpu_that_turns_out_unusable_ends_the_demo_with_a_sentence() {
     let done = demo(run().env("SIMCUDA_FAIL", "cuDevicePrimaryCtxRetain:46:*"), &[]);
     assert_eq!(done.status.code(), Some(2));
     assert!(done.stderr.contains("cuDevicePrimaryCtxRetain returned 46"), "{}", done.stderr);
-    assert!(done.stderr.ends_with("gpuspy doctor says what is wrong with the GPU\n"), "{}", done.stderr);
+    assert!(
+        done.stderr.ends_with("run gpuspy doctor to find out what is wrong with the GPU\n"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -312,10 +316,9 @@ fn a_missing_simulator_is_reported_with_how_to_get_it() {
     let run = run().without_gpu();
     let alone = run.folder().join("gpuspy");
     std::fs::copy(gpuspy(), &alone).unwrap();
-    for (sim, sentence) in [
-        ("", "there is no simulator for one: put libsimcuda.so beside gpuspy"),
-        ("/nowhere", "GPUSPY_SIM=/nowhere"),
-    ] {
+    for (sim, sentence) in
+        [("", "there is no simulator: put libsimcuda.so beside gpuspy"), ("/nowhere", "GPUSPY_SIM=/nowhere")]
+    {
         let mut command = Command::new(&alone);
         command.arg("demo").current_dir(run.folder()).env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
         let output = command.env("GPUSPY_SIM", sim).env("GPUSPY_AGENT", agent()).output().unwrap();

@@ -83,18 +83,18 @@ fn all_is_well_on_the_simulator() {
     assert_eq!(visit.code, Some(0), "{:#?}", visit.checks);
     visit.has("ok", "agent", "version ");
     visit.has("ok", "glibc", "the agent needs glibc 2.");
-    visit.has("ok", "driver", "for CUDA up to 12.9");
+    visit.has("ok", "driver", "supports CUDA up to 12.9");
     visit.has("ok", "GPU", "0: Simulated GPU, 80.0 GiB, compute capability 9.0, GPU-73696d75-6c61-");
     visit.has("ok", "runtime", "CUDA 12.9");
     visit.has("ok", "runtime", "CUDA 13.5");
     for route in ROUTES {
-        visit.has("ok", "interception", &format!("by {route}: calls are seen"));
+        visit.has("ok", "interception", &format!("by {route}: calls are recorded"));
     }
     visit.has("ok", "GPU times", "20 of 20 operations timed");
     visit.has("ok", "shared memory", "work");
     visit.has("ok", "/proc", "readable");
     visit.has("ok", "attaching", "can be collected from");
-    visit.has("ok", "traces", "go into the working directory");
+    visit.has("ok", "traces", "are written into the working directory");
     visit.has("ok", "conflicts", "no other tool");
 }
 
@@ -104,7 +104,7 @@ fn simgpu_puts_the_simulator_before_the_doctor() {
     command.arg(gpuspy()).arg("doctor").env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
     let output = command.current_dir(tempfile::tempdir().unwrap().path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("interception   by dlsym: calls are seen\n"), "{text}");
+    assert!(text.contains("interception   by dlsym: calls are recorded\n"), "{text}");
     assert!(text.contains("\n\ngpuspy works here"), "{text}");
 }
 
@@ -113,7 +113,7 @@ fn without_cuda_the_driver_is_reported_missing() {
     let visit = visit(run().without_gpu(), &[]);
     let todo = visit.has("problem", "driver", "libcuda.so.1");
     assert!(todo.contains("--gpus all"), "{todo}");
-    visit.has("warning", "interception", "no driver answers");
+    visit.has("warning", "interception", "there is no working driver");
     visit.has("ok", "runtime", "none on the loader's path");
     assert_eq!(visit.levels("problem").len(), 1, "{:#?}", visit.checks);
 }
@@ -124,10 +124,10 @@ fn without_a_gpu_the_driver_error_is_reported_and_every_route_is_still_checked()
     let todo = visit.has("problem", "driver", "cuInit fails: CUDA_ERROR_NO_DEVICE (100)");
     assert!(todo.contains("CUDA_VISIBLE_DEVICES"), "{todo}");
     for route in &ROUTES[..4] {
-        visit.has("ok", "interception", &format!("by {route}: calls are seen (cuInit returned 100)"));
+        visit.has("ok", "interception", &format!("by {route}: calls are recorded (cuInit returned 100)"));
     }
     for route in &ROUTES[4..] {
-        visit.has("ok", "interception", &format!("by {route}: calls are seen (cudaMalloc returned 100)"));
+        visit.has("ok", "interception", &format!("by {route}: calls are recorded (cudaMalloc returned 100)"));
     }
     assert!(visit.of("GPU times", "").is_empty());
 }
@@ -151,8 +151,8 @@ fn a_missing_agent_is_reported() {
 #[test]
 fn a_library_that_is_no_agent_is_reported_and_observes_nothing() {
     let visit = visit(run().env("GPUSPY_AGENT", program("libwraplaunch.so")), &[]);
-    visit.has("problem", "agent", "libwraplaunch.so is no gpuspy agent");
-    visit.has("problem", "interception", "by dlsym: cuInit was called and not seen");
+    visit.has("problem", "agent", "libwraplaunch.so is not a gpuspy agent");
+    visit.has("problem", "interception", "by dlsym: cuInit was called but not recorded");
 }
 
 /// An agent of another release is named with its version.
@@ -167,7 +167,7 @@ fn an_agent_of_another_version_is_reported() {
     bytes[at.expect("the note") + note.len()] = b'9';
     std::fs::write(&copy, bytes).unwrap();
     let visit = visit(run().env("GPUSPY_AGENT", &copy), &[]);
-    let todo = visit.has("problem", "agent", &format!("of version 9{}", &env!("CARGO_PKG_VERSION")[1..]));
+    let todo = visit.has("problem", "agent", &format!("is version 9{}", &env!("CARGO_PKG_VERSION")[1..]));
     assert!(todo.contains("one release"), "{todo}");
 }
 
@@ -179,11 +179,11 @@ fn preload(libraries: &[PathBuf]) -> String {
 fn a_dlsym_hook_before_the_agent_is_named_with_the_routes_that_it_hides() {
     let order = preload(&[program("libhookdlsym.so"), agent()]);
     let visit = visit(run().env("LD_PRELOAD", order), &[]);
-    let todo = visit.has("problem", "conflict", "libhookdlsym.so hooks dlsym and stands before libgpuspy.so");
+    let todo = visit.has("problem", "conflict", "libhookdlsym.so hooks dlsym and is before libgpuspy.so");
     assert!(todo.contains("first in LD_PRELOAD"), "{todo}");
-    visit.has("problem", "interception", "by dlsym: cuInit was called and not seen");
-    visit.has("problem", "interception", "by cuGetProcAddress_v2: cuInit was called and not seen");
-    visit.has("ok", "interception", "by linked symbols: calls are seen");
+    visit.has("problem", "interception", "by dlsym: cuInit was called but not recorded");
+    visit.has("problem", "interception", "by cuGetProcAddress_v2: cuInit was called but not recorded");
+    visit.has("ok", "interception", "by linked symbols: calls are recorded");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn conflicting_tools_in_the_environment_are_named() {
 #[test]
 fn the_multi_process_service_is_named() {
     let visit = visit(run().env("CUDA_MPS_PIPE_DIRECTORY", "/run/mps"), &[]);
-    visit.has("warning", "MPS", "is asked for (/run/mps)");
+    visit.has("warning", "MPS", "is configured (/run/mps)");
 }
 
 /// Runs the doctor from a shell that executes `script` first.
@@ -246,7 +246,7 @@ fn a_low_file_size_limit_is_reported_and_kills_no_process() {
     let todo = visit.has("problem", "shared memory", "the file size limit is 1024 KiB");
     assert!(todo.contains("ulimit -f"), "{todo}");
     visit.has("warning", "limits", "file size 1048576 bytes");
-    let seen = visit.of("interception", "by dlsym: cuInit was called and not seen");
+    let seen = visit.of("interception", "by dlsym: cuInit was called but not recorded");
     let found = seen[0]["found"].as_str().unwrap();
     assert!(found.contains("runs unobserved: the file size limit (ulimit -f)"), "{found}");
 }
@@ -310,10 +310,10 @@ fn a_launch_function_that_is_not_the_drivers_own_is_reported() {
         }"#,
     );
     let visit = visit(run().without_gpu().env("LD_LIBRARY_PATH", place.path()), &[]);
-    let todo = visit.has("problem", "interception", "by cuGetProcAddress_v2: launches would pass unseen");
+    let todo = visit.has("problem", "interception", "by cuGetProcAddress_v2: launches would not be recorded");
     assert!(todo.contains("LD_PRELOAD"), "{todo}");
     visit.has("ok", "interception", "by cuGetProcAddress: not offered by this driver");
-    visit.has("problem", "GPU", "shows no GPU");
+    visit.has("problem", "GPU", "reports no GPU");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn the_report_states_what_it_assumes_about_the_clocks() {
     assert_eq!(clock["assumptions"]["drift_change_ppm_per_s"], 1);
     assert!(clock["uncertainty_ns"].as_u64().is_some_and(|ns| ns < 1_000_000), "{clock}");
     assert_eq!(report["processes"][0]["causality_broken"], 0);
-    assert!(done.stderr.contains("assumed: they part by at most 200 ppm"), "{}", done.stderr);
+    assert!(done.stderr.contains("assumes a drift of at most 200 ppm"), "{}", done.stderr);
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn the_report_lists_the_ranges_with_the_work_inside_them() {
         holds("gpu_max_ns", *truth.iter().max().unwrap());
     }
     assert_eq!(report["coverage"]["stray_range_ends"], 2, "pops for the range before CUDA, and for no range");
-    let marks = report["marks"].as_array().unwrap();
+    let marks = report["markers"].as_array().unwrap();
     let end_of_step = marks.iter().find(|mark| mark["name"] == "end of step").unwrap();
     assert_eq!((marks.len(), &end_of_step["count"]), (3, &json!(3)));
 }

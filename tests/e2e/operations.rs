@@ -24,8 +24,8 @@ fn agrees(line: &Value, truth: &truth::Operation) {
     assert_eq!(number(line, "/tid"), truth.tid);
     assert_eq!(number(line, "/stream"), truth.stream);
     assert_eq!(line["name"], truth.name.as_str(), "{line}");
-    assert!(number(line, "/begin_ns") <= truth.called, "{line}: {truth:?}");
-    assert!(truth.called <= number(line, "/end_ns"), "{line}: {truth:?}");
+    assert!(number(line, "/call_start_ns") <= truth.called, "{line}: {truth:?}");
+    assert!(truth.called <= number(line, "/call_end_ns"), "{line}: {truth:?}");
     if line["untimed"] == Value::Null {
         let lasted = truth.interval.1 - truth.interval.0;
         let (lo, hi) = (number(line, "/duration_ns/lo"), number(line, "/duration_ns/hi"));

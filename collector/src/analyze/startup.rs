@@ -86,7 +86,7 @@ impl Part {
             Part::Load => "load",
             Part::Link => "link",
             Part::Launch => "launch",
-            Part::Function => "function",
+            Part::Function => "kernel_lookup",
             Part::Memory => "memory",
             Part::Copy => "copy",
             Part::Wait => "wait",
@@ -102,12 +102,12 @@ impl Part {
             Part::Load => "loading modules",
             Part::Link => "linking modules",
             Part::Launch => "launching",
-            Part::Function => "finding and tuning kernels",
+            Part::Function => "kernel lookup and attributes",
             Part::Memory => "memory",
-            Part::Copy => "copies and sets",
-            Part::Wait => "waiting",
+            Part::Copy => "copies and memsets",
+            Part::Wait => "synchronization",
             Part::Other => "other calls",
-            Part::Own => "no CUDA call",
+            Part::Own => "outside CUDA",
         }
     }
 

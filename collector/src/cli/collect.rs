@@ -22,16 +22,16 @@ pub(super) struct Options {
     /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT or SIGTERM
     #[arg(long, value_name = "DIR", group = "source")]
     dir: Option<PathBuf>,
-    /// Collect from a running preloaded process that nobody collects from, until it ends, or SIGINT or SIGTERM
+    /// Collect from a running process that has the agent preloaded and no collector, until it ends, or SIGINT or SIGTERM
     #[arg(long, value_name = "PID", group = "source", allow_negative_numbers = true)]
     pid: Option<u32>,
-    /// A connected socket that the agent left open for us
+    /// A connected socket inherited from the agent
     #[arg(long, value_name = "N", hide = true, group = "source", requires = "output")]
     inherit_fd: Option<i32>,
     /// The trace [default: gpuspy-<program>-<pid>.gspy]
     #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
     output: Option<PathBuf>,
-    /// Show no progress, and say nothing unless something fails
+    /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
 }
@@ -42,7 +42,7 @@ pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
         (Some(dir), ..) => listen_in(dir, options.quiet),
         (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),
         (.., Some(number), Some(output)) => serve_agent(number, output),
-        // Not told by clap: it would name the hidden one, too.
+        // Checked here and not by clap, which would name the hidden option too.
         _ => Err(Failure::usage("collect needs --dir DIR or --pid PID; see gpuspy collect --help")),
     }
 }
@@ -61,11 +61,11 @@ fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            collector.listen(listener, |session, traces| tell(session, traces, quiet));
+            collector.listen(listener, |session, traces| print_session(session, traces, quiet));
             drop(over);
         });
         threads.spawn(|| show_progress(&collector, &is_over, quiet));
-        // An error means that no signal can come: then the processes' ends are all there is to wait for.
+        // An error means that no signal can arrive; then only the end of the processes is waited for.
         let _ = signals.next();
         drop(stopper);
     });
@@ -94,8 +94,8 @@ fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Fail
         drop(stopper);
         collecting.join()
     });
-    let session = session.map_err(|_| Failure::usage("collecting failed"))??;
-    tell(&Ok(session), &collector.traces(), quiet);
+    let session = session.map_err(|_| Failure::usage("the collector thread panicked"))??;
+    print_session(&Ok(session), &collector.traces(), quiet);
     if !quiet {
         progress::total(collector.progress(), began);
     }
@@ -112,7 +112,7 @@ fn show_progress(collector: &Collector, is_over: &Stopped, quiet: bool) {
     }
 }
 
-/// For an agent that found no collector and started one. Nobody reads what we would say.
+/// Serves an agent that found no collector and started this one. There is no terminal to print to.
 fn serve_agent(number: i32, output: &Path) -> Result<ExitCode, Failure> {
     let output = std::path::absolute(output).map_err(Failure::usage)?;
     let socket = UnixStream::from(collect::leave_all_but(number)?);
@@ -126,7 +126,7 @@ fn stopping_signals() -> Result<Signals, Failure> {
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))
 }
 
-/// Makes the directory, or sees that nobody else can put a socket of their own into it.
+/// Creates the directory, or checks that no other user can place a socket in it.
 fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
     let shown = directory.display();
     let failed = |e| Failure::usage(format_args!("cannot use {shown}: {}", why(&e)));
@@ -136,33 +136,33 @@ fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(directory).map_err(failed)?;
     if fs::metadata(&absolute).map_err(failed)?.mode() & 0o022 != 0 {
         return Err(Failure::usage(format_args!(
-            "others can write into {shown}; chmod 700 it, or name another"
+            "other users can write into {shown}; chmod 700 it, or choose another --dir"
         )));
     }
     Ok(absolute)
 }
 
-/// Listens at a path, also where a collector that was killed has left its socket.
+/// Listens at a path, even if a killed collector left its socket there.
 fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
     if UnixStream::connect(socket).is_ok() {
         let shown = socket.display();
         return Err(Failure::usage(format_args!(
-            "another collector listens on {shown}; end it, or name another --dir"
+            "another collector listens on {shown}; end it, or choose another --dir"
         )));
     }
     let _ = fs::remove_file(socket);
     Ok(collect::bind(socket)?)
 }
 
-/// Says how a session ended; with `quiet`, only what went wrong.
-fn tell(session: &collect::Result<Session>, traces: &Traces, quiet: bool) {
+/// Prints how a session ended; with `quiet`, only errors.
+fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: bool) {
     match session {
         Err(error) => say(error),
         Ok(session) => {
             let Session { program, pid, trace, ending, exit, .. } = session;
             let path = traces.path(*trace);
             let how = match Outcome::of(*ending, *exit) {
-                Outcome::Detached | Outcome::Running => "runs on, and was left".to_owned(),
+                Outcome::Detached | Outcome::Running => "was detached and is still running".to_owned(),
                 Outcome::Replaced => "became another program".to_owned(),
                 Outcome::Exited(None | Some(0)) => "has exited".to_owned(),
                 Outcome::Vanished => "ended without its exit handlers".to_owned(),

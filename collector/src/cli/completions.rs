@@ -1,4 +1,4 @@
-//! `gpuspy completions` and `gpuspy man`: what a shell and man(1) know of the commands, made from their definition.
+//! `gpuspy completions` and `gpuspy man`, generated from the definition of the commands.
 
 use super::{Cli, Failure, print};
 use clap::{Args, Command, CommandFactory};
@@ -14,7 +14,7 @@ pub(super) struct Completions {
 
 #[derive(Args, Debug)]
 pub(super) struct Man {
-    /// One of the commands
+    /// A command
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 }
@@ -25,7 +25,7 @@ pub(super) fn completions(options: &Completions) -> Result<ExitCode, Failure> {
     print(&String::from_utf8_lossy(&text))
 }
 
-/// A command with what of it people are told of: clap completes hidden options and commands like any other.
+/// Returns a command without its hidden options and subcommands, which clap would complete like any other.
 fn visible(command: &Command) -> Command {
     let options = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
@@ -35,7 +35,7 @@ fn visible(command: &Command) -> Command {
 
 pub(super) fn man(options: &Man) -> Result<ExitCode, Failure> {
     let mut all = Cli::command();
-    // Gives every command its full name, `gpuspy run`.
+    // This gives every command its full name, such as `gpuspy run`.
     all.build();
     let page = match &options.command {
         None => Page::new(all),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commands_are_well_defined() {
+    fn the_definition_of_the_commands_is_valid() {
         Cli::command().debug_assert();
     }
 }

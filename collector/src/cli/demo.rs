@@ -1,8 +1,8 @@
-//! `gpuspy demo`: a small program of several faults, traced on this machine's GPU or on a simulated one, then its report, its
-//! Chrome trace, and what to look at in them.
+//! `gpuspy demo`: traces a small program with typical performance problems on this machine's GPU or on a simulated one, then
+//! prints its report, writes its Chrome trace, and says what to look at in them.
 //!
-//! The program is this very binary with a hidden command, so nothing has to be built or installed. It runs under the agent
-//! as any program under `gpuspy run`, and tells us when each of its phases ran.
+//! The program is this binary with a hidden command, so nothing has to be built or installed. It runs under the agent like any
+//! program under `gpuspy run`, and reports when each of its phases ran.
 
 mod driver;
 mod kernels;
@@ -19,18 +19,16 @@ use super::{Failure, doctor, export, print, quoted, report, say, say_what_is_mis
 use crate::collect::{Session, Target};
 use crate::why::why;
 use clap::Args;
-use flate2::read::GzDecoder;
 use phases::Window;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// The folder for gpuspy-demo.gspy and gpuspy-demo.json.gz [default: the working directory]
+    /// The directory for gpuspy-demo.gspy and gpuspy-demo.json.gz [default: the working directory]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Do not print the report, only what to look at
@@ -38,20 +36,18 @@ pub(super) struct Options {
     no_report: bool,
 }
 
-/// What the demo leaves.
+/// The files that the demo leaves.
 const TRACE: &str = "gpuspy-demo.gspy";
 const CHROME: &str = "gpuspy-demo.json.gz";
-/// How every Chrome trace of ours begins; see `export::chrome`.
-const CHROME_BEGIN: &[u8] = b"{\n\"schemaVersion\": 1,";
-/// What has to be known of a simulated GPU.
-const SIMULATED: &str = "figures are of the simulation";
-/// What the kernels need: Volta, the first GPU that their PTX is for.
+/// The warning that goes with a simulated GPU.
+const SIMULATED: &str = "all figures are simulated";
+/// The compute capability that the kernels need: Volta, the target of their PTX.
 const CAPABILITY: (i32, i32) = (7, 0);
 
 pub(super) fn demo(options: &Options) -> Result<ExitCode, Failure> {
     let (target, chrome) = places(options.output.as_deref().unwrap_or(Path::new("")))?;
     let stage = Stage::set()?;
-    print(&format!("{}\n", stage.told))?;
+    print(&format!("{}\n", stage.sentence))?;
     let (trace, windows) = perform(&stage, target)?;
     drop(stage);
     if !options.no_report {
@@ -67,66 +63,61 @@ pub(super) fn demo(options: &Options) -> Result<ExitCode, Failure> {
     ))
 }
 
-/// Where trace and Chrome trace go. Only what a demo can have left before is replaced.
+/// Returns where the trace and the Chrome trace go. Only files that an earlier demo can have left are replaced.
 fn places(folder: &Path) -> Result<(Target, PathBuf), Failure> {
     fs::create_dir_all(folder).map_err(|e| {
-        Failure::usage(format_args!("cannot make the folder {}: {}", folder.display(), why(&e)))
+        Failure::usage(format_args!("cannot create the directory {}: {}", folder.display(), why(&e)))
     })?;
     let chrome = folder.join(CHROME);
-    if chrome.exists() && !is_chrome_trace(&chrome) {
+    if chrome.exists() && !export::is_chrome_trace(&chrome) {
         let chrome = chrome.display();
         return Err(Failure::usage(format_args!(
-            "{chrome} exists and is no trace of ours: name another folder with -o, or remove it"
+            "{chrome} exists and is not an export of gpuspy: choose another directory with -o, or remove it"
         )));
     }
     Ok((Target::from_option(&folder.join(TRACE))?, chrome))
 }
 
-fn is_chrome_trace(path: &Path) -> bool {
-    let mut begin = [0; CHROME_BEGIN.len()];
-    let read = File::open(path).and_then(|file| GzDecoder::new(file).read_exact(&mut begin));
-    read.is_ok() && begin == CHROME_BEGIN
-}
-
-/// Which GPU the workload will find, and a folder of its own.
+/// The GPU that the workload will find, and a private directory.
 struct Stage {
-    /// The sentence that the output begins with.
-    told: String,
+    /// The first sentence of the output.
+    sentence: String,
     place: PrivateDir,
-    /// With the simulator in front.
+    /// `LD_LIBRARY_PATH` with the simulator first, if that is used.
     library_path: Option<OsString>,
 }
 
 impl Stage {
-    /// Looks for a GPU; where there is none that can be used, sets up the simulator.
+    /// Looks for a GPU. If there is none that can be used, sets up the simulator.
     fn set() -> Result<Stage, Failure> {
         let found = doctor::first_gpu(driver::VERSION, CAPABILITY)?;
         let place = PrivateDir::new()?;
-        let (told, library_path) = match found {
+        let (sentence, library_path) = match found {
             Ok(name) if name == simulator::NAME => (format!("On a simulated GPU: {SIMULATED}."), None),
             Ok(name) => (format!("On {name}, the first GPU of this machine."), None),
             Err(why) => {
-                let told = format!("On a simulated GPU, since no real one can be used ({why}): {SIMULATED}.");
-                (told, Some(simulator::library_path(&place, &why)?))
+                let sentence =
+                    format!("On a simulated GPU, because no real one can be used ({why}): {SIMULATED}.");
+                (sentence, Some(simulator::library_path(&place, &why)?))
             }
         };
-        Ok(Stage { told, place, library_path })
+        Ok(Stage { sentence, place, library_path })
     }
 }
 
-/// Runs the workload under the agent. Returns its trace, and when its phases were.
+/// Runs the workload under the agent. Returns its trace, and when its phases ran.
 fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Failure> {
     let program = std::env::current_exe()
-        .map_err(|e| Failure::usage(format_args!("cannot find out where gpuspy itself lies: {}", why(&e))))?;
-    let told = stage.place.path().join("phases");
+        .map_err(|e| Failure::usage(format_args!("cannot find the path of gpuspy itself: {}", why(&e))))?;
+    let windows = stage.place.path().join("phases");
     let mut command = Command::new(program);
     command
-        // Reports show it as people would type it.
+        // The report shows the command as people would type it.
         .arg0("gpuspy")
         .arg(WORKLOAD)
         .stdin(Stdio::null())
-        .env(phases::FILE, &told)
-        // Each operation's time is wanted, whatever is set for other programs.
+        .env(phases::FILE, &windows)
+        // Every operation is timed, whatever the environment sets for other programs.
         .env("GPUSPY_TIMING", "exact")
         .env("GPUSPY_GRAPH", "launches")
         .env_remove("GPUSPY_CAPTURE_RANGE")
@@ -144,13 +135,12 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
     let status =
         status.map_err(|e| Failure::usage(format_args!("cannot start the demo's workload: {}", why(&e))))?;
     ended_well(status)?;
-    let nothing =
-        || Failure::usage("nothing was collected from the demo: gpuspy doctor says what is in the way");
+    let nothing = || Failure::usage("nothing was collected from the demo; run gpuspy doctor to find out why");
     let trace = traces.whole().ok_or_else(nothing)?;
-    Ok((trace.to_owned(), phases::read(&told)))
+    Ok((trace.to_owned(), phases::read(&windows)))
 }
 
-/// The workload has said on stderr what it could not do.
+/// Checks the exit status of the workload, which has printed its own error on stderr.
 fn ended_well(status: ExitStatus) -> Result<(), Failure> {
     match status.signal() {
         Some(signal) => {
@@ -158,7 +148,9 @@ fn ended_well(status: ExitStatus) -> Result<(), Failure> {
             Err(Failure { code, sentence: format!("the demo's workload was ended by signal {signal}") })
         }
         None if status.success() => Ok(()),
-        None => Err(Failure::usage("the demo ends here: gpuspy doctor says what is wrong with the GPU")),
+        None => {
+            Err(Failure::usage("the demo failed; run gpuspy doctor to find out what is wrong with the GPU"))
+        }
     }
 }
 
@@ -167,26 +159,27 @@ mod tests {
     use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use std::fs::File;
     use std::io::Write;
 
     #[test]
-    fn what_no_demo_wrote_is_not_replaced() {
+    fn files_of_others_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let chrome = folder.path().join(CHROME);
         assert!(places(folder.path()).is_ok());
         let mut packed = GzEncoder::new(File::create(&chrome).unwrap(), Compression::fast());
-        packed.write_all(CHROME_BEGIN).unwrap();
+        packed.write_all(export::CHROME_START).unwrap();
         packed.finish().unwrap();
         assert!(places(folder.path()).is_ok());
         fs::write(&chrome, "thesis").unwrap();
-        assert!(places(folder.path()).unwrap_err().sentence.contains("no trace of ours"));
+        assert!(places(folder.path()).unwrap_err().sentence.contains("not an export"));
         fs::remove_file(&chrome).unwrap();
         fs::write(folder.path().join(TRACE), "thesis").unwrap();
-        assert!(places(folder.path()).unwrap_err().sentence.contains("is no trace"));
+        assert!(places(folder.path()).unwrap_err().sentence.contains("is not a trace"));
     }
 
     #[test]
-    fn a_signal_is_told_as_a_shell_does() {
+    fn the_exit_code_of_a_signal_is_that_of_a_shell() {
         assert_eq!(ended_well(ExitStatus::from_raw(2)).unwrap_err().code, 130);
         assert_eq!(ended_well(ExitStatus::from_raw(2 << 8)).unwrap_err().code, 2);
         assert!(ended_well(ExitStatus::from_raw(0)).is_ok());

@@ -1,7 +1,7 @@
-//! `gpuspy doctor`: what works here and what does not, why, and what to do about it.
+//! `gpuspy doctor`: checks what works here and what does not, why, and what to do about it.
 //!
-//! Whatever can be tried is tried, not concluded: CUDA is called by children under the agent, and their traces are read.
-//! CUDA itself is only ever loaded by children: it can hang or crash, and the doctor must do neither.
+//! The doctor tries things instead of inferring them: child processes call CUDA under the agent, and their traces are read.
+//! Only children load CUDA, because it can hang or crash and the doctor must not.
 
 mod child;
 mod conflicts;
@@ -27,41 +27,41 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// Print JSON
+    /// Print the checks as JSON
     #[arg(long)]
     json: bool,
-    /// Give each child so long: a driver without persistence mode needs seconds for every GPU
+    /// Time limit of each child process; a driver without persistence mode needs seconds for each GPU
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
-    /// A program to look at besides: whether the agent can be loaded into it. It is not run
+    /// A program to check too: can the agent be loaded into it? It is not run
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
-/// How long a driver may take to answer: without persistence mode it needs seconds for every GPU.
+/// The time limit of a driver. Without persistence mode it needs seconds for each GPU.
 const DRIVER_ANSWERS: Duration = Duration::from_secs(30);
 
-/// The hidden command of the children.
+/// The hidden command that children run.
 pub(super) const CHILD: &str = "doctor-probe";
 
-/// How bad it is.
+/// The severity of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
-    /// gpuspy works, and something is different from what one would expect.
+    /// gpuspy works, but something is unusual.
     Warning,
-    /// gpuspy sees nothing, or not all.
+    /// gpuspy records nothing, or not everything.
     Problem,
 }
 
-/// One thing looked at.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize)]
 struct Check {
     level: Level,
     topic: &'static str,
-    /// What was found: a sentence without its full stop.
+    /// What was found, as a sentence without its full stop.
     found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,9 +82,9 @@ impl Check {
     }
 }
 
-/// What helps where another preloaded library hides calls.
+/// The advice where another preloaded library hides calls.
 const ORDER: &str = "put libgpuspy.so first in LD_PRELOAD, or use `gpuspy run`, which does";
-/// What the doctor exits with when something is a problem.
+/// The exit code if there is a problem.
 const ILL: u8 = 1;
 
 pub(super) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
@@ -103,9 +103,9 @@ pub(super) fn doctor(options: &Options) -> Result<ExitCode, Failure> {
             }
         }
         Err(failure) => checks.push(Check::problem(
-            "private folder",
+            "temp directory",
             failure.sentence,
-            "make /tmp writable, or set TMPDIR or XDG_RUNTIME_DIR: `gpuspy run` needs such a place too",
+            "make /tmp writable, or set TMPDIR or XDG_RUNTIME_DIR: `gpuspy run` needs such a directory too",
         )),
     }
     checks.extend(machine::check());
@@ -121,42 +121,42 @@ fn agent_is_missing(failure: &Failure) -> Check {
     Check::problem(
         "agent",
         failure.sentence.clone(),
-        "keep libgpuspy.so beside gpuspy, or name it in GPUSPY_AGENT",
+        "keep libgpuspy.so beside gpuspy, or set GPUSPY_AGENT to its path",
     )
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Whether the agent is one, ours, and can be loaded.
+/// Checks that the agent is a gpuspy agent of this version, and that it can be loaded.
 fn agent_checks(path: &Path) -> Vec<Check> {
     let shown = path.display();
-    let same = "take both from one release";
+    let same = "use gpuspy and libgpuspy.so of one release";
     let Some(elf) = elf::read(path).filter(|elf| elf.agent_version.is_some()) else {
-        return vec![Check::problem("agent", format!("{shown} is no gpuspy agent"), same)];
+        return vec![Check::problem("agent", format!("{shown} is not a gpuspy agent"), same)];
     };
     let version = elf.agent_version.unwrap_or_default();
     let mut checks = vec![match version == VERSION {
         true => Check::ok("agent", format!("{shown}, version {version}")),
-        false => {
-            Check::problem("agent", format!("{shown} is of version {version}, gpuspy of {VERSION}"), same)
-        }
+        false => Check::problem(
+            "agent",
+            format!("{shown} is version {version}, gpuspy is version {VERSION}"),
+            same,
+        ),
     }];
     // SAFETY: takes nothing and returns a constant string.
     let here = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned();
     let needed = elf.glibc.unwrap_or_default();
-    let needs = format!("the agent needs glibc {}.{}; here is {here}", needed.0, needed.1);
+    let needs = format!("the agent needs glibc {}.{}; this system has {here}", needed.0, needed.1);
     checks.push(match elf::glibc_version(&here) {
-        Some(here) if here < needed => Check::problem(
-            "glibc",
-            needs,
-            "build gpuspy on a system as old as the oldest that it is to run on",
-        ),
-        _ => Check::ok("glibc", format!("{needs}. A container has its own: run the doctor inside")),
+        Some(here) if here < needed => {
+            Check::problem("glibc", needs, "build gpuspy on the oldest system that it must run on")
+        }
+        _ => Check::ok("glibc", format!("{needs}. A container has its own glibc: run the doctor inside it")),
     });
     checks
 }
 
-/// Everything that CUDA is needed for.
+/// Runs the checks that need CUDA.
 fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>) -> Result<(), Failure> {
     let existing = std::env::var_os("LD_PRELOAD");
     let preload = match agent {
@@ -169,17 +169,17 @@ fn cuda_checks(nursery: &Nursery, agent: Option<&Path>, checks: &mut Vec<Check>)
     let cuda = cuda::check(nursery, &preload, checks);
     if agent.is_some() && cuda.driver.is_some() {
         checks.extend(routes::check(nursery, &preload, &cuda.runtimes, cuda.has_gpu()));
-        checks.push(Check::ok("interception", "not seen by design: launches from device code"));
+        checks.push(Check::ok("interception", "not covered by design: launches from device code"));
     } else {
-        let missing = if agent.is_none() { "there is no agent" } else { "no driver answers" };
+        let missing = if agent.is_none() { "there is no agent" } else { "there is no working driver" };
         let found = format!("not tested: {missing}");
         checks.push(Check::warning("interception", found, "see above"));
     }
     Ok(())
 }
 
-/// The name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not, as
-/// the end of a sentence.
+/// Returns the name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why
+/// not, as the end of a sentence.
 pub(super) fn first_gpu(version: i32, capability: (i32, i32)) -> Result<Result<String, String>, Failure> {
     let nursery = Nursery::new(DRIVER_ANSWERS)?;
     let found = cuda::first_gpu(&nursery, version, capability);
@@ -208,7 +208,7 @@ fn lines(checks: &[Check]) -> String {
             Level::Warning => "warning",
             Level::Problem => "problem",
         };
-        // Writing into a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{level:<7}  {topic:<14} {found}");
         if let Some(todo) = todo {
             let _ = writeln!(text, "{:<24}-> {todo}", "");
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_is_a_line_and_what_to_do_about_it_another() {
+    fn a_check_is_a_line_and_its_advice_another() {
         let checks = [
             Check::ok("agent", "is here"),
             Check::warning("MPS", "runs", "measure alone"),
@@ -252,8 +252,8 @@ problems: 1, warnings: 1.
     }
 
     #[test]
-    fn what_is_no_agent_says_so() {
+    fn a_file_that_is_not_an_agent_is_reported() {
         let checks = agent_checks(&std::env::current_exe().unwrap());
-        assert!(checks[0].found.ends_with("is no gpuspy agent"), "{checks:?}");
+        assert!(checks[0].found.ends_with("is not a gpuspy agent"), "{checks:?}");
     }
 }

@@ -1,21 +1,21 @@
-//! What stands under each command's `--help` and in its manual page: lines to copy, and what it exits with.
+//! The examples and exit codes in `--help` and the manual page of each command.
 
 pub(super) const ALL: &str = "\
 Examples:
   gpuspy doctor                          does it work here?
-  gpuspy demo                            what does it show? No GPU needed
+  gpuspy demo                            what does it show? (no GPU needed)
   gpuspy run -- python train.py          run, collect, print the report
-  gpuspy report gpuspy-python-123.gspy   read it again
+  gpuspy report gpuspy-python-123.gspy   print the report again
 
-Exit status: 0; 2 when asked wrongly or something cannot be set up; 3 when a trace cannot be read at all; 70 when \
-gpuspy itself is at fault. `run` exits as its program does, `doctor` with 1 when something is a problem.";
+Exit status: 0; 2 on bad usage or when something cannot be set up; 3 when a trace cannot be read at all; 70 on an \
+internal error of gpuspy. `run` exits as its program does, `doctor` with 1 if it finds a problem.";
 
 pub(super) const RUN: &str = "\
 Examples:
   gpuspy run -- python train.py
   gpuspy run -o runs/first.gspy --json -- ./app --steps 10
-  gpuspy run --timing off -- ./app       every call, no GPU times: costs least
-  gpuspy run --budget 2 -- ./app         time as much as 2 % of wall time allow
+  gpuspy run --timing off -- ./app       all calls, no GPU times: the lowest overhead
+  gpuspy run --budget 2 -- ./app         as many GPU times as 2 % overhead allows
   gpuspy run --capture-range delay=10,duration=500ms -- ./app
 
 Exit status: the program's; 128 + n when signal n ended it; 126 when it cannot be executed, 127 when it is not found.";
@@ -26,7 +26,7 @@ Examples:
   GPUSPY_SOCKET=$PWD/traces/gpuspy.sock LD_PRELOAD=/path/to/libgpuspy.so ./app
   gpuspy collect --pid 4711 -o app.gspy
 
-While it works it shows its progress, where stderr is a terminal.";
+It shows its progress if stderr is a terminal.";
 
 pub(super) const REPORT: &str = "\
 Examples:
@@ -38,9 +38,9 @@ Examples:
   gpuspy report runs/ --json | jq .gaps
   gpuspy report app.gspy --operations | head
 
-What limits the report (--device to --until) limits --json and --operations as well.
+The filters (--device to --until) apply to --json and --operations as well.
 
-Exit status: 0; 2 when asked wrongly; 3 when no trace can be read.";
+Exit status: 0; 2 on bad usage; 3 when no trace can be read.";
 
 pub(super) const EXPORT: &str = "\
 Examples:
@@ -49,28 +49,30 @@ Examples:
   gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
   gpuspy export runs/ -o exports/                        a file for each rank
 
-Exit status: 0; 3 when no trace can be read.";
+An earlier export is replaced; other files, and directories that are not empty, are not.
+
+Exit status: 0; 2 on bad usage; 3 when no trace can be read.";
 
 pub(super) const DOCTOR: &str = "\
 Examples:
   gpuspy doctor
-  gpuspy doctor -- ./app                 look at this program besides
+  gpuspy doctor -- ./app                 check this program too
   gpuspy doctor --json | jq '.checks[] | select(.level != \"ok\")'
 
-Each line is ok, a warning or a problem; under the latter two stands what to do. It calls CUDA in child processes, which \
-use the first GPU for a moment, and leaves nothing behind.
+Each line is ok, a warning or a problem; warnings and problems are followed by what to do. The doctor calls CUDA in child \
+processes, which use the first GPU for a moment, and leaves nothing behind.
 
-Exit status: 0; 1 when something is a problem.";
+Exit status: 0; 1 if there is a problem.";
 
 pub(super) const DEMO: &str = "\
 Examples:
   gpuspy demo
   gpuspy demo -o /tmp/demo --no-report | less
 
-It runs on the first GPU, else on a simulated one (libsimcuda.so beside gpuspy, or in the folder that GPUSPY_SIM names), and \
-leaves gpuspy-demo.gspy and gpuspy-demo.json.gz, the latter for ui.perfetto.dev.
+The demo runs on the first GPU, else on a simulated one (libsimcuda.so beside gpuspy, or in the directory $GPUSPY_SIM). It \
+leaves gpuspy-demo.gspy, and gpuspy-demo.json.gz for ui.perfetto.dev.
 
-Exit status: 0; 2 when there is neither a GPU nor a simulated one; 128 + n when signal n ended it.";
+Exit status: 0; 2 if there is neither a real nor a simulated GPU; 128 + n when signal n ended it.";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

@@ -1,42 +1,45 @@
-//! `gpuspy export`: a trace for another tool.
+//! `gpuspy export`: writes a trace for another tool.
 
+use super::filter::{self, Contents};
 use super::traces::{PATIENCE, say_damage, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
+use crate::report::units::bytes;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
-use crate::why::why;
+use crate::why::{said, why};
 use clap::{Args, ValueEnum};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// A trace, or the directory of one run's traces, which become one file
+    /// A trace, or the directory with the traces of one run, which become one file
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// For which tool
+    /// The format
     #[arg(long, value_enum, default_value = "chrome")]
     to: Format,
-    /// The file to write, compressed if its name ends in .gz; - or nothing: stdout. A directory (DIR/) gets a file for each
-    /// rank, rank<N>.json.gz, and for each process without one, pid<N>.json.gz
+    /// The file to write, compressed if its name ends in .gz [default: stdout]. In a directory (DIR/), a file is written for
+    /// each rank, rank<N>.json.gz, and for each process without a rank, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Nothing that ended before, counted from the begin of the run: 1.5s, 200ms, 10us, 3m
+    /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
-    /// Nothing that began then or later
+    /// Leave out what starts at this time or later
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
-    /// Only what concerns this GPU; may be given several times
+    /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
-    /// Only what concerns this stream, by its id in `report --operations`; may be given several times
+    /// Only this stream, by its number in `report --operations`; may be repeated
     #[arg(long = "stream", value_name = "ID", allow_negative_numbers = true)]
     streams: Vec<u64>,
 }
@@ -54,7 +57,7 @@ impl Options {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
-    /// Chrome's JSON as PyTorch writes it: for ui.perfetto.dev, chrome://tracing, HTA
+    /// Chrome JSON as PyTorch writes it, for ui.perfetto.dev, chrome://tracing and HTA
     Chrome,
 }
 
@@ -62,29 +65,73 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let Format::Chrome = options.to;
     let filter = options.filter()?;
     panic::about(&options.trace);
+    let output = options.output.as_deref().filter(|path| path.as_os_str() != "-");
+    output.map_or(Ok(()), replaceable)?;
     let opened = open_all(&options.trace, &filter)?;
     let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
-    let written = match options.output.as_deref().filter(|path| path.as_os_str() != "-") {
+    let written = match output {
         Some(path) if is_directory(path) => write_directory(path, opened),
-        Some(path) => write_file(path, opened),
+        Some(path) => write_file(path, opened).inspect(|_| say_written(path)),
         None => match write_to(io::stdout().lock(), opened) {
-            // `gpuspy export … | head` has seen what it wanted.
+            // The reader (`gpuspy export … | head`) closed the pipe.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written.map_err(|e| cannot_write("stdout", &e)),
         },
     }?;
     let trace = options.trace.display();
     if let Some(asked) = captured.filter(|_| written.is_empty()) {
-        say(format_args!(
-            "the export is empty: nothing in {trace} is in a range that was captured ({asked})"
-        ));
+        say(format_args!("the export is empty: nothing in {trace} is inside the capture range ({asked})"));
     } else if written.is_empty() && !filter.is_everything() {
-        say(format_args!("the export is empty: nothing in {trace} meets what was asked for ({filter})"));
+        say(format_args!("the export is empty: nothing in {trace} matches the filters ({filter})"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a path is one, or is written like one.
+/// Refuses to write where something else would be lost, as `run -o` does: a directory must be empty, and a file must be empty
+/// or an earlier export.
+fn replaceable(path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    if path.is_dir() {
+        let mut entries = fs::read_dir(path)
+            .map_err(|e| Failure::usage(format_args!("cannot read the directory {shown}: {}", said(&e))))?;
+        return match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format_args!(
+                "{shown} is not empty: choose another path with -o, or remove it"
+            ))),
+        };
+    }
+    if path.is_file() && !is_chrome_trace(path) && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+        return Err(Failure::usage(format_args!(
+            "{shown} exists and is not an export: choose another path with -o, or remove it"
+        )));
+    }
+    Ok(())
+}
+
+/// The first bytes of every Chrome trace that gpuspy writes; see `export::chrome`.
+pub(super) const CHROME_START: &[u8] = b"{\n\"schemaVersion\": 1,";
+
+/// Returns whether a file starts like a Chrome trace, compressed or not.
+pub(super) fn is_chrome_trace(path: &Path) -> bool {
+    let starts = |mut file: Box<dyn Read>| {
+        let mut start = [0; CHROME_START.len()];
+        file.read_exact(&mut start).is_ok() && start == CHROME_START
+    };
+    let open = || File::open(path);
+    open().is_ok_and(|file| starts(Box::new(file)))
+        || open().is_ok_and(|file| starts(Box::new(GzDecoder::new(file))))
+}
+
+/// Prints which file was written, and its size.
+fn say_written(path: &Path) {
+    // A device or a pipe has no size.
+    let size = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+    let size = size.map_or_else(String::new, |file| format!(" ({})", bytes(file.len())));
+    say(format_args!("wrote {}{size}", path.display()));
+}
+
+/// Returns whether a path is a directory, or is written like one.
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
@@ -100,12 +147,11 @@ fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
 
 /// A trace after the first pass over it.
 struct Opened {
-    path: PathBuf,
     reader: TraceReader,
     source: Source,
 }
 
-/// All traces that can be read: one at least.
+/// Opens all traces that can be read; at least one.
 fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
     let (mut opened, mut failures) = (Vec::new(), Vec::new());
     for trace in traces_of(path)? {
@@ -115,6 +161,13 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
         }
     }
     lay_out(&mut opened.iter_mut().map(|one| &mut one.source).collect::<Vec<_>>(), filter);
+    filter::check(
+        path,
+        opened.iter().map(|one| {
+            let (names, status, clocks, filter) = one.source.contents();
+            Contents { names, status, clocks, filter }
+        }),
+    )?;
     match failures.pop() {
         Some(failure) if opened.is_empty() => Err(failure),
         last => {
@@ -126,13 +179,13 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
 
 fn open(path: &Path) -> Result<Opened, TraceError> {
     if !wait_until_complete(path, PATIENCE)? {
-        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
+        say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let source = Source::of(names, status, reader.records());
     say_damage(path, reader.damage());
-    Ok(Opened { path: path.to_owned(), reader, source })
+    Ok(Opened { reader, source })
 }
 
 fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
@@ -146,7 +199,7 @@ fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
     Ok(summary)
 }
 
-/// Writes a file for each rank: tools that compare ranks want one each. Processes of one rank (a worker that forked) share it.
+/// Writes a file for each rank, as tools that compare ranks need them. Processes of one rank (a worker that forked) share it.
 fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
     fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
     let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
@@ -160,7 +213,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Fai
         files.entry(name).or_default().push(one);
     }
     if ranks > 0 && ranks < files.len() {
-        say("some processes have no rank: HTA takes their files for rank 0, so give it the others alone");
+        say("some processes have no rank; HTA reads their files as rank 0, so give it only the others");
     }
     let (mut all, mut written) = (Summary::default(), Vec::new());
     for (name, mut processes) in files {
@@ -173,18 +226,14 @@ fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Fai
     Ok(all)
 }
 
-/// Writes beside the file and takes its place in the end, so that under its name there is a whole one or the one before.
+/// Writes a temporary file beside the target and renames it at the end, so that the target is always a complete file.
 fn write_file(path: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
     let failed = |e: &io::Error| cannot_write(path.display(), e);
     let compress = path.extension().is_some_and(|e| e == "gz");
-    // The file that a link names is written, not the link.
+    // A link is followed: its target is written.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Some(trace) = opened.iter().find(|o| fs::canonicalize(&o.path).is_ok_and(|p| p == target)) {
-        let trace = trace.path.display();
-        return Err(Failure::usage(format_args!("{trace} is the trace itself: name another file with -o")));
-    }
     if target.exists() && !target.is_file() {
-        // A device or a pipe; a directory says so itself.
+        // A device or a pipe. Opening a directory fails.
         let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
         return write_compressed(file, compress, opened).map_err(|e| failed(&e));
     }
@@ -195,7 +244,7 @@ fn write_file(path: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
         .and_then(|file| write_compressed(file, compress, opened))
         .and_then(|summary| fs::rename(&beside, &target).map(|()| summary));
     written.map_err(|e| {
-        let _ = fs::remove_file(&beside); // it may never have been there
+        let _ = fs::remove_file(&beside); // It may not exist.
         failed(&e)
     })
 }

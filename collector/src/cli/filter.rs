@@ -1,43 +1,49 @@
-//! Options that ask for a part of a trace.
+//! Options that limit a report to a part of the trace.
 
 use super::{Failure, time};
 use crate::model::filter::Filter;
+use crate::model::gpu_clock::Clocks;
+use crate::model::names::demangle;
+use crate::report::names::plain;
+use crate::trace::record::{Names, Status};
 use clap::Args;
+use gpuspy_wire::record::Namespace;
 use regex::Regex;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
 
-/// A trace's part: what meets all conditions.
+/// The filters. What matches all of them is reported.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Limit it to")]
+#[command(next_help_heading = "Filters")]
 pub(super) struct FilterOptions {
-    /// A GPU, by its number in the program; may be repeated
+    /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
-    /// A stream, by the number that --operations gives it; may be repeated
+    /// Only this stream, by its number in --operations; may be repeated
     #[arg(long = "stream", value_name = "ID", allow_negative_numbers = true)]
     streams: Vec<u64>,
-    /// A thread that called, by its Linux thread id; may be repeated
+    /// Only calls of this thread, by its Linux thread ID; may be repeated
     #[arg(long = "thread", value_name = "TID", allow_negative_numbers = true)]
     threads: Vec<u32>,
-    /// Kernels whose demangled name or symbol this regular expression finds
+    /// Only kernels whose demangled name or symbol matches this regular expression
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     kernel: Option<Regex>,
-    /// What begins at this time or later, counted from the begin of the run: 1.5s, 200ms, 10us, 3m
+    /// Only what starts at this time or later, counted from the start of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
-    /// What begins before this time
+    /// Only what starts before this time
     #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
 }
 
 impl FilterOptions {
-    /// The filter that they mean.
+    /// Returns the filter of these options.
     pub(super) fn filter(&self) -> Result<Filter, Failure> {
         if let (Some(since), Some(until)) = (self.since, self.until)
             && since >= until
         {
-            let sentence =
-                "nothing is both after --since and before --until: --until has to be the later one";
-            return Err(Failure::usage(sentence));
+            return Err(Failure::usage("--until must be later than --since"));
         }
         let FilterOptions { devices, streams, threads, kernel, since, until } = self;
         Ok(Filter {
@@ -52,13 +58,85 @@ impl FilterOptions {
     }
 }
 
-/// A regular expression; why it is none, in a sentence.
+/// What a trace contains that filters select.
+pub(super) struct Contents<'a> {
+    pub names: &'a Names,
+    pub status: Option<&'a Status>,
+    pub clocks: &'a Clocks,
+    /// The filter for this trace, which has the numbers of its streams.
+    pub filter: &'a Filter,
+}
+
+/// The most values that an error lists.
+const LISTED: usize = 16;
+
+/// Checks that each selected device, stream and thread is in one of the traces, and that a kernel matches.
+pub(super) fn check<'a>(
+    path: &Path,
+    contents: impl IntoIterator<Item = Contents<'a>>,
+) -> Result<(), Failure> {
+    let (mut devices, mut streams, mut threads) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut kernels, mut asked) = (BTreeSet::new(), None);
+    let mut has_threads = true;
+    for Contents { names, status, clocks, filter } in contents {
+        let named = |space| names.0.iter().filter(move |((namespace, _), _)| *namespace == space);
+        devices.extend(clocks.devices.values().copied());
+        // A device's name has its ordinal + 1.
+        devices.extend(named(Namespace::Device).filter_map(|((_, id), _)| id.checked_sub(1)));
+        streams.extend(filter.numbers.iter().flat_map(|numbers| numbers.values()).copied().map(u64::from));
+        has_threads &= status.is_some();
+        threads.extend(status.iter().flat_map(|status| status.threads.values()).copied());
+        kernels.extend(named(Namespace::Kernel).map(|(_, symbol)| symbol.as_str()));
+        asked = Some(filter);
+    }
+    let Some(filter) = asked else { return Ok(()) };
+    let path = path.display();
+    let missing = |option: &str, value: &dyn Display, what: &str, known: Vec<String>| {
+        let known =
+            listed(known).map_or_else(|| format!("it has no {what}"), |list| format!("its {what}: {list}"));
+        Err(Failure::usage(format_args!("{option} {value} is not in {path}; {known}")))
+    };
+    if let Some(device) = filter.devices.iter().find(|device| !devices.contains(device)) {
+        return missing("--device", device, "devices", texts(&devices));
+    }
+    if let Some(stream) = filter.streams.iter().find(|stream| !streams.contains(stream)) {
+        return missing("--stream", stream, "streams", texts(&streams));
+    }
+    if let Some(thread) = filter.threads.iter().find(|thread| has_threads && !threads.contains(thread)) {
+        return missing("--thread", thread, "threads", texts(&threads));
+    }
+    match &filter.kernel {
+        Some(kernel) if !kernels.iter().any(|symbol| filter.names(symbol)) => {
+            let known = listed(kernels.iter().map(|symbol| demangle(symbol)).collect());
+            let known =
+                known.map_or_else(|| "it has no kernels".to_owned(), |list| format!("its kernels: {list}"));
+            Err(Failure::usage(format_args!("--kernel {kernel} matches nothing in {path}; {known}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn texts<T: ToString>(values: &BTreeSet<T>) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
+
+/// Returns values as a list of limited length; `None` if there are none.
+fn listed(values: Vec<String>) -> Option<String> {
+    let more = values.len().saturating_sub(LISTED);
+    let mut list = values.into_iter().take(LISTED).map(|value| plain(&value)).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        list.push_str(&format!(" and {more} more"));
+    }
+    (!list.is_empty()).then_some(list)
+}
+
+/// Parses a regular expression; the error is one sentence.
 fn regex(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| {
-        let told = error.to_string();
-        let why = told.lines().last().unwrap_or_default();
+        let text = error.to_string();
+        let why = text.lines().last().unwrap_or_default();
         let why = why.strip_prefix("error: ").unwrap_or(why);
-        format!("{why}; to find such a character itself, put a backslash before it")
+        format!("{why}; to match such a character itself, put a backslash before it")
     })
 }
 
@@ -67,14 +145,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_expression_is_told_in_one_line() {
+    fn the_error_of_a_bad_expression_is_one_line() {
         let error = regex("gemm(").unwrap_err();
         assert!(error.contains("unclosed group") && !error.contains('\n'), "{error}");
         assert!(regex("^gemm<[0-9]+>").is_ok());
     }
 
     #[test]
-    fn time_goes_forward() {
+    fn until_must_be_later_than_since() {
         let between = |since, until| FilterOptions { since, until, ..FilterOptions::default() }.filter();
         assert!(between(Some(5), Some(5)).is_err_and(|failure| failure.sentence.contains("--until")));
         assert!(between(Some(5), Some(6)).is_ok() && between(None, Some(0)).is_ok());

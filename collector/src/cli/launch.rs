@@ -1,4 +1,4 @@
-//! What has to be true before a program can be started under the agent.
+//! Prepares a program to be started under the agent.
 
 use super::Failure;
 use crate::why::{said, why};
@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The agent's file name.
+/// The file name of the agent.
 const AGENT: &str = "libgpuspy.so";
 
-/// A directory that only we can enter, removed with all it holds when dropped.
+/// A directory that only this user can enter. It is removed with its contents when dropped.
 #[derive(Debug)]
 pub(super) struct PrivateDir(PathBuf);
 
 impl PrivateDir {
-    /// Makes one where a Unix socket's path can be as short as `sun_path` wants it, and a loader's as plain.
+    /// Creates the directory where the path of a Unix socket fits into `sun_path` and the dynamic loader accepts paths.
     pub(super) fn new() -> Result<PrivateDir, Failure> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
@@ -25,7 +25,7 @@ impl PrivateDir {
         for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
             for n in 0..1000 {
                 let path = place.join(format!("gpuspy-{}-{n}", std::process::id()));
-                // unix(7): sun_path has 108 bytes, the end's NUL included.
+                // unix(7): sun_path has 108 bytes, including the final NUL.
                 if path.as_os_str().len() + "/socket".len() >= 108 || !is_plain(&path) {
                     break;
                 }
@@ -40,7 +40,7 @@ impl PrivateDir {
             }
         }
         Err(Failure::usage(format_args!(
-            "no directory for the socket can be made ({}); set TMPDIR to a place for one",
+            "cannot create a directory for the socket: {}; set TMPDIR to a writable directory with a short path",
             said(&last)
         )))
     }
@@ -52,18 +52,18 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // What remains is an empty socket's name in a temporary directory.
+        // If this fails, an unused socket file remains in a temporary directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Whether the loader takes a path in LD_PRELOAD for one path, and literally (ld.so(8): separators, and tokens like
+/// Returns whether the loader reads a path in LD_PRELOAD as a single, literal path (ld.so(8): separators, and tokens like
 /// `$ORIGIN`).
 fn is_plain(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| b" :$\t\n".contains(b))
 }
 
-/// Finds the agent: `$GPUSPY_AGENT`, or beside this program.
+/// Finds the agent: `$GPUSPY_AGENT`, or the file beside this program.
 pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     let named = std::env::var_os("GPUSPY_AGENT").filter(|v| !v.is_empty()).map(PathBuf::from);
     let beside = || std::env::current_exe().ok()?.parent().map(|directory| directory.join(AGENT));
@@ -72,25 +72,26 @@ pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     match File::open(&absolute) {
         Ok(_) => Ok(absolute),
         Err(e) => Err(Failure::usage(format_args!(
-            "cannot open the agent {}: {}; {AGENT} belongs beside gpuspy, or GPUSPY_AGENT must name it",
+            "cannot open the agent {}: {}; keep {AGENT} beside gpuspy, or set GPUSPY_AGENT to its path",
             absolute.display(),
             said(&e)
         ))),
     }
 }
 
-/// A path by which the loader takes the agent: its own, or a link in the private directory where that is no plain one.
+/// Returns a path that the loader accepts for the agent: its own, or a link in the private directory.
 pub(super) fn loadable(agent: &Path, private: &PrivateDir) -> Result<PathBuf, Failure> {
     if is_plain(agent) {
         return Ok(agent.to_owned());
     }
     let link = private.path().join(AGENT);
-    symlink(agent, &link)
-        .map_err(|e| Failure::usage(format_args!("cannot make the link {}: {}", link.display(), why(&e))))?;
+    symlink(agent, &link).map_err(|e| {
+        Failure::usage(format_args!("cannot create the link {}: {}", link.display(), why(&e)))
+    })?;
     Ok(link)
 }
 
-/// The value of LD_PRELOAD that puts the agent before what is there already.
+/// Returns the value of LD_PRELOAD that puts the agent before existing entries.
 pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
     let mut value = OsString::from(agent);
     let existing = existing.unwrap_or_default();
@@ -105,13 +106,13 @@ pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
 /// A program that ignores LD_PRELOAD.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BlindSpot {
-    /// Why the agent cannot see into it.
+    /// Why the agent cannot be loaded into it.
     pub(super) reason: String,
-    /// What can be done.
+    /// What to do about it.
     pub(super) remedy: &'static str,
 }
 
-/// Why the agent cannot see into a program, if it is of a kind that ignores LD_PRELOAD.
+/// Returns why the agent cannot be loaded into a program, if it is of a kind that ignores LD_PRELOAD.
 pub(super) fn blind_spot(program: &OsStr) -> Option<BlindSpot> {
     let mut path = resolve(program)?;
     let mut begin = read_begin(&path)?;
@@ -124,24 +125,24 @@ pub(super) fn blind_spot(program: &OsStr) -> Option<BlindSpot> {
     let metadata = fs::metadata(&path).ok()?;
     let mode = metadata.permissions().mode();
     let shown = path.display();
-    // A program of the user's own gains no rights by its setuid bit, and the loader treats it like any other.
+    // A setuid program of the same user gains no rights, and the loader treats it like any other program.
     let changes_user = mode & 0o4000 != 0 && metadata.uid() != effective_uid()?;
     if changes_user || mode & 0o2010 == 0o2010 {
         return Some(BlindSpot {
             reason: format!(
-                "{shown} is setuid or setgid, and the loader keeps the agent out of such a program"
+                "{shown} is setuid or setgid, and the loader does not preload the agent into such a program"
             ),
-            remedy: "run a copy of it without that bit, or as its owner",
+            remedy: "run a copy of it without that bit, or run it as its owner",
         });
     }
     (begin.starts_with(b"\x7fELF") && !has_interpreter(&path)?).then(|| BlindSpot {
-        reason: format!("{shown} is statically linked, and the agent cannot see into it"),
-        remedy: "link it dynamically, against the C library too; programs that it starts are seen as it is",
+        reason: format!("{shown} is statically linked, and the agent cannot be loaded into it"),
+        remedy: "link it dynamically, including the C library; programs that it starts are traced as usual",
     })
 }
 
 fn effective_uid() -> Option<u32> {
-    // /proc/self belongs to the effective user.
+    // The owner of /proc/self is the effective user.
     fs::metadata("/proc/self").ok().map(|m| m.uid())
 }
 
@@ -162,9 +163,9 @@ fn read_begin(path: &Path) -> Option<Vec<u8>> {
     Some(begin)
 }
 
-/// Whether a 64-bit ELF file names a loader (PT_INTERP). `None` when it is none, or cut.
+/// Returns whether a 64-bit ELF file names a loader (PT_INTERP). `None` if it is not such a file, or is cut.
 fn has_interpreter(path: &Path) -> Option<bool> {
-    /// elf(5): size of the header, and where it says that the program headers lie, how long and how many they are.
+    /// The size of the header (elf(5)), which has the offset, size and number of the program headers.
     const HEADER: usize = 64;
     const PT_INTERP: u32 = 3;
     let mut file = File::open(path).ok()?;
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_private_directory_is_private_and_goes() {
+    fn a_private_directory_is_private_and_is_removed() {
         let private = PrivateDir::new().unwrap();
         let path = private.path().to_owned();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(blind_spot(OsStr::new("sh")), None);
         assert_eq!(blind_spot(OsStr::new("/no/such/program")), None);
         let place = tempfile::tempdir().unwrap();
-        // A static program's header: ELF, 64 bits, no program header at all.
+        // The header of a static program: ELF, 64 bits, no program headers.
         let program = place.path().join("static");
         let mut bytes = vec![0u8; 64];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");

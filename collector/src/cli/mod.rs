@@ -1,4 +1,4 @@
-//! The commands: what people type, and what they are told when it cannot be done.
+//! The commands, their options and their errors.
 
 mod collect;
 mod completions;
@@ -26,7 +26,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Why is the GPU idle? Traces any CUDA program: no root, no CUPTI, no change to the program.
+/// Why is the GPU idle? gpuspy traces any CUDA program, without root, CUPTI or changes to the program.
 #[derive(Debug, Parser)]
 #[command(name = "gpuspy", version, max_term_width = 100, after_help = examples::ALL)]
 struct Cli {
@@ -36,48 +36,48 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a program, collect what it and its children do on GPUs, and print the report
+    /// Run a program, trace the GPU work of it and its children, and print the report
     #[command(after_help = examples::RUN)]
     Run(run::Options),
-    /// Collect from programs that were started with LD_PRELOAD=libgpuspy.so
+    /// Collect traces from programs that were started with LD_PRELOAD=libgpuspy.so
     #[command(after_help = examples::COLLECT)]
     Collect(collect::Options),
     /// Print the report of a trace
     #[command(after_help = examples::REPORT)]
     Report(report::Options),
-    /// Write a trace for another tool: Perfetto, Chrome, HTA
+    /// Export a trace for Perfetto, chrome://tracing or HTA
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
-    /// Look what works on this machine and what does not, and say what to do about it
+    /// Check what works on this machine and what does not, and say what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(doctor::Options),
-    /// Trace a small program of several faults, on a simulated GPU where there is no real one, and say what to look at
+    /// Trace a small program with typical performance problems, on a simulated GPU if there is no real one
     #[command(after_help = examples::DEMO)]
     Demo(demo::Options),
-    /// Print the completions of a shell
+    /// Print completions for a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Completions),
-    /// Print the manual page of gpuspy, or of one of its commands
+    /// Print the manual page of gpuspy or of one of its commands
     #[command(after_help = examples::MAN)]
     Man(completions::Man),
-    /// What the doctor's children do
+    /// Runs one probe of the doctor, in a child process
     #[command(name = doctor::CHILD, hide = true)]
-    DoctorErrand(doctor::ProbeOptions),
-    /// What the demo runs
+    DoctorProbe(doctor::ProbeOptions),
+    /// Runs the workload of the demo
     #[command(name = demo::WORKLOAD, hide = true)]
     DemoWorkload,
 }
 
-/// A failure of our own, told in a sentence.
+/// A failure of gpuspy, described in one sentence.
 #[derive(Debug)]
 struct Failure {
     code: u8,
     sentence: String,
 }
 
-/// What cannot be set up, or was asked for wrongly.
+/// The exit code of bad usage, and of what cannot be set up.
 const USAGE: u8 = 2;
-/// A trace that cannot be read at all.
+/// The exit code of a trace that cannot be read at all.
 const UNREADABLE: u8 = 3;
 
 impl Failure {
@@ -92,11 +92,11 @@ impl From<crate::collect::Error> for Failure {
     }
 }
 
-/// Parses the arguments, does what they ask, and returns what to exit with.
+/// Parses the arguments, runs the command, and returns the exit code.
 pub fn main() -> ExitCode {
     panic::install();
     panic::caught(|| {
-        obey(Cli::try_parse().unwrap_or_else(|error| blamed(error).exit()).command).unwrap_or_else(
+        run_command(Cli::try_parse().unwrap_or_else(|error| attributed(error).exit()).command).unwrap_or_else(
             |failure| {
                 say(&failure.sentence);
                 ExitCode::from(failure.code)
@@ -105,10 +105,10 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// An error, blamed on the variable that the value came from where it was none of the command line's.
-fn blamed(mut error: clap::Error) -> clap::Error {
-    let told = |kind| error.get(kind).map(ToString::to_string);
-    let Some((option, value)) = told(ContextKind::InvalidArg).zip(told(ContextKind::InvalidValue)) else {
+/// Returns an error that names the environment variable, if the bad value came from one and not from the command line.
+fn attributed(mut error: clap::Error) -> clap::Error {
+    let text = |kind| error.get(kind).map(ToString::to_string);
+    let Some((option, value)) = text(ContextKind::InvalidArg).zip(text(ContextKind::InvalidValue)) else {
         return error;
     };
     let mut all = Cli::command();
@@ -129,7 +129,7 @@ fn blamed(mut error: clap::Error) -> clap::Error {
     error
 }
 
-fn obey(command: Command) -> Result<ExitCode, Failure> {
+fn run_command(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
@@ -139,31 +139,31 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::DemoWorkload => demo::run_workload(),
         Command::Completions(options) => completions::completions(&options),
         Command::Man(options) => completions::man(&options),
-        Command::DoctorErrand(options) => doctor::run_probe(&options),
+        Command::DoctorProbe(options) => doctor::run_probe(&options),
         Command::Export(options) => export::export(&options),
     }
 }
 
-/// Says what a trace lacks that no report can know of.
+/// Prints what a trace lacks that a report cannot know.
 fn say_what_is_missing(session: &Session, path: &Path) {
     let path = path.display();
     if let Some(failure) = &session.failure {
-        say(format_args!("{path} is not whole: {failure}"));
+        say(format_args!("{path} is incomplete: {failure}"));
     }
     if session.unknown > 0 {
         let unknown = session.unknown;
         say(format_args!(
-            "{path} lacks {unknown} records of kinds unknown to this gpuspy: its agent is a newer one"
+            "{path} lacks {unknown} records of kinds unknown to this gpuspy: the agent is newer"
         ));
     }
 }
 
-/// Tells the user something, on stderr: stdout is the app's, or the report's. That nobody listens is no error.
+/// Prints a message on stderr, since stdout is for the program or the report. A closed stderr is not an error.
 fn say(what: impl fmt::Display) {
     progress::above_the_line(|| drop(writeln!(std::io::stderr(), "gpuspy: {what}")));
 }
 
-/// Prints what was asked for, on stdout. A reader that has seen enough (`… | head`) is no error.
+/// Prints a result on stdout. A reader that closes the pipe (`… | head`) is not an error.
 fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -174,7 +174,7 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);

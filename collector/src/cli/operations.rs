@@ -1,4 +1,4 @@
-//! `gpuspy report --operations`: a line for each operation, printed as the trace is read.
+//! `gpuspy report --operations`: prints a line for each operation as the trace is read.
 
 use super::traces::{Opened, PATIENCE, filters, open_all, say_damage, unreadable};
 use super::{Failure, say};
@@ -12,12 +12,12 @@ use std::process::ExitCode;
 pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut opened = open_all(path, PATIENCE)?;
-    // All are read once before the first is printed: streams have numbers that are unique in the run.
-    let filters = filters(&opened.traces, filter);
+    // All traces are read once before the first line is printed, since stream numbers are unique in the run.
+    let filters = filters(path, &opened.traces, filter)?;
     for (trace, filter) in opened.traces.iter_mut().zip(&filters) {
         match print_one(trace, filter, &mut out).and_then(|()| out.flush()) {
             Ok(()) => say_damage(&trace.path, trace.reader.damage()),
-            // `… | head` has seen what it wanted.
+            // The reader (`… | head`) closed the pipe.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
             Err(e) => return Err(Failure::usage(format_args!("cannot write the operations: {}", why(&e)))),
         }

@@ -1,4 +1,4 @@
-//! What a person is told when gpuspy itself is at fault: one sentence, and no backtrace.
+//! Reports a panic of gpuspy as one sentence, without a backtrace.
 
 use parking_lot::Mutex;
 use std::any::Any;
@@ -10,30 +10,30 @@ use std::process::ExitCode;
 /// EX_SOFTWARE (sysexits.h): an internal software error.
 const SOFTWARE: u8 = 70;
 
-/// The trace, or the traces, that are being read or written.
+/// The path of the traces that are being read or written.
 static TRACE: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// One fault is told; those that it brings about in other threads are not.
-static TOLD: Mutex<bool> = Mutex::new(false);
+/// Set once a panic is reported. Panics that follow from it in other threads are not reported.
+static REPORTED: Mutex<bool> = Mutex::new(false);
 
-/// From here on a fault names this trace.
+/// Sets the trace that a panic names from here on.
 pub(super) fn about(trace: &Path) {
     *TRACE.lock() = Some(trace.to_owned());
 }
 
-/// Has faults told as a sentence from here on.
+/// Installs the hook that reports panics.
 pub(super) fn install() {
-    panic::set_hook(Box::new(tell));
+    panic::set_hook(Box::new(report));
 }
 
-/// Does something and returns its result, or where it panicked, the exit code of that. It has been told then.
+/// Runs `work` and returns its exit code. If it panics, returns the exit code of a panic, which has then been reported.
 pub(super) fn caught(work: impl FnOnce() -> ExitCode) -> ExitCode {
-    // What the work had in hand is not looked at again.
+    // State that `work` left behind is not used again.
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or(ExitCode::from(SOFTWARE))
 }
 
-/// Only tries the locks: the thread that panics may hold them.
-fn tell(info: &PanicHookInfo<'_>) {
-    let is_first = TOLD.try_lock().is_some_and(|mut told| !std::mem::replace(&mut *told, true));
+/// Only tries the locks, since the thread that panics may hold them.
+fn report(info: &PanicHookInfo<'_>) {
+    let is_first = REPORTED.try_lock().is_some_and(|mut reported| !std::mem::replace(&mut *reported, true));
     if !is_first {
         return;
     }
@@ -41,12 +41,12 @@ fn tell(info: &PanicHookInfo<'_>) {
     let trace = TRACE.try_lock().and_then(|trace| trace.clone()).filter(|trace| trace.exists());
     let kept = trace.map_or_else(String::new, |trace| format!("; the trace {} is kept", trace.display()));
     let what = what(info.payload());
-    // That nobody listens is no error. In one piece: other threads write too.
+    // A closed stderr is not an error. The line is written in one call, since other threads write too.
     let line = format!("gpuspy: internal error: {what}{place}; please report it{kept}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// What a panic says, on one line.
+/// Returns the message of a panic on one line.
 fn what(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

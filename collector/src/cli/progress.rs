@@ -1,7 +1,7 @@
-//! The line on a terminal's stderr that tells how far collecting has come.
+//! The progress line of the collection, on stderr if it is a terminal.
 //!
-//! `collect` draws it, and `run` if it is asked to: the program writes to the same terminal, and a line that moves can stand
-//! in the middle of what it says.
+//! `collect` always draws it; `run` only with `--progress`, because the program writes to the same terminal and a line that is
+//! redrawn would mix with its output.
 
 use super::say;
 use crate::collect::sys::{self, Stopped};
@@ -11,29 +11,29 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Five times a second.
+/// The line is redrawn five times a second.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Whether the line stands on the terminal. Whoever writes to stderr holds this meanwhile.
-static STANDS: Mutex<bool> = Mutex::new(false);
+/// Whether the line is on the terminal. A thread holds this lock while it writes to stderr.
+static DRAWN: Mutex<bool> = Mutex::new(false);
 
-/// To the line's begin, and away with all behind it (ECMA-48: CR, EL).
+/// Returns to the start of the line and erases it (ECMA-48: CR, EL).
 const ERASE: &str = "\r\x1b[K";
 
-/// Says something on stderr where the line was; it is drawn anew below.
+/// Prints a message on stderr in place of the line, which is redrawn below it.
 pub(super) fn above_the_line(say: impl FnOnce()) {
-    let mut stands = STANDS.lock();
-    erase(&mut stands);
+    let mut drawn = DRAWN.lock();
+    erase(&mut drawn);
     say();
 }
 
-fn erase(stands: &mut bool) {
-    if std::mem::take(stands) {
+fn erase(drawn: &mut bool) {
+    if std::mem::take(drawn) {
         let _ = write!(std::io::stderr(), "{ERASE}");
     }
 }
 
-/// Draws the line until `stopped`, while stderr is a terminal and we are in its foreground.
+/// Draws the line until `stopped`, while stderr is a terminal and gpuspy is in its foreground.
 pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
     let stderr = std::io::stderr();
     if !stderr.is_terminal() {
@@ -41,25 +41,25 @@ pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
     }
     let began = Instant::now();
     while matches!(sys::wait([Some(stopped.as_fd())], INTERVAL), Ok([false])) {
-        // The terminal is someone else's for now, the shell's for one.
+        // Another program has the terminal for now, for example the shell.
         if sys::is_in_background(stderr.as_fd()) {
             continue;
         }
         let mut line = line(progress.figures(), began.elapsed());
         // A line that wraps cannot be erased.
         line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));
-        let mut stands = STANDS.lock();
-        *stands = write!(stderr.lock(), "{ERASE}{line}").is_ok();
+        let mut drawn = DRAWN.lock();
+        *drawn = write!(stderr.lock(), "{ERASE}{line}").is_ok();
     }
     above_the_line(|| ());
 }
 
-/// What it came to, in a last line that stays.
+/// Prints the totals as a last line that stays.
 pub(super) fn total(progress: &Progress, began: Instant) {
     say(line(progress.figures(), began.elapsed()));
 }
 
-/// ASCII, so that it can be cut anywhere.
+/// Returns the line, in ASCII so that it can be cut anywhere.
 fn line(figures: Figures, elapsed: Duration) -> String {
     let Figures { records, timed, lost, bytes } = figures;
     let mib = bytes as f64 / f64::from(1 << 20);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_tells_all_figures() {
+    fn the_line_has_all_figures() {
         let figures = Figures { records: 1234, timed: 600, lost: 1, bytes: 3 << 19 };
         let text = line(figures, Duration::from_millis(2900));
         assert_eq!(text, "1234 records, 600 GPU times, 1 dropped, 1.5 MiB written, 2 s");

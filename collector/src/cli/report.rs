@@ -1,4 +1,4 @@
-//! `gpuspy report`, and the report that `gpuspy run` ends with.
+//! `gpuspy report`, and the report at the end of `gpuspy run`.
 
 use super::filter::FilterOptions;
 use super::traces::{PATIENCE, filters, open_all};
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
-    /// A trace, or the directory of one run's traces
+    /// A trace, or the directory with the traces of one run
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// Print a line of JSON for every operation instead: who asked for it, where and when it ran
+    /// Print each operation as a line of JSON instead: its call, its stream, and when it ran
     #[arg(long, conflicts_with = "json")]
     operations: bool,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     print(&run.screen(&options.view, &io::stdout()))
 }
 
-/// The report of traces that were just written: on stderr, and as JSON beside them.
+/// Prints the report of traces that were just written on stderr, and writes it as JSON beside them.
 pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(), Failure> {
     if !print && !write_json {
         return Ok(());
@@ -55,7 +55,7 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     if print {
         let stderr = io::stderr();
         let text = run.screen(&ViewOptions::default(), &stderr);
-        // That nobody reads it is no error.
+        // A closed stderr is not an error.
         let _ = stderr.lock().write_all(text.as_bytes());
     }
     if write_json {
@@ -66,29 +66,29 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     Ok(())
 }
 
-/// The report of traces that were just written, as stdout shows it.
+/// Returns the report of traces that were just written, drawn for stdout.
 pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
     let run = read(trace, Duration::ZERO, &Filter::default())?;
     Ok(run.screen(&ViewOptions::default(), &io::stdout()))
 }
 
-/// Columns of stdout.
+/// Returns the width of stdout in columns.
 pub(super) fn stdout_width() -> usize {
     ViewOptions::default().style(io::stdout()).width
 }
 
-/// Where a trace's JSON goes: `x.gspy` → `x.json`, any other name with `.json` behind it.
+/// Returns the path of a trace's JSON: `x.gspy` → `x.json`; any other name gets `.json` appended.
 fn beside(trace: &Path) -> PathBuf {
     if trace.extension().is_some_and(|e| e == "gspy") {
         return trace.with_extension("json");
     }
-    // Without a slash at the end: beside a directory, not in it.
+    // A slash at the end is removed, so that the file is beside a directory, not in it.
     let mut name = trace.components().as_path().as_os_str().to_owned();
     name.push(".json");
     name.into()
 }
 
-/// What was read: a report of each trace that could be, one at least.
+/// The reports of all traces that could be read; at least one.
 struct Run {
     reports: Vec<ProcessReport>,
     unread: Vec<Unread>,
@@ -111,7 +111,7 @@ impl Run {
 /// Reads a trace, or all traces of a directory.
 fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let opened = open_all(path, patience)?;
-    let filters = filters(&opened.traces, filter);
+    let filters = filters(path, &opened.traces, filter)?;
     let mut reports = Vec::new();
     let mut traces = opened.traces;
     for (trace, filter) in traces.iter_mut().zip(&filters) {
@@ -119,7 +119,8 @@ fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure
             path: trace.path.display().to_string(),
             names: &trace.names,
             status: trace.status.as_ref(),
-            // Damage inside a chunk shows when it is read, and the report begins with what was lost: by now all is known.
+            // Damage inside a chunk is found when the chunk is read. All chunks have been read once by now, so that the report
+            // can start with what was lost.
             damage: trace.reader.damage().into(),
             clocks: &trace.clocks,
             filter,
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_lies_beside_its_trace() {
+    fn json_is_written_beside_its_trace() {
         assert_eq!(beside(Path::new("a/run.gspy")), Path::new("a/run.json"));
         assert_eq!(beside(Path::new("run.1")), Path::new("run.1.json"));
         assert_eq!(beside(Path::new("/a/runs/")), Path::new("/a/runs.json"));

@@ -5,7 +5,7 @@ use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, Session, Stopper, Target};
 use crate::trace::record::Ending;
-use crate::why::why;
+use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use gpuspy_wire::capture::{self, CaptureRange};
@@ -29,15 +29,15 @@ pub(super) struct Options {
     /// Which operations get GPU times [default: auto; off with CUDA_DEVICE_MAX_CONNECTIONS=1]
     #[arg(long, value_enum, env = "GPUSPY_TIMING")]
     timing: Option<Timing>,
-    /// What --timing auto may cost, in percent of wall time: hooks of all threads and the agent's own thread
+    /// The profiling overhead that --timing auto may have, in percent of wall time
     #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent, allow_negative_numbers = true)]
     budget: f64,
-    /// Only what happens inside a range is told: profiler-api (from cudaProfilerStart to cudaProfilerStop),
-    /// nvtx:NAME[@DOMAIN] (while an NVTX range of that text is open; @* = of any domain), or
-    /// delay=SECONDS[,duration=SECONDS] (from the first CUDA call on; 200ms is 0.2). Several ranges are all told
+    /// Record only inside a range: profiler-api (from cudaProfilerStart to cudaProfilerStop), nvtx:NAME[@DOMAIN]
+    /// (while an NVTX range of that name is open; @* = in any domain), or delay=SECONDS[,duration=SECONDS] (counted
+    /// from the first CUDA call; also with a unit, 200ms). All ranges of the run are recorded
     #[arg(long, value_name = "RANGE", env = CAPTURE_RANGE, value_parser = capture_range)]
     capture_range: Option<String>,
-    /// What of graph launches gets GPU times. `nodes` puts events into the program's graphs, which slows them down
+    /// What gets GPU times in graph launches. `nodes` adds events to the program's graphs, which slows them down
     #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
     graph: Graph,
     /// Do not print the report
@@ -46,34 +46,34 @@ pub(super) struct Options {
     /// Write the report as JSON beside the trace
     #[arg(long, env = "GPUSPY_JSON", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     json: bool,
-    /// Show on a terminal's stderr how far collecting has come, where the program writes, too
+    /// Show progress on stderr if it is a terminal; the program writes there too
     #[arg(long, env = "GPUSPY_PROGRESS", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     progress: bool,
     /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Timing {
-    /// As many as the budget allows: everything at first, then windows in which everything is timed
+    /// As many as the budget allows: everything at first, then in sampling windows
     Auto,
-    /// All of them
+    /// All operations
     Exact,
-    /// None: every call is recorded, no event is
+    /// None: calls are recorded, but no events
     Off,
 }
 
-/// Reads the budget.
+/// Parses the budget.
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|p| *p > 0.0 && *p <= 100.0);
     percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
 }
 
-/// Reads a range as the agent does: a variable that is empty asks for nothing.
+/// Parses a range as the agent does. An empty variable means no range.
 fn capture_range(text: &str) -> Result<String, String> {
     if text.is_empty() && std::env::var_os(CAPTURE_RANGE).is_some_and(|value| value.is_empty()) {
         return Ok(String::new());
@@ -83,18 +83,18 @@ fn capture_range(text: &str) -> Result<String, String> {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Graph {
-    /// Each launch as a whole
+    /// Each launch as one operation
     Launches,
-    /// Their kernels as well
+    /// Each launch, and samples of its kernels
     Nodes,
 }
 
-/// The name by which an option, or a variable, means a value.
+/// Returns the name that an option or a variable has for a value.
 fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// A process that ends with the command may take so long to be seen to.
+/// How long to wait for processes that end together with the command.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -106,7 +106,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let Observed { status, collector, sessions } = observe(target, command(options), options.progress)?;
     match status {
         Ok(status) => {
-            // Whatever comes of it, the exit code is the command's.
+            // The exit code is the command's, whatever fails from here on.
             panic::caught(|| {
                 conclude(options, &collector, &sessions);
                 ExitCode::SUCCESS
@@ -120,25 +120,20 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Why a program was not started.
+/// Returns why a program was not started: the system's own words, and what to do.
 fn why_not(error: &io::Error) -> String {
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound, _) => {
-            "there is no such program, or not the interpreter that it names; give its path, or see to PATH"
-                .to_owned()
-        }
-        (io::ErrorKind::PermissionDenied, _) => {
-            "it is a folder, or may not be executed; name a program, or chmod +x it".to_owned()
-        }
+    let advice = match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) => "check its path, PATH, and the interpreter that a script names",
+        (io::ErrorKind::PermissionDenied, _) => "name a program, or make it executable with chmod +x",
         (_, Some(libc::ENOEXEC)) => {
-            "it is no program of this machine, and no script: that begins with #! and its interpreter"
-                .to_owned()
+            "it is not a program for this machine; a script needs a first line with #! and its interpreter"
         }
-        _ => why(error),
-    }
+        _ => return said(error),
+    };
+    format!("{}; {advice}", said(error))
 }
 
-/// The command with what the options ask for.
+/// Returns the command with the environment that the options set.
 fn command(options: &Options) -> Command {
     let mut command = Command::new(&options.command[0]);
     command
@@ -155,21 +150,21 @@ fn command(options: &Options) -> Command {
     command
 }
 
-/// What came of a command under the agent.
+/// The result of a command that ran under the agent.
 pub(super) struct Observed {
-    /// How it ended, or why it could not be started.
+    /// Its exit status, or why it could not be started.
     pub(super) status: io::Result<ExitStatus>,
-    /// Has the traces.
+    /// The collector, which has the traces.
     pub(super) collector: Collector,
-    /// How the collection from each of its processes went.
+    /// The results of the collection from each of its processes.
     pub(super) sessions: Vec<collect::Result<Session>>,
 }
 
-/// Which library a program's copies of NVTX load (nvtxInit.h).
+/// The variable that names the library which NVTX loads (nvtxInit.h).
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// Runs a command under the agent to its end, and collects from all its processes. Signals that are sent to us are passed
-/// on to it. With `shows_progress` a line on the terminal tells how far it has come.
+/// Runs a command under the agent to its end, and collects from all its processes. Signals that gpuspy receives are passed on
+/// to the command. With `shows_progress`, a line on the terminal shows the progress.
 pub(super) fn observe(
     target: Target,
     mut command: Command,
@@ -181,11 +176,11 @@ pub(super) fn observe(
     command
         .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
         .env("GPUSPY_SOCKET", &socket);
-    // Another tool keeps the program's ranges: they are its.
+    // If another tool is set to receive the NVTX ranges, it keeps them.
     if std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
         command.env(NVTX_INJECTION, &agent);
     }
-    // First: threads that start later must not take the signals.
+    // Signals are blocked first, so that threads started later do not receive them.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
     let signals = Signals::block(&[&forwarded[..], &ignored, &[libc::SIGCHLD]].concat())
@@ -207,12 +202,12 @@ pub(super) fn observe(
         });
         let status = signals.restore_in(&mut command).spawn().and_then(|mut child| {
             attend(&child, &signals)?;
-            // Before it is reaped: until then /proc still knows what it was called.
+            // The child is not reaped yet, so that /proc still has its name.
             wait_for_the_last(&stopper);
             child.wait()
         });
         drop(stopper);
-        // A fault of ours has been told, and is none of the command's.
+        // A panic of this thread has been reported already and does not change the command's exit code.
         let _ = listening.join();
         drop(over);
         status
@@ -220,28 +215,28 @@ pub(super) fn observe(
     if shows_progress {
         progress::total(collector.progress(), began);
     }
-    // The command is over: from here a ctrl-C means us.
+    // The command has ended: from here on, Ctrl-C ends gpuspy.
     drop(signals);
     let sessions = sessions.into_inner();
     Ok(Observed { status, collector, sessions })
 }
 
-/// Waits for the command's end and passes signals on to it.
+/// Waits until the command ends, and passes signals on to it.
 fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
     loop {
-        // Before the first signal too: a child that is gone already has sent its own.
+        // Checked before the first signal, too: a child may have ended already, with its SIGCHLD taken.
         if sys::has_ended(child.id())? {
             return Ok(());
         }
         let arrived = signals.next()?;
-        // What the terminal sends, the child has got as well: it is in the same foreground group.
+        // The child is in the same foreground group and has received signals of the terminal itself.
         if arrived.number != libc::SIGCHLD && !arrived.from_terminal {
             sys::send_signal(child.id(), arrived.number);
         }
     }
 }
 
-/// Lets processes that end together with the command be seen to end.
+/// Waits a moment for processes that end together with the command.
 pub(super) fn wait_for_the_last(stopper: &Stopper) {
     let deadline = Instant::now() + GRACE;
     while stopper.running() > 0 && Instant::now() < deadline {
@@ -254,7 +249,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.unwrap_or(1) as u8)
 }
 
-/// Says what came of it.
+/// Prints the results.
 fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Result<Session>]) {
     let traces = collector.traces();
     for session in sessions {
@@ -264,14 +259,14 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
                 say_what_is_missing(session, traces.path(session.trace));
                 if session.ending == Ending::Detached && !options.quiet {
                     let Session { program, pid, .. } = session;
-                    say(format_args!("{program} ({pid}) still runs; its trace ends here"));
+                    say(format_args!("{program} ({pid}) is still running; its trace ends here"));
                 }
             }
         }
     }
     let Some(whole) = traces.whole() else {
         if !options.quiet && sessions.is_empty() {
-            say(nothing_seen(&options.command[0]));
+            say(nothing_collected(&options.command[0]));
         }
         return;
     };
@@ -286,15 +281,15 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
     }
 }
 
-fn nothing_seen(program: &std::ffi::OsStr) -> String {
+fn nothing_collected(program: &std::ffi::OsStr) -> String {
     if std::env::var_os("GPUSPY").is_some_and(|value| value == "0") {
         return "nothing was collected: GPUSPY=0 turns the agent off".to_owned();
     }
     match launch::blind_spot(program) {
         Some(BlindSpot { reason, remedy }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
-            "nothing was collected: no CUDA call was made, or the program was ended (_exit, a signal) within milliseconds of \
-             its first; if it made more, see gpuspy doctor -- {}",
+            "nothing was collected: the program made no CUDA call, or ended (_exit, a signal) within milliseconds of its first \
+             one; if it made more, run gpuspy doctor -- {}",
             quoted(program.as_ref())
         ),
     }

@@ -1,14 +1,14 @@
-//! Durations as people type them: `1.5s`, `200ms`, `10us`.
+//! Parses durations as people type them: `1.5s`, `200ms`, `10us`.
 
 use gpuspy_wire::duration::{number, split};
 
-/// Beyond this (some 104 days) a double no longer counts single nanoseconds.
+/// From this many ns on (about 104 days), a double cannot represent every nanosecond.
 const MOST: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
 
-/// Nanoseconds of a duration: a number that is not negative, and its unit. For clap's `value_parser`.
+/// Parses a duration, a non-negative number and a unit, into nanoseconds. For clap's `value_parser`.
 ///
 /// # Errors
-/// What is wrong with the text, as the end of a sentence that quotes it.
+/// Says what is wrong with the text, as the end of a sentence that quotes it.
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let Some((digits, nanoseconds)) = split(text) else {
@@ -17,7 +17,7 @@ pub(super) fn duration(text: &str) -> Result<u64, String> {
     let value = number(digits).map(|number| (number * nanoseconds).round());
     match value {
         None => Err("a duration is a number and a unit, as in 1.5s, 200ms, 10us or 3m".to_owned()),
-        Some(value) if value >= MOST => Err("a duration of at most 100 days is needed".to_owned()),
+        Some(value) if value >= MOST => Err("a duration must be at most 100 days".to_owned()),
         Some(value) => Ok(value as u64),
     }
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_told_apart() {
+    fn bad_durations_are_refused_with_an_example() {
         for text in ["", "s", "5", "1.2.3s", "-1s", "+1s", "infs", "NaNs", "1e3s", "1d", "1 m s", "."] {
             let error = duration(text).unwrap_err();
             assert!(error.contains("as in 1.5s"), "{text}: {error}");

@@ -1,5 +1,6 @@
-//! The traces of a run: a file, or those of a directory.
+//! Opens the traces of a run: a file, or those of a directory.
 
+use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
 use crate::model::filter::Filter;
 use crate::model::gpu_clock::Clocks;
@@ -12,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a report waits for a trace that is still being written: a collector needs a moment after its program ends.
+/// How long a report waits for a trace that is still being written. A collector needs a moment after its program ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A trace after the first pass over it.
@@ -24,13 +25,13 @@ pub(super) struct Opened {
     pub clocks: Clocks,
 }
 
-/// Traces that were read once: one at least, and those that could not be read.
+/// At least one trace that was read once, and those that could not be read.
 pub(super) struct AllOpened {
     pub traces: Vec<Opened>,
     pub unread: Vec<(PathBuf, TraceError)>,
 }
 
-/// Opens a trace, or all traces of a directory, and reads them for the first time.
+/// Opens a trace, or all traces of a directory, and reads each once.
 pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Failure> {
     let deadline = Instant::now() + patience;
     let (mut traces, mut unread) = (Vec::new(), Vec::new());
@@ -48,7 +49,7 @@ pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Fai
 
 fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
     if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
-        say(format_args!("{} is still being written: this is what it holds so far", path.display()));
+        say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
     let clocks = Survey::of(reader.records());
@@ -56,27 +57,36 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
 }
 
-/// What is asked for of each trace.
-pub(super) fn filters(traces: &[Opened], filter: &Filter) -> Vec<Filter> {
+/// Returns the filter of each trace, which has the numbers of its streams. `path` is what the user named.
+///
+/// # Errors
+/// The filter selects something that no trace contains.
+pub(super) fn filters(path: &Path, traces: &[Opened], filter: &Filter) -> Result<Vec<Filter>, Failure> {
     fn told(trace: &Opened) -> Told<'_> {
         let Opened { names, status, clocks, .. } = trace;
         Told { names, status: status.as_ref(), clocks }
     }
-    run::asked(&traces.iter().map(told).collect::<Vec<_>>(), filter)
+    let filters = run::asked(&traces.iter().map(told).collect::<Vec<_>>(), filter);
+    let contents = traces.iter().zip(&filters).map(|(trace, filter)| {
+        let Opened { names, status, clocks, .. } = trace;
+        Contents { names, status: status.as_ref(), clocks, filter }
+    });
+    filter::check(path, contents)?;
+    Ok(filters)
 }
 
 pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
     Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
 }
 
-/// Says what a trace that was read lacks.
+/// Prints what could not be read of a trace.
 pub(super) fn say_damage(path: &Path, damage: Damage) {
-    for (what, how) in report::damage::told(&damage.into()) {
+    for (what, how) in report::damage::described(&damage.into()) {
         say(format_args!("{} is {what}: {how}", path.display()));
     }
 }
 
-/// The trace itself, or those of a directory in the order of their names: one at least.
+/// Returns the trace itself, or the traces of a directory in the order of their names; at least one.
 pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -89,7 +99,7 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         .collect();
     traces.sort();
     if traces.is_empty() {
-        let sentence = format!("there is no trace in {}", path.display());
+        let sentence = format!("no trace (*.gspy) in {}", path.display());
         return Err(Failure { code: UNREADABLE, sentence });
     }
     Ok(traces)

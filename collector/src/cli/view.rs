@@ -1,4 +1,4 @@
-//! Options that choose what of the report stands on the screen, and how it is drawn.
+//! Options that choose what the screen shows, and how it is drawn.
 
 use crate::collect::sys;
 use crate::report::{NARROWEST, Section, Sort, Style, USUAL, View};
@@ -7,27 +7,27 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "On the screen")]
+#[command(next_help_heading = "Display")]
 pub(super) struct ViewOptions {
-    /// Only these sections, with all their rows; may be repeated
+    /// Show only these sections, with all their rows; may be repeated
     #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
     sections: Vec<Section>,
-    /// Rows of each table
+    /// Show at most N rows of each table
     #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true, conflicts_with_all = ["json", "operations"])]
     top: Option<usize>,
-    /// What rows are sorted by
+    /// Sort rows by this column
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
     sort: Sort,
-    /// Whether colours are used. auto: on a terminal; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected
+    /// When to use colours. auto: on a terminal, with respect to NO_COLOR, CLICOLOR_FORCE and TERM=dumb
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
-    /// Columns of the screen, 80 at least [default: the terminal's, else 100]
+    /// Columns of the screen, at least 80 [default: those of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = at_least::<NARROWEST>, allow_negative_numbers = true)]
     width: Option<usize>,
-    /// Nothing but ASCII: bars of #, us for microseconds. So it is too where the locale is not UTF-8
+    /// Use only ASCII: bars of #, us for microseconds. This is the default if the locale is not UTF-8
     #[arg(long)]
     ascii: bool,
-    /// Names of kernels are not shortened, however long the line becomes
+    /// Do not shorten kernel names, however long the line becomes
     #[arg(long)]
     full_names: bool,
 }
@@ -49,13 +49,13 @@ fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
 }
 
 impl ViewOptions {
-    /// What is shown.
+    /// Returns what is shown.
     pub(super) fn view(&self, trace_bytes: Option<u64>) -> View {
         let (sections, unread) = (self.sections.clone(), Vec::new());
         View { sections, top: self.top, sort: self.sort, trace_bytes, unread }
     }
 
-    /// How it is drawn on a stream.
+    /// Returns how it is drawn on a stream.
     pub(super) fn style(&self, stream: impl AsFd) -> Style {
         let stream = stream.as_fd();
         let environment =
@@ -70,8 +70,8 @@ impl ViewOptions {
 }
 
 impl Color {
-    /// Colours are left out where NO_COLOR is set to anything (no-color.org), used where CLICOLOR_FORCE is set to anything
-    /// but 0 (bixense.com/clicolors), and else used on terminals that are not dumb.
+    /// Returns whether colours are used: not if NO_COLOR is set (no-color.org), always if CLICOLOR_FORCE is set to anything
+    /// but 0 (bixense.com/clicolors), else on terminals that are not dumb.
     fn is_wanted(self, is_terminal: bool, environment: impl Fn(&str) -> Option<String>) -> bool {
         let is_set = |name: &str| environment(name).is_some_and(|value| !value.is_empty());
         match self {
@@ -84,7 +84,7 @@ impl Color {
     }
 }
 
-/// Whether the locale's characters are UTF-8: of the variables that may say so, the first that is set decides (POSIX).
+/// Returns whether the locale uses UTF-8. Of its variables, the first that is set decides (POSIX).
 fn is_utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(environment).find(|value| !value.is_empty());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_follow_the_terminal_and_its_owner() {
+    fn colours_follow_the_terminal_and_the_environment() {
         let auto = |is_terminal, set: &[_]| Color::Auto.is_wanted(is_terminal, of(set));
         assert!(auto(true, &[]) && auto(true, &[("TERM", "xterm")]) && !auto(false, &[]));
         assert!(!auto(true, &[("TERM", "dumb")]));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_locale_says_which_characters_there_are() {
+    fn the_locale_decides_about_unicode() {
         assert!(is_utf8(of(&[("LANG", "en_US.UTF-8")])) && is_utf8(of(&[("LC_CTYPE", "C.utf8")])));
         assert!(!is_utf8(of(&[])) && !is_utf8(of(&[("LANG", "C")])));
         assert!(!is_utf8(of(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")])), "the first that is set decides");

@@ -130,6 +130,11 @@ impl Source {
         Told { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
     }
 
+    /// Returns what the trace contains, and the filter that [`lay_out`] gave it.
+    pub fn contents(&self) -> (&Names, Option<&Status>, &Clocks, &Filter) {
+        (&self.names, self.status.as_ref(), &self.clocks, &self.place.filter)
+    }
+
     /// Its process's place in a job.
     pub fn job(&self) -> Job {
         Job::of(&self.names)

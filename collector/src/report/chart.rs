@@ -1,26 +1,26 @@
-//! Pictures that fit a line: bars and sparklines, in Unicode's block elements or in ASCII.
+//! Bars and sparklines of one line, drawn with Unicode's block elements or in ASCII.
 
 use super::text::{Text, Tone};
 
 /// A part of a bar.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// How much.
+    /// The size.
     pub value: u64,
-    /// What it is drawn with, in Unicode and in ASCII.
+    /// The characters that it is drawn with, in Unicode and in ASCII.
     pub glyph: [char; 2],
-    /// What it means.
+    /// The meaning, which decides the colour.
     pub tone: Tone,
 }
 
 impl Part {
-    /// What it is drawn with.
+    /// Returns the character that it is drawn with.
     pub fn drawn(&self, ascii: bool) -> char {
         self.glyph[usize::from(ascii)]
     }
 }
 
-/// A bar of `width` columns whose parts are in proportion. What is more than nothing has a column at least.
+/// Returns a bar of `width` columns whose parts are in proportion. A part above zero has at least one column.
 pub fn bar(parts: &[Part], width: usize, ascii: bool) -> Text {
     let total: u128 = parts.iter().map(|part| u128::from(part.value)).sum();
     if total == 0 {
@@ -29,7 +29,7 @@ pub fn bar(parts: &[Part], width: usize, ascii: bool) -> Text {
     let share = |part: &Part| part.value as f64 / total as f64 * width as f64;
     let mut columns: Vec<usize> =
         parts.iter().map(|part| if part.value > 0 { (share(part) as usize).max(1) } else { 0 }).collect();
-    // Rounding down leaves columns to give away, the least for everything takes some too many.
+    // Rounding down leaves columns to distribute; the minimum of one column may have taken too many.
     let missing = |at: &usize, columns: &[usize]| share(&parts[*at]) - columns[*at] as f64;
     while columns.iter().sum::<usize>() < width {
         let most = (0..parts.len()).max_by(|a, b| missing(a, &columns).total_cmp(&missing(b, &columns)));
@@ -48,7 +48,7 @@ pub fn bar(parts: &[Part], width: usize, ascii: bool) -> Text {
     })
 }
 
-/// A bar as long as its share of `width`; a mere line for less than half a column, nothing only where there is nothing.
+/// Returns a bar as long as its share of `width`: a thin line below half a column, nothing only for zero.
 pub fn length(value: u64, most: u64, width: usize, ascii: bool) -> String {
     if value == 0 || most == 0 {
         return String::new();
@@ -62,8 +62,8 @@ pub fn length(value: u64, most: u64, width: usize, ascii: bool) -> String {
     }
 }
 
-/// Values from left to right in `width` columns, each column as high as the most that falls into it. A blank is nothing, the
-/// highest mark is `most`.
+/// Draws values from left to right in `width` columns. The height of a column is the maximum of its values; zero is a blank,
+/// and the highest character is `most`.
 pub fn sparkline(values: &[u64], most: u64, width: usize, ascii: bool) -> String {
     let marks: [char; 8] = if ascii {
         ['_', '.', '-', ':', '=', '+', '*', '#']
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_full_and_shows_what_is_small() {
+    fn a_bar_fills_its_width_and_shows_small_parts() {
         let drawn = |parts: &[Part], width| bar(parts, width, false).characters();
         assert_eq!(drawn(&[part(50, 'a'), part(50, 'b')], 10), "aaaaabbbbb");
         assert_eq!(drawn(&[part(1, 'a'), part(0, 'b'), part(9_999, 'c')], 10), "accccccccc");
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(
             drawn(&[part(1, 'a'), part(1, 'b'), part(1, 'c')], 2),
             "abc",
-            "all, though there is no room"
+            "all parts are drawn even where there is no room"
         );
     }
 
@@ -118,8 +118,12 @@ mod tests {
     #[test]
     fn a_sparkline_keeps_the_peak() {
         assert_eq!(sparkline(&[0, 1, 4, 8], 8, 4, false), " ▁▄█");
-        assert_eq!(sparkline(&[1, 8], 8, 5, false), "▁▁▁██", "drawn out, where there is room");
-        assert_eq!(sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true), "#_ ", "of two buckets the higher");
+        assert_eq!(sparkline(&[1, 8], 8, 5, false), "▁▁▁██", "values are repeated where there is room");
+        assert_eq!(
+            sparkline(&[0, 8, 0, 1, 0, 0], 8, 3, true),
+            "#_ ",
+            "a column has the maximum of its values"
+        );
         assert_eq!(sparkline(&[], 8, 3, true), "   ");
         assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "###");
     }

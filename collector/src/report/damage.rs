@@ -1,10 +1,10 @@
-//! What reading a trace lost, in words.
+//! Describes what could not be read of a damaged trace.
 
 use super::units::count;
 use crate::analyze::Damage;
 
-/// What is to be said of it: what the trace is (`damaged`, `cut`), and in what way. Nothing where nothing is missing.
-pub fn told(damage: &Damage) -> Vec<(&'static str, String)> {
+/// Returns what is wrong with the trace (`damaged`, `cut`), each with a description; nothing if nothing is missing.
+pub fn described(damage: &Damage) -> Vec<(&'static str, String)> {
     let Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut } = *damage;
     let some =
         |n: u64, of: &str| (n > 0).then(|| format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" }));
@@ -14,28 +14,28 @@ pub fn told(damage: &Damage) -> Vec<(&'static str, String)> {
         if missing.is_empty() { String::new() } else { format!("at least {}", missing.join(" and ")) };
     let is_missing =
         |before: &str| if missing.is_empty() { String::new() } else { format!("{before}{missing} missing") };
-    // The chunk that the cut goes through is a lost one.
+    // The chunk in which the file ends is counted as lost.
     if cut && chunks_lost <= 1 && chunks_refused == 0 {
         return vec![("cut", format!("the file ends in the middle of a chunk{}", is_missing(", ")))];
     }
-    let mut told = Vec::new();
+    let mut described = Vec::new();
     let unread = some(chunks_lost, "chunk").map(|chunks| format!("{chunks} could not be read"));
     let refused = some(chunks_refused, "chunk").map(|chunks| {
         format!(
-            "{chunks} refused, with more in {} than a file of this size can hold",
-            if chunks_refused == 1 { "it" } else { "them" }
+            "{chunks} refused because {} more than a file of this size can hold",
+            if chunks_refused == 1 { "it claims" } else { "they claim" }
         )
     });
     let chunks: Vec<String> = unread.into_iter().chain(refused).collect();
     if !chunks.is_empty() {
-        told.push(("damaged", format!("{}{}", chunks.join(", "), is_missing(", "))));
+        described.push(("damaged", format!("{}{}", chunks.join(", "), is_missing(", "))));
     } else if !missing.is_empty() {
-        told.push(("damaged", is_missing("")));
+        described.push(("damaged", is_missing("")));
     }
     if cut {
-        told.push(("cut", "the file ends in the middle of a chunk".to_owned()));
+        described.push(("cut", "the file ends in the middle of a chunk".to_owned()));
     }
-    told
+    described
 }
 
 #[cfg(test)]
@@ -43,31 +43,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_trace_is_no_damaged_one_besides() {
+    fn a_cut_trace_is_not_reported_as_damaged_too() {
         let cut = Damage { chunks_lost: 1, cut: true, ..Damage::default() };
-        assert_eq!(told(&cut), [("cut", "the file ends in the middle of a chunk".to_owned())]);
+        assert_eq!(described(&cut), [("cut", "the file ends in the middle of a chunk".to_owned())]);
         let with_records = Damage { records_lost: 5_000, times_lost: 1, ..cut };
         let words = "the file ends in the middle of a chunk, at least 5 000 records and 1 GPU time missing";
-        assert_eq!(told(&with_records), [("cut", words.to_owned())]);
+        assert_eq!(described(&with_records), [("cut", words.to_owned())]);
         let heads: Vec<&str> =
-            told(&Damage { chunks_lost: 2, ..cut }).into_iter().map(|(head, _)| head).collect();
+            described(&Damage { chunks_lost: 2, ..cut }).into_iter().map(|(head, _)| head).collect();
         assert_eq!(heads, ["damaged", "cut"]);
     }
 
     #[test]
-    fn all_that_is_missing_is_told() {
-        assert_eq!(told(&Damage::default()), []);
-        let words = |damage: Damage| told(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
+    fn everything_that_is_missing_is_described() {
+        assert_eq!(described(&Damage::default()), []);
+        let words =
+            |damage: Damage| described(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
         let times = Damage { chunks_lost: 1, times_lost: 30, ..Damage::default() };
         assert_eq!(words(times), ["1 chunk could not be read, at least 30 GPU times missing"]);
         assert_eq!(words(Damage { chunks_lost: 2, ..Damage::default() }), ["2 chunks could not be read"]);
         let refused = Damage { chunks_refused: 582, records_lost: 19_070_976, ..Damage::default() };
-        let many = "582 chunks refused, with more in them than a file of this size can hold, at least 19 070 976 \
+        let many = "582 chunks refused because they claim more than a file of this size can hold, at least 19 070 976 \
                     records missing";
         assert_eq!(words(refused), [many]);
         let both = Damage { chunks_lost: 1, chunks_refused: 1, ..Damage::default() };
-        let words_of_both =
-            "1 chunk could not be read, 1 chunk refused, with more in it than a file of this size can hold";
+        let words_of_both = "1 chunk could not be read, 1 chunk refused because it claims more than a file of this size can hold";
         assert_eq!(words(both), [words_of_both]);
         assert_eq!(words(Damage { records_lost: 1, ..Damage::default() }), ["at least 1 record missing"]);
     }

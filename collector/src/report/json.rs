@@ -1,4 +1,4 @@
-//! The report for programs. Its keys are a contract; `collector/schema/report.schema.json` states it.
+//! The report as JSON. Its keys are a contract, stated in `collector/schema/report.schema.json`.
 
 use super::names::demangle;
 use super::view::Unread;
@@ -29,12 +29,12 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The report of one process, or the sums of several; `processes` lists each.
+/// Returns the report of one process, or the sums of several. `processes` lists each of them.
 pub fn json(reports: &[ProcessReport]) -> Value {
     json_without(reports, &[])
 }
 
-/// The same of a run of which some traces could not be read.
+/// Returns the report of a run of which some traces could not be read.
 pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
     let all = Tables::of_run(reports);
     json!({
@@ -52,7 +52,7 @@ pub fn json_without(reports: &[ProcessReport], unread: &[Unread]) -> Value {
         "implicit_syncs": implicit_syncs(&all.implicit_syncs),
         "startup": all.startup.as_ref().map(startup),
         "ranges": ranges(&all.ranges),
-        "marks": marks(&all.ranges),
+        "markers": markers(&all.ranges),
         "wall_ns": lines(reports).map(|line| line.looked_ns).max(),
         "processes": reports.iter().map(process).collect::<Vec<_>>(),
         "unread": unread,
@@ -134,7 +134,7 @@ fn device(device: &DeviceReport) -> Value {
         "uuid": device.uuid,
         "name": device.name,
         "memory_bytes": device.memory_bytes,
-        "began_ns": device.began_ns,
+        "start_ns": device.began_ns,
         "streams": device.streams,
         "timelines": device.timelines,
         "processes": device.processes,
@@ -191,7 +191,7 @@ fn kernel(kernel: &Kernel) -> Value {
     row
 }
 
-/// The shape with the most launches, and what is known of the kernel in it.
+/// Returns the most common launch shape, and what is known about the kernel in that shape.
 fn shape(shapes: &Shapes) -> Map<String, Value> {
     let launched = shapes.commonest();
     let said = launched.and_then(|launched| launched.said.as_ref());
@@ -391,7 +391,7 @@ fn ranges(ranges: &RangeUse) -> Value {
     ranges.by_name.iter().map(row).collect()
 }
 
-fn marks(ranges: &RangeUse) -> Value {
+fn markers(ranges: &RangeUse) -> Value {
     let row = |(name, times): (&RangeName, &MarkTimes)| {
         with(times, json!({ "domain": name.domain, "name": name.text }))
     };

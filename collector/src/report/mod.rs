@@ -1,8 +1,8 @@
-//! What a person reads, and the same for programs.
+//! The report for people, and the same for programs.
 //!
-//! [`terminal()`] is a screen; [`json()`] the contract that scripts rely on, with its JSON Schema in
-//! `collector/schema/report.schema.json`. Both say first what was seen and what was not. [`Operations`] are the single
-//! operations, a line of JSON each.
+//! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on, with its JSON Schema in
+//! `collector/schema/report.schema.json`. Both begin with the coverage. [`Operations`] writes a line of JSON for each
+//! operation.
 
 mod chart;
 pub mod damage;

@@ -1,10 +1,10 @@
-//! Names of kernels, as people know them.
+//! Names of kernels and libraries, shortened for the screen.
 
 pub use crate::model::names::demangle;
 use unicode_width::UnicodeWidthChar;
 
-/// A kernel's demangled name in at most `width` columns: without return type and parameters, and where that is too long
-/// without namespaces, then with less and less of its template arguments, then with its middle left out.
+/// Returns a kernel's demangled name in at most `width` columns. Return type and parameters are dropped first; if that is
+/// not enough, so are namespaces, then more and more template arguments, then the middle of the name.
 pub fn shorten(name: &str, width: usize) -> String {
     let name = plain(name);
     let bare = without_parameters(name.strip_prefix("void ").unwrap_or(&name));
@@ -15,8 +15,8 @@ pub fn shorten(name: &str, width: usize) -> String {
     cut(&short, width)
 }
 
-/// Text that can neither move a terminal's cursor nor change the order of what stands on it: control characters become
-/// `?`, and so do the invisible ones that join, separate and turn around.
+/// Returns text that can neither move a terminal's cursor nor reorder what it shows: control characters become `?`, and so
+/// do invisible characters that join, separate or change direction.
 pub fn plain(text: &str) -> String {
     let is_harmful = |c: char| {
         c.is_control()
@@ -25,26 +25,26 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()
 }
 
-/// The most columns that [`library`] takes.
+/// The most columns that [`library`] returns.
 pub const LIBRARY: usize = 22;
 
-/// A library's name without its folders; `?` where nobody knows it.
+/// Returns a library's file name without its directory; `?` if it is not known.
 pub fn library(path: Option<&str>) -> String {
     let name = path.and_then(|path| path.rsplit('/').next());
     cut(&name.map_or_else(|| "?".to_owned(), plain), LIBRARY)
 }
 
-/// Columns that a character takes on a terminal.
+/// Returns how many columns a character takes on a terminal.
 pub(super) fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// Columns that a text takes on a terminal.
+/// Returns how many columns a text takes on a terminal.
 fn columns(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Text in at most `width` columns, its middle left out where it is longer.
+/// Returns text in at most `width` columns. If it is longer, its middle is left out.
 pub fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -56,7 +56,7 @@ pub fn cut(text: &str, width: usize) -> String {
     format!("{head}{dots}{tail}")
 }
 
-/// As many characters as fit.
+/// Returns as many of the first characters as fit.
 fn head(text: impl Iterator<Item = char>, width: usize) -> String {
     let mut used = 0;
     text.take_while(|c| {
@@ -66,7 +66,7 @@ fn head(text: impl Iterator<Item = char>, width: usize) -> String {
     .collect()
 }
 
-/// The name without the parameter list at its end.
+/// Returns the name without the parameter list at its end.
 fn without_parameters(name: &str) -> &str {
     if !name.ends_with(')') {
         return name;
@@ -85,7 +85,7 @@ fn without_parameters(name: &str) -> &str {
     name
 }
 
-/// The name without what stands before each `::`, unless that is a class with arguments, or a lambda.
+/// Returns the name without the scope before each `::`, unless the scope is a class with template arguments, or a lambda.
 fn without_namespaces(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
@@ -106,13 +106,13 @@ fn without_namespaces(name: &str) -> String {
     out + rest
 }
 
-/// The name with as many of its template arguments as fit, if one at least does.
+/// Returns the name with as many template arguments as fit, if at least one does.
 fn clip_brackets(name: &str, width: usize) -> String {
     const REST: &str = ", ..>";
     let (mut used, mut depth, mut end) = (REST.len(), 0usize, None);
     for (at, c) in name.char_indices() {
         used += char_width(c);
-        // A comma right behind what just fits is where it ends.
+        // A comma just past the last character that fits still ends an argument that fits.
         if used > width.saturating_add(1) {
             break;
         }
@@ -126,7 +126,7 @@ fn clip_brackets(name: &str, width: usize) -> String {
     end.map_or_else(|| name.to_owned(), |end| format!("{}{REST}", &name[..end]))
 }
 
-/// The name with what lies `depth` angle brackets deep or deeper left out.
+/// Returns the name without anything nested in `depth` or more angle brackets.
 fn fold_brackets(name: &str, depth: usize) -> String {
     let (mut out, mut inside) = (String::new(), 0usize);
     for c in name.chars() {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_scope_tells_kernels_apart() {
+    fn scopes_are_removed_unless_they_distinguish_kernels() {
         for (name, local) in [
             ("at::native::(anonymous namespace)::softmax", "softmax"),
             ("a::f<b::c, d::e<g::h>>", "f<c, e<h>>"),
@@ -192,7 +192,7 @@ mod tests {
             assert!(columns(&cut("世界_核心_世界_核心_世界", width)) <= width);
             assert!(shorten("a<b<c>>(d)µµµ\u{1b}[2Jxyz", width).chars().all(|c| !c.is_control()));
         }
-        assert_eq!(plain("abc\u{202e}cba\u{200b}"), "abc?cba?", "nor is anything turned around");
+        assert_eq!(plain("abc\u{202e}cba\u{200b}"), "abc?cba?", "invisible characters are replaced too");
         assert_eq!(shorten("f(", 1).chars().count(), 1);
         assert_eq!(shorten(")))(((a)", 4).chars().count(), 4);
     }

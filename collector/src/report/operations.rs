@@ -1,5 +1,5 @@
-//! Every operation of a trace, a JSON object each: for those who want to reckon for themselves. docs/operations.md tells the
-//! keys.
+//! Writes each operation of a trace as a JSON object, for scripts that compute their own figures. docs/operations.md
+//! describes the keys.
 
 use super::names::demangle;
 use crate::analyze::calls::base_name;
@@ -14,7 +14,7 @@ use gpuspy_wire::record::{Namespace, Untimed};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Turns the records of one process, in the trace's order, into its operations. What it keeps grows with the number of
+/// Turns the records of one process, in the order of the trace, into operations. Its memory grows with the number of
 /// different kernels, not with the trace.
 #[derive(Debug)]
 pub struct Operations<'a> {
@@ -40,8 +40,8 @@ struct Line<'l> {
     device: Option<u32>,
     context: u32,
     stream: u64,
-    begin_ns: u64,
-    end_ns: u64,
+    call_start_ns: u64,
+    call_end_ns: u64,
     #[serde(flatten)]
     times: Times,
     untimed: Option<&'static str>,
@@ -57,7 +57,7 @@ struct Times {
 
 impl Times {
     fn of(o: &GpuInterval) -> Times {
-        // Where nothing ties the clocks together, the operation has a place among its neighbours and none on the host.
+        // If nothing relates the clocks, the operation has a position among its neighbours, but no host time.
         let clock = o.off_by.map_or_else(|| format!("gpu {}", o.time_base), |_| "host".to_owned());
         let off = o.off_by.unwrap_or(0).min(MOST_TIME) as i64;
         Times {
@@ -70,7 +70,7 @@ impl Times {
 }
 
 impl<'a> Operations<'a> {
-    /// Those that are asked for, of a process that nothing has been read of yet.
+    /// Starts the conversion of one process, limited to a filter. No record of it may have been observed yet.
     pub fn new(names: &'a Names, clocks: &'a Clocks, status: Option<&'a Status>, filter: &'a Filter) -> Self {
         Operations {
             names,
@@ -82,7 +82,7 @@ impl<'a> Operations<'a> {
         }
     }
 
-    /// The line of the next record, without a newline; `None` when it is no operation, or not asked for.
+    /// Returns the line of the next record, without a newline; `None` if the record is not an operation or is filtered out.
     pub fn observe(&mut self, record: &Record) -> Option<String> {
         let event = self.model.observe(record);
         let operation = Some(&event).filter(|event| self.record_filter.passes(event))?.operation?;
@@ -131,12 +131,12 @@ impl<'a> Operations<'a> {
             device: operation.device,
             context: operation.context,
             stream: self.filter.number_of(operation.context, operation.stream),
-            begin_ns: call.begin,
-            end_ns: call.end,
+            call_start_ns: call.begin,
+            call_end_ns: call.end,
             times,
             untimed,
         };
-        // Numbers and texts: there is nothing in it that JSON cannot hold.
+        // A line has only numbers and texts, so serialization cannot fail.
         serde_json::to_string(&line).unwrap_or_default()
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_a_line_and_nothing_else_is() {
+    fn each_operation_is_one_line_and_other_records_are_none() {
         let gpu = GpuTime { time_base: 2, start: 50_000, duration: 90_000, ..GpuTime::default() };
         let context = Body::Context(Context { context: 1, device: 3, handle: 9, destroyed: false });
         let records = [
@@ -219,23 +219,27 @@ mod tests {
             "{took}: a stamp of unknown resolution"
         );
         let span = finish["value"].as_i64().unwrap() - start["value"].as_i64().unwrap();
-        // It took so long on the GPU's clock, and the two clocks may part by 200 ppm.
+        // The duration is on the GPU's clock, which may drift by 200 ppm against the host's.
         assert!((took["value"].as_i64().unwrap() - span).abs() <= span / 5_000 + 1, "{took}, {span}");
         assert_eq!((&deep["untimed"], &deep["duration_ns"]), (&json!("deep_queue"), &Value::Null));
         assert_eq!(captured["untimed"], "captured");
         let documented = include_str!("../../../docs/operations.md");
         for key in timed.as_object().unwrap().keys() {
-            assert!(documented.contains(&format!("`{key}`")), "docs/operations.md does not tell of {key}");
+            assert!(documented.contains(&format!("`{key}`")), "docs/operations.md does not describe {key}");
         }
     }
 
     #[test]
-    fn only_what_is_asked_for_has_a_line() {
+    fn filtered_operations_have_no_line() {
         let records = [launch(None, Untimed::DeepQueue), launch(None, Untimed::DeepQueue)];
         let count = |filter: &Filter| lines(&records, filter).len();
         let of = |streams: &[u64]| Filter { streams: streams.to_vec(), ..Filter::default() };
         assert_eq!((count(&of(&[7])), count(&of(&[8])), count(&of(&[8, 7]))), (2, 0, 2));
         let by = |threads: &[u32]| Filter { threads: threads.to_vec(), ..Filter::default() };
-        assert_eq!((count(&by(&[77])), count(&by(&[1]))), (2, 0), "a thread's tid, not its place");
+        assert_eq!(
+            (count(&by(&[77])), count(&by(&[1]))),
+            (2, 0),
+            "threads are selected by tid, not by claim number"
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! Columns of text that line up, and that give way to the name when the screen is narrow.
+//! Tables with aligned columns. On a narrow screen, some columns are dropped in favour of the name.
 
 use super::text::{Text, Tone};
 
-/// How a column is set, and what becomes of it on a narrow screen.
+/// How a column is aligned, and what happens to it on a narrow screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     head: &'static str,
     align: Align,
-    /// Shortens a name to the room that there is; without it a column is as wide as its widest cell.
+    /// Shortens a name to the available width; without it, a column is as wide as its widest cell.
     shorten: Option<fn(&str, usize) -> String>,
-    /// A name is not given less than this while columns are left that it can do without.
+    /// The width below which a name is not shortened while other columns can be dropped instead.
     least: usize,
-    /// May be left out: those of the highest rank first.
+    /// The column may be dropped; the highest rank is dropped first.
     rank: Option<u8>,
 }
 
@@ -21,39 +21,39 @@ enum Align {
     Right,
 }
 
-/// Columns that a name is to have.
+/// The default minimum width of a name, in columns.
 const NAME: usize = 32;
-/// Blanks between columns.
+/// The number of blanks between columns.
 const BETWEEN: usize = 2;
 
-/// Words.
+/// Returns a left-aligned column, for words.
 pub const fn left(head: &'static str) -> Column {
     Column { head, align: Align::Left, shorten: None, least: NAME, rank: None }
 }
 
-/// Numbers.
+/// Returns a right-aligned column, for numbers.
 pub const fn right(head: &'static str) -> Column {
     Column { align: Align::Right, ..left(head) }
 }
 
-/// Names, shortened by `shorten` to the room that there is, wherever that is limited.
+/// Returns a column of names, which `shorten` fits to the available width.
 pub const fn names(head: &'static str, shorten: fn(&str, usize) -> String) -> Column {
     Column { shorten: Some(shorten), ..left(head) }
 }
 
 impl Column {
-    /// Leaves the column out on narrow screens; the one with the highest rank goes first.
+    /// Allows the column to be dropped on narrow screens; the highest rank is dropped first.
     pub const fn or_drop(self, rank: u8) -> Column {
         Column { rank: Some(rank), ..self }
     }
 
-    /// Gives a name that may be this short less room, before other columns are left out for it, or it is itself.
+    /// Sets the minimum width of a name: it is shortened to this before other columns, or the name itself, are dropped.
     pub const fn down_to(self, least: usize) -> Column {
         Column { least, ..self }
     }
 }
 
-/// Rows of cells under heads.
+/// Rows of cells below column heads.
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -61,18 +61,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of such columns.
+    /// Returns an empty table with these columns.
     pub fn new(columns: &[Column]) -> Self {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; it has as many cells as the table has columns.
+    /// Adds a row, which must have as many cells as the table has columns.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Text>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The lines, heads first, in at most `width` columns; without a limit where there is none. A column in which nothing
-    /// is known of any row is left out.
+    /// Returns the lines, heads first, in at most `width` columns if there is a limit. A column without a known value in any
+    /// row is left out.
     pub fn lines(&self, width: Option<usize>) -> Vec<Text> {
         match width {
             None => self.set_out(None),
@@ -80,7 +80,7 @@ impl Table {
         }
     }
 
-    /// The table with its names as they are shown where there is all room in the world.
+    /// Returns the table with names as they are shown without any limit of width.
     fn shortened(&self) -> Table {
         let rows = self.rows.iter().map(|row| {
             let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.shorten {
@@ -108,7 +108,7 @@ impl Table {
         lines.map(|line| width.map_or(line.clone(), |width| line.clipped(width))).collect()
     }
 
-    /// The columns that are shown, each with its width.
+    /// Returns the columns that are shown, each with its width.
     fn shown(&self, width: Option<usize>) -> Vec<(usize, usize)> {
         let known = (0..self.columns.len()).filter(|column| self.is_known(*column));
         let mut shown: Vec<(usize, usize)> = known.map(|column| (column, self.natural(column))).collect();
@@ -130,24 +130,24 @@ impl Table {
         shown
     }
 
-    /// Whether the column with this head is drawn, where it is none that a narrow screen leaves out.
+    /// Returns whether the column with this head is drawn, unless a narrow screen drops it.
     pub fn has(&self, head: &str) -> bool {
         (0..self.columns.len()).any(|column| self.columns[column].head == head && self.is_known(column))
     }
 
-    /// Whether anything is known of any row. Of no row at all, everything is.
+    /// Returns whether any row has a known value. In a table without rows, all columns count as known.
     fn is_known(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().filter_map(|row| row.get(column));
         self.rows.is_empty() || cells.any(|cell| !cell.is_unknown())
     }
 
-    /// As wide as the widest cell.
+    /// Returns the width of the widest cell.
     fn natural(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column)).map(Text::width);
         cells.chain([self.columns[column].head.chars().count()]).max().unwrap_or(0)
     }
 
-    /// A cell in its column.
+    /// Returns a cell shortened and aligned for its column.
     fn set(&self, column: usize, width: usize, cell: Text) -> Text {
         let column = &self.columns[column];
         let cell = match column.shorten {
@@ -164,13 +164,13 @@ impl Table {
     }
 }
 
-/// Shares out what the other columns leave among those that shrink, none of them getting more than it can use.
+/// Distributes the width that the other columns leave among the columns that shrink. None gets more than it can use.
 fn share(shown: &mut [(usize, usize)], width: usize, shrinks: impl Fn(usize) -> bool) {
     let between = BETWEEN * shown.len().saturating_sub(1);
     let fixed: usize = shown.iter().filter(|(column, _)| !shrinks(*column)).map(|(_, width)| width).sum();
     let mut room = width.saturating_sub(fixed + between);
     let mut names: Vec<usize> = (0..shown.len()).filter(|at| shrinks(shown[*at].0)).collect();
-    // The shortest first: what it does not need is left to the others.
+    // The shortest comes first: what it does not need is left for the others.
     names.sort_by_key(|at| shown[*at].1);
     for (given, at) in names.iter().enumerate() {
         let fair = room / (names.len() - given);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_may_be_short_shrinks_before_others_go_and_goes_itself_where_it_may() {
+    fn a_name_shrinks_to_its_minimum_before_columns_are_dropped() {
         let table = |last: Column| {
             let mut table = Table::new(&[right("total"), right("avg").or_drop(2), last]);
             table.row(cells(["1.00 ms", "20.0 µs", "a_name_of_thirty_two_characters_"]));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_no_row_is_not_drawn() {
+    fn a_column_without_known_values_is_not_drawn() {
         let mut table = Table::new(&[right("count"), right("GB/s")]);
         table.row(cells(["7", "-"]));
         assert!(table.has("count") && !table.has("GB/s") && !table.has("time"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_share_the_room_and_the_short_one_leaves_its_rest() {
+    fn names_share_the_width_that_short_ones_do_not_need() {
         let mut table = Table::new(&[names("a", cut), names("b", cut), names("c", cut)]);
         table.row(cells(["xy", "0123456789", "0123456789"]));
         assert_eq!(lines(&table, Some(20))[1], "xy  0123..9  0123..9");

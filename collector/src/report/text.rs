@@ -1,32 +1,32 @@
-//! Text with tones: what a line of the screen, or a cell of a table, holds.
+//! Text with tones: the content of a line of the screen or a cell of a table.
 //!
-//! A tone says what something means, never how it looks; [`Text::render`] turns tones into colours, or drops them.
+//! A tone is a meaning, not a look. [`Text::render`] turns tones into colours or drops them.
 
 use super::names::{char_width, plain};
 use std::fmt::Write;
 
-/// What a piece of text means.
+/// The meaning of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing special.
+    /// Ordinary text.
     #[default]
     Plain,
-    /// Where a section begins.
+    /// The title of a section.
     Title,
-    /// Details: intervals, heads of columns, what can be passed over.
+    /// Details that can be skipped: bounds, heads of columns.
     Dim,
-    /// The GPU works.
+    /// The GPU computes.
     Work,
     /// The GPU moves data while nothing computes.
     Move,
-    /// Time that goes by without use, and what makes figures doubtful.
+    /// Wasted time, and whatever makes figures doubtful.
     Waste,
     /// Something is wrong.
     Problem,
 }
 
 impl Tone {
-    /// Parameters of the terminal's "select graphic rendition" (ECMA-48): of the 16 colours that every theme sets.
+    /// Returns the parameters of "select graphic rendition" (ECMA-48). It uses the 16 colours that every theme sets.
     fn code(self) -> &'static str {
         match self {
             Tone::Plain => "",
@@ -40,11 +40,11 @@ impl Tone {
     }
 }
 
-/// Characters, each with its tone. None of them moves a terminal's cursor.
+/// Characters, each with its tone. Control characters are replaced, so none moves the terminal's cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(Vec<(char, Tone)>);
 
-/// Details.
+/// Returns text in the tone of details.
 pub fn dim(text: impl AsRef<str>) -> Text {
     Text::toned(Tone::Dim, text)
 }
@@ -56,45 +56,45 @@ impl<T: AsRef<str>> From<T> for Text {
 }
 
 impl Text {
-    /// Text of one tone.
+    /// Returns text of one tone.
     pub fn toned(tone: Tone, text: impl AsRef<str>) -> Text {
         Text(plain(text.as_ref()).chars().map(|c| (c, tone)).collect())
     }
 
-    /// This text and another behind it.
+    /// Returns this text followed by another.
     pub fn then(mut self, more: impl Into<Text>) -> Text {
         self.0.extend(more.into().0);
         self
     }
 
-    /// Blanks behind the text up to a width.
+    /// Returns the text padded with blanks to a width.
     pub fn padded(self, width: usize) -> Text {
         let missing = width.saturating_sub(self.width());
         self.then(" ".repeat(missing))
     }
 
-    /// Whether it says that something is not known.
+    /// Returns whether the text is empty or the sign for "not known".
     pub fn is_unknown(&self) -> bool {
         matches!(self.0.as_slice(), [('-', _)] | [])
     }
 
-    /// Columns on the screen.
+    /// Returns the width in columns.
     pub fn width(&self) -> usize {
         self.0.iter().map(|(c, _)| char_width(*c)).sum()
     }
 
-    /// The text without its tones.
+    /// Returns the text without tones.
     pub fn characters(&self) -> String {
         self.0.iter().map(|(c, _)| *c).collect()
     }
 
-    /// What a function makes of it in so many columns, in the tone that it begins with.
+    /// Returns the text shortened by a function to `width` columns, in the tone of its first character.
     pub fn shortened(&self, shorten: fn(&str, usize) -> String, width: usize) -> Text {
         let tone = self.0.first().map_or(Tone::Plain, |(_, tone)| *tone);
         Text::toned(tone, shorten(&self.characters(), width))
     }
 
-    /// Its beginning, as far as it fits.
+    /// Returns the start of the text that fits.
     pub fn clipped(mut self, width: usize) -> Text {
         let mut used = 0;
         let fits = self.0.iter().take_while(|(c, _)| {
@@ -106,7 +106,7 @@ impl Text {
         self
     }
 
-    /// Lines of at most `width` columns, broken at blanks, or inside a word that is longer than a line.
+    /// Returns lines of at most `width` columns, broken at blanks, or inside a word that is longer than a line.
     pub fn wrapped(self, width: usize) -> Vec<Text> {
         let mut lines = Vec::new();
         let mut rest = self.0;
@@ -114,7 +114,7 @@ impl Text {
             let (mut used, mut blank, mut end) = (0, None, rest.len());
             for (at, (c, _)) in rest.iter().enumerate() {
                 used += char_width(*c);
-                // A blank may stand beyond the edge: it is not drawn.
+                // A blank may be just past the edge: it is not drawn.
                 if *c == ' ' && at > 0 && used <= width + 1 {
                     blank = Some(at);
                 }
@@ -134,22 +134,18 @@ impl Text {
         }
     }
 
-    /// The line as it is printed, without blanks at its end. In ASCII, other characters become `?`, as many as they take
-    /// columns; µ becomes u.
+    /// Returns the line as it is printed, without trailing blanks. In ASCII, µ becomes u and any other character becomes one
+    /// `?` per column.
     pub fn render(&self, color: bool, ascii: bool) -> String {
         let end = self.0.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
         let mut out = String::new();
         let mut tone = Tone::Plain;
-        for (c, theirs) in &self.0[..end] {
+        for (c, next) in &self.0[..end] {
             // Blanks look the same in every tone.
-            if color && *theirs != tone && *c != ' ' {
-                let _ = write!(
-                    out,
-                    "\u{1b}[0{}{}m",
-                    if *theirs == Tone::Plain { "" } else { ";" },
-                    theirs.code()
-                );
-                tone = *theirs;
+            if color && *next != tone && *c != ' ' {
+                let _ =
+                    write!(out, "\u{1b}[0{}{}m", if *next == Tone::Plain { "" } else { ";" }, next.code());
+                tone = *next;
             }
             match c {
                 'µ' if ascii => out.push('u'),
@@ -179,11 +175,11 @@ mod tests {
         assert_eq!(lines("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
         assert_eq!(lines("", 5), [""]);
         assert_eq!(lines("世界世界", 4), ["世界", "世界"]);
-        assert_eq!(lines("世", 1), ["世"], "a character is never split, nor left out");
+        assert_eq!(lines("世", 1), ["世"], "a wide character is neither split nor dropped");
     }
 
     #[test]
-    fn tones_are_colours_only_where_colours_are_wanted() {
+    fn tones_become_colours_only_if_colours_are_on() {
         let line = Text::from("idle ").then(Text::toned(Tone::Waste, "69 %")).then("  ");
         assert_eq!(line.render(false, false), "idle 69 %");
         assert_eq!(line.render(true, false), "idle \u{1b}[0;33m69 %\u{1b}[0m");
@@ -199,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_control_character_is_taken() {
+    fn control_characters_are_replaced() {
         assert_eq!(Text::from("a\u{1b}[2J\n").characters(), "a?[2J?");
     }
 

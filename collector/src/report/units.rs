@@ -1,6 +1,6 @@
-//! Numbers as people read them: three digits, a unit that fits.
+//! Formats numbers for people: three significant digits and a fitting unit.
 
-/// A duration in ns: `512 ns`, `3.40 µs`, `12.3 ms`, `62.4 s`, `12 min 05 s`, `3 h 07 min`.
+/// Formats a duration in ns: `512 ns`, `3.40 µs`, `12.3 ms`, `62.4 s`, `12 min 05 s`, `3 h 07 min`.
 pub fn duration(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match ns {
@@ -13,7 +13,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A size in bytes: `4 B`, `12.0 KiB`, `38.9 GiB`.
+/// Formats a size in bytes: `4 B`, `12.0 KiB`, `38.9 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -28,7 +28,7 @@ pub fn bytes(bytes: u64) -> String {
     scaled(value, UNITS[unit])
 }
 
-/// A count with its thousands apart: `1 204 331`.
+/// Formats a count with separated thousands: `1 204 331`.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -41,7 +41,7 @@ pub fn count(count: u64) -> String {
     out
 }
 
-/// A share of a whole: `38.1 %`; what is more than nothing never reads as nothing, what lacks something never as all.
+/// Formats a share of a whole: `38.1 %`. A share above zero never prints as 0 %, and one below the whole never as 100 %.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
@@ -54,13 +54,13 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// How many that is a second, of what came in so many ns; 0 when no time passed.
+/// Returns the rate per second of an amount in `ns` nanoseconds; 0 if no time passed.
 pub fn rate(amount: u64, ns: u64) -> u64 {
     let a_second = (u128::from(amount) * 1_000_000_000).checked_div(ns.into()).unwrap_or(0);
     a_second.try_into().unwrap_or(u64::MAX)
 }
 
-/// Three significant digits and a unit.
+/// Formats three significant digits and a unit.
 fn scaled(value: f64, unit: &str) -> String {
     match value {
         ..9.995 => format!("{value:.2} {unit}"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_204_331), "1 204 331");

@@ -1,4 +1,4 @@
-//! What of the report is shown, and how it is drawn.
+//! Which parts of the report are shown, and how they are drawn.
 
 use clap::ValueEnum;
 use std::cmp::Reverse;
@@ -6,19 +6,19 @@ use std::cmp::Reverse;
 /// How the screen is drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns. Fewer than [`NARROWEST`] are taken as that.
+    /// The width in columns; at least [`NARROWEST`].
     pub width: usize,
-    /// Tones become colours.
+    /// Whether colours are used.
     pub color: bool,
-    /// Nothing but ASCII.
+    /// Whether only ASCII is used.
     pub ascii: bool,
-    /// Names are neither shortened nor cut, however long the line becomes.
+    /// Whether names are printed in full, however long the line becomes.
     pub full_names: bool,
 }
 
-/// The least width that a screen is drawn for.
+/// The smallest width that a screen is drawn for, in columns.
 pub const NARROWEST: usize = 80;
-/// The width where nobody says how wide the screen is.
+/// The width used if the screen does not report its own, in columns.
 pub const USUAL: usize = 100;
 
 impl Default for Style {
@@ -30,41 +30,41 @@ impl Default for Style {
 /// A section of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
-    /// What was seen, what was not, what looking cost
-    Seen,
-    /// Where each GPU's time went
+    /// What was recorded and timed, what was not and why, and the profiling overhead
+    Coverage,
+    /// Where each GPU's time went: compute, exposed copies, idle
     Gpu,
-    /// When GPUs had nothing to do
+    /// Idle gaps: how long, and what ended them
     Gaps,
-    /// What the program says it was doing (NVTX)
+    /// NVTX ranges and markers
     Ranges,
     /// Kernels by time
     Kernels,
-    /// What a launch took: in the call, in the queue, on the GPU
+    /// Time of launches: in the API call, in the queue, on the GPU
     Launches,
     /// How well kernels fill a GPU: registers, memory, blocks, waves
     Occupancy,
     /// What ran inside graph launches
     Graphs,
-    /// Copies and sets, by kind, memory and size
+    /// Copies and memsets by kind, memory and size
     Transfers,
-    /// Memory that was held, over time
+    /// Memory use over time
     Memory,
-    /// How long it took until the first kernel ran, and why
+    /// Time until the first kernel ran, and what it was spent on
     Startup,
-    /// Calls that wait, and those that do without being asked to
+    /// Explicit and implicit synchronization
     Syncs,
-    /// All API calls
+    /// All CUDA API calls
     Calls,
 }
 
-/// What the rows of a table are sorted by: the largest first, names from A on.
+/// What the rows of a table are sorted by: largest first, names alphabetically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// All their time
+    /// Total time
     #[default]
     Total,
-    /// How many
+    /// Number of calls or operations
     Count,
     /// Mean time
     Avg,
@@ -74,57 +74,57 @@ pub enum Sort {
     Min,
     /// Longest time
     Max,
-    /// Standard deviation of their times
+    /// Standard deviation
     Stddev,
     /// Name
     Name,
 }
 
-/// What of the report is shown.
+/// Which parts of the report are shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// These sections, with all their rows; none asked for: the overview.
+    /// The selected sections, with all their rows. If none is selected, the overview is shown.
     pub sections: Vec<Section>,
-    /// Rows of each table.
+    /// The most rows of each table.
     pub top: Option<usize>,
     /// What rows are sorted by.
     pub sort: Sort,
-    /// Bytes of the traces on disk, where known.
+    /// The size of the traces on disk in bytes, if known.
     pub trace_bytes: Option<u64>,
-    /// Traces that belong to what is shown and are not in it.
+    /// Traces that could not be read and are missing from the report.
     pub unread: Vec<Unread>,
 }
 
 /// A trace that could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Unread {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// Why, as the end of a sentence.
+    /// The reason, as the end of a sentence.
     pub why: String,
 }
 
 impl View {
-    /// Whether a section stands on the screen.
+    /// Returns whether a section is shown.
     pub fn shows(&self, section: Section) -> bool {
         match self.sections.as_slice() {
             [] => section != Section::Launches,
-            asked => asked.contains(&section),
+            selected => selected.contains(&section),
         }
     }
 
-    /// Rows that a table has room for, of which the overview shows `few`.
+    /// Returns the most rows that a table shows; `few` is the limit of the overview.
     pub fn rows(&self, few: usize) -> usize {
         self.top.unwrap_or(if self.sections.is_empty() { few } else { usize::MAX })
     }
 }
 
-/// What a row can be sorted by. Times are ns; `None` where not known, which comes last.
+/// The values that a row can be sorted by. Times are in ns; `None` means not known and sorts last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keys<'a> {
-    /// All their time.
+    /// Total time.
     pub total: Option<u64>,
-    /// How many.
+    /// Number of calls or operations.
     pub count: u64,
     /// Mean.
     pub avg: Option<u64>,
@@ -141,7 +141,7 @@ pub struct Keys<'a> {
 }
 
 impl Sort {
-    /// Sorts rows; those that are alike by their total, then their count, then their name.
+    /// Sorts rows; equal ones by total, then by count, then by name.
     pub fn apply<T>(self, rows: &mut [T], keys: impl Fn(&T) -> Keys<'_>) {
         let first = |keys: &Keys<'_>| match self {
             Sort::Name => None,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_sorted_by_what_is_asked_and_the_unknown_comes_last() {
+    fn rows_are_sorted_by_the_selected_column_and_unknown_values_come_last() {
         fn keys<'a>((total, count, name): &'a (Option<u64>, u64, &str)) -> Keys<'a> {
             Keys { total: *total, count: *count, name, ..Keys::default() }
         }
@@ -184,16 +184,16 @@ mod tests {
         assert_eq!(sorted(Sort::Total), "abcd");
         assert_eq!(sorted(Sort::Count), "dbca");
         assert_eq!(sorted(Sort::Name), "abcd");
-        assert_eq!(sorted(Sort::Avg), "abcd", "by total, where no average is known");
+        assert_eq!(sorted(Sort::Avg), "abcd", "by total if no average is known");
     }
 
     #[test]
-    fn the_overview_is_short_and_a_section_is_whole() {
+    fn the_overview_is_short_and_a_selected_section_is_complete() {
         let overview = View::default();
-        assert!(overview.shows(Section::Seen) && !overview.shows(Section::Launches));
+        assert!(overview.shows(Section::Coverage) && !overview.shows(Section::Launches));
         assert_eq!(overview.rows(10), 10);
         let section = View { sections: vec![Section::Kernels], ..View::default() };
-        assert!(section.shows(Section::Kernels) && !section.shows(Section::Seen));
+        assert!(section.shows(Section::Kernels) && !section.shows(Section::Coverage));
         assert_eq!(section.rows(10), usize::MAX);
         assert_eq!(View { top: Some(3), ..section }.rows(10), 3);
     }

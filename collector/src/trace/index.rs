@@ -4,7 +4,7 @@ use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
 use super::limits::Limits;
 use super::meta;
 use super::record::{Names, Status};
-use crate::why::why;
+use crate::why::said;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -35,7 +35,7 @@ pub enum TraceError {
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TraceError::NotFound => f.write_str("there is no such file"),
+            TraceError::NotFound => f.write_str("No such file or directory"),
             TraceError::IsDirectory => f.write_str("it is a directory, not a trace file"),
             TraceError::Empty => f.write_str("the file is empty"),
             TraceError::NotATrace => f.write_str("it is not a gpuspy trace"),
@@ -46,7 +46,7 @@ impl fmt::Display for TraceError {
             TraceError::NothingReadable => {
                 f.write_str("it began as a gpuspy trace, but nothing in it is readable")
             }
-            TraceError::Io(error) => write!(f, "it cannot be read: {}", why(error)),
+            TraceError::Io(error) => f.write_str(&said(error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A simulator for the agent: a real sealed memfd, the wire's own writers, a real socket.
+//! A simulated agent: a real sealed memfd, the writers of the wire crate, and a real socket.
 
 pub mod place;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A process's segment, as its agent sees it.
+/// The segment of a process, as its agent uses it.
 pub struct FakeAgent {
     pub memfd: OwnedFd,
     pub base: *mut u8,
@@ -21,14 +21,14 @@ pub struct FakeAgent {
     socket: Option<UnixStream>,
 }
 
-// SAFETY: `base` is only used for plain writes by tests that own the segment alone.
+// SAFETY: `base` is used only for plain writes, by tests that are the only owner of the segment.
 unsafe impl Sync for FakeAgent {}
 
-/// The body of the test `the_stand_in_launches`, which is what [`place::run_script`]'s `$AGENT` and
-/// [`place::sample_program`] run: ten launches, told to whoever listens.
-pub fn launch_for_whoever_listens() {
+/// The body of the test `the_simulated_agent_launches`, which is what [`place::run_script`]'s `$AGENT` and
+/// [`place::sample_program`] run: it sends ten launches to the collector.
+pub fn launch_for_a_collector() {
     let Some(socket) = std::env::var_os("GPUSPY_SOCKET") else {
-        // Not started to launch: then one that has nobody to tell must not take it for done.
+        // In an ordinary test run there is no socket. A process that cannot connect must then fail.
         let mut alone = place::sample_program();
         assert!(!alone.env("GPUSPY_SOCKET", "/no/socket").output().unwrap().status.success());
         return;
@@ -47,15 +47,15 @@ pub fn launch_for_whoever_listens() {
     }
 }
 
-/// CLOCK_MONOTONIC_RAW and CLOCK_REALTIME, ns.
+/// Reads CLOCK_MONOTONIC_RAW or CLOCK_REALTIME, in ns.
 fn clock(id: libc::clockid_t) -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the struct.
+    // SAFETY: clock_gettime fills the struct.
     unsafe { libc::clock_gettime(id, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Now, in the ticks of a segment whose clock is `MonotonicRaw`.
+/// Returns the current time in the ticks of a segment whose clock is `MonotonicRaw`.
 pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC_RAW)
 }
@@ -65,23 +65,23 @@ fn start_time() -> u64 {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap()
 }
 
-/// A memfd of `bytes` bytes with these seals.
+/// Creates a memfd of `bytes` bytes with these seals.
 pub fn memfd(bytes: u64, seals: i32) -> OwnedFd {
-    // SAFETY: makes a descriptor that is ours.
+    // SAFETY: memfd_create returns a new descriptor, which this function owns.
     let fd = unsafe {
         let fd = libc::memfd_create(c"gpuspy".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
         assert!(fd >= 0);
         OwnedFd::from_raw_fd(fd)
     };
     File::from(fd.try_clone().unwrap()).set_len(bytes).unwrap();
-    // SAFETY: takes numbers.
+    // SAFETY: the calls take numbers.
     assert_eq!(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
     fd
 }
 
 pub const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
-/// A header of this process for a layout.
+/// Returns a header of this process for a layout.
 pub fn header(layout: Layout) -> Header {
     Header {
         magic: MAGIC,
@@ -105,10 +105,10 @@ pub fn header(layout: Layout) -> Header {
 }
 
 impl FakeAgent {
-    /// Makes the segment; nobody is told.
+    /// Creates the segment without connecting to a collector.
     pub fn new(layout: Layout) -> FakeAgent {
         let memfd = memfd(layout.segment_bytes, SEALS);
-        // SAFETY: a new shared mapping of the whole object, never unmapped.
+        // SAFETY: this is a new shared mapping of the whole object, which is never unmapped.
         let base = unsafe {
             let base = libc::mmap(
                 std::ptr::null_mut(),
@@ -122,23 +122,23 @@ impl FakeAgent {
             base.cast::<Header>().write(header(layout));
             base.cast::<u8>()
         };
-        // SAFETY: mapped for ever, page-aligned; nobody has a `&mut`.
+        // SAFETY: the mapping is never unmapped and is page-aligned, and there is no `&mut` to it.
         let segment = unsafe { Segment::attach(base, layout.segment_bytes) }.unwrap();
         FakeAgent { memfd, base, segment, socket: None }
     }
 
-    /// Makes a segment whose ticks are the counter's, with `anchor` as its first moment.
+    /// Creates a segment with the ticks of the CPU counter, and `anchor` as its first clock anchor.
     pub fn on_counter(anchor: &gpuspy_collector::collect::Pair) -> FakeAgent {
         let agent = FakeAgent::new(Layout::OURS);
         let mut header = header(Layout::OURS);
         header.host_clock = HostClock::Counter as u32;
         (header.anchor_ticks, header.anchor_monotonic_raw) = (anchor.ticks, anchor.ns);
-        // SAFETY: the segment's first page, that nobody else knows yet.
+        // SAFETY: this is the first page of the segment, which no other process has yet.
         unsafe { agent.base.cast::<Header>().write(header) };
         agent
     }
 
-    /// Makes the segment and hands it over.
+    /// Creates the segment and hands it over.
     pub fn connect(socket: &Path) -> FakeAgent {
         let mut agent = FakeAgent::new(Layout::OURS);
         let stream = UnixStream::connect(socket).unwrap();
@@ -153,7 +153,7 @@ impl FakeAgent {
         send(stream, &hello.to_bytes(), &[self.memfd.as_raw_fd()]);
     }
 
-    /// Waits until a collector drains it, or for some seconds: one that cannot write is gone again before that is seen.
+    /// Waits until a collector drains it, at most for some seconds: a collector that cannot write may end before that.
     pub fn wait_attached(&self) {
         let waited = Instant::now();
         while self.segment.header().live.0.attached.load(Ordering::Relaxed) != 1
@@ -182,13 +182,13 @@ impl FakeAgent {
         }
     }
 
-    /// What an exit handler does last.
+    /// Does what the exit handler of an agent does last.
     pub fn exiting(&self) {
         self.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
     }
 }
 
-/// A thread's writing end.
+/// The writing end of a thread.
 pub struct FakeThread {
     slot: &'static Slot,
     pub number: usize,
@@ -200,7 +200,7 @@ pub struct FakeThread {
 }
 
 impl FakeThread {
-    /// Writes a record, waiting for room (which a real agent never does), and grows like one.
+    /// Writes a record and grows the ring as an agent does. Unlike an agent, it waits for room.
     pub fn push(&mut self, words: &[u64]) {
         while self.writer.push(words).is_err() {
             std::thread::sleep(Duration::from_micros(100));
@@ -219,12 +219,12 @@ impl FakeThread {
         }
     }
 
-    /// A launch of kernel `kernel`; its correlation is the thread's next.
+    /// Writes a launch of kernel `kernel` with the next correlation of the thread.
     pub fn launch(&mut self, kernel: u32) {
         self.launch_at(kernel, now());
     }
 
-    /// The same, with the ticks at which it begins.
+    /// Writes a launch that starts at a given tick.
     pub fn launch_at(&mut self, kernel: u32, begin: u64) {
         self.count += 1;
         let mut launch =
@@ -242,7 +242,7 @@ impl FakeThread {
         self.push(launch.as_words());
     }
 
-    /// Gives an id a text.
+    /// Writes the text of an ID.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) {
         let cells = Intern::cells(text.len());
         let mut bytes = vec![0u8; cells * 64];
@@ -258,12 +258,12 @@ impl FakeThread {
         self.push(&words);
     }
 
-    /// Counts a loss, as an agent does beside its ring.
+    /// Counts a loss in the slot, outside the ring, as an agent does.
     pub fn lose(&self, cause: gpuspy_wire::record::LossCause, count: u64) {
         self.slot.counters.0.lost[cause as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The thread ends.
+    /// Ends the thread.
     pub fn close(self) {
         self.slot.state.close(self.generation);
     }
@@ -271,13 +271,13 @@ impl FakeThread {
 
 /// Sends bytes and descriptors.
 pub fn send(stream: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) {
-    /// Room for the descriptors that tests send, aligned as a control message.
+    /// Space for the descriptors that tests send, aligned like a control message.
     #[repr(C, align(8))]
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let payload = size_of_val(descriptors) as u32;
-    // SAFETY: the message points at live memory, the control area is large enough (asserted), and CMSG_* walk it.
+    // SAFETY: the message points to live memory, and the control area, which CMSG_* walk, is large enough (asserted).
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;

@@ -1,11 +1,11 @@
-//! A directory to run `gpuspy` in, and what is run there.
+//! A directory to run `gpuspy` in, and the programs that run there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A place to run in, with an agent that does nothing.
+/// A directory to run in, with an agent that does nothing.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -19,7 +19,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// A shared library made of C.
+    /// Compiles a shared library from C.
     pub fn library(&self, name: &str, source: &str) {
         let file = self.path("library.c");
         fs::write(&file, format!("int gpuspy_test_of_nothing;\n{source}")).unwrap();
@@ -35,7 +35,7 @@ impl Place {
         path
     }
 
-    /// `gpuspy` with the agent that does nothing, in this place, and none of our own settings.
+    /// Returns a command for `gpuspy` in this directory, with the agent that does nothing and a clean environment.
     pub fn gpuspy(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuspy"));
         command.current_dir(self.0.path()).args(arguments).stdin(Stdio::null());
@@ -50,7 +50,7 @@ impl Place {
         self.gpuspy(&[&["run", "--"], command].concat()).output().unwrap()
     }
 
-    /// Everything in the place that is a trace, or a directory of them.
+    /// Returns all traces and directories of traces in this directory.
     pub fn traces(&self) -> Vec<String> {
         names(self.0.path()).into_iter().filter(|name| name.contains(".gspy")).collect()
     }
@@ -67,17 +67,19 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A process of this test's executable that launches: see [`super::launch_for_whoever_listens`].
+/// Returns a command that runs this test's executable as a program that launches.
 pub fn sample_program() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "the_stand_in_launches", "--nocapture"]);
+    command.args(["--exact", "the_simulated_agent_launches", "--nocapture"]);
     command
 }
 
-/// `gpuspy run OPTIONS -- sh -c SCRIPT`, in which `$AGENT` is a process that calls CUDA.
+/// Runs `gpuspy run OPTIONS -- sh -c SCRIPT`, in which `$AGENT` is a process that calls CUDA.
 pub fn run_script(place: &Place, options: &[&str], script: &str) -> Output {
-    let agent =
-        format!("{} --exact the_stand_in_launches --nocapture", std::env::current_exe().unwrap().display());
+    let agent = format!(
+        "{} --exact the_simulated_agent_launches --nocapture",
+        std::env::current_exe().unwrap().display()
+    );
     let arguments = [&["run"], options, &["--", "sh", "-c", script]].concat();
     place.gpuspy(&arguments).env("AGENT", agent).output().unwrap()
 }

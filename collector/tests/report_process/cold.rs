@@ -1,4 +1,4 @@
-//! How a process came to work, and calls that wait for the GPU unasked.
+//! Start-up, and calls that synchronize implicitly.
 
 use super::*;
 use gpuspy_collector::report::Section;
@@ -19,20 +19,21 @@ fn texts() -> Names {
     names
 }
 
-/// Any other call, of `ns`.
+/// Makes any other call, which takes `ns`.
 fn plain(app: &mut App, api: u16, ns: u64) {
     let call = app.call(api, ns);
     app.push(Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }));
 }
 
-/// A launch whose call takes `ns`, and whose kernel runs for as long as it says behind that.
+/// Makes a launch whose call takes `ns` and whose kernel then runs for `runs` ns.
 fn launch(app: &mut App, ns: u64, runs: i64) {
     app.timed(LAUNCH, kernel(GEMM), 10_000, runs);
     let Some(Record { body: Body::Work(work), .. }) = app.records.last_mut() else { unreachable!() };
     work.call.begin = work.call.begin.saturating_sub(ns - 5_000);
 }
 
-/// Half a millisecond of driver, context and modules; a first launch of 200 µs, others of 5; a free while a kernel runs.
+/// A program with half a millisecond of driver, context and modules, a first launch of 200 µs, later ones of 5 µs, and a free
+/// while a kernel runs.
 fn cold() -> App {
     let mut app = App::new();
     plain(&mut app, INIT, 100_000);
@@ -72,11 +73,11 @@ fn with_status(app: App, names: &Names, filter: &Filter, status: Status) -> Proc
 }
 
 #[test]
-fn start_up_and_implicit_waits_are_told() {
+fn start_up_and_implicit_synchronization_are_reported() {
     let report = json(&[reported(cold(), &Filter::default())]);
     assert_valid(&report);
     let startup = &report["startup"];
-    // The first kernel began 9 µs behind its call, which returned 1 µs after it was submitted.
+    // The first kernel starts 9 µs after the return of its call, which returns 1 µs after the submission.
     let truth = 100_000 + 150_000 + 30_000 + 300_000 + 2_000 + 200_000 + 9_000;
     let first = |key: &str| startup["first_kernel_ns"][key].as_u64().unwrap();
     assert!(first("lo") <= truth && truth <= first("hi") && first("hi") - first("lo") < 50_000, "{startup}");
@@ -104,14 +105,14 @@ fn start_up_and_implicit_waits_are_told() {
     assert_eq!(unload["count"], 0);
 }
 
-/// The row of frees; null where there is none.
+/// Returns the row of frees; null if there is none.
 fn free(report: &Value) -> &Value {
     let mut rows = report["implicit_syncs"].as_array().unwrap().iter();
     rows.find(|row| row["cause"] == "free").unwrap_or(&Value::Null)
 }
 
 #[test]
-fn what_the_screen_says_of_them() {
+fn the_screen_shows_start_up_and_implicit_synchronization() {
     let sections = vec![Section::Startup, Section::Syncs];
     let view = View { sections, ..View::default() };
     insta::assert_snapshot!(terminal(&[reported(cold(), &Filter::default())], &view, &wide(100)));
@@ -131,7 +132,7 @@ fn start_up_is_in_the_overview_where_it_matters() {
 }
 
 #[test]
-fn two_parts_of_the_time_have_all_of_it() {
+fn two_periods_add_up_to_the_whole() {
     let whole = json(&[reported(cold(), &Filter::default())]);
     let part = |since, until| json(&[reported(cold(), &Filter { since, until, ..Filter::default() })]);
     for cut in [200_000, 400_000, 700_000, 1_900_000] {
@@ -147,7 +148,7 @@ fn two_parts_of_the_time_have_all_of_it() {
     }
 }
 
-/// What the sections of start-up and of waits say, in one line.
+/// Returns the sections of start-up and synchronization on one line.
 fn said(report: ProcessReport) -> String {
     let sections = vec![Section::Startup, Section::Syncs];
     let screen = terminal(&[report], &View { sections, ..View::default() }, &wide(200));
@@ -155,11 +156,11 @@ fn said(report: ProcessReport) -> String {
 }
 
 #[test]
-fn launches_behind_the_start_are_no_lack_of_kernels() {
+fn a_period_after_start_up_is_reported_as_such() {
     let late = said(reported(cold(), &Filter { since: Some(1_000_000), ..Filter::default() }));
-    assert!(late.contains("the program's start lies outside these limits"), "{late}");
+    assert!(late.contains("the start of the program is outside these filters"), "{late}");
     let none = said(reported(cold(), &Filter { until: Some(200_000), ..Filter::default() }));
-    assert!(!none.contains("the program's start lies outside"), "{none}");
+    assert!(!none.contains("the start of the program is outside"), "{none}");
 
     let mut app = cold();
     let at = app.records.iter().position(|record| record.at > BEGAN + 1_000_000).unwrap();
@@ -168,11 +169,11 @@ fn launches_behind_the_start_are_no_lack_of_kernels() {
     let mut names = texts();
     names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned());
     let captured = said(with_status(app, &names, &Filter::default(), status()));
-    assert!(captured.contains("the program's start lies outside what was captured"), "{captured}");
+    assert!(captured.contains("the start of the program is outside the capture range"), "{captured}");
 }
 
 #[test]
-fn a_process_starts_once_whatever_of_it_is_asked_for() {
+fn start_up_is_the_same_for_every_filter_but_time() {
     let everything = Filter::default();
     let whole = reported(cold(), &everything).tables.startup;
     assert!(whole.is_some());
@@ -186,13 +187,13 @@ fn a_process_starts_once_whatever_of_it_is_asked_for() {
         assert_eq!(reported(cold(), &filter).tables.startup, whole, "{filter:?}");
     }
     let limited = said(reported(cold(), &Filter { streams: vec![7], ..everything.clone() }));
-    assert!(limited.contains("a process starts once"), "{limited}");
-    assert!(!said(reported(cold(), &everything)).contains("a process starts once"));
+    assert!(limited.contains("only --since and --until apply here"), "{limited}");
+    assert!(!said(reported(cold(), &everything)).contains("only --since and --until apply here"));
 }
 
-/// Half a millisecond of a context, of which so much may be the agent's.
+/// A context takes half a millisecond; `agent_ns` of that may be profiling overhead.
 #[test]
-fn a_context_that_gpuspy_made_slow_is_not_the_programs_to_mend() {
+fn there_is_no_advice_about_a_context_that_profiling_slowed_down() {
     let screen = |agent_ns: u64| {
         let mut app = App::new();
         plain(&mut app, RETAIN, 500_000);
@@ -200,19 +201,19 @@ fn a_context_that_gpuspy_made_slow_is_not_the_programs_to_mend() {
         said(with_status(app, &texts(), &Filter::default(), Status { agent_ns, ..status() }))
     };
     let (theirs, ours) = (screen(250_000), screen(250_001));
-    assert!(theirs.contains("a process that lives on makes its context once"), "{theirs}");
-    assert!(!ours.contains("a process that lives on"), "{ours}");
-    assert!(ours.contains("at most 250 µs is gpuspy's own"), "{ours}");
-    assert!(!screen(0).contains("gpuspy's own"));
+    assert!(theirs.contains("keep the process alive, so that it creates its context once"), "{theirs}");
+    assert!(!ours.contains("keep the process alive"), "{ours}");
+    assert!(ours.contains("at most 250 µs of the start-up is profiling overhead"), "{ours}");
+    assert!(!screen(0).contains("of the start-up is profiling overhead"));
 }
 
 #[test]
-fn calls_that_may_have_waited_are_more_where_others_did() {
+fn calls_that_may_have_waited_are_counted_apart_from_those_that_did() {
     let mut app = App::new();
     app.untimed(LAUNCH, kernel(ADD), Untimed::DeepQueue, 0);
     plain(&mut app, UNLOAD, 50_000);
     let alone = said(reported(app, &Filter::default()));
-    assert!(alone.contains("1 other call may have waited: 50.0 µs of host time at most"), "{alone}");
+    assert!(alone.contains("1 other call may have waited, for at most 50.0 µs of host time"), "{alone}");
     let beside = said(reported(cold(), &Filter::default()));
-    assert!(beside.contains("1 more call may have waited, too: 50.0 µs"), "{beside}");
+    assert!(beside.contains("1 more call may have waited too, for at most 50.0 µs"), "{beside}");
 }

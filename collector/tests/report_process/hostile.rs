@@ -1,9 +1,9 @@
-//! Whatever a trace says, there is a report.
+//! Hostile traces: whatever a trace says, there is a report.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Numbers as a broken or hostile trace may hold them.
+/// Numbers that a broken or hostile trace may contain.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), Just(1 << 63), 0..100_000u64, any::<u64>()]
 }

@@ -1,11 +1,11 @@
-//! What is asked for is all that counts, and what is told of a part of a trace is true of that part.
+//! Filters: only what matches counts, and what a report says of a part of a trace is true of that part.
 
 use super::*;
 use gpuspy_collector::export::chrome::{Export, Source, lay_out};
 use gpuspy_collector::report::units::duration;
 use gpuspy_collector::report::{Operations, Section};
 
-/// Launches that are timed as one, and the record that tells their time.
+/// Makes launches that are timed as one burst, and the record of their time.
 fn burst(app: &mut App, kernels: &[u32]) {
     for name in kernels {
         app.untimed(LAUNCH, kernel(*name), Untimed::Programmatic, flag::BURST);
@@ -19,7 +19,7 @@ fn only(pattern: &str) -> Filter {
 }
 
 #[test]
-fn a_burst_stands_beside_a_gap() {
+fn a_burst_can_be_next_to_a_gap() {
     let mut app = App::new();
     burst(&mut app, &[GEMM, ADD]);
     app.sync(100_000);
@@ -31,7 +31,7 @@ fn a_burst_stands_beside_a_gap() {
 }
 
 #[test]
-fn of_bursts_and_graphs_what_is_asked_for_counts() {
+fn matching_kernels_of_bursts_and_graphs_are_counted() {
     let mut app = App::new();
     burst(&mut app, &[GEMM, ADD, ADD]);
     let (handle, copies, memsets) = (5, 1, 0);
@@ -61,7 +61,7 @@ fn names_of(kernel: u32) -> String {
 }
 
 #[test]
-fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
+fn an_out_of_memory_failure_counts_for_its_thread_and_device() {
     let report = |filter: &Filter| {
         let mut app = App::new();
         let call = Call { flags: flag::FAILED, ..app.call(MALLOC, 2_000) };
@@ -79,7 +79,7 @@ fn a_failure_for_lack_of_memory_is_of_whoever_asked() {
     assert_eq!(report(&only("gemm")), 0);
 }
 
-/// Two launches: the first one's call began first and was over last.
+/// Returns two launches, of which the call of the first starts first and returns last.
 fn crossing() -> Vec<Record> {
     let mut app = App::new();
     let mut long = app.work(LAUNCH, kernel(GEMM), Untimed::DeepQueue);
@@ -92,7 +92,7 @@ fn crossing() -> Vec<Record> {
 }
 
 #[test]
-fn without_a_status_time_counts_from_the_earliest_call_wherever_it_is_told() {
+fn without_a_status_time_counts_from_the_earliest_call() {
     let (names, records) = (names(), crossing());
     let clocks = Survey::of(records.iter().cloned());
     for (until, expected) in [(50_000, 1), (70_000, 2)] {
@@ -113,7 +113,7 @@ fn without_a_status_time_counts_from_the_earliest_call_wherever_it_is_told() {
 }
 
 #[test]
-fn what_follows_the_last_status_is_time_of_the_process_too() {
+fn time_after_the_last_status_counts_too() {
     let app = training();
     let last = app.now;
     let running = Status { ended: BEGAN + 50_000, ending: Ending::Running, ..status() };
@@ -126,13 +126,17 @@ fn what_follows_the_last_status_is_time_of_the_process_too() {
         other => panic!("{other:?}"),
     });
     let report = app.report(Some(&running), Damage::default());
-    assert_eq!(Some(report.process.line.wall_ns + BEGAN), seen, "it ran on when its launch had returned");
+    assert_eq!(
+        Some(report.process.line.wall_ns + BEGAN),
+        seen,
+        "the kernel ran after its launch had returned"
+    );
     let screen = terminal(&[report], &View::default(), &wide(100));
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");
 }
 
-/// A long kernel, a pause, and another kernel.
+/// A program with a long kernel, a pause, and another kernel.
 fn long_and_short() -> App {
     let mut app = App::new();
     app.timed(LAUNCH, kernel(GEMM), 0, 10_000_000);
@@ -143,7 +147,7 @@ fn long_and_short() -> App {
     app
 }
 
-/// The screen of the part of it from one ms to another, and its JSON.
+/// Returns the screen and the JSON of the period between two times, in ms.
 fn part(app: App, from: u64, to: u64, sections: &[Section]) -> (String, Value) {
     let status = Status { ended: app.now, ..status() };
     let filter = Filter { since: Some(from * 1_000_000), until: Some(to * 1_000_000), ..Filter::default() };
@@ -153,14 +157,14 @@ fn part(app: App, from: u64, to: u64, sections: &[Section]) -> (String, Value) {
 }
 
 #[test]
-fn a_part_inside_a_long_kernel_is_no_empty_one() {
+fn a_period_inside_a_long_kernel_is_not_empty() {
     let (screen, json) = part(long_and_short(), 3, 5, &[]);
     assert_eq!(json["devices"][0]["compute_ns"]["value"], 2_000_000);
     assert!(!screen.contains("Nothing") && screen.contains("busy 100.0 %"), "{screen}");
 }
 
 #[test]
-fn a_part_with_ranges_alone_is_no_empty_one() {
+fn a_trace_with_ranges_only_is_not_empty() {
     let mut app = App::new();
     app.push_range(STEP);
     app.idle(5_000);
@@ -178,7 +182,7 @@ fn between_timed_operations_a_gpu_is_known_to_be_idle() {
 }
 
 #[test]
-fn times_that_are_bounds_only_leave_open_when_a_gpu_was_busy() {
+fn with_shared_intervals_only_the_busy_time_is_not_known() {
     let mut app = App::new();
     app.timed(LAUNCH, kernel(GEMM), 0, 900_000);
     app.sync(1_000_000);
@@ -189,19 +193,19 @@ fn times_that_are_bounds_only_leave_open_when_a_gpu_was_busy() {
     }
     let report = app.report(None, Damage::default());
     let screen = terminal(&[report], &View::default(), &wide(100));
-    assert!(screen.contains("when it was busy is not known"), "{screen}");
+    assert!(screen.contains("busy time not known"), "{screen}");
 }
 
 #[test]
-fn that_there_is_nothing_is_said_of_the_part_that_was_asked_for() {
+fn an_empty_section_mentions_the_filters() {
     let sections = [Section::Gpu, Section::Gaps, Section::Kernels, Section::Transfers, Section::Memory];
     let (screen, _) = part(long_and_short(), 11, 14, &sections);
-    for said in ["no kernel was launched", "nothing was copied or set", "nothing was allocated"] {
-        assert!(screen.contains(&format!("{said} within these limits")), "{said}: {screen}");
+    for said in ["no kernel was launched", "no copy and no memset was made", "no memory was allocated"] {
+        assert!(screen.contains(&format!("{said} with these filters")), "{said}: {screen}");
     }
     let mut app = long_and_short();
     app.idle(5_000_000);
     app.sync(1_000);
     let (screen, _) = part(app, 18, 30, &sections);
-    assert!(screen.contains("no operation has a GPU time within these limits"), "{screen}");
+    assert!(screen.contains("no operation has a GPU time with these filters"), "{screen}");
 }

@@ -1,4 +1,4 @@
-//! Several processes on one line: what they did together is one row for each GPU.
+//! Several processes on one machine: their work on a GPU is one row.
 
 use super::*;
 use gpuspy_collector::model::survey::Survey;
@@ -8,7 +8,7 @@ use gpuspy_collector::trace::generator::Random;
 const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 
-/// A process of these walls, in ns from the begin of the first, that does what it is told to.
+/// Returns a process that starts and ends at these times, in ns from the start of the first, and does what `acts` does.
 fn rank(rank: u32, (from, to): (u64, u64), acts: impl FnOnce(&mut App)) -> (App, Names, Status) {
     let mut app = App::new();
     app.records.iter_mut().for_each(|record| record.at = BEGAN + from);
@@ -20,7 +20,7 @@ fn rank(rank: u32, (from, to): (u64, u64), acts: impl FnOnce(&mut App)) -> (App,
     (app, names(), status)
 }
 
-/// Kernels of 10 ms, each waited for, that begin every `every` ms.
+/// Launches kernels of 10 ms, each followed by a synchronization, every `every` ms.
 fn kernels(app: &mut App, count: u64, every: u64) {
     for _ in 0..count {
         let begin = app.now;
@@ -34,8 +34,8 @@ fn value_of(row: &Value, key: &str) -> u64 {
     row[key]["value"].as_u64().unwrap_or_else(|| panic!("no {key}: {row}"))
 }
 
-/// Two ranks of 431 and 786 ms, the second 114 ms behind the first: in all 0.9 s. They were a wall of 1.22 s, and busy and idle
-/// as if the GPU had been there twice.
+/// Two ranks run for 431 and 786 ms, the second 114 ms after the first: 0.9 s together. A former version reported 1.22 s of
+/// wall time, and busy and idle times as if there were two GPUs.
 #[test]
 fn a_gpu_that_two_processes_used_is_one_row_and_their_wall_is_that_of_the_run() {
     let apps = vec![
@@ -48,8 +48,8 @@ fn a_gpu_that_two_processes_used_is_one_row_and_their_wall_is_that_of_the_run() 
     let [device] = report["devices"].as_array().unwrap().as_slice() else { panic!("{report}") };
     assert_eq!((&device["timelines"], &device["processes"]), (&value!(1), &value!(2)));
     assert_eq!(report["wall_ns"], value!(900 * MS));
-    // The kernels of the first begin every 20 ms from 0 on, those of the second from 114 ms on, so that 14 times one of the
-    // first begins 6 ms behind one of the second, and both run for 4 ms.
+    // Kernels of the first start every 20 ms from 0 on, those of the second from 114 ms on. So 14 times a kernel of the first
+    // starts 6 ms after one of the second, and both run for 4 ms.
     let truth = (20 + 30) * 10 * MS - 14 * 4 * MS;
     let busy = &device["compute_ns"];
     assert!(busy["value"].as_u64().unwrap().abs_diff(truth) < MS, "{busy} is not {truth}");
@@ -62,11 +62,11 @@ fn a_gpu_that_two_processes_used_is_one_row_and_their_wall_is_that_of_the_run() 
     assert!(screen.contains("2 processes, 1 GPU (NVIDIA H200), 900 ms"), "{screen}");
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains("900 000 000 ns"), "{wall}");
-    assert!(screen.contains("2 processes used it"), "{screen}");
+    assert!(screen.contains("2 processes used this GPU"), "{screen}");
 }
 
 #[test]
-fn memory_of_processes_at_once_is_never_less_at_its_peak_than_in_the_end() {
+fn memory_of_all_processes_peaks_at_no_less_than_its_end() {
     let take = |app: &mut App, mib: u64| {
         app.alloc(MALLOC, Memory::Device, 0x10_0000, mib * MIB);
         app.idle(300 * MS);
@@ -90,8 +90,8 @@ fn memory_of_processes_at_once_is_never_less_at_its_peak_than_in_the_end() {
         (peak(device) / MIB, number("live_bytes"))
     };
     assert_eq!(memory((100 * MS, 431 * MS)), (456, 456), "both at once");
-    assert_eq!(memory((114 * MS, 900 * MS)), (456, 200), "what the first held went with it");
-    assert_eq!(memory((500 * MS, 900 * MS)), (256, 200), "one behind the other");
+    assert_eq!(memory((114 * MS, 900 * MS)), (456, 200), "memory of the first process ended with it");
+    assert_eq!(memory((500 * MS, 900 * MS)), (256, 200), "one after the other");
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn processes_of_two_machines_or_of_two_starts_of_one_are_never_merged() {
     let used: Vec<&Value> =
         report["devices"].as_array().unwrap().iter().map(|device| &device["processes"]).collect();
     assert_eq!(used, [&value!(2), &value!(1)]);
-    assert_eq!(report["wall_ns"], value!(786 * MS), "the longest of both lines");
-    // Where no start is told, the name of the machine has to do.
+    assert_eq!(report["wall_ns"], value!(786 * MS), "the longer of the two");
+    // If the boot time is not known, the host name is used.
     for (at, name) in ["one", "another", "one"].into_iter().enumerate() {
         apps[at].1.0.insert((Namespace::Fact, Fact::Host as u32), name.to_owned());
         apps[at].2.boot = None;
@@ -135,7 +135,7 @@ fn where_one_process_is_not_captured_the_gpu_is_not_called_idle() {
         app.records = records;
         (app, names, status)
     };
-    // The first looks from 100 to 200, the second from 150 to 400: both from 150 to 200 alone.
+    // The first process is captured from 100 to 200 ms, the second from 150 to 400 ms, so both only from 150 to 200 ms.
     let apps = vec![captured(0, &[(100, 200)], 110), captured(1, &[(150, 400)], 160)];
     let reports = reports_of(apps, &Filter::default());
     let report = json(&reports);
@@ -214,6 +214,9 @@ fn the_union_of_random_processes_is_what_their_operations_cover() {
         assert_eq!(value_of(device, "compute_ns"), busy as u64, "seed {seed}");
         let (gaps, idle) = (value_of(&report["gaps"], "total_ns"), value_of(device, "idle_ns"));
         let start_event = 10_000;
-        assert!(gaps <= idle && idle < gaps + start_event, "seed {seed}: all idle is between two operations");
+        assert!(
+            gaps <= idle && idle < gaps + start_event,
+            "seed {seed}: all idle time is between two operations"
+        );
     }
 }

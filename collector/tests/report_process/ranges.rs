@@ -1,8 +1,9 @@
-//! Ranges of the program, with what lies in them.
+//! NVTX ranges with the operations in them, and NVTX markers.
 
 use super::*;
 
-/// A step with a forward pass in it and a range of another domain across its end, inside a range of the whole process.
+/// A program with a step that has a forward pass in it and a range of another domain across its end, inside a range of the
+/// whole process.
 fn steps() -> App {
     let mut app = App::new();
     app.range(2, NvtxChange::Start, 9, 0, EPOCH);
@@ -29,7 +30,7 @@ fn steps() -> App {
     app
 }
 
-/// Its ranges, by name: domain, name, how many, how many of them open, operations, timed ones, launches.
+/// Returns the ranges by name, each with domain, name and the counts below.
 fn rows(report: &Value) -> Vec<Value> {
     let keys = ["domain", "name", "count", "open", "projected", "operations", "timed", "launches"];
     let row = |row: &Value| keys.map(|key| row[key].clone()).into_iter().collect();
@@ -48,7 +49,7 @@ fn reported(app: App, filter: &Filter) -> Value {
 }
 
 #[test]
-fn ranges_have_the_operations_whose_calls_begin_in_them() {
+fn ranges_have_the_operations_whose_calls_start_in_them() {
     let report = reported(steps(), &Filter::default());
     let expected = [
         value!([null, "epoch", 1, 0, 1, 4, 3, 3]),
@@ -58,8 +59,8 @@ fn ranges_have_the_operations_whose_calls_begin_in_them() {
     ];
     assert_eq!(rows(&report), expected);
     assert_eq!(report["coverage"]["stray_range_ends"], 2, "a pop and an end");
-    let mark = |name: &str, count: u64, payloads: u64| value!({ "domain": "loader", "name": name, "count": count, "payloads": payloads });
-    assert_eq!(report["marks"], value!([mark("forward", 1, 1), mark("step", 2, 0)]));
+    let marker = |name: &str, count: u64, payloads: u64| value!({ "domain": "loader", "name": name, "count": count, "payloads": payloads });
+    assert_eq!(report["markers"], value!([marker("forward", 1, 1), marker("step", 2, 0)]));
     let payloads = |name: &str| {
         let ranges = report["ranges"].as_array().unwrap().iter();
         ranges.filter(|row| row["name"] == name).map(|row| row["payloads"].as_u64().unwrap()).sum::<u64>()
@@ -68,24 +69,24 @@ fn ranges_have_the_operations_whose_calls_begin_in_them() {
     let app = steps();
     let status = status_until(app.now);
     let screen = terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(200));
-    assert!(screen.contains("; 3 payloads, not kept"), "{screen}");
+    assert!(screen.contains("; 3 payloads not recorded"), "{screen}");
 }
 
 #[test]
-fn a_range_lasts_until_its_end_or_the_traces() {
+fn a_range_ends_with_its_end_event_or_with_the_trace() {
     let report = reported(steps(), &Filter::default());
     let step = &report["ranges"][2];
-    // Three launches, a copy of 5 µs and 4 ranges' changes; and what is open has 5 µs of idling behind its push.
+    // Three launches and a copy of 5 µs each, a pause of 5 µs and 4 range events. The open step has 5 µs of idle time after its push.
     let first = 4 * 5_000 + 5_000 + 4 * 100;
     assert_eq!((&step["host_max_ns"], &step["host_min_ns"]), (&value!(first), &value!(5_100)));
     assert_eq!(step["host_ns"], first + 5_100);
 }
 
 #[test]
-fn a_projection_reaches_from_the_first_timed_operation_to_the_last_and_holds_the_truth() {
+fn a_projection_spans_the_first_to_the_last_timed_operation() {
     let report = reported(steps(), &Filter::default());
     let gpu = |row: usize| report["ranges"][row]["gpu_ns"].clone();
-    // The first kernel begins when its call submits it; the copy is submitted 20.3 µs later, waits 141 µs and lasts 2.
+    // The first kernel starts when its call submits it; the copy is submitted 20.3 µs later, waits 141 µs and takes 2 µs.
     let copy_over = 20_300 + 141_000 + 2_000;
     for (row, truth) in [(0, copy_over), (1, 10_000), (2, copy_over), (3, 2_000)] {
         let [lo, value, hi] = ["lo", "value", "hi"].map(|key| gpu(row)[key].as_i64().unwrap());
@@ -95,9 +96,9 @@ fn a_projection_reaches_from_the_first_timed_operation_to_the_last_and_holds_the
 }
 
 #[test]
-fn a_part_of_the_trace_has_the_ranges_that_begin_in_it_whole() {
+fn a_period_has_the_complete_ranges_that_start_in_it() {
     let all = reported(steps(), &Filter::default());
-    // Just behind the first step's push.
+    // Just after the push of the first step.
     let at =
         steps().records.iter().filter(|record| matches!(record.body, Body::NvtxRange(_))).nth(1).unwrap().at;
     let middle = Some(at - BEGAN + 1);
@@ -109,7 +110,7 @@ fn a_part_of_the_trace_has_the_ranges_that_begin_in_it_whole() {
     assert_eq!(early["ranges"][1]["gpu_ns"], all["ranges"][2]["gpu_ns"]);
 }
 
-/// A row of the whole, less the second step, which is empty.
+/// Returns a row of the whole report without the second step, which is empty.
 fn all_but_the_open_step(all: &Value, row: usize) -> Value {
     let mut row = rows(all)[row].clone();
     (row[2], row[3]) = (value!(1), value!(0));
@@ -117,7 +118,7 @@ fn all_but_the_open_step(all: &Value, row: usize) -> Value {
 }
 
 #[test]
-fn a_filter_on_threads_takes_ranges_and_one_on_work_takes_operations() {
+fn a_thread_filter_selects_ranges_and_a_kernel_filter_selects_operations() {
     let of_second = reported(steps(), &Filter { threads: vec![12], ..Filter::default() });
     assert_eq!(rows(&of_second), [value!([null, "epoch", 1, 0, 0, 0, 0, 0])], "it launched nothing itself");
     assert_eq!(of_second["coverage"]["stray_range_ends"], 1);
@@ -136,26 +137,26 @@ fn ranges_of_several_processes_add_up() {
     assert_valid(&report);
     assert_eq!(rows(&report)[2], value!([null, "step", 4, 2, 2, 8, 6, 6]));
     assert_eq!(
-        (&report["marks"][1]["count"], &report["coverage"]["stray_range_ends"]),
+        (&report["markers"][1]["count"], &report["coverage"]["stray_range_ends"]),
         (&value!(4), &value!(4))
     );
 }
 
 #[test]
-fn names_beyond_some_thousands_are_one_row() {
+fn ranges_after_4096_names_share_one_row() {
     let mut app = App::new();
     for text in 0..5_000 {
         app.push_range(1_000 + text);
         app.pop_range();
     }
-    // Nothing names them: each number is a name of its own to the fold, and all are called alike.
+    // The texts are not in the trace: each number is a separate name to the analysis, and all print the same.
     let report = reported(app, &Filter::default());
     let counts: Vec<_> = rows(&report).iter().map(|row| (row[1].clone(), row[2].clone())).collect();
     assert_eq!(counts, [(value!("(no text)"), value!(4_096)), (value!("(others)"), value!(904))]);
 }
 
 #[test]
-fn ranges_that_are_one_too_many_are_told_and_their_ends_are_no_strays() {
+fn too_many_open_ranges_are_reported_and_their_ends_are_no_strays() {
     let mut app = App::new();
     (1..=300).for_each(|id| app.range(1, NvtxChange::Start, id, 0, STEP));
     (1..=300).for_each(|id| app.range(1, NvtxChange::End, id, 0, 0));

@@ -1,4 +1,4 @@
-//! Screens as people see them, and what holds for all of them.
+//! Snapshots of screens, and checks of all of them.
 
 use super::*;
 use gpuspy_collector::model::outcome::Outcome;
@@ -8,12 +8,12 @@ use unicode_width::UnicodeWidthChar;
 
 const TEMPLATE: u32 = 4;
 const SOFTMAX: u32 = 5;
-/// Somewhere in the second library.
+/// An address in the second library.
 const NCCL_CALLER: u64 = 0xA234;
 
-/// Sections with all that they have.
+/// All sections.
 const ALL: [Section; 13] = [
-    Section::Seen,
+    Section::Coverage,
     Section::Gpu,
     Section::Gaps,
     Section::Ranges,
@@ -49,7 +49,7 @@ fn texts() -> Names {
     names
 }
 
-/// A training run of twelve steps with pauses of the host between them, that ends with a pause.
+/// A training run of twelve steps with host pauses between them and at the end.
 fn epoch() -> App {
     let mut app = App::new();
     app.push(Body::Module(Module { start: 0xA000, end: 0xB000, bias: 0xA000, path: 2 }));
@@ -134,7 +134,7 @@ fn untimed_epoch() -> [ProcessReport; 1] {
     [reported(app, &names, 4242, Ending::Exited, &Filter::default())]
 }
 
-/// Two processes, the second of which was killed in its fourth step.
+/// Two processes; the second was killed after its fourth step.
 fn killed() -> Vec<ProcessReport> {
     let mut short = App::new();
     (0..4).for_each(|step| step_of(&mut short, step));
@@ -144,11 +144,11 @@ fn killed() -> Vec<ProcessReport> {
 }
 
 fn run_of(apps: [(App, u32, Ending); 2], filter: &Filter) -> Vec<ProcessReport> {
-    let told = |(app, pid, ending): (App, u32, Ending)| {
+    let with_status = |(app, pid, ending): (App, u32, Ending)| {
         let status = status_of(&app, pid, ending);
         (app, texts(), status)
     };
-    reports_of(apps.into_iter().map(told).collect(), filter)
+    reports_of(apps.into_iter().map(with_status).collect(), filter)
 }
 
 fn filtered(filter: &Filter) -> [ProcessReport; 1] {
@@ -165,16 +165,16 @@ fn the_screen() {
 }
 
 #[test]
-fn on_a_narrow_screen_the_name_stays_readable() {
+fn names_stay_readable_on_a_narrow_screen() {
     insta::assert_snapshot!(screen(&whole_epoch(), 80));
 }
 
 #[test]
-fn on_a_wide_screen_every_column_is_there() {
+fn a_wide_screen_has_every_column() {
     insta::assert_snapshot!(screen(&whole_epoch(), 160));
 }
 
-/// The same program, telling what it does.
+/// The same program with NVTX ranges and markers.
 fn annotated_epoch() -> [ProcessReport; 1] {
     let mut names = texts();
     names.0.insert(
@@ -197,7 +197,7 @@ fn annotated_epoch() -> [ProcessReport; 1] {
 }
 
 #[test]
-fn ranges_have_a_section_where_there_are_any() {
+fn ranges_have_a_section_if_there_are_any() {
     insta::assert_snapshot!(section(&annotated_epoch(), &[Section::Ranges]));
     assert!(screen(&annotated_epoch(), 100).contains("\nRanges"));
     assert!(!screen(&whole_epoch(), 100).contains("Ranges"));
@@ -206,9 +206,9 @@ fn ranges_have_a_section_where_there_are_any() {
     assert!(most.contains("  step\n") && !most.contains("epoch"), "{most}");
 }
 
-/// The whole screen in colour: without its escapes it is the one without colour.
+/// A screen in colour, without its escape sequences, equals the screen without colour.
 #[test]
-fn in_colour_a_screen_says_the_same() {
+fn colour_does_not_change_the_text() {
     for width in [80, 160] {
         let coloured = terminal(&whole_epoch(), &View::default(), &Style { color: true, ..wide(width) });
         let mut plain = String::new();
@@ -223,43 +223,46 @@ fn in_colour_a_screen_says_the_same() {
 #[test]
 fn colours_have_a_meaning() {
     let style = Style { color: true, ..wide(80) };
-    let first =
-        terminal(&killed(), &View { sections: vec![Section::Seen, Section::Gpu], ..View::default() }, &style);
+    let first = terminal(
+        &killed(),
+        &View { sections: vec![Section::Coverage, Section::Gpu], ..View::default() },
+        &style,
+    );
     insta::assert_snapshot!(first.replace('\u{1b}', "ESC"));
 }
 
 #[test]
-fn without_unicode_there_is_ascii() {
+fn without_unicode_the_screen_is_ascii() {
     let ascii = terminal(&whole_epoch(), &View::default(), &Style { ascii: true, ..wide(100) });
     assert!(ascii.is_ascii());
     insta::assert_snapshot!(ascii);
 }
 
 #[test]
-fn without_gpu_times_there_is_what_is_known() {
+fn without_gpu_times_the_rest_is_reported() {
     insta::assert_snapshot!(screen(&untimed_epoch(), 100));
 }
 
 #[test]
-fn of_several_processes_each_is_listed() {
+fn each_of_several_processes_is_listed() {
     insta::assert_snapshot!(screen(&killed(), 100));
 }
 
 #[test]
-fn a_filter_stands_above_what_it_limits() {
+fn filters_are_named_in_the_header() {
     let filter = Filter { kernel: regex("gemm|nccl"), since: Some(2_000_000), ..Filter::default() };
     insta::assert_snapshot!(screen(&filtered(&filter), 100));
 }
 
 #[test]
-fn a_filter_that_nothing_meets_says_so() {
+fn a_filter_without_matches_says_so() {
     for filter in [
         Filter { kernel: regex("^no such kernel$"), ..Filter::default() },
         Filter { since: Some(3_600_000_000_000), ..Filter::default() },
         Filter { threads: vec![1], ..Filter::default() },
     ] {
         let screen = screen(&filtered(&filter), 80);
-        assert!(screen.contains("nothing is within these limits"), "{filter:?}:\n{screen}");
+        assert!(screen.contains("nothing in the trace matches these filters"), "{filter:?}:\n{screen}");
         assert!(!screen.contains("Kernels"), "{screen}");
     }
 }
@@ -269,27 +272,27 @@ fn regex(text: &str) -> Option<regex::Regex> {
 }
 
 #[test]
-fn sections_are_shown_whole_and_alone() {
+fn selected_sections_are_shown_completely_and_alone() {
     insta::assert_snapshot!(section(&whole_epoch(), &ALL));
     let one = section(&whole_epoch(), &[Section::Memory]);
-    assert!(one.contains("\nMemory") && !one.contains("\nSeen") && !one.contains("\nKernels"), "{one}");
+    assert!(one.contains("\nMemory") && !one.contains("\nCoverage") && !one.contains("\nKernels"), "{one}");
 }
 
 #[test]
-fn a_section_that_has_nothing_says_so() {
+fn an_empty_section_says_so() {
     let mut app = App::new();
     app.sync(1_000);
     let reports = [reported(app, &texts(), 1, Ending::Exited, &Filter::default())];
     let screen = section(&reports, &ALL);
     for (title, said) in [
         ("GPU", "no operation has a GPU time"),
-        ("Gaps", "no gap can be told"),
-        ("Ranges", "the program told of no NVTX range"),
+        ("Gaps", "gaps are not known"),
+        ("Ranges", "the program reported no NVTX range"),
         ("Kernels", "no kernel was launched"),
         ("Launches", "no launch has a GPU time"),
         ("Graphs", "no graph was launched"),
-        ("Transfers", "nothing was copied or set"),
-        ("Memory", "nothing was allocated"),
+        ("Transfers", "no copy and no memset was made"),
+        ("Memory", "no memory was allocated"),
         ("Syncs", "1 call"),
     ] {
         let line = screen
@@ -373,7 +376,7 @@ fn section_at(reports: &[ProcessReport], section: Section, style: &Style) -> Str
 }
 
 #[test]
-fn memorys_lines_leave_room_for_the_longest_kind() {
+fn memory_lines_leave_room_for_the_longest_kind() {
     let mut app = epoch();
     app.alloc(HOST_ALLOC, Memory::Registered, 0x7100_0000, 4 << 20);
     app.alloc(MALLOC, Memory::Managed, 0x7200_0000, 4 << 20);
@@ -385,32 +388,32 @@ fn memorys_lines_leave_room_for_the_longest_kind() {
                 assert!(memory.contains(kind), "{memory}");
             }
             let longest = memory.lines().map(columns).max();
-            assert_eq!(longest, Some(width), "the lines are as long as there is room\n{memory}");
+            assert_eq!(longest, Some(width), "the lines fill the width\n{memory}");
         }
     }
 }
 
 #[test]
-fn the_file_that_took_memory_is_named_where_there_is_room_for_it() {
+fn the_allocating_library_has_its_path_if_it_fits() {
     let head = |width| {
         let memory = section_at(&whole_epoch(), Section::Memory, &wide(width));
-        memory.lines().find(|line| line.contains("taken by")).unwrap().to_owned()
+        memory.lines().find(|line| line.contains("allocated by")).unwrap().to_owned()
     };
-    assert!(head(80).ends_with("  its frees"), "{}", head(80));
-    assert!(head(100).ends_with("  its frees  file"), "{}", head(100));
-    assert!(head(160).ends_with("  it freed  file"), "{}", head(160));
+    assert!(head(80).ends_with("  frees made"), "{}", head(80));
+    assert!(head(100).ends_with("  frees made  file"), "{}", head(100));
+    assert!(head(160).ends_with("  bytes freed  file"), "{}", head(160));
 }
 
 #[test]
-fn memory_of_several_processes_is_said_to_be_that_of_all_at_once() {
-    let remark = "of all processes at once";
+fn memory_of_several_processes_has_a_remark() {
+    let remark = "all processes together";
     assert!(section(&killed(), &[Section::Memory]).contains(remark));
     assert!(!section(&whole_epoch(), &[Section::Memory]).contains(remark));
 }
 
 #[test]
-fn marks_of_a_throughput_are_explained_where_there_is_one() {
-    let remark = "GB/s: > is certain";
+fn the_signs_of_throughput_are_explained_if_they_occur() {
+    let remark = "GB/s: > marks a lower bound";
     let with = |errors: &[u32]| {
         let mut app = App::new();
         for (direction, error) in [Direction::HtoD, Direction::DtoH].into_iter().zip(errors) {
@@ -432,9 +435,9 @@ fn marks_of_a_throughput_are_explained_where_there_is_one() {
 }
 
 #[test]
-fn the_parent_and_the_gpus_of_each_process_are_told_where_they_are_known_and_there_is_room() {
+fn the_process_list_has_parents_and_gpus_if_known_and_if_they_fit() {
     let mut two = killed();
-    assert!(!screen(&two, 100).contains("parent"), "nobody knows");
+    assert!(!screen(&two, 100).contains("parent"), "no parent is known");
     two[1].process.parent = Some(4242);
     two[1].process.gpus.push("GPU-of-another".to_owned());
     let broad = screen(&two, 100);
@@ -453,7 +456,7 @@ fn the_parent_and_the_gpus_of_each_process_are_told_where_they_are_known_and_the
     assert!(!head.contains("parent") && head.ends_with("command"), "{narrow}");
 }
 
-/// The line of a table that ends with a name, without blanks.
+/// Returns the cells of the table row that ends with a name.
 fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
     let line = screen.lines().find(|line| line.ends_with(&format!("  {name}")));
     line.unwrap_or_else(|| panic!("{name} has no line:\n{screen}"))
@@ -463,7 +466,7 @@ fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
         .collect()
 }
 
-/// A time as the screen has it: marked where its interval is wider than a fifth of it.
+/// Formats a time as the screen does: marked if its bounds are further apart than a fifth of it.
 fn ns(value: &Value) -> String {
     let ns = |value: &Value| value.as_f64().map(|ns| ns.round() as u64);
     let [lo, best, hi] = ["lo", "value", "hi"].map(|end| ns(&value[end]).or_else(|| ns(value)).unwrap());
@@ -488,13 +491,13 @@ fn the_screens_numbers_are_those_of_the_json() {
         assert_eq!(cells[2..9], expected, "{kernel}");
         assert!(expected[4].starts_with('~') && !expected[5].starts_with('~'), "{expected:?}");
     }
-    assert!(
-        screen.ends_with("\n\n~ before a figure: its interval, in --json, is wider than a fifth of it\n")
-    );
+    assert!(screen.ends_with(
+        "\n\n~ marks a figure whose bounds (in --json) are further apart than a fifth of its value\n"
+    ));
     let device = &json["devices"][0];
     let span = device["span_ns"].as_u64().unwrap();
     for (name, key) in
-        [("compute", "compute_ns"), ("idle", "idle_ns"), ("exposed copies and sets", "exposed_copy_ns")]
+        [("compute", "compute_ns"), ("idle", "idle_ns"), ("exposed copies and memsets", "exposed_copy_ns")]
     {
         let line = screen
             .lines()
@@ -508,7 +511,10 @@ fn the_screens_numbers_are_those_of_the_json() {
         assert_eq!(cells[2..4], [ns(&sync["host_ns"]), count(sync["count"].as_u64().unwrap())]);
     }
     let gaps = &json["gaps"];
-    assert!(screen.contains(&format!("{} gaps, {} in all", gaps["count"], ns(&gaps["total_ns"]))), "{gaps}");
+    assert!(
+        screen.contains(&format!("{} gaps, {} in total", gaps["count"], ns(&gaps["total_ns"]))),
+        "{gaps}"
+    );
     let memory = &json["memory"];
     assert!(
         screen.contains(&format!(
@@ -529,12 +535,12 @@ fn the_screens_numbers_are_those_of_the_json() {
 }
 
 #[test]
-fn idle_that_is_no_gap_is_told() {
+fn idle_time_outside_gaps_is_reported() {
     let mut reports = whole_epoch();
-    assert!(!screen(&reports, 80).contains("more of idle"));
+    assert!(!screen(&reports, 80).contains("more idle time"));
     let total = &mut reports[0].tables.gaps.total.value;
     *total -= *total / 4;
-    assert!(screen(&reports, 80).contains("more of idle is no gap"));
+    assert!(screen(&reports, 80).contains("more idle time is not in gaps"));
 }
 
 #[test]
@@ -553,9 +559,9 @@ fn the_parts_of_the_wall_sum_to_it() {
     assert_eq!(columns(bar), 100, "{bar}");
 }
 
-/// Two traces of one process id, as a program that becomes another one leaves them: the second one's GPU begins later.
+/// A program that calls exec leaves two traces with one process id. The GPU work of the second starts later.
 #[test]
-fn a_gap_stands_where_its_own_trace_has_it() {
+fn a_gap_has_the_time_base_of_its_own_trace() {
     let late = || {
         let mut app = App::new();
         app.idle(3_000_000_000);
@@ -574,7 +580,7 @@ fn a_gap_stands_where_its_own_trace_has_it() {
 }
 
 #[test]
-fn a_process_without_work_in_a_part_leaves_the_others_their_share_of_the_wall() {
+fn a_process_without_work_in_a_period_does_not_shorten_it() {
     let mut short = App::new();
     short.timed(LAUNCH, kernel(GEMM), 0, 100_000);
     short.sync(150_000);
@@ -584,12 +590,13 @@ fn a_process_without_work_in_a_part_leaves_the_others_their_share_of_the_wall() 
     assert_eq!(reports[1].tables.devices[0].identity.span, 0);
     let screen = section(&reports, &[Section::Gpu]);
     let sum = screen.lines().find(|line| line.contains("= period")).unwrap_or_else(|| panic!("{screen}"));
-    assert!(sum.contains("4 000 000 ns"), "of both together: {screen}");
+    assert!(sum.contains("4 000 000 ns"), "the period counts once: {screen}");
 }
 
-/// It read "20 never seen to end" and "copies still on the GPU at the end", of work that a wait had seen the end of.
+/// A former version said "20 never seen to end" and "copies still on the GPU at the end", although a synchronization had
+/// returned after that work.
 #[test]
-fn of_a_program_that_crashed_right_after_a_wait_it_is_said_what_is_known() {
+fn work_before_a_crash_is_not_called_unfinished() {
     let mut app = App::new();
     for _ in 0..20 {
         let lost = app.work(LAUNCH, kernel(GEMM), Untimed::Timed);
@@ -599,14 +606,14 @@ fn of_a_program_that_crashed_right_after_a_wait_it_is_said_what_is_known() {
     app.push(Body::Work(lost));
     app.sync(300_000);
     let screen = screen(&[reported(app, &texts(), 4242, Ending::Vanished, &Filter::default())], 160);
-    assert!(screen.contains("without a GPU time: 20 whose end was not read"), "{screen}");
-    assert!(screen.contains("1 copy, set or graph whose end was not read: no time known"), "{screen}");
-    assert!(!screen.contains("still on the GPU") && !screen.contains("never seen"), "{screen}");
+    assert!(screen.contains("without GPU time: 20 whose end event was never read"), "{screen}");
+    assert!(screen.contains("1 copy, memset or graph whose end event was never read"), "{screen}");
+    assert!(!screen.contains("still on the GPU") && !screen.contains("unfinished"), "{screen}");
 }
 
-/// It read "exposed copies 23.6 %", of which the truth was 0.0 % .. 23.6 %.
+/// A former version said "exposed copies 23.6 %", where the bounds were 0.0 % .. 23.6 %.
 #[test]
-fn what_may_all_be_nothing_is_no_figure_to_go_by() {
+fn a_value_that_may_be_zero_is_printed_as_an_upper_bound() {
     let mut reports = whole_epoch();
     let device = &mut reports[0].tables.devices[0];
     let span = device.identity.span;
@@ -623,7 +630,7 @@ fn what_may_all_be_nothing_is_no_figure_to_go_by() {
 }
 
 #[test]
-fn on_a_narrow_screen_nothing_is_clipped() {
+fn nothing_is_clipped_on_a_narrow_screen() {
     let mut ranks = killed();
     for (rank, report) in ranks.iter_mut().enumerate() {
         (report.process.job.rank, report.process.outcome) = (Some(rank as u32), Some(Outcome::Vanished));
@@ -649,10 +656,10 @@ fn on_a_narrow_screen_nothing_is_clipped() {
     assert!(launches.contains("ncclDevKernel_AllRed"), "{launches}");
 }
 
-/// The tables take the timed copies for all of them, those of sizes do not.
+/// Total times extrapolate from timed copies; times by size do not.
 #[test]
-fn that_times_of_sizes_are_of_the_timed_ones_is_said_where_it_matters() {
-    let remark = "the times of sizes are of the timed ones alone";
+fn a_remark_says_that_times_by_size_are_of_timed_operations() {
+    let remark = "times by size are of timed operations only";
     let whole = section(&whole_epoch(), &[Section::Transfers]);
     assert!(!whole.contains(remark), "{whole}");
     let mut app = epoch();

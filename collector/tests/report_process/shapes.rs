@@ -1,4 +1,4 @@
-//! In which shapes kernels were launched, and what the driver says of them.
+//! The launch shapes of kernels, and what the driver reports about them.
 
 use super::*;
 use gpuspy_collector::report::Section;
@@ -23,14 +23,14 @@ fn facts(kernel: u32, threads: u32, registers: u16, blocks_per_multiprocessor: u
     }
 }
 
-fn told() -> (App, Names) {
+fn app() -> (App, Names) {
     let (mut app, mut names) = (App::new(), names());
     names.0.insert((Namespace::Api, LOAD.into()), "cuModuleLoadData".to_owned());
     names.0.insert((Namespace::Path, 2), "/usr/lib/libcudart.so.12".to_owned());
     app.push(Body::Module(Module { start: 0x1_0000, end: 0x2_0000, bias: 0x1_0000, path: 2 }));
     let call = app.call(LOAD, 1_000);
     app.push(Body::Api(Api { call, result: 0, subject: MODULE, calls: 1, inside: 0, entered: 0 }));
-    // 128 registers leave room for 16 warps of 64: two blocks of 8.
+    // With 128 registers, 16 of 64 warps fit: two blocks of 8 warps.
     let gemm = KernelFacts {
         static_shared_bytes: 16384,
         module: MODULE,
@@ -45,7 +45,7 @@ fn told() -> (App, Names) {
     app.push(Body::KernelFacts(KernelFacts { threads: 512, blocks_per_multiprocessor: 1, ..gemm }));
     app.timed(LAUNCH, launch_of(GEMM, 1, 512, 0), 0, 1_000);
     app.idle(100_000);
-    // Captured, and another shape of it put into a graph by hand: the runtime loaded it.
+    // The runtime loaded this kernel. One shape is captured, another is added to a graph by hand.
     app.push(Body::KernelFacts(KernelFacts { local_bytes: 48, origin: 0x1_0400, ..facts(ADD, 64, 16, 32) }));
     app.untimed(LAUNCH, launch_of(ADD, 1 << 20, 64, 0), Untimed::Captured, flag::CAPTURED);
     app.push(Body::KernelFacts(facts(ADD, 96, 16, 21)));
@@ -59,7 +59,7 @@ fn told() -> (App, Names) {
 }
 
 fn reported(filter: &Filter) -> ProcessReport {
-    let (app, names) = told();
+    let (app, names) = app();
     process(Input {
         path: String::new(),
         names: &names,
@@ -92,7 +92,7 @@ fn shape_of(report: &Value, symbol: &str) -> Value {
 }
 
 #[test]
-fn the_commonest_shape_of_a_kernel_is_told_with_all_that_follows_from_it() {
+fn the_most_common_shape_of_a_kernel_is_reported_with_its_occupancy() {
     let report = json(&[reported(&Filter::default())]);
     assert_valid(&report);
     let waves = value!({ "min": 66.0 / 264.0, "max": 200.0 / 264.0 });
@@ -101,7 +101,7 @@ fn the_commonest_shape_of_a_kernel_is_told_with_all_that_follows_from_it() {
         shape_of(&report, "gemm"),
         value!([2, 256, 1024, 16384, 128, 0, 2, 0.25, waves, ["registers"], torch, "cuModuleLoadData"])
     );
-    // 2^20 blocks of a resident 132 × 32; what the runtime loaded is not from the runtime.
+    // 2^20 blocks, of which 132 × 32 fit at a time. A kernel that the runtime loaded is not attributed to the runtime.
     let waves = f64::from(1 << 20) / f64::from(132 * 32);
     let waves = value!({ "min": waves, "max": waves });
     assert_eq!(
@@ -111,12 +111,12 @@ fn the_commonest_shape_of_a_kernel_is_told_with_all_that_follows_from_it() {
     assert_eq!(
         shape_of(&report, "nccl"),
         value!([1, 128, 0, null, null, null, null, null, null, [], null, null]),
-        "nobody asked"
+        "the driver was not queried"
     );
 }
 
 #[test]
-fn several_processes_shapes_add_up_by_what_is_known_of_them() {
+fn equal_shapes_of_several_processes_are_merged() {
     let both = [reported(&Filter::default()), reported(&Filter::default())];
     let report = json(&both);
     assert_valid(&report);
@@ -127,8 +127,8 @@ fn several_processes_shapes_add_up_by_what_is_known_of_them() {
 }
 
 #[test]
-fn shapes_are_those_of_what_is_asked_for() {
-    let (app, _) = told();
+fn filters_limit_the_shapes() {
+    let (app, _) = app();
     let first = app.records.iter().find_map(|record| match &record.body {
         Body::Work(work) => Some(work.call.end - BEGAN + 20_000),
         _ => None,
@@ -139,7 +139,7 @@ fn shapes_are_those_of_what_is_asked_for() {
 }
 
 #[test]
-fn a_kernel_has_no_more_shapes_than_are_kept() {
+fn at_most_64_shapes_of_a_kernel_are_kept() {
     let mut app = App::new();
     for threads in 1..=200 {
         app.push(Body::KernelFacts(facts(GEMM, threads, 32, 8)));
@@ -152,10 +152,10 @@ fn a_kernel_has_no_more_shapes_than_are_kept() {
 }
 
 #[test]
-fn the_overview_tells_of_kernels_that_take_much_and_the_section_of_all() {
+fn the_overview_has_expensive_kernels_and_the_section_has_all() {
     let reports = [reported(&Filter::default())];
     let overview = terminal(&reports, &View::default(), &wide(100));
-    let gemm = "200 blocks of the 264 that fit";
+    let gemm = "200 blocks launched, but 264 fit";
     let sentences: Vec<&str> = overview.lines().filter(|line| line.starts_with("Occupancy")).collect();
     assert!(sentences.len() == 1 && sentences[0].contains(gemm), "{overview}");
     assert!(!overview.contains("local memory"), "graphs' kernels have no time of their own: {overview}");
@@ -174,9 +174,9 @@ fn the_overview_tells_of_kernels_that_take_much_and_the_section_of_all() {
             !section.lines().any(|line| line.ends_with("ncclDevKernel_AllReduce_Sum_bf16_RING_LL")),
             "{section}"
         );
-        assert!(section.contains("48 B of local memory a thread"), "{section}");
+        assert!(section.contains("48 B of local memory per thread"), "{section}");
     }
-    // The screen said 100 %, the export 24 %, and both called it occupancy.
+    // A former version printed 100 % on the screen and 24 % in the export, and called both occupancy.
     let said = terminal(&reports, &view, &wide(160));
     assert!(said.lines().any(|line| line.contains(" theor. ") && line.contains(" est. ")), "{said}");
     assert!(said.contains("theor. is the theoretical occupancy"), "{said}");
@@ -193,7 +193,7 @@ fn the_overview_tells_of_kernels_that_take_much_and_the_section_of_all() {
 }
 
 #[test]
-fn only_broad_screens_have_shapes_among_the_kernels() {
+fn only_wide_screens_have_shapes_in_the_kernel_table() {
     let reports = [reported(&Filter::default())];
     let view = View { sections: vec![Section::Kernels], ..View::default() };
     for (width, has) in [(80, false), (119, false), (140, true)] {
@@ -204,8 +204,8 @@ fn only_broad_screens_have_shapes_among_the_kernels() {
 }
 
 #[test]
-fn where_nobody_asked_the_section_says_so() {
+fn without_queries_the_occupancy_section_says_so() {
     let view = View { sections: vec![Section::Occupancy], ..View::default() };
     let screen = terminal(&[training().report(None, Damage::default())], &view, &wide(80));
-    assert!(screen.contains("the driver was asked about no kernel"), "{screen}");
+    assert!(screen.contains("no kernel's occupancy was queried from the driver"), "{screen}");
 }

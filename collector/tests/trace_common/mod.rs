@@ -1,4 +1,4 @@
-//! What the tests of the trace share: records of every kind, from plain numbers.
+//! Shared by the tests of the trace: makes records of every kind from plain numbers.
 #![allow(dead_code)] // each test binary uses its part
 
 use gpuspy_collector::trace::record::*;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 
-/// Kinds of records.
+/// The number of record kinds.
 pub const KINDS: u64 = 25;
 
-/// A status with something in every field.
+/// Returns a status with every field set.
 pub fn status(ending: Ending) -> Status {
     Status {
         pid: 4242,
@@ -41,7 +41,7 @@ pub fn status(ending: Ending) -> Status {
     }
 }
 
-/// Writes records and what they need, and reads the file's bytes back.
+/// Writes records with their names, and returns the bytes of the file.
 pub fn written(records: &[Record]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
@@ -53,12 +53,12 @@ pub fn written(records: &[Record]) -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-/// All records of a trace in memory.
+/// Reads all records of a trace in memory.
 pub fn read(bytes: &[u8]) -> Vec<Record> {
     TraceReader::new(Cursor::new(bytes)).unwrap().records().collect()
 }
 
-/// All records of a trace file that is undamaged and complete.
+/// Reads all records of a trace file, which must be undamaged and complete.
 pub fn read_whole(path: &Path) -> Vec<Record> {
     let mut reader = TraceReader::open(path).unwrap();
     let records = reader.records().collect();
@@ -66,7 +66,7 @@ pub fn read_whole(path: &Path) -> Vec<Record> {
     records
 }
 
-/// Numbers from which records are made; 0 when they run out.
+/// The numbers from which records are made; 0 once they run out.
 pub struct Numbers<I>(pub I);
 
 impl<I: Iterator<Item = u64>> Numbers<I> {
@@ -189,7 +189,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
         }
     }
 
-    /// A body of one of the [`KINDS`] kinds.
+    /// Makes a body of one of the [`KINDS`] kinds.
     pub fn body(&mut self, kind: u64) -> Body {
         let (n, memory) = (self, Memory::ALL);
         match kind % KINDS {
@@ -326,7 +326,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
         }
     }
 
-    /// A record of one of the [`KINDS`] kinds.
+    /// Makes a record of one of the [`KINDS`] kinds.
     pub fn record(&mut self, kind: u64) -> Record {
         Record { thread: self.u32(), at: self.u64(), body: self.body(kind) }
     }

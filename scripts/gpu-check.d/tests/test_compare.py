@@ -44,7 +44,7 @@ def line(name, begin, start=None, duration=None, stream=3, kind="kernel", untime
         "kind": kind,
         "name": name,
         "symbol": name,
-        "begin_ns": begin,
+        "call_start_ns": begin,
         "context": 1,
         "stream": stream,
         "clock": clock if start else None,

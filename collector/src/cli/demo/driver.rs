@@ -1,5 +1,5 @@
-//! The CUDA driver, as far as the workload calls it. It is found as a runtime library finds it: loaded when needed, and asked
-//! for each of its functions with `cuGetProcAddress`.
+//! The part of the CUDA driver API that the workload uses. The driver is loaded when needed, and its functions are looked up
+//! with `cuGetProcAddress`, as a runtime library does.
 
 use libloading::os::unix::{Library, RTLD_NOW};
 use std::error::Error;
@@ -8,32 +8,32 @@ use std::mem::transmute;
 use std::ops::Deref;
 use std::ptr::null_mut;
 
-/// The least driver: cuda.h has had `cuGetProcAddress_v2` since CUDA 12.0.
+/// The oldest supported driver: `cuGetProcAddress_v2` is in cuda.h since CUDA 12.0.
 pub(super) const VERSION: c_int = 12000;
 
-/// A CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph or CUgraphExec: the driver's own pointer.
+/// A CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph or CUgraphExec, which are pointers of the driver.
 type Handle = *mut c_void;
 
-/// One of the driver's functions.
+/// A function of the driver.
 struct Function<F> {
     name: &'static str,
     call: F,
 }
 
-/// The functions: `name = "CUDA's name", version to ask for, arguments`. All return a CUresult.
+/// Defines the functions: `name = "CUDA's name", version to look up, arguments`. All return a CUresult.
 macro_rules! functions {
     ($($name:ident = $symbol:literal, $version:literal, ($($argument:ty),*);)*) => {
         struct Functions { $($name: Function<unsafe extern "C" fn($($argument),*) -> c_int>),* }
 
         impl Functions {
-            fn find(ask: Getproc) -> Result<Functions, String> {
+            fn find(getproc: Getproc) -> Result<Functions, String> {
                 Ok(Functions { $(
                     $name: Function {
                         name: $symbol,
-                        // SAFETY: CUDA's function of that name and version has this prototype (cuda.h).
+                        // SAFETY: the CUDA function of that name and version has this prototype (cuda.h).
                         call: unsafe {
                             transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(
-                                ask_for(ask, $symbol, $version)?,
+                                look_up(getproc, $symbol, $version)?,
                             )
                         },
                     }
@@ -74,22 +74,22 @@ functions! {
 /// `cuGetProcAddress` since CUDA 12.0.
 type Getproc = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
 
-/// A function's address, never null.
-fn ask_for(ask: Getproc, name: &str, version: c_int) -> Result<*mut c_void, String> {
+/// Returns a function's address, which is never null.
+fn look_up(getproc: Getproc, name: &str, version: c_int) -> Result<*mut c_void, String> {
     let missing = || format!("the driver has no {name}");
     let terminated = CString::new(name).map_err(|_| missing())?;
     let (mut address, mut status) = (null_mut(), 0);
-    // SAFETY: a terminated name, and two places of ours that outlive the call.
-    let result = unsafe { ask(terminated.as_ptr(), &raw mut address, version, 0, &raw mut status) };
+    // SAFETY: the name is NUL-terminated, and both pointers are to local variables that outlive the call.
+    let result = unsafe { getproc(terminated.as_ptr(), &raw mut address, version, 0, &raw mut status) };
     if result == 0 && !address.is_null() { Ok(address) } else { Err(missing()) }
 }
 
-/// Calls a function of a [`Gpu`]; the error names it and what it returned.
+/// Calls a function of a [`Gpu`]. The error has its name and its result.
 macro_rules! cuda {
     ($gpu:expr, $name:ident($($argument:expr),*)) => {{
         let function = &$gpu.functions.$name;
-        // SAFETY: handles are the driver's own and alive, every pointer is to a place that outlives the call. What a copy reads
-        // after its call has returned is pinned memory, which never changes and which the driver frees.
+        // SAFETY: handles come from the driver and are alive, and every pointer is to memory that outlives the call. A copy
+        // reads only pinned memory after its call has returned, which never changes and which the driver frees.
         match unsafe { (function.call)($($argument),*) } {
             0 => Ok(()),
             error => Err(format!("{} returned {error}", function.name)),
@@ -97,7 +97,7 @@ macro_rules! cuda {
     }};
 }
 
-/// CU_STREAM_NON_BLOCKING (cuda.h): it does not wait for the default stream.
+/// CU_STREAM_NON_BLOCKING (cuda.h): the stream does not wait for the default stream.
 const NON_BLOCKING: u32 = 1;
 /// CU_EVENT_DISABLE_TIMING (cuda.h).
 const DISABLE_TIMING: u32 = 2;
@@ -107,17 +107,17 @@ const THREAD_LOCAL: c_int = 1;
 /// A kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Kernel(Handle);
-/// A stream of its own.
+/// A non-blocking stream.
 #[derive(Clone, Copy)]
 pub(super) struct Stream(Handle);
-/// An event without a time, to order streams.
+/// An event without timing, to order streams.
 #[derive(Clone, Copy)]
 pub(super) struct Event(Handle);
 /// An executable graph.
 #[derive(Clone, Copy)]
 pub(super) struct Graph(Handle);
 
-/// The first GPU, with its primary context current in this thread. What it made goes with the context.
+/// The first GPU, with its primary context current in this thread. Everything created here ends with the context.
 pub(super) struct Gpu {
     functions: Functions,
 }
@@ -129,10 +129,10 @@ impl Gpu {
         let driver = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW) }
             .map_err(|e| e.source().map_or_else(|| e.to_string(), ToString::to_string))?;
         // SAFETY: the function of that name has this prototype (cuda.h).
-        let ask = unsafe { driver.get::<Getproc>(c"cuGetProcAddress_v2") };
-        let ask = *ask.map_err(|_| format!("the driver is older than CUDA {}", VERSION / 1000))?;
-        let gpu = Gpu { functions: Functions::find(ask)? };
-        // Threads run in it, its own and the agent's: it stays until the process ends.
+        let getproc = unsafe { driver.get::<Getproc>(c"cuGetProcAddress_v2") };
+        let getproc = *getproc.map_err(|_| format!("the driver is older than CUDA {}", VERSION / 1000))?;
+        let gpu = Gpu { functions: Functions::find(getproc)? };
+        // Threads of the driver and of the agent run in the library, so it stays loaded until the process ends.
         std::mem::forget(driver);
         let mut context = null_mut();
         cuda!(gpu, init(0))?;
@@ -170,22 +170,22 @@ impl Gpu {
         cuda!(self, free(address))
     }
 
-    /// Page-locked host memory, zeroed.
+    /// Allocates pinned host memory and zeroes it.
     pub(super) fn pinned(&self, bytes: usize) -> Result<Pinned<'_>, String> {
         let mut address = null_mut();
         cuda!(self, alloc_host(&raw mut address, bytes))?;
-        // SAFETY: the driver has given so many bytes.
+        // SAFETY: the driver has allocated this many bytes.
         unsafe { address.cast::<u8>().write_bytes(0, bytes) };
         Ok(Pinned { gpu: self, address, bytes })
     }
 
-    /// Copies to the GPU, in the stream's order. Pageable memory has been read when the call returns (CUDA driver API, API
-    /// synchronization behavior), pinned memory may be read later.
+    /// Copies to the GPU in stream order. Pageable memory has been read when the call returns (CUDA driver API, API
+    /// synchronization behavior); pinned memory may be read later.
     pub(super) fn copy_in(&self, to: u64, from: &[u8], stream: Stream) -> Result<(), String> {
         cuda!(self, copy_in(to, from.as_ptr().cast(), from.len(), stream.0))
     }
 
-    /// Copies to pageable memory: the call returns when the copy is done (the same).
+    /// Copies to pageable memory. The call returns when the copy is done (CUDA driver API, API synchronization behavior).
     pub(super) fn copy_out(&self, to: &mut [u8], from: u64, stream: Stream) -> Result<(), String> {
         cuda!(self, copy_out(to.as_mut_ptr().cast(), from, to.len(), stream.0))
     }
@@ -193,21 +193,21 @@ impl Gpu {
     /// Launches a kernel of [`ptx`](super::kernels::ptx).
     pub(super) fn launch(&self, kernel: Kernel, mut data: u64, stream: Stream) -> Result<(), String> {
         let mut arguments: [*mut c_void; 1] = [(&raw mut data).cast()];
-        // A few blocks: long kernels leave room, and a copy beside them finds its own.
+        // With only a few blocks, long kernels leave room on the GPU.
         cuda!(self, launch(kernel.0, 8, 1, 1, 128, 1, 1, 0, stream.0, arguments.as_mut_ptr(), null_mut()))
     }
 
-    /// Marks what a stream has been given so far. An event that was never recorded is as good as over.
+    /// Records an event after the work submitted to a stream so far. An event that was never recorded counts as complete.
     pub(super) fn record(&self, event: Event, stream: Stream) -> Result<(), String> {
         cuda!(self, record(event.0, stream.0))
     }
 
-    /// Lets a stream wait for an event.
+    /// Makes a stream wait for an event.
     pub(super) fn wait_for(&self, event: Event, stream: Stream) -> Result<(), String> {
         cuda!(self, wait_event(stream.0, event.0, 0))
     }
 
-    /// Waits for an event.
+    /// Synchronizes with an event.
     pub(super) fn synchronize_event(&self, event: Event) -> Result<(), String> {
         cuda!(self, synchronize_event(event.0))
     }
@@ -217,7 +217,7 @@ impl Gpu {
         cuda!(self, synchronize(stream.0))
     }
 
-    /// Makes a graph of what `enqueue` gives to the stream.
+    /// Captures the work that `enqueue` submits to the stream into an executable graph.
     pub(super) fn graph(
         &self,
         stream: Stream,
@@ -236,7 +236,7 @@ impl Gpu {
         cuda!(self, launch_graph(graph.0, stream.0))
     }
 
-    /// Gives the context back, and with it all that was made in it.
+    /// Releases the context, and with it everything created in it.
     pub(super) fn close(self) -> Result<(), String> {
         cuda!(self, release(0))
     }
@@ -250,14 +250,14 @@ pub(super) struct Module<'g> {
 
 impl Module<'_> {
     pub(super) fn kernel(&self, name: &str) -> Result<Kernel, String> {
-        let terminated = CString::new(name).map_err(|_| format!("{name:?} is no kernel's name"))?;
+        let terminated = CString::new(name).map_err(|_| format!("{name:?} is not a kernel name"))?;
         let mut kernel = null_mut();
         cuda!(self.gpu, function(&raw mut kernel, self.module, terminated.as_ptr()))?;
         Ok(Kernel(kernel))
     }
 }
 
-/// Page-locked host memory that nothing writes to.
+/// Pinned host memory that nothing writes to.
 pub(super) struct Pinned<'g> {
     gpu: &'g Gpu,
     address: *mut c_void,
@@ -268,14 +268,14 @@ impl Deref for Pinned<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the driver gave so many bytes, which were set, and which nothing writes to.
+        // SAFETY: the driver has allocated this many bytes, which were initialized and are never written again.
         unsafe { std::slice::from_raw_parts(self.address.cast(), self.bytes) }
     }
 }
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        // It goes with the context otherwise.
+        // If this fails, the memory is freed with the context.
         let _ = cuda!(self.gpu, free_host(self.address));
     }
 }

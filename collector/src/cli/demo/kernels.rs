@@ -1,13 +1,13 @@
-//! Kernels that spin for as long as their names say, so that the demo shows the same picture on any GPU. On a real one the
-//! kernel watches the GPU's clock; the simulator reads the name's ending.
+//! Kernels that spin for as long as their names say, so that the demo looks the same on any GPU. On a real GPU the kernel reads
+//! the GPU's timer; the simulator reads the end of the name.
 
 use std::ffi::CString;
 use std::fmt::Write;
 
-/// PTX ISA 6.0 is the first that knows sm_70, Volta (PTX ISA, `.target`).
+/// PTX ISA 6.0 is the first with sm_70, Volta (PTX ISA, `.target`).
 const HEAD: &str = ".version 6.0\n.target sm_70\n.address_size 64\n";
 
-/// A module of kernels that each take one 64-bit parameter.
+/// Returns a module of kernels that each take one 64-bit parameter.
 pub(super) fn ptx(names: &[&str]) -> CString {
     let mut text = HEAD.to_owned();
     for name in names {
@@ -30,11 +30,11 @@ SPIN:
             spins_ns(name)
         );
     }
-    // No name holds a NUL.
+    // No name contains a NUL.
     CString::new(text).unwrap_or_default()
 }
 
-/// What a name's ending `_<N>us` says, in ns; 0 without one.
+/// Returns the time in a name that ends in `_<N>us`, in ns; 0 for other names.
 fn spins_ns(name: &str) -> u64 {
     let us = name.rsplit('_').next().and_then(|ending| ending.strip_suffix("us")?.parse::<u64>().ok());
     us.unwrap_or(0) * 1000

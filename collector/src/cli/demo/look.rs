@@ -1,5 +1,5 @@
-//! What to look at: for each phase a finding with the figures of its own time, where the report and Perfetto show it, and
-//! what one would change.
+//! What to look at: for each phase a finding with figures of its own period, where the report and Perfetto show it, and how to
+//! fix it.
 
 use super::phases::{Phase, Window};
 use crate::analyze::calls::HostTimes;
@@ -13,19 +13,19 @@ use crate::report::units::{bytes, count, duration, percent};
 use crate::trace::{TraceError, TraceReader};
 use std::path::Path;
 
-/// A phase, and what the analyses say of its time.
+/// A phase, and the analyses of its period.
 #[derive(Debug)]
 pub(super) struct Picture {
     window: Window,
-    /// ns since the collection began.
+    /// The period, in ns from the start of the collection.
     since: u64,
     until: u64,
     tables: Tables,
-    /// By how much device memory grew, bytes; 0 where no finding tells it.
+    /// How much device memory grew, in bytes; 0 for phases whose finding does not mention it.
     grown: u64,
 }
 
-/// Looks at each window of a trace.
+/// Analyses each window of a trace.
 pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>, TraceError> {
     let mut reader = TraceReader::open(trace)?;
     let clocks = Survey::of(reader.records());
@@ -47,7 +47,7 @@ pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>,
     let picture = |window: &Window| {
         let (since, until) = (window.begin.saturating_sub(began), window.end.saturating_sub(began));
         let live = |tables: &Tables| tables.memory.device.live_bytes;
-        // Another pass over the trace, for the one phase that tells it.
+        // This takes another pass over the trace, for the one phase that needs it.
         let before = (window.phase == Phase::GrowingMemory).then(|| live(&tables(None, Some(since))));
         let tables = tables(Some(since), Some(until));
         let grown = before.map_or(0, |before| live(&tables).saturating_sub(before));
@@ -56,7 +56,7 @@ pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>,
     Ok(windows.iter().map(picture).collect())
 }
 
-/// All there is to say, in lines of this width.
+/// Returns the findings of all phases, in lines of at most `width` columns.
 pub(super) fn text(pictures: &[Picture], width: usize) -> String {
     let mut text = "What to look at\n".to_owned();
     for picture in pictures {
@@ -64,61 +64,61 @@ pub(super) fn text(pictures: &[Picture], width: usize) -> String {
         let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
         let name = window.phase.name();
         text.push_str(&format!("\n{name:<16}{} .. {} s\n", seconds(*since), seconds(*until)));
-        let Advice { finding, look, change } = advice(picture, pictures);
+        let Advice { finding, place, fix } = advice(picture, pictures);
         wrap(&mut text, "    ", &finding, width);
-        wrap(&mut text, "    look    ", look, width);
-        wrap(&mut text, "    change  ", change, width);
+        wrap(&mut text, "    where   ", place, width);
+        wrap(&mut text, "    fix     ", fix, width);
     }
     text
 }
 
-/// What is said of a phase.
+/// The finding of a phase.
 struct Advice {
     /// A sentence with figures.
     finding: String,
-    /// Where it is to be seen.
-    look: &'static str,
-    /// What would help.
-    change: &'static str,
+    /// Where the report and Perfetto show it.
+    place: &'static str,
+    /// How to fix it.
+    fix: &'static str,
 }
 
 fn advice(picture: &Picture, all: &[Picture]) -> Advice {
-    let (finding, look, change) = match picture.window.phase {
+    let (finding, place, fix) = match picture.window.phase {
         Phase::Input => (
             input(picture),
             "Transfers, HtoD pageable, and exposed copies under GPU 0; in Perfetto \"Memcpy HtoD (Pageable -> Device)\" \
              before each input_forward",
-            "pin the batches and copy them on a stream of their own: phase overlap does",
+            "use pinned memory for the batches, and copy on a separate stream, as phase overlap does",
         ),
         Phase::SmallKernels => (
             small_kernels(picture),
             "idle under GPU 0, and cuLaunchKernel under Calls; in Perfetto the gaps between the kernels small_kernels_2us, \
-             with a call to each",
-            "fuse the kernels, or put them into a CUDA graph: phase graph does",
+             each with a launch call",
+            "fuse the kernels, or launch them as a CUDA graph, as phase graph does",
         ),
         Phase::SyncPerStep => (
             sync_per_step(picture),
-            "Gaps, after DtoH 4 B, and Calls; in Perfetto the gap behind each \"Memcpy DtoH (Device -> Pageable)\", under \
-             which no call stands",
+            "Gaps, after DtoH 4 B, and Calls; in Perfetto the gap after each \"Memcpy DtoH (Device -> Pageable)\", during \
+             which there is no call",
             "keep losses on the GPU and read them every hundred steps, or log in another thread",
         ),
         Phase::GrowingMemory => (
             growing_memory(picture),
-            "Memory, and cuMemFree under Calls; in Perfetto the counter of device memory, which climbs in steps",
-            "find who holds what should go; allocate the workspace once, or from a pool (cuMemAllocAsync)",
+            "Memory, and cuMemFree under Calls; in Perfetto the counter of device memory, which grows in steps",
+            "free what is no longer needed; allocate the workspace once, or from a pool (cuMemAllocAsync)",
         ),
         Phase::Graph => (
             graph(picture, find(all, Phase::SmallKernels)),
-            "graphs under GPU 0; in Perfetto one bar a step with hardly a gap behind it",
-            "nothing: this is the remedy of small-kernels",
+            "graphs under GPU 0; in Perfetto one bar per step with hardly a gap after it",
+            "none needed: this is the fix of small-kernels",
         ),
         Phase::Overlap => (
             overlap(picture, find(all, Phase::Input)),
-            "Transfers, HtoD pinned; in Perfetto \"Memcpy HtoD (Pinned -> Device)\" on a row of its own, below kernels",
-            "nothing: this is the remedy of input",
+            "Transfers, HtoD pinned; in Perfetto \"Memcpy HtoD (Pinned -> Device)\" on a separate row, parallel to kernels",
+            "none needed: this is the fix of input",
         ),
     };
-    Advice { finding, look, change }
+    Advice { finding, place, fix }
 }
 
 fn find(all: &[Picture], phase: Phase) -> Option<&Picture> {
@@ -127,8 +127,8 @@ fn find(all: &[Picture], phase: Phase) -> Option<&Picture> {
 
 fn input(picture: &Picture) -> String {
     format!(
-        "{} from pageable memory stand in the way of the kernels, which wait for them: copies alone are {} of the GPU's \
-         time, and it idles for {}.",
+        "{} from pageable memory delay the kernels that wait for them: exposed copies are {} of the GPU's time, and it is \
+         idle for {}.",
         picture.copies(TransferKind::HtoD, HostMemory::Pageable),
         picture.share(Class::Copy),
         picture.idle(),
@@ -139,7 +139,7 @@ fn small_kernels(picture: &Picture) -> String {
     let launches = picture.calls("cuLaunchKernel");
     let gaps = &picture.tables.gaps;
     format!(
-        "{} kernels of {} are launched one by one, {} a call: the GPU idles for {}, {} before each on average.",
+        "{} kernels of {} are launched one by one, {} per call: the GPU is idle for {}, {} before each kernel on average.",
         count(launches.count),
         picture.median_kernel(),
         each(launches.total, launches.count),
@@ -152,8 +152,8 @@ fn sync_per_step(picture: &Picture) -> String {
     let (reads, waits) = (picture.calls("cuMemcpyDtoHAsync"), picture.calls("cuStreamSynchronize"));
     let gaps = &picture.tables.gaps;
     format!(
-        "{} reads of the loss take {} of host time, which is waiting, and while the host logs the GPU has nothing to do: it \
-         idles for {}, in {} gaps of {} on average.",
+        "{} reads of the loss take {} of host time for synchronization, and the GPU has no work while the host logs: it is \
+         idle for {}, in {} gaps of {} on average.",
         count(reads.count),
         duration(reads.total + waits.total),
         picture.idle(),
@@ -165,7 +165,7 @@ fn sync_per_step(picture: &Picture) -> String {
 fn growing_memory(picture: &Picture) -> String {
     let frees = picture.calls("cuMemFree");
     format!(
-        "Device memory grows by {} in {} steps; {} times a block is freed, and cuMemFree, which waits for the GPU, takes {} \
+        "Device memory grows by {} in {} steps; a block is freed {} times, and cuMemFree, which waits for the GPU, takes {} \
          of host time.",
         bytes(picture.grown),
         picture.window.steps,
@@ -177,7 +177,7 @@ fn growing_memory(picture: &Picture) -> String {
 fn graph(picture: &Picture, one_by_one: Option<&Picture>) -> String {
     let graphs = &picture.tables.graphs;
     let mut finding = format!(
-        "{} launches of a graph run {} kernels, one every {}, and the GPU idles for {}",
+        "{} launches of a graph run {} kernels, one every {}, and the GPU is idle for {}",
         count(graphs.launches),
         count(graphs.kernels),
         each(picture.identity().span, graphs.kernels),
@@ -189,7 +189,7 @@ fn graph(picture: &Picture, one_by_one: Option<&Picture>) -> String {
         let (slow, fast) =
             (pace(other.identity().span, launches), pace(picture.identity().span, graphs.kernels));
         finding.push_str(&format!(
-            "; launched one by one it was one every {}: {:.1} times faster",
+            "; launched one by one, it was one every {}: {:.1} times faster",
             each(other.identity().span, launches),
             slow / fast.max(1.0)
         ));
@@ -199,7 +199,7 @@ fn graph(picture: &Picture, one_by_one: Option<&Picture>) -> String {
 
 fn overlap(picture: &Picture, one_after_the_other: Option<&Picture>) -> String {
     let mut finding = format!(
-        "{} from pinned memory run beside the kernels: exposed copies are {} of the GPU's time, it idles for {}",
+        "{} from pinned memory overlap with the kernels: exposed copies are {} of the GPU's time, it is idle for {}",
         picture.copies(TransferKind::HtoD, HostMemory::Pinned),
         picture.share(Class::Copy),
         picture.idle(),
@@ -215,7 +215,7 @@ fn overlap(picture: &Picture, one_after_the_other: Option<&Picture>) -> String {
 }
 
 impl Picture {
-    /// Where the GPU's time went. The workload uses one GPU.
+    /// Returns where the GPU's time went. The workload uses one GPU.
     fn identity(&self) -> Identity {
         let device = self.tables.devices.iter().find(|device| device.timelines > 0);
         device.map(|device| device.identity).unwrap_or_default()
@@ -240,7 +240,7 @@ impl Picture {
         median.map_or_else(|| "unknown length".to_owned(), |median| duration(median.value))
     }
 
-    /// How many copies, how large, and how fast.
+    /// Returns how many copies there were, how large, and how fast.
     fn copies(&self, kind: TransferKind, memory: HostMemory) -> String {
         let copies: Transfer = self.tables.transfers.get(&(kind, memory)).cloned().unwrap_or_default();
         let speed = copies.gbps().and_then(|gbps| gbps.value);
@@ -253,12 +253,12 @@ impl Picture {
     }
 }
 
-/// One's part of a time.
+/// Returns the average of a total time.
 fn each(total: u64, count: u64) -> String {
     duration(total / count.max(1))
 }
 
-/// Adds a paragraph: `head` before its first line, the others as far in.
+/// Adds a paragraph. Its first line starts with `head`; the others are indented as far.
 fn wrap(text: &mut String, head: &str, paragraph: &str, width: usize) {
     let indent = " ".repeat(head.len());
     let mut line = head.to_owned();
@@ -288,7 +288,7 @@ mod tests {
     use crate::analyze::graphs::GraphUse;
     use crate::model::CountedCall;
 
-    /// A phase of four steps on a GPU that was so busy.
+    /// Returns a phase of four steps on a GPU with this span and idle time, in ns.
     fn picture(phase: Phase, span: u64, idle: u64) -> Picture {
         let sum = |value| Sum { value, lo: value, hi: value };
         let identity = Identity { span, idle: sum(idle), ..Identity::default() };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_compared_with_its_fault() {
+    fn a_fix_is_compared_with_its_problem() {
         let mut slow = picture(Phase::SmallKernels, 4_000_000, 3_000_000);
         let mut launches = HostTimes::default();
         for _ in 0..800 {
@@ -312,13 +312,15 @@ mod tests {
         slow.tables.apis.insert("cuLaunchKernel".to_owned(), launches);
         let mut fast = picture(Phase::Graph, 2_000_000, 400_000);
         fast.tables.graphs = GraphUse { launches: 4, kernels: 800, ..GraphUse::default() };
-        let alone = "4 launches of a graph run 800 kernels, one every 2.50 µs, and the GPU idles for 20.0 %";
+        let alone =
+            "4 launches of a graph run 800 kernels, one every 2.50 µs, and the GPU is idle for 20.0 %";
         assert_eq!(graph(&fast, None), format!("{alone}."));
-        let compared = "; launched one by one it was one every 5.00 µs: 2.0 times faster.";
+        let compared = "; launched one by one, it was one every 5.00 µs: 2.0 times faster.";
         assert_eq!(graph(&fast, Some(&slow)), format!("{alone}{compared}"));
         assert!(
-            small_kernels(&slow)
-                .ends_with("5.00 µs a call: the GPU idles for 75.0 %, 0 ns before each on average.")
+            small_kernels(&slow).ends_with(
+                "5.00 µs per call: the GPU is idle for 75.0 %, 0 ns before each kernel on average."
+            )
         );
 
         let (input, overlap) = (picture(Phase::Input, 8_000_000, 0), picture(Phase::Overlap, 4_000_000, 0));
@@ -330,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_has_its_lines_even_where_nothing_was_seen() {
+    fn every_phase_has_its_lines_even_without_data() {
         let pictures = Phase::ALL.map(|phase| Picture { tables: Tables::default(), ..picture(phase, 0, 0) });
         let text = text(&pictures, 80);
         for phase in Phase::ALL {
             assert!(text.contains(&format!("\n\n{:<16}0.002 .. 0.002 s\n    ", phase.name())), "{text}");
         }
         assert!(text.contains("Device memory grows by 8.00 MiB in 4 steps;"), "{text}");
-        assert_eq!((text.matches("\n    look    ").count(), text.matches("\n    change  ").count()), (6, 6));
+        assert_eq!((text.matches("\n    where   ").count(), text.matches("\n    fix     ").count()), (6, 6));
         assert!(text.lines().all(|line| line.chars().count() <= 80 && line == line.trim_end()), "{text}");
     }
 

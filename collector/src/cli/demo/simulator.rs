@@ -1,4 +1,4 @@
-//! The simulated GPU, for machines without a real one: a `libcuda.so.1` that goes before any other on the loader's path.
+//! The simulated GPU, for machines without a real one: a `libcuda.so.1` that comes first on the loader's path.
 
 use crate::cli::Failure;
 use crate::cli::launch::PrivateDir;
@@ -6,22 +6,22 @@ use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What the simulator calls its GPU.
+/// The name of the simulated GPU.
 pub(super) const NAME: &str = "Simulated GPU";
-/// The variable that names the folder of the simulator.
+/// The variable with the directory of the simulator.
 const FOLDER: &str = "GPUSPY_SIM";
 
-/// Names under which the driver may lie in a folder of its own: as a program finds it, and as it is built.
+/// The file names that the simulated driver may have: the one that programs load, and the one that is built.
 const FILES: [&str; 2] = ["libcuda.so.1", "libsimcuda.so"];
 
-/// Puts the simulator where the loader finds it, and returns the `LD_LIBRARY_PATH` that makes it look there. `why` a real GPU
-/// cannot be used stands in the error.
+/// Links the simulator into a directory and returns an `LD_LIBRARY_PATH` that starts with it. The error says `why` a real GPU
+/// cannot be used.
 pub(super) fn library_path(place: &PrivateDir, why: &str) -> Result<OsString, Failure> {
     let file = find(why)?;
-    // The link is where the loader looks, and all that it finds there.
+    // The directory has nothing else that the loader could find.
     let link = place.path().join(FILES[0]);
     symlink(&file, &link).map_err(|e| {
-        Failure::usage(format_args!("cannot make the link {}: {}", link.display(), crate::why::why(&e)))
+        Failure::usage(format_args!("cannot create the link {}: {}", link.display(), crate::why::why(&e)))
     })?;
     let mut path = place.path().as_os_str().to_owned();
     if let Some(existing) = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty()) {
@@ -31,14 +31,12 @@ pub(super) fn library_path(place: &PrivateDir, why: &str) -> Result<OsString, Fa
     Ok(path)
 }
 
-/// The driver: in `$GPUSPY_SIM`, beside this program, or where `scripts/build-sim.sh` leaves it.
+/// Finds the simulated driver: in `$GPUSPY_SIM`, beside this program, or where `scripts/build-sim.sh` puts it.
 fn find(why: &str) -> Result<PathBuf, Failure> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         return in_folder(Path::new(&folder)).ok_or_else(|| {
             let folder = folder.display();
-            Failure::usage(format_args!(
-                "no GPU can be used here ({why}), and {FOLDER}={folder} holds no simulator"
-            ))
+            Failure::usage(format_args!("no GPU can be used ({why}), and {FOLDER}={folder} has no simulator"))
         });
     }
     let program = std::env::current_exe().ok();
@@ -48,8 +46,8 @@ fn find(why: &str) -> Result<PathBuf, Failure> {
     });
     found.ok_or_else(|| {
         Failure::usage(format_args!(
-            "no GPU can be used here ({why}), and there is no simulator for one: put libsimcuda.so beside gpuspy, or name its \
-             folder in {FOLDER}; scripts/build-sim.sh in gpuspy's source builds it"
+            "no GPU can be used ({why}), and there is no simulator: put libsimcuda.so beside gpuspy, or set {FOLDER} to its \
+             directory; scripts/build-sim.sh in gpuspy's source builds it"
         ))
     })
 }
@@ -58,7 +56,7 @@ fn in_folder(folder: &Path) -> Option<PathBuf> {
     FILES.iter().find_map(|name| existing(folder.join(name)))
 }
 
-/// The file behind a path, by a name that holds from anywhere.
+/// Returns the absolute path of a file, if it exists.
 fn existing(path: PathBuf) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
@@ -68,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_may_hold_it_under_either_name() {
+    fn the_simulator_is_found_under_either_name() {
         let place = tempfile::tempdir().unwrap();
         assert_eq!(in_folder(place.path()), None);
         for name in ["libsimcuda.so", "libcuda.so.1"] {

@@ -1,5 +1,5 @@
-//! What the demo runs under the agent: the steps of a training program with one fault after the other, each in a phase of
-//! its own, then two of them remedied. It is this very binary with a hidden command, so nothing else must be installed.
+//! The workload of the demo: steps of a training program with several performance problems, each in its own phase, then the
+//! fixes of two of them. It is this binary with a hidden command, so nothing else has to be installed.
 
 use super::driver::{Gpu, Kernel, Module, Stream};
 use super::kernels::ptx;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The hidden command.
 pub(in crate::cli) const COMMAND: &str = "demo-workload";
 
-/// Every kernel: the words of its phase first, its length last.
+/// The kernels. A name starts with its phase and ends with its duration.
 const KERNELS: [&str; 8] = [
     "input_forward_600us",
     "input_backward_1200us",
@@ -24,37 +24,37 @@ const KERNELS: [&str; 8] = [
     "overlap_backward_1200us",
 ];
 
-/// Bytes of a batch: 1.6 to 3 ms from pageable memory, by what servers of 2017 to 2024 move.
+/// The size of a batch, in bytes. From pageable memory it takes 1.6 to 3 ms on servers of 2017 to 2024.
 const BATCH: usize = 16 << 20;
-/// Steps of a phase, so that it takes a third of a second or a half.
+/// The steps of each phase, so that it takes a third to half a second.
 const INPUT_STEPS: u32 = 80;
 const SMALL_STEPS: u32 = 150;
 const SYNC_STEPS: u32 = 150;
 const MEMORY_STEPS: u32 = 200;
 const GRAPH_STEPS: u32 = 500;
 const OVERLAP_STEPS: u32 = 150;
-/// Small kernels in a step.
+/// The number of small kernels per step.
 const SMALL_KERNELS: u32 = 200;
-/// What the host does with a loss.
+/// How long the host takes to log a loss.
 const LOGGING: Duration = Duration::from_millis(1);
-/// What a cache grows by in a step, and what a step allocates and frees besides.
+/// By how much the cache grows per step, and what each step allocates and frees, in bytes.
 const CACHED: usize = 2 << 20;
 const SCRATCH: usize = 64 << 20;
-/// Between phases, so that eyes can tell them apart.
+/// The pause between phases, so that they are visibly separate.
 const PAUSE: Duration = Duration::from_millis(10);
 
 type Done = Result<(), String>;
 
-/// Runs all phases. The error is one sentence for the parent's terminal.
+/// Runs all phases. The error is one sentence for the terminal of the parent.
 pub(in crate::cli) fn run() -> Result<ExitCode, Failure> {
-    let cannot = |error| Failure::usage(format_args!("the demo's workload cannot go on: {error}"));
+    let cannot = |error| Failure::usage(format_args!("the demo's workload failed: {error}"));
     let gpu = Gpu::open().map_err(cannot)?;
     phases(&gpu).and_then(|()| gpu.close()).map_err(cannot)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn phases(gpu: &Gpu) -> Done {
-    let diary = Diary::open().map_err(|e| format!("cannot tell its phases: {e}"))?;
+    let diary = Diary::open().map_err(|e| format!("cannot write its phases: {e}"))?;
     let module = gpu.load(&ptx(&KERNELS))?;
     let (stream, data) = (gpu.stream()?, gpu.alloc(BATCH)?);
     let mut training = Training { gpu, module, stream, data, diary };
@@ -72,13 +72,13 @@ struct Training<'g> {
     gpu: &'g Gpu,
     module: Module<'g>,
     stream: Stream,
-    /// What kernels work on: a batch.
+    /// The data of the kernels: a batch.
     data: u64,
     diary: Diary,
 }
 
 impl Training<'_> {
-    /// Launches each kernel once: what a first launch costs is no part of any phase.
+    /// Launches each kernel once, so that the cost of first launches is not part of any phase.
     fn warm_up(&self) -> Done {
         for name in KERNELS {
             self.gpu.launch(self.module.kernel(name)?, self.data, self.stream)?;
@@ -86,7 +86,7 @@ impl Training<'_> {
         self.gpu.synchronize(self.stream)
     }
 
-    /// Runs the steps of a phase and tells when that was.
+    /// Runs the steps of a phase and reports when that was.
     fn phase(&mut self, phase: Phase, steps: u32, mut step: impl FnMut(&Self, usize) -> Done) -> Done {
         std::thread::sleep(PAUSE);
         let begin = monotonic_raw();
@@ -95,14 +95,14 @@ impl Training<'_> {
         }
         self.gpu.synchronize(self.stream)?;
         let window = Window { phase, begin, end: monotonic_raw(), steps };
-        self.diary.write(&window).map_err(|e| format!("cannot tell its phases: {e}"))
+        self.diary.write(&window).map_err(|e| format!("cannot write its phases: {e}"))
     }
 
     fn launch(&self, kernel: Kernel) -> Done {
         self.gpu.launch(kernel, self.data, self.stream)
     }
 
-    /// `batch.to("cuda")` and a model: the copy's call waits, and so does the model.
+    /// Simulates `batch.to("cuda")` followed by a model: the call of the copy waits, and so does the model.
     fn input(&mut self) -> Done {
         let batch = vec![1; BATCH];
         let forward = self.module.kernel("input_forward_600us")?;
@@ -115,7 +115,7 @@ impl Training<'_> {
         })
     }
 
-    /// An optimizer without fused kernels.
+    /// Simulates an optimizer without fused kernels.
     fn small_kernels(&mut self) -> Done {
         let kernel = self.module.kernel("small_kernels_2us")?;
         self.phase(Phase::SmallKernels, SMALL_STEPS, |training, _| {
@@ -124,7 +124,7 @@ impl Training<'_> {
         })
     }
 
-    /// `loss.item()`, and a line of log.
+    /// Simulates `loss.item()` and logging.
     fn sync_per_step(&mut self) -> Done {
         let kernel = self.module.kernel("sync_per_step_1000us")?;
         self.phase(Phase::SyncPerStep, SYNC_STEPS, |training, _| {
@@ -136,19 +136,19 @@ impl Training<'_> {
         })
     }
 
-    /// `losses.append(loss)` with the graph of each step behind it, and a workspace of each step's own.
+    /// Simulates `losses.append(loss)`, which keeps the autograd graph of each step alive, and a workspace per step.
     fn growing_memory(&mut self) -> Done {
         let kernel = self.module.kernel("growing_memory_1000us")?;
         self.phase(Phase::GrowingMemory, MEMORY_STEPS, |training, _| {
             let workspace = training.gpu.alloc(SCRATCH)?;
             training.gpu.launch(kernel, workspace, training.stream)?;
             training.gpu.free(workspace)?;
-            // Nobody ever frees it.
+            // This is never freed.
             training.gpu.alloc(CACHED).map(drop)
         })
     }
 
-    /// The small kernels, launched at once.
+    /// Launches the small kernels as a graph.
     fn graph(&mut self) -> Done {
         let kernel = self.module.kernel("graph_2us")?;
         let graph =
@@ -159,7 +159,7 @@ impl Training<'_> {
         })
     }
 
-    /// The next batch is copied while the model works on this one.
+    /// Copies the next batch while the model works on this one.
     fn overlap(&mut self) -> Done {
         let gpu = self.gpu;
         let forward = self.module.kernel("overlap_forward_600us")?;
@@ -178,11 +178,11 @@ impl Training<'_> {
             gpu.launch(backward, inputs[this], model)?;
             gpu.record(used[this], model)?;
             if n + 1 < OVERLAP_STEPS as usize {
-                // Where the last batch lay, which the model may still work on.
+                // The buffer of the previous batch, which the model may still use.
                 gpu.wait_for(used[next], copies)?;
                 gpu.copy_in(inputs[next], &batch, copies)?;
             }
-            // One step ahead of the GPU is enough.
+            // The host stays at most one step ahead of the GPU.
             gpu.synchronize_event(used[next])
         })
     }

@@ -1,5 +1,5 @@
-//! Children that cannot hang the doctor, and leave nothing: each has a time limit, prints into files of a private directory,
-//! and is ended when the doctor is told to stop.
+//! Children that cannot hang the doctor. Each has a time limit, prints into files of a private directory, and is killed when
+//! the doctor receives a signal.
 
 use super::probe::Probe;
 use crate::cli::Failure;
@@ -14,29 +14,29 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a killed child may take to be gone. One that waits for a broken driver in the kernel never is.
+/// How long a killed child may take to end. One that is blocked in a broken kernel driver never does.
 const KILLED: Duration = Duration::from_secs(2);
-/// How often a child is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a child is polled.
+const POLL: Duration = Duration::from_millis(5);
 
-/// Of a child that was not waited for.
+/// The error of a child that was not waited for.
 const INTERRUPTED: &str = "was interrupted";
 
-/// What all children need.
+/// What all children share.
 #[derive(Debug)]
 pub(super) struct Nursery {
     pub(super) private: PrivateDir,
     signals: Signals,
-    /// How long a child may take.
+    /// The time limit of a child.
     limit: Duration,
 }
 
-/// A child that gave no answer: why, as the rest of a sentence that begins with the child.
+/// A child without a result. The text completes a sentence that starts with "the child".
 #[derive(Debug)]
 pub(super) struct Silent(pub(super) String);
 
 impl Nursery {
-    /// To be made before any thread is started.
+    /// Must be created before any thread is started.
     pub(super) fn new(limit: Duration) -> Result<Nursery, Failure> {
         let private = PrivateDir::new()?;
         let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
@@ -44,18 +44,18 @@ impl Nursery {
         Ok(Nursery { private, signals, limit })
     }
 
-    /// What to exit with when a signal has told us to stop: 128 and its number, as a shell has it.
+    /// Returns the exit code if a signal has arrived: 128 + its number, as in a shell.
     pub(super) fn interruption(&self) -> Option<u8> {
         let signal = self.is_interrupted().then(|| self.signals.next().ok()).flatten()?;
         u8::try_from(128 + signal.number).ok()
     }
 
-    /// Whether a signal has come. It stays to be taken.
+    /// Returns whether a signal has arrived. The signal stays pending.
     fn is_interrupted(&self) -> bool {
         sys::wait([Some(self.signals.as_fd())], Duration::ZERO).is_ok_and(|[arrived]| arrived)
     }
 
-    /// Has a child do a probe, and returns what it tells.
+    /// Runs a probe in a child and returns its result.
     pub(super) fn send<T: DeserializeOwned>(
         &self,
         probe: Probe,
@@ -65,7 +65,7 @@ impl Nursery {
         if self.is_interrupted() {
             return Err(Silent(INTERRUPTED.to_owned()));
         }
-        let silent = |e: std::io::Error| Silent(format!("cannot be started: {e}"));
+        let silent = |e: std::io::Error| Silent(format!("cannot be started: {}", crate::why::said(&e)));
         let place = self.private.path();
         let (stdout, stderr) = (place.join("stdout"), place.join("stderr"));
         let mut command = Command::new(std::env::current_exe().map_err(silent)?);
@@ -87,7 +87,7 @@ impl Nursery {
         }
     }
 
-    /// What the last child complained.
+    /// Returns the last line on the stderr of the last child.
     pub(super) fn last_complaint(&self) -> String {
         complaint(&fs::read(self.private.path().join("stderr")).unwrap_or_default())
     }
@@ -98,16 +98,16 @@ impl Nursery {
             if let Ok(Some(status)) = child.try_wait() {
                 return Ok(status);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
-        // It may have ended by itself just now.
+        // Fails if the child has ended just now.
         let _ = child.kill();
         let gone = Instant::now() + KILLED;
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > gone {
                 return Err(Silent("hangs in the driver and cannot be ended".to_owned()));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
         }
         Err(Silent(match self.is_interrupted() {
             true => INTERRUPTED.to_owned(),
@@ -116,7 +116,7 @@ impl Nursery {
     }
 }
 
-/// How a child failed, with the first line of what it complained.
+/// Returns how a child failed, with the last line of its stderr.
 fn why(status: ExitStatus, stderr: &Path) -> String {
     let complaint = complaint(&fs::read(stderr).unwrap_or_default());
     match (status.signal(), complaint.is_empty()) {
@@ -127,7 +127,7 @@ fn why(status: ExitStatus, stderr: &Path) -> String {
     }
 }
 
-/// The last line of a child's stderr, without our name.
+/// Returns the last line of a child's stderr, without the prefix `gpuspy: `.
 fn complaint(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();

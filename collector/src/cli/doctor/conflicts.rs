@@ -1,4 +1,4 @@
-//! What in the environment, or preloaded beside the agent, changes what gpuspy sees or costs.
+//! Checks environment variables and other preloaded libraries that change what gpuspy records, or its overhead.
 
 use super::{Check, ORDER, elf};
 use std::ffi::{OsStr, OsString};
@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A variable's value, and what it means when it is set.
+/// A variable that matters if it is set.
 struct Hint {
     variable: &'static str,
-    /// The value that matters; `None`: any.
+    /// The value that matters; `None` for any value.
     value: Option<&'static str>,
     means: &'static str,
     todo: &'static str,
@@ -19,26 +19,26 @@ const HINTS: [Hint; 7] = [
     Hint {
         variable: "CUDA_INJECTION64_PATH",
         value: None,
-        means: "the driver loads a tool of its own (nsys, ncu, a CUPTI profiler)",
-        todo: "unset it, or take gpuspy's times as those of a program under both tools",
+        means: "the driver loads another tool (nsys, ncu, a CUPTI profiler)",
+        todo: "unset it, or read the times as those of the program under both tools",
     },
     Hint {
         variable: "NVTX_INJECTION64_PATH",
         value: None,
-        means: "another tool takes the program's NVTX ranges",
-        todo: "unset it where that tool is not wanted: its cost is in the host times",
+        means: "another tool receives the program's NVTX ranges",
+        todo: "unset it if that tool is not needed: host times include its overhead",
     },
     Hint {
         variable: "CUDA_DEVICE_MAX_CONNECTIONS",
         value: Some("1"),
-        means: "all streams share one hardware queue, where timing events would end their overlap",
-        todo: "unset it if the program does not need it; gpuspy times nothing, or windows where --timing auto asks for it",
+        means: "all streams share one hardware queue, in which timing events would end their overlap",
+        todo: "unset it if the program does not need it; gpuspy times nothing, or sampling windows with an explicit --timing auto",
     },
     Hint {
         variable: "CUDA_LAUNCH_BLOCKING",
         value: Some("1"),
-        means: "every launch waits for its kernel: gaps and host times are its doing",
-        todo: "unset it to see the program as it runs otherwise",
+        means: "every launch waits for its kernel, which causes gaps and long host times",
+        todo: "unset it to measure the program as it normally runs",
     },
     Hint {
         variable: "LD_AUDIT",
@@ -50,12 +50,12 @@ const HINTS: [Hint; 7] = [
     Hint {
         variable: "LD_BIND_NOT",
         value: None,
-        means: "every call by symbol is looked up anew: it costs more than gpuspy does",
+        means: "every call by symbol is looked up again, which costs more than gpuspy does",
         todo: "unset it",
     },
 ];
 
-/// What the environment and the other preloaded libraries bring.
+/// Checks the environment and the other preloaded libraries.
 pub(super) fn check(agent: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
     for Hint { variable, value, means, todo } in HINTS {
@@ -71,7 +71,7 @@ pub(super) fn check(agent: &Path) -> Vec<Check> {
     checks
 }
 
-/// Preloaded libraries that define a `dlsym` too.
+/// Finds other preloaded libraries that export a `dlsym`.
 fn hooks(agent: &Path) -> Vec<Check> {
     let preloaded = preloaded();
     let ours = preloaded.iter().position(|library| is_same(library, agent));
@@ -84,22 +84,17 @@ fn hooks(agent: &Path) -> Vec<Check> {
         if ours.is_some_and(|ours| n < ours) {
             return Check::problem(
                 "conflict",
-                format!(
-                    "{shown} hooks dlsym and stands before libgpuspy.so in LD_PRELOAD: it can hide calls"
-                ),
+                format!("{shown} hooks dlsym and is before libgpuspy.so in LD_PRELOAD: it can hide calls"),
                 ORDER,
             );
         }
-        Check::ok(
-            "conflict",
-            format!("{shown} hooks dlsym too; it stands behind the agent and keeps being asked"),
-        )
+        Check::ok("conflict", format!("{shown} hooks dlsym too; it is after the agent and is still called"))
     };
     hooks.map(judge).collect()
 }
 
-/// Libraries that the loader puts before a program's own, in its order. Names without a folder are searched by the loader;
-/// they are not followed here: what they do shows in the routes.
+/// Returns the libraries that the loader puts before those of a program, in its order. Names without a directory are left
+/// out: the loader searches for them, and the checks of routes show what they do.
 fn preloaded() -> Vec<PathBuf> {
     let mut list = std::env::var_os("LD_PRELOAD").unwrap_or_default().into_vec();
     list.push(b' ');
@@ -112,7 +107,8 @@ fn is_same(library: &Path, agent: &Path) -> bool {
     fs::canonicalize(library).ok().is_some_and(|path| Some(path) == fs::canonicalize(agent).ok())
 }
 
-/// LD_PRELOAD for the children. Where the user preloads the agent, the order is the user's; else it is as `run` has it.
+/// Returns LD_PRELOAD for the children if the user preloads the agent, in the user's order. Otherwise children get the order of
+/// `run`.
 pub(super) fn is_preloaded(agent: &Path) -> Option<OsString> {
     let ours = preloaded().iter().any(|library| is_same(library, agent));
     std::env::var_os("LD_PRELOAD").filter(|_| ours)

@@ -1,4 +1,4 @@
-//! Which CUDA is here: driver, GPUs, runtimes, and what stands between a program and its GPU.
+//! Checks the CUDA installation: driver, GPUs, runtimes, and MPS.
 
 use super::child::{Nursery, Silent};
 use super::probe::{Found, Gpu, Probe};
@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-/// What the routes need to know.
+/// What the checks of routes need to know.
 #[derive(Debug, Default)]
 pub(super) struct Cuda {
     pub(super) driver: Option<Found>,
-    /// File names of the runtimes that the loader finds.
+    /// The file names of the runtimes that the loader finds.
     pub(super) runtimes: Vec<String>,
 }
 
@@ -21,12 +21,12 @@ impl Cuda {
     }
 }
 
-const NO_DRIVER: &str = "install NVIDIA's driver; in a container, start it with the GPU (docker run --gpus all). Where the \
-                         file lies elsewhere, name its folder in LD_LIBRARY_PATH";
-const NO_GPU: &str = "look whether nvidia-smi finds one, whether CUDA_VISIBLE_DEVICES hides it, and in a container whether \
-                      /dev/nvidia0 is there (docker run --gpus all)";
+const NO_DRIVER: &str = "install NVIDIA's driver; in a container, start it with the GPU (docker run --gpus all). If the \
+                         file is elsewhere, add its directory to LD_LIBRARY_PATH";
+const NO_GPU: &str = "check whether nvidia-smi finds one, whether CUDA_VISIBLE_DEVICES hides it, and in a container whether \
+                      /dev/nvidia0 exists (docker run --gpus all)";
 
-/// Asks children, which see what a program under `preload` sees.
+/// Runs the checks in children, which have the environment of a program under `preload`.
 pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Check>) -> Cuda {
     let mut cuda = Cuda::default();
     let environment = [("LD_PRELOAD", preload.clone()), ("GPUSPY", "0".into())];
@@ -38,7 +38,7 @@ pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Chec
             cuda.driver = Some(found);
         }
     }
-    // The names that CUDA 11, 12 and 13 give it.
+    // The file names in CUDA 11, 12 and 13.
     for name in ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"] {
         if let Ok(found) = nursery.send::<Found>(Probe::Runtime, Some(name), &environment) {
             checks.push(Check::ok("runtime", format!("CUDA {}, {}", version(found.version), found.path)));
@@ -46,14 +46,14 @@ pub(super) fn check(nursery: &Nursery, preload: &OsString, checks: &mut Vec<Chec
         }
     }
     if cuda.runtimes.is_empty() {
-        let found = "none on the loader's path; programs that bring one of their own are seen all the same";
+        let found = "none on the loader's path; programs that bring their own are traced all the same";
         checks.push(Check::ok("runtime", found));
     }
     checks.extend(mps());
     cuda
 }
 
-/// The name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not.
+/// Returns the name of the first GPU, if a program for this version of CUDA and this compute capability can use it; else why not.
 pub(super) fn first_gpu(nursery: &Nursery, version: i32, capability: (i32, i32)) -> Result<String, String> {
     let environment = [("GPUSPY", "0".into())];
     let found = nursery.send::<Found>(Probe::Driver, None, &environment).map_err(|Silent(why)| why)?;
@@ -66,14 +66,14 @@ fn usable(found: &Found, needed: i32, capability: (i32, i32)) -> Result<&Gpu, St
     }
     if found.version < needed {
         return Err(format!(
-            "the driver is for CUDA up to {}, not {}",
+            "the driver supports CUDA up to {}, not {}",
             version(found.version),
             version(needed)
         ));
     }
-    let gpu = found.gpus.first().ok_or("the driver works and shows no GPU")?;
+    let gpu = found.gpus.first().ok_or("the driver works but reports no GPU")?;
     match gpu {
-        Gpu { compute_mode: PROHIBITED, name, .. } => Err(format!("no program may use {name}")),
+        Gpu { compute_mode: PROHIBITED, name, .. } => Err(format!("{name} is in prohibited compute mode")),
         Gpu { name, capability: has, .. } if *has < capability => {
             let ((major, minor), (least, of_least)) = (has, capability);
             Err(format!("{name} has compute capability {major}.{minor}, not {least}.{of_least}"))
@@ -82,7 +82,7 @@ fn usable(found: &Found, needed: i32, capability: (i32, i32)) -> Result<&Gpu, St
     }
 }
 
-/// `12090` → `12.9` (cuda.h: 1000 * major + 10 * minor).
+/// Formats a version: `12090` → `12.9` (cuda.h: 1000 * major + 10 * minor).
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
@@ -90,7 +90,7 @@ fn version(number: i32) -> String {
 fn driver(found: &Found) -> Check {
     let module = fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     let module = module_version(&module).map(|v| format!(", kernel module {v}")).unwrap_or_default();
-    let what = format!("for CUDA up to {}{module}, {}", version(found.version), found.path);
+    let what = format!("supports CUDA up to {}{module}, {}", version(found.version), found.path);
     match &found.init {
         Some((0, _)) | None => Check::ok("driver", what),
         Some((code, name)) => {
@@ -99,7 +99,7 @@ fn driver(found: &Found) -> Check {
     }
 }
 
-/// The version in the first line of the kernel module's own description: the first word of digits and dots.
+/// Returns the version in the first line of the kernel module's description: the first word of digits and dots.
 fn module_version(text: &str) -> Option<&str> {
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     text.lines().next()?.split_whitespace().find(is_version)
@@ -111,7 +111,7 @@ const EXCLUSIVE: i32 = 3;
 
 fn gpus(found: &Found) -> Vec<Check> {
     if found.gpus.is_empty() && matches!(found.init, Some((0, _))) {
-        return vec![Check::problem("GPU", "the driver works and shows no GPU", NO_GPU)];
+        return vec![Check::problem("GPU", "the driver works but reports no GPU", NO_GPU)];
     }
     found.gpus.iter().enumerate().map(|(n, gpu)| describe(n, gpu)).collect()
 }
@@ -119,42 +119,43 @@ fn gpus(found: &Found) -> Vec<Check> {
 fn describe(n: usize, gpu: &Gpu) -> Check {
     let Gpu { name, uuid, bytes, capability: (major, minor), compute_mode } = gpu;
     let gib = *bytes as f64 / (1u64 << 30) as f64;
-    let part = if uuid.starts_with("MIG-") { ", a part of a GPU (MIG)" } else { "" };
+    let part = if uuid.starts_with("MIG-") { ", a MIG instance" } else { "" };
     let found = format!("{n}: {name}, {gib:.1} GiB, compute capability {major}.{minor}, {uuid}{part}");
     match *compute_mode {
         PROHIBITED => Check::problem(
             "GPU",
-            format!("{found}; no program may use it"),
-            "allow it: nvidia-smi -c DEFAULT (needs root)",
+            format!("{found}; compute mode prohibited: no program can use it"),
+            "allow use with nvidia-smi -c DEFAULT (needs root)",
         ),
         EXCLUSIVE => Check {
             level: Level::Warning,
             topic: "GPU",
-            found: format!("{found}; one process at a time"),
-            todo: Some("a second process on it fails, with gpuspy and without".to_owned()),
+            found: format!("{found}; compute mode exclusive process"),
+            todo: Some("a second process on this GPU fails, with or without gpuspy".to_owned()),
         },
         _ => Check::ok("GPU", found),
     }
 }
 
-/// The multi-process service, by the variable, its pipe, or its processes.
+/// Checks for the Multi-Process Service, by its variable, its pipe, or its processes.
 fn mps() -> Option<Check> {
     let named = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").filter(|v| !v.is_empty());
-    // Where it is by default (NVIDIA, Multi-Process Service).
+    // The default path (NVIDIA, Multi-Process Service).
     let pipes = named.as_ref().map_or_else(|| PathBuf::from("/tmp/nvidia-mps"), PathBuf::from);
     let process = processes_named("nvidia-cuda-mps").into_iter().next();
     if named.is_none() && process.is_none() {
         return None;
     }
-    let running = if process.is_some() || pipes.join("control").exists() { "runs" } else { "is asked for" };
+    let running =
+        if process.is_some() || pipes.join("control").exists() { "is running" } else { "is configured" };
     Some(Check::warning(
         "MPS",
-        format!("the multi-process service {running} ({})", pipes.display()),
-        "processes share the GPU: a time includes what others ran meanwhile; measure alone to compare",
+        format!("the Multi-Process Service {running} ({})", pipes.display()),
+        "processes share the GPU, so GPU times include work of other processes; measure alone to compare",
     ))
 }
 
-/// Processes by the beginning of their `comm`, which holds 15 bytes.
+/// Finds processes by the start of their `comm`, which has 15 bytes.
 fn processes_named(begin: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_written_as_people_do() {
+    fn versions_are_formatted_as_major_and_minor() {
         assert_eq!((version(12090).as_str(), version(11080).as_str()), ("12.9", "11.8"));
         let closed =
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 17 22:55:48 UTC 2024\nGCC";
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_gpu_and_a_forbidden_one_say_so() {
+    fn mig_instances_and_compute_modes_are_reported() {
         let gpu = |uuid: &str, compute_mode| Gpu {
             name: "NVIDIA X".into(),
             uuid: uuid.into(),
@@ -187,7 +188,7 @@ mod tests {
             compute_mode,
         };
         assert!(
-            describe(0, &gpu("MIG-1", 0)).found.contains("3.0 GiB, compute capability 9.0, MIG-1, a part")
+            describe(0, &gpu("MIG-1", 0)).found.contains("3.0 GiB, compute capability 9.0, MIG-1, a MIG")
         );
         assert_eq!(describe(0, &gpu("GPU-1", PROHIBITED)).level, Level::Problem);
         assert_eq!(describe(0, &gpu("GPU-1", EXCLUSIVE)).level, Level::Warning);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_can_be_used_or_it_is_said_why_not() {
+    fn a_gpu_is_usable_or_the_reason_is_given() {
         let gpu =
             |capability, compute_mode| Gpu { name: "X".into(), capability, compute_mode, ..Gpu::default() };
         let found = |version, code, gpus: &[Gpu]| Found {
@@ -209,9 +210,9 @@ mod tests {
         assert_eq!(why(&found(12000, 0, std::slice::from_ref(&good))), None);
         for (found, expected) in [
             (found(12000, 100, &[]), "cuInit fails: NAME (100)"),
-            (found(11080, 0, &[good]), "the driver is for CUDA up to 11.8, not 12.0"),
-            (found(12000, 0, &[]), "the driver works and shows no GPU"),
-            (found(12000, 0, &[gpu((9, 0), PROHIBITED)]), "no program may use X"),
+            (found(11080, 0, &[good]), "the driver supports CUDA up to 11.8, not 12.0"),
+            (found(12000, 0, &[]), "the driver works but reports no GPU"),
+            (found(12000, 0, &[gpu((9, 0), PROHIBITED)]), "X is in prohibited compute mode"),
             (found(12000, 0, &[gpu((6, 1), 0)]), "X has compute capability 6.1, not 7.0"),
         ] {
             assert_eq!(why(&found).as_deref(), Some(expected));

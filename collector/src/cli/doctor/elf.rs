@@ -1,4 +1,4 @@
-//! What an ELF file says about itself, without loading it.
+//! Reads ELF files without loading them.
 
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
@@ -9,16 +9,16 @@ use std::path::Path;
 
 type Header = FileHeader64<Endianness>;
 
-/// As much of a file as the checks ask about.
+/// The properties of a file that the checks need.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Elf {
-    /// It is for this machine's processor, in 64 bits: only then can the agent be loaded into it.
+    /// It is a 64-bit file for this machine's processor. Only then can the agent be loaded into it.
     pub(super) is_native: bool,
-    /// The loader that it names (PT_INTERP). Static programs and libraries name none.
+    /// The loader that it names (PT_INTERP). Static programs and libraries have none.
     pub(super) loader: Option<String>,
-    /// It defines a `dlsym` that other objects' lookups reach.
+    /// It exports a `dlsym`.
     pub(super) exports_dlsym: bool,
-    /// The newest version of glibc that it asks for, `(2, 34)`.
+    /// The newest version of glibc that it needs, such as `(2, 34)`.
     pub(super) glibc: Option<(u32, u32)>,
     /// The version in the note that an agent carries.
     pub(super) agent_version: Option<String>,
@@ -29,11 +29,11 @@ const MACHINE: elf::Machine = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: elf::Machine = elf::EM_AARCH64;
 
-/// The first bytes of every ELF file, and where it says how many bits it has: `e_ident[EI_CLASS]`, 2 for 64.
+/// The first bytes of every ELF file, and the index of `e_ident[EI_CLASS]`, which is 2 for 64-bit files.
 const MAGIC: &[u8; 4] = b"\x7fELF";
 const CLASS: usize = 4;
 
-/// Reads a file. `None` when it cannot be read or is no whole ELF file.
+/// Reads a file. Returns `None` if it cannot be read or is not a complete ELF file.
 pub(super) fn read(path: &Path) -> Option<Elf> {
     let mut begin = [0; CLASS + 1];
     File::open(path).ok()?.read_exact(&mut begin).ok()?;
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Option<Elf> {
         return None;
     }
     if begin[CLASS] != 2 {
-        // What is not for this machine, nothing more is asked about.
+        // Nothing else matters for a file that is not for this machine.
         return Some(Elf {
             is_native: false,
             loader: None,
@@ -100,7 +100,7 @@ fn newest_glibc<'d, R: ReadRef<'d>>(
     newest
 }
 
-/// Reads `2.34`, also of `2.3.4`.
+/// Parses `2.34`, also as the start of `2.34.1`.
 pub(super) fn glibc_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_file_is_none() {
+    fn files_that_are_not_elf_are_refused() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         for bytes in [&b""[..], b"\x7fELF", b"\x7fELF\x02 and then nothing", b"#!/bin/sh\n"] {

@@ -1,5 +1,5 @@
-//! What the doctor's children do: they load CUDA and call it, which can hang, crash or print, and tell their parent in a line
-//! of JSON on stdout. A child is this very program with a hidden command, so nothing else must be installed.
+//! The probes that the doctor's children run. A child loads CUDA and calls it, which can hang, crash or print, and reports to
+//! its parent with a line of JSON on stdout. It is this program with a hidden command, so nothing else has to be installed.
 
 use super::super::Failure;
 use clap::{Args, ValueEnum};
@@ -14,53 +14,53 @@ use std::ptr::null_mut;
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Options {
     probe: Probe,
-    /// The runtime's file name, for the probes that need one
+    /// The file name of the runtime, for probes that need one
     #[arg(default_value = "libcudart.so")]
     runtime: String,
 }
 
-/// What a child is to do.
+/// What a child does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Probe {
-    /// Tell which driver and GPUs there are.
+    /// Report the driver and its GPUs.
     Driver,
-    /// Tell which runtime there is.
+    /// Report the runtime.
     Runtime,
-    /// Call as a program does that is linked against the driver.
+    /// Call the driver as a program does that is linked against it.
     Symbol,
-    /// Call what `dlsym` finds in the driver.
+    /// Call the function that `dlsym` finds in the driver.
     Dlsym,
-    /// Call what the `cuGetProcAddress` of CUDA 11.3 finds.
+    /// Call the function that `cuGetProcAddress` of CUDA 11.3 finds.
     Getproc11,
-    /// Call what the `cuGetProcAddress` of CUDA 12.0 finds.
+    /// Call the function that `cuGetProcAddress` of CUDA 12.0 finds.
     Getproc12,
     /// Call the runtime, which calls the driver.
     ByRuntime,
-    /// Allocate, set and free memory on the first GPU.
+    /// Allocate, memset and free memory on the first GPU.
     Work,
 }
 
 impl Probe {
-    /// Its name on a command line.
+    /// Returns its name on the command line.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// What a library is.
+/// A CUDA library.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Found {
     pub(super) path: String,
     /// 1000 * major + 10 * minor (cuda.h, cuDriverGetVersion).
     pub(super) version: i32,
-    /// What `cuInit` returned, and its name; of the driver.
+    /// The result of `cuInit` and its name, for the driver.
     pub(super) init: Option<(i32, String)>,
     pub(super) gpus: Vec<Gpu>,
     /// The object whose `dlsym` programs call.
     pub(super) dlsym: String,
 }
 
-/// A GPU, or a part of one.
+/// A GPU, or a MIG instance of one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gpu {
     pub(super) name: String,
@@ -72,21 +72,21 @@ pub(super) struct Gpu {
     pub(super) compute_mode: i32,
 }
 
-/// What calls came to.
+/// The results of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Called {
-    /// The functions called, in their order, each with its result.
+    /// The functions in the order of the calls, each with its result.
     pub(super) calls: Vec<(String, i32)>,
 }
 
 impl Called {
-    /// The first call that failed.
+    /// Returns the first call that failed.
     pub(super) fn failure(&self) -> Option<&(String, i32)> {
         self.calls.iter().find(|(_, result)| *result != 0)
     }
 }
 
-/// Does a probe and prints what came of it. The error is one sentence for the parent.
+/// Runs a probe and prints its result. The error is one sentence for the parent.
 pub(in crate::cli) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let json = match options.probe {
         Probe::Driver => driver().map(|found| serde_json::json!(found)),
@@ -99,34 +99,34 @@ pub(in crate::cli) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 const DRIVER: &str = "libcuda.so.1";
 
-/// Loads a library as a program's loader would have, and keeps it.
+/// Loads a library as the loader of a program would, and keeps it loaded.
 fn load(name: &str) -> Result<&'static Library, String> {
     // SAFETY: runs the library's constructors, as every CUDA program does.
     let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
     match library {
         Ok(library) => Ok(Box::leak(Box::new(library))),
-        // The loader's own words stand behind the error.
+        // The source of the error has the loader's own text.
         Err(error) => Err(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
     }
 }
 
-/// A function by handle.
+/// Finds a function by the library's handle.
 fn by_handle(library: &Library, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: asked for as an address; nothing is called here.
+    // SAFETY: the symbol is only taken as an address; nothing is called here.
     unsafe { library.get::<*mut c_void>(name) }.ok().map(|symbol| symbol.into_raw()).filter(|p| !p.is_null())
 }
 
-/// The function that a reference by name is bound to: the first in the global scope.
+/// Finds the function that a symbol reference is bound to: the first in the global scope.
 fn by_symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a terminated name.
+    // SAFETY: the name is NUL-terminated.
     Some(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }).filter(|p| !p.is_null())
 }
 
-/// The file that holds an address.
+/// Returns the file that contains an address.
 fn file_of(address: *mut c_void) -> String {
-    // SAFETY: all-zero is a Dl_info.
+    // SAFETY: all zero bytes are a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: fills the struct; a file name that it gives is the loader's terminated string.
+    // SAFETY: dladdr fills the struct; a file name in it is a NUL-terminated string of the loader.
     unsafe {
         if libc::dladdr(address, &raw mut info) == 0 || info.dli_fname.is_null() {
             return String::new();
@@ -135,7 +135,7 @@ fn file_of(address: *mut c_void) -> String {
     }
 }
 
-/// A CUDA function of integers and pointers, in the prototypes that are used here. All return CUresult or cudaError_t.
+/// Prototypes of the CUDA functions that are used here. All return CUresult or cudaError_t.
 macro_rules! functions {
     ($($kind:ident($($argument:ty),*);)*) => { $(
         type $kind = unsafe extern "C" fn($($argument),*) -> c_int;
@@ -148,7 +148,7 @@ functions! {
     Out(*mut c_int);
     Sized(*mut u64, usize);
     Address(u64);
-    SetBytes(u64, u8, usize);
+    Memset(u64, u8, usize);
     Nothing();
     Context(*mut *mut c_void, c_int);
     Handle(*mut c_void);
@@ -161,11 +161,11 @@ functions! {
     ErrorName(c_int, *mut *const c_char);
 }
 
-/// Calls `$found`, an address or none, as a function of a prototype. `None`: there is no such function.
+/// Calls `$found`, an optional address, as a function of a prototype. Returns `None` if there is no such function.
 macro_rules! call {
     ($found:expr, $kind:ty, $($argument:expr),*) => {
-        // SAFETY: CUDA's function of that name has this prototype (cuda.h, cuda_runtime_api.h), and every pointer given is
-        // to a place of ours that outlives the call.
+        // SAFETY: the CUDA function of that name has this prototype (cuda.h, cuda_runtime_api.h), and every pointer argument is
+        // to a local variable that outlives the call.
         $found.map(|function| unsafe { transmute::<*mut c_void, $kind>(function)($($argument),*) })
     };
 }
@@ -173,14 +173,15 @@ macro_rules! call {
 fn driver() -> Result<Found, String> {
     let library = load(DRIVER)?;
     let find = |name| by_handle(library, name);
-    let version = find(c"cuDriverGetVersion").ok_or("it has no cuDriverGetVersion: it is no CUDA driver")?;
+    let version =
+        find(c"cuDriverGetVersion").ok_or("it has no cuDriverGetVersion, so it is not a CUDA driver")?;
     let mut found = Found { path: file_of(version), ..Found::default() };
     found.dlsym = by_symbol(c"dlsym").map(file_of).unwrap_or_default();
     call!(Some(version), Out, &raw mut found.version);
     let result = call!(find(c"cuInit"), Flags, 0).unwrap_or(-1);
     let mut text: *const c_char = std::ptr::null();
     call!(find(c"cuGetErrorName"), ErrorName, result, &raw mut text);
-    // SAFETY: null, or the driver's own constant string.
+    // SAFETY: the pointer is null or a constant string of the driver.
     let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
     found.init = Some((result, text.unwrap_or_else(|| format!("error {result}"))));
     let mut count = 0;
@@ -194,7 +195,7 @@ const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 const COMPUTE_MODE: c_int = 20;
 
-/// What the driver tells of a device. A device is its ordinal on every driver so far; cuDeviceGet says the same.
+/// Queries a device. On all drivers so far, a CUdevice equals its ordinal, so cuDeviceGet is not needed.
 fn gpu(library: &Library, device: c_int) -> Gpu {
     let find = |name| by_handle(library, name);
     let attribute = |which| {
@@ -206,9 +207,9 @@ fn gpu(library: &Library, device: c_int) -> Gpu {
     call!(find(c"cuDeviceGetName"), Name, name.as_mut_ptr().cast(), 255, device);
     let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
     let mut uuid = [0u8; 16];
-    // The newer one tells the parts of a divided GPU apart.
-    let ask = find(c"cuDeviceGetUuid_v2").or_else(|| find(c"cuDeviceGetUuid"));
-    call!(ask, Uuid, &raw mut uuid, device);
+    // The newer function distinguishes MIG instances.
+    let get_uuid = find(c"cuDeviceGetUuid_v2").or_else(|| find(c"cuDeviceGetUuid"));
+    call!(get_uuid, Uuid, &raw mut uuid, device);
     let mut bytes = 0usize;
     call!(find(c"cuDeviceTotalMem_v2"), Total, &raw mut bytes, device);
     Gpu {
@@ -220,7 +221,7 @@ fn gpu(library: &Library, device: c_int) -> Gpu {
     }
 }
 
-/// As nvidia-smi writes it.
+/// Formats a UUID as nvidia-smi does.
 fn uuid_text(name: &str, uuid: &[u8; 16]) -> String {
     let mut text = if name.contains(" MIG ") { "MIG" } else { "GPU" }.to_owned();
     for (n, byte) in uuid.iter().enumerate() {
@@ -238,7 +239,7 @@ fn runtime(name: &str) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Calls CUDA on one route. Every route asks for a launch function besides, which the agent's header then shows.
+/// Calls CUDA by one route. Each route also looks up a launch function, which the agent's segment header then shows.
 fn call(probe: Probe, runtime: &str) -> Result<Called, String> {
     let driver = load(DRIVER)?;
     let mut called = Called::default();
@@ -270,12 +271,12 @@ fn call(probe: Probe, runtime: &str) -> Result<Called, String> {
     Ok(called)
 }
 
-/// Of the allocation that is set and freed.
+/// The size of the allocation, in bytes.
 const BYTES: usize = 1 << 20;
-/// How often it is set.
-pub(super) const SETS: usize = 20;
+/// How many memsets are made.
+pub(super) const MEMSETS: usize = 20;
 
-/// Works on the first GPU by linked symbols, until a call fails.
+/// Uses the first GPU by linked symbols, until a call fails.
 fn work(note: &mut impl FnMut(&str, Option<c_int>) -> Result<bool, String>) -> Result<(), String> {
     let (mut context, mut address): (*mut c_void, u64) = (null_mut(), 0);
     let in_order = note("cuInit", call!(by_symbol(c"cuInit"), Flags, 0))?
@@ -286,8 +287,8 @@ fn work(note: &mut impl FnMut(&str, Option<c_int>) -> Result<bool, String>) -> R
         && note("cuCtxSetCurrent", call!(by_symbol(c"cuCtxSetCurrent"), Handle, context))?
         && note("cuMemAlloc", call!(by_symbol(c"cuMemAlloc_v2"), Sized, &raw mut address, BYTES))?;
     if in_order {
-        for n in 0..SETS {
-            let set = call!(by_symbol(c"cuMemsetD8_v2"), SetBytes, address, n as u8, BYTES);
+        for n in 0..MEMSETS {
+            let set = call!(by_symbol(c"cuMemsetD8_v2"), Memset, address, n as u8, BYTES);
             note("cuMemsetD8", set)?;
         }
         note("cuCtxSynchronize", call!(by_symbol(c"cuCtxSynchronize"), Nothing,))?;
@@ -299,28 +300,28 @@ fn work(note: &mut impl FnMut(&str, Option<c_int>) -> Result<bool, String>) -> R
     Ok(())
 }
 
-/// Asks as the runtimes of CUDA 11 do.
+/// Looks up a function as the runtimes of CUDA 11 do.
 fn getproc11(driver: &Library, name: &CStr) -> Option<*mut c_void> {
     let mut function: *mut c_void = null_mut();
     let version = minimum(name);
-    let ask = by_handle(driver, c"cuGetProcAddress");
-    let result = call!(ask, Getproc11, name.as_ptr(), &raw mut function, version, 0);
+    let getproc = by_handle(driver, c"cuGetProcAddress");
+    let result = call!(getproc, Getproc11, name.as_ptr(), &raw mut function, version, 0);
     (result == Some(0) && !function.is_null()).then_some(function)
 }
 
-/// Asks as the runtimes of CUDA 12 and 13 do: they have the driver give them its own `cuGetProcAddress` first.
+/// Looks up a function as the runtimes of CUDA 12 and 13 do: they first look up `cuGetProcAddress` itself.
 fn getproc12(driver: &Library, name: &CStr) -> Option<*mut c_void> {
-    let (mut ask, mut function): (*mut c_void, *mut c_void) = (null_mut(), null_mut());
+    let (mut getproc, mut function): (*mut c_void, *mut c_void) = (null_mut(), null_mut());
     let mut status = 0;
     let (first, own) = (by_handle(driver, c"cuGetProcAddress_v2"), CString::from(c"cuGetProcAddress"));
-    call!(first, Getproc12, own.as_ptr(), &raw mut ask, 12000, 0, &raw mut status);
-    let ask = Some(ask).filter(|ask| !ask.is_null());
+    call!(first, Getproc12, own.as_ptr(), &raw mut getproc, 12000, 0, &raw mut status);
+    let getproc = Some(getproc).filter(|getproc| !getproc.is_null());
     let version = minimum(name);
-    let result = call!(ask, Getproc12, name.as_ptr(), &raw mut function, version, 0, &raw mut status);
+    let result = call!(getproc, Getproc12, name.as_ptr(), &raw mut function, version, 0, &raw mut status);
     (result == Some(0) && !function.is_null()).then_some(function)
 }
 
-/// The CUDA version that a function is asked for with: since when it is as it is.
+/// Returns the CUDA version to look a function up with: the first that has its current variant.
 fn minimum(name: &CStr) -> c_int {
     if name == c"cuInit" { 2000 } else { 4000 }
 }
@@ -330,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uuids_are_written_as_nvidia_smi_does() {
+    fn uuids_are_formatted_as_nvidia_smi_does() {
         let uuid = std::array::from_fn(|n| n as u8);
         assert_eq!(uuid_text("NVIDIA H100", &uuid), "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
         assert!(uuid_text("NVIDIA A100-SXM4-40GB MIG 1g.5gb", &uuid).starts_with("MIG-0001"));

@@ -1,8 +1,8 @@
-//! Does each route into CUDA lead past the agent *here*? A child is started as `run` starts programs, calls CUDA on the
-//! route, and the trace that comes of it must hold the call.
+//! Checks that the agent intercepts each route into CUDA on this machine. A child is started as `run` starts programs and
+//! calls CUDA by the route; its trace must have the call.
 
 use super::child::{Nursery, Silent};
-use super::probe::{Called, Probe, SETS};
+use super::probe::{Called, MEMSETS, Probe};
 use super::{Check, Level, ORDER};
 use crate::cli::run::wait_for_the_last;
 use crate::collect::{self, Collector, Target};
@@ -14,27 +14,27 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 
-/// What a trace says of a route.
+/// What the trace of a child has.
 #[derive(Debug, Default)]
 struct Seen {
-    /// The functions called.
+    /// The functions that were called.
     apis: BTreeSet<String>,
-    /// A launch function was handed out as a hook.
+    /// The child got a hook when it looked up a launch function.
     launches: bool,
-    sets: usize,
+    memsets: usize,
     timed: usize,
 }
 
-/// What came of a route.
+/// The result of trying a route.
 struct Tried {
     called: Result<Called, Silent>,
-    /// `None`: no agent connected. An error: one did, and could not be collected from.
+    /// `None` if no agent connected; an error if one did but its trace is not usable.
     seen: Option<Result<Seen, String>>,
-    /// What the child's loader or agent said.
+    /// What the child's loader or agent printed.
     complaint: String,
 }
 
-/// Tries all routes. `preload` is LD_PRELOAD's value; `runtimes` are those that were found.
+/// Tries all routes. `preload` is the value of LD_PRELOAD; `runtimes` are the runtimes that were found.
 pub(super) fn check(nursery: &Nursery, preload: &OsString, runtimes: &[String], has_gpu: bool) -> Vec<Check> {
     let tried = |probe, runtime| attempt(nursery, preload, probe, runtime);
     let routes = [
@@ -61,7 +61,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
         let _ = fs::remove_file(left);
     }
     let cannot = |e: collect::Error| Tried {
-        called: Err(Silent(format!("cannot be collected from: {e}"))),
+        called: Err(Silent(format!("could not be traced: {e}"))),
         seen: None,
         complaint: String::new(),
     };
@@ -81,7 +81,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
         ("GPUSPY_SOCKET", socket.into()),
         ("GPUSPY_TIMING", "exact".into()),
         ("GPUSPY_CAPTURE_RANGE", "".into()),
-        // With one queue the agent would not time everything; that variable has a line of its own.
+        // With one hardware queue the agent would not time everything. Another check covers this variable.
         ("CUDA_DEVICE_MAX_CONNECTIONS", "8".into()),
     ];
     let called = std::thread::scope(|threads| {
@@ -103,7 +103,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
     Tried { called, seen, complaint: nursery.last_complaint() }
 }
 
-/// What a trace says.
+/// Reads a trace.
 fn look(trace: &std::path::Path) -> Result<Seen, crate::trace::TraceError> {
     let mut reader = TraceReader::open(trace)?;
     let names = reader.names().clone();
@@ -113,7 +113,7 @@ fn look(trace: &std::path::Path) -> Result<Seen, crate::trace::TraceError> {
         if let Body::Work(work) = &record.body
             && matches!(work.what, What::Memset { .. })
         {
-            seen.sets += 1;
+            seen.memsets += 1;
             seen.timed += usize::from(work.gpu.is_some());
         }
         if let Some(call) = record.body.call() {
@@ -123,9 +123,9 @@ fn look(trace: &std::path::Path) -> Result<Seen, crate::trace::TraceError> {
     Ok(seen)
 }
 
-const UNKNOWN: &str = "cuLaunchKernel is another function than libcuda.so.1 itself answers with: look which tool stands between \
-                       (LD_PRELOAD, LD_LIBRARY_PATH)";
-const REPORT: &str = "run it again; if it stays so, report it with this output";
+const UNKNOWN: &str = "cuLaunchKernel is not the function that libcuda.so.1 returns for this name: find out which tool replaces \
+                       it (LD_PRELOAD, LD_LIBRARY_PATH)";
+const REPORT: &str = "run the doctor again; if the problem remains, report it with this output";
 
 fn judge(route: &str, probe: Probe, tried: &Tried) -> Check {
     let topic = "interception";
@@ -134,7 +134,7 @@ fn judge(route: &str, probe: Probe, tried: &Tried) -> Check {
         (Ok(called), None) => {
             let said = if tried.complaint.is_empty() { "" } else { ": " };
             let name = called.calls.first().map_or("the call", |(name, _)| name.as_str());
-            let found = format!("by {route}: {name} was called and not seen{said}{}", tried.complaint);
+            let found = format!("by {route}: {name} was called but not recorded{said}{}", tried.complaint);
             return Check::problem(topic, found, ORDER);
         }
         (Ok(_), Some(Err(why))) => return Check::problem(topic, format!("by {route}: {why}"), REPORT),
@@ -144,17 +144,21 @@ fn judge(route: &str, probe: Probe, tried: &Tried) -> Check {
         Some((name, result)) => format!(" ({name} returned {result})"),
         None => String::new(),
     };
-    let asks_for_launches = matches!(probe, Probe::Dlsym | Probe::Getproc11 | Probe::Getproc12);
+    let looks_up_launches = matches!(probe, Probe::Dlsym | Probe::Getproc11 | Probe::Getproc12);
     if let Some((name, _)) = called.calls.iter().find(|(name, _)| !seen.apis.contains(name)) {
-        return Check::problem(topic, format!("by {route}: {name} was called and not seen{failed}"), ORDER);
+        return Check::problem(
+            topic,
+            format!("by {route}: {name} was called but not recorded{failed}"),
+            ORDER,
+        );
     }
-    if asks_for_launches && !seen.launches {
-        return Check::problem(topic, format!("by {route}: launches would pass unseen"), UNKNOWN);
+    if looks_up_launches && !seen.launches {
+        return Check::problem(topic, format!("by {route}: launches would not be recorded"), UNKNOWN);
     }
-    Check::ok(topic, format!("by {route}: calls are seen{failed}"))
+    Check::ok(topic, format!("by {route}: calls are recorded{failed}"))
 }
 
-/// What is not there to be called is no fault of interception.
+/// Returns the check of a route that the child could not use. A function that the driver lacks is not a problem.
 fn not_called(route: &str, why: &str) -> Check {
     let is_absent = why.ends_with("is not found");
     let found = format!("by {route}: not tested: the child {why}");
@@ -162,8 +166,7 @@ fn not_called(route: &str, why: &str) -> Check {
         level: if is_absent { Level::Ok } else { Level::Problem },
         topic: "interception",
         found: if is_absent { format!("by {route}: not offered by this driver") } else { found },
-        todo: (!is_absent)
-            .then(|| "look whether another CUDA program runs here; if so, report this".to_owned()),
+        todo: (!is_absent).then(|| "try another CUDA program; if that works, report this".to_owned()),
     }
 }
 
@@ -173,20 +176,20 @@ fn judge_times(tried: &Tried) -> Check {
         (Ok(called), Some(Ok(seen))) => (called, seen),
         (Err(Silent(why)), _) => {
             let found = format!("not tested: the child that used the GPU {why}");
-            return Check::problem(topic, found, "look whether another CUDA program runs here");
+            return Check::problem(topic, found, "try another CUDA program");
         }
-        _ => return Check::warning(topic, "not tested: the calls were not seen", "see interception"),
+        _ => return Check::warning(topic, "not tested: the calls were not recorded", "see interception"),
     };
     if let Some((name, result)) = called.failure() {
         return Check::problem(
             topic,
             format!("the first GPU cannot be used: {name} returned {result}"),
-            "look with nvidia-smi whether it is full, faulty, or in exclusive mode and taken",
+            "check with nvidia-smi whether it is full, faulty, or used by another process in exclusive mode",
         );
     }
-    let (timed, sets) = (seen.timed, seen.sets);
-    if timed > 0 && sets == SETS {
-        return Check::ok(topic, format!("{timed} of {sets} operations timed on the first GPU"));
+    let (timed, memsets) = (seen.timed, seen.memsets);
+    if timed > 0 && memsets == MEMSETS {
+        return Check::ok(topic, format!("{timed} of {memsets} operations timed on the first GPU"));
     }
-    Check::problem(topic, format!("{sets} of {SETS} operations seen, {timed} timed"), REPORT)
+    Check::problem(topic, format!("{memsets} of {MEMSETS} operations recorded, {timed} timed"), REPORT)
 }

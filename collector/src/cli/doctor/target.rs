@@ -1,4 +1,4 @@
-//! Can the agent be loaded into this very program?
+//! Checks whether the agent can be loaded into a given program.
 
 use super::{Check, elf};
 use crate::cli::launch::{self, BlindSpot, resolve};
@@ -9,14 +9,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// Scripts that name scripts; the kernel gives up after as many (BINPRM_MAX_RECURSION is 4, 5 in newer ones).
+/// The most scripts that name another script. The kernel has the same limit (BINPRM_MAX_RECURSION: 4, in newer kernels 5).
 const INTERPRETERS: usize = 5;
 
 pub(super) fn check(command: &OsStr) -> Check {
     let topic = "program";
     let Some(mut path) = resolve(command).filter(|path| path.is_file()) else {
         let found = format!("{} is not found", command.display());
-        return Check::problem(topic, found, "name a program on PATH, or its path");
+        return Check::problem(topic, found, "give the name of a program on PATH, or a path");
     };
     let mut shown = path.display().to_string();
     for _ in 0..INTERPRETERS {
@@ -27,21 +27,21 @@ pub(super) fn check(command: &OsStr) -> Check {
     if fs::metadata(&path).is_ok_and(|m| m.permissions().mode() & 0o111 == 0) {
         return Check::problem(
             topic,
-            format!("{shown} may not be executed"),
-            "chmod +x it, or name its interpreter",
+            format!("{shown} is not executable"),
+            "make it executable with chmod +x, or put its interpreter first",
         );
     }
     let Some(elf) = elf::read(&path) else {
         return Check::problem(
             topic,
-            format!("{shown}: no program of this system"),
-            "name the program itself, or its interpreter first: `gpuspy doctor -- python3 FILE`",
+            format!("{shown} is not a program for this system"),
+            "give the program itself, or its interpreter first: `gpuspy doctor -- python3 FILE`",
         );
     };
     if !elf.is_native {
         return Check::problem(
             topic,
-            format!("{shown} is for another processor than the agent"),
+            format!("{shown} is for a processor other than the agent's"),
             "use a gpuspy that was built for that processor",
         );
     }
@@ -49,9 +49,9 @@ pub(super) fn check(command: &OsStr) -> Check {
         return Check::problem(
             topic,
             format!(
-                "{shown} is a program for musl ({loader}), the agent one for glibc: it would not start under it"
+                "{shown} is a program for musl ({loader}), and the agent is for glibc: the program would not start with it"
             ),
-            "use a build for glibc; CUDA itself comes for nothing else",
+            "use a build for glibc; CUDA itself supports nothing else",
         );
     }
     match launch::blind_spot(path.as_os_str()) {
@@ -60,7 +60,7 @@ pub(super) fn check(command: &OsStr) -> Check {
     }
 }
 
-/// Who runs a script: the program in its first line, or the one that `env` finds there.
+/// Returns the interpreter of a script: the program in its first line, or the one that `env` runs there.
 fn interpreter(path: &PathBuf) -> Option<PathBuf> {
     let mut begin = Vec::new();
     fs::File::open(path).ok()?.take(256).read_to_end(&mut begin).ok()?;
@@ -70,7 +70,7 @@ fn interpreter(path: &PathBuf) -> Option<PathBuf> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(first);
     }
-    // `env -S NAME=VALUE program`: the first word that is neither an option nor a variable.
+    // In `env -S NAME=VALUE program`, the program is the first word that is neither an option nor a variable.
     let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?;
     resolve(&OsString::from_vec(named.to_vec()))
 }
@@ -94,11 +94,11 @@ mod tests {
             assert_eq!(check.level, Level::Ok, "{check:?}");
             assert!(check.found.contains("script, run by /"), "{check:?}");
         }
-        assert!(write("#!/usr/bin/env no-such-program\n").found.contains("no program of this system"));
-        assert!(write("not a program").found.contains("no program of this system"));
-        assert!(write("\x7fELF\x01\x01").found.contains("another processor"));
+        assert!(write("#!/usr/bin/env no-such-program\n").found.contains("is not a program for this system"));
+        assert!(write("not a program").found.contains("is not a program for this system"));
+        assert!(write("\x7fELF\x01\x01").found.contains("a processor other than"));
         assert!(check(OsStr::new("no-such-program")).found.contains("is not found"));
         fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(check(script.as_os_str()).found.contains("may not be executed"));
+        assert!(check(script.as_os_str()).found.contains("is not executable"));
     }
 }

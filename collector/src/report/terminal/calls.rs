@@ -1,4 +1,4 @@
-//! The host's side: how long it was in CUDA at all.
+//! The host time of all CUDA calls.
 
 use super::Run;
 use super::screen::{Screen, plural};
@@ -8,10 +8,10 @@ use crate::analyze::estimate::Estimate;
 use crate::report::names::cut;
 use crate::report::units::{count, duration, percent};
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 10;
 
-/// All calls.
+/// Draws the section of all calls.
 pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
     if run.all.apis.is_empty() {
         return screen.none("Calls", "no call was made");
@@ -19,7 +19,7 @@ pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
     section(screen, run, "Calls", &run.all.apis, "calls");
 }
 
-/// A section of calls, of which there are some.
+/// Draws a section of calls, of which there is at least one.
 pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByApi, section: &'static str) {
     let rows: Vec<Stats> = calls.iter().map(|(name, times)| row(name, times)).collect();
     let made = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));

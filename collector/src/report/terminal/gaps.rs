@@ -1,4 +1,4 @@
-//! When GPUs had nothing to do: how often, how long, and what ended it.
+//! Idle gaps of the GPUs: how many, how long, and what ended them.
 
 use super::Run;
 use super::screen::{Screen, about, number, plural};
@@ -11,23 +11,23 @@ use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent};
 
-/// Gaps, and libraries, that the overview has room for.
+/// Rows of gaps, and of libraries, that the overview shows.
 const ROWS: usize = 5;
-/// Columns of the longest bar.
+/// The length of the longest bar, in columns.
 const BAR: usize = 24;
 
-/// The section.
+/// Draws the section.
 pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     let gaps = &run.all.gaps;
     if run.all.devices.iter().all(|device| device.identity.span == 0) {
-        return screen.none("Gaps", "no operation has a GPU time, so no gap can be told");
+        return screen.none("Gaps", "no operation has a GPU time, so gaps are not known");
     }
     let Some(largest) = gaps.largest.first() else {
-        return screen.section("Gaps", screen.limited("none between two timed operations"));
+        return screen.section("Gaps", screen.limited("no idle gap between two timed operations"));
     };
     let total = gaps.total.value;
     let of_wall = percent(total, run.gpu_wall());
-    let mut rest = format!(" in all ({of_wall} of wall), the largest {}", about(largest.duration));
+    let mut rest = format!(" in total ({of_wall} of wall), the longest {}", about(largest.duration));
     if let [only] = gaps.by_library.as_slice()
         && only.library.is_some()
     {
@@ -45,11 +45,11 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     if besides.saturating_mul(100) > idle {
         let besides = duration(besides);
         screen
-            .remark(&format!("{besides} more of idle is no gap: at the ends of the span, or beside pauses"));
+            .remark(&format!("{besides} more idle time is not in gaps: it is at the ends of the span or next to sampling pauses"));
     }
 }
 
-/// A bar for a share of all gaps.
+/// Returns a bar for a share of all gaps.
 fn share(screen: &Screen<'_>, total: u64, gaps: &GapReport) -> Text {
     Text::toned(Tone::Waste, length(total, gaps.total.value, BAR, screen.style.ascii))
 }
@@ -72,12 +72,12 @@ fn by_length(screen: &Screen<'_>, gaps: &GapReport) -> Table {
     table
 }
 
-/// A bound of a band: `10 µs`.
+/// Formats a bound of a band: `10 µs`.
 fn whole(ns: u64) -> String {
     if ns < 1_000_000 { format!("{} µs", ns / 1_000) } else { format!("{} ms", ns / 1_000_000) }
 }
 
-/// Who asked, in the end, for what the GPU had waited for. Where it was always the same, the overview says so in words.
+/// Draws the gaps by the library whose call ended them. If there is only one library, the overview says so in words.
 fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
     let whole = !screen.view.sections.is_empty();
     if gaps.by_library.len() < 2 && !whole {
@@ -101,11 +101,11 @@ fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
     screen.table(&table, gaps.by_library.len() - shown, "gaps");
 }
 
-/// The largest, each with what stood on both sides.
+/// Draws the longest gaps, each with the operations before and after it.
 fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     let (gaps, several) = (&run.all.gaps, run.reports.len() > 1);
     let mut table = Table::new(&[
-        right("largest"),
+        right("longest"),
         right("at"),
         names("before it", shorten),
         names("after it", shorten),
@@ -115,7 +115,7 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     for gap in &gaps.largest[..shown] {
         table.row([
             about(gap.duration).into(),
-            // On the scale of `--since`.
+            // The time base of `--since`.
             duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start)).into(),
             operation(&gap.before).into(),
             operation(&gap.after).into(),
@@ -125,7 +125,7 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, 0, "gaps");
 }
 
-/// Which library (and, of several, which process) asked for what ended a gap.
+/// Returns the library (and with several processes, the process) whose call ended a gap.
 fn caller(gap: &GapRow, several: bool) -> String {
     let library = library(gap.after.caller.as_ref().map(|site| site.path.as_str()));
     match gap.pid {
@@ -144,7 +144,7 @@ fn operation(side: &Side) -> String {
     }
 }
 
-/// A graph launch beside a gap.
+/// Names a graph launch next to a gap.
 fn graph(kernels: Option<u32>) -> String {
     match kernels {
         Some(1) => "graph of 1 kernel".to_owned(),

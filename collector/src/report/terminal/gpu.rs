@@ -1,4 +1,4 @@
-//! Where a GPU's time went: the whole wall time, in parts that sum to it.
+//! Where a GPU's time went: parts that sum to the wall time.
 
 use super::Run;
 use super::screen::{Screen, about, about_share, plural};
@@ -11,7 +11,7 @@ use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
 
-/// A section for each GPU that worked.
+/// Draws a section for each GPU that had work.
 pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut is_silent = true;
     for device in run.all.devices.iter().filter(|device| device.timelines > 0 && device.identity.span > 0) {
@@ -19,10 +19,10 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
         gpu(screen, run, device);
     }
     if is_silent {
-        let why = if run.timing_is_off() { ", since timing was off" } else { "" };
+        let why = if run.timing_is_off() { ", because timing was off" } else { "" };
         let sentence = screen.limited("no operation has a GPU time") + why;
         let sentence = format!(
-            "{sentence}: nothing can be said about busy and idle; counts, bytes and host times are whole"
+            "{sentence}: busy and idle times are not known; counts, bytes and host times are complete"
         );
         screen.section("GPU", Text::toned(Tone::Waste, sentence));
     }
@@ -38,32 +38,33 @@ fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
     let parts: Vec<Part> = rows.iter().map(|row| Part { value: row.time.value, ..row.part }).collect();
     screen.picture(bar(&parts, screen.inner(), screen.style.ascii));
     screen.table(&table(screen, &rows, identity.span, frame), 0, "gpu");
-    remarks(screen, device, identity, whole.is_some());
+    remarks(screen, device, identity, &rows, whole.is_some());
     if run.filter().is_some() {
-        screen.remark("idle: nothing ran that is within the limits");
+        screen.remark("idle: nothing ran that matches the filters");
     }
 }
 
-/// Whether a part's value is the most that it can be, and less than half of it certain: alone it would say too much.
+/// Returns whether a part's value is its upper bound and less than half of it is certain. Printed alone, such a value would
+/// claim too much.
 fn is_loose(time: Sum) -> bool {
     let is_most = time.hi.saturating_sub(time.value) <= time.value / 20;
     is_most && time.lo.saturating_mul(2) < time.value
 }
 
-/// How busy it was, in a sentence.
+/// Returns a sentence about how busy the GPU was.
 fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
     let name = device.name.as_deref().unwrap_or("name unknown");
     let span = identity.span;
     let mut busy = Sum::default();
     identity.busy.iter().for_each(|part| busy.add(*part));
     let busy = Sum { hi: busy.hi.min(span), ..busy };
-    // Between two timed operations it is known to be idle.
+    // Only between two timed operations is the GPU known to be idle.
     let is_known = identity.undecided.value == 0 && identity.unobserved.value == 0;
     if busy.value == 0 && (device.timed == 0 || !is_known) {
         let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
         let unknown = match device.timed {
             0 => "no operation has a GPU time",
-            _ => "when it was busy is not known",
+            _ => "busy time not known",
         };
         let unknown = Text::toned(Tone::Waste, unknown);
         let rest = format!(" of its span of {}", duration(span));
@@ -76,7 +77,7 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         .then(format!(" of its span of {}", duration(span)))
 }
 
-/// How much of the span it was busy; an interval, where that holds parts of which hardly anything is certain.
+/// Returns the busy share of the span. It is an interval where parts are busy of which less than half is certain.
 fn busy_share(identity: &Identity, busy: Sum) -> String {
     let loose = identity.busy.iter().filter(|part| is_loose(**part));
     let loose = loose.fold(0u64, |sum, part| sum.saturating_add(part.value - part.lo));
@@ -86,21 +87,21 @@ fn busy_share(identity: &Identity, busy: Sum) -> String {
     format!("{} .. {}", percent(busy.value - loose, identity.span), percent(busy.value, identity.span))
 }
 
-/// What surrounds a GPU's span: the rest of the time of the run, ns.
+/// The time of the run outside a GPU's span, in ns.
 #[derive(Clone, Copy)]
 struct Frame {
     /// Before the first operation.
     start_up: u64,
-    /// After the last.
+    /// After the last operation.
     tail: u64,
-    /// All time of the processes is reported, not a period that was asked for.
+    /// The report covers all time of the processes, not a selected period.
     is_whole: bool,
-    /// The ranges that were captured are: a GPU's span is just that.
+    /// The report covers the captured ranges, which are then also the GPU's span.
     is_captured: bool,
 }
 
 impl Frame {
-    /// `None` where several timelines are added.
+    /// Returns `None` if several timelines are added up.
     fn of(device: &DeviceReport) -> Option<Frame> {
         let DeviceReport { line, identity, .. } = device;
         let (from, to) = line.period_ns;
@@ -114,7 +115,7 @@ impl Frame {
             return Some(frame);
         }
         if identity.span == 0 {
-            // It has none of its work in this time.
+            // It has no work in this period.
             return Some(Frame { start_up: to.saturating_sub(from), ..frame });
         }
         let began = device.began_ns?;
@@ -128,11 +129,11 @@ struct Row {
     name: &'static str,
     part: Part,
     time: Sum,
-    /// Whether it lies in the span, from the first operation to the last.
+    /// Whether it is inside the span, from the first operation to the last.
     in_span: bool,
 }
 
-/// The part that nobody can tell.
+/// The part that is neither certainly busy nor certainly idle.
 const UNDECIDED: &str = "undecided";
 
 fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
@@ -146,20 +147,20 @@ fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
         row("compute", ['█', '#'], Tone::Work, busy(Class::Compute), true),
         row("graphs", ['▓', '='], Tone::Work, busy(Class::Graph), true),
         row("exposed communication", ['▞', '%'], Tone::Move, busy(Class::Communication), true),
-        row("exposed copies and sets", ['▒', '+'], Tone::Move, busy(Class::Copy), true),
+        row("exposed copies and memsets", ['▒', '+'], Tone::Move, busy(Class::Copy), true),
         row(UNDECIDED, ['?', '?'], Tone::Dim, identity.undecided, true),
         row("not observed", ['╌', '~'], Tone::Dim, identity.unobserved, true),
         row("idle", ['░', '.'], Tone::Waste, identity.idle, true),
-        row("tail", ['·', '-'], Tone::Dim, exactly(tail), false),
+        row("after last operation", ['·', '-'], Tone::Dim, exactly(tail), false),
     ];
-    // Without any GPU time, that something may have been all of what is undecided goes without saying.
+    // Without any GPU time, parts that may be anything from zero to all of the undecided time are left out.
     let is_timed = identity.busy.iter().any(|part| part.value > 0);
     rows.into_iter().filter(|row| row.time.value > 0 || (is_timed && row.time.hi > 0)).collect()
 }
 
 fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> Table {
     let mut table =
-        Table::new(&[left(""), right("time"), right("of wall"), right("of span"), left("truth in, of span")]);
+        Table::new(&[left(""), right("time"), right("of wall"), right("of span"), left("bounds, of span")]);
     let total = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.time.value));
     let of_wall = |ns| frame.map_or_else(String::new, |_| percent(ns, total));
     for row in rows {
@@ -167,7 +168,7 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         let tone = if row.name == "idle" { Tone::Waste } else { Tone::Plain };
         let cell = |text: String| Text::toned(tone, text);
         let of_span = if row.in_span { percent(row.time.value, span) } else { String::new() };
-        // What may all be nothing is no figure to go by.
+        // A value that may well be zero is printed as an upper bound.
         let is_loose = row.part.tone != Tone::Dim && is_loose(row.time);
         let at_most = |text: String| if is_loose && !text.is_empty() { format!("<= {text}") } else { text };
         let time = if is_loose { duration(row.time.value) } else { about(row.time.estimate()) };
@@ -191,37 +192,46 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
     table
 }
 
-/// The interval that holds the truth, as shares of the span.
+/// Returns the bounds of a part, as shares of the span.
 fn range(row: &Row, span: u64) -> Text {
     let (lo, hi) = (percent(row.time.lo, span), percent(row.time.hi, span));
     match row.name {
         _ if row.time.lo == row.time.hi => Text::default(),
-        UNDECIDED => dim(format!("{hi} not certain")),
+        UNDECIDED => dim(format!("up to {hi}")),
         _ => dim(format!("{lo} .. {hi}")),
     }
 }
 
-fn remarks(screen: &mut Screen<'_>, device: &DeviceReport, identity: &Identity, extrapolated: bool) {
+fn remarks(
+    screen: &mut Screen<'_>,
+    device: &DeviceReport,
+    identity: &Identity,
+    rows: &[Row],
+    extrapolated: bool,
+) {
     if extrapolated {
         let share = percent(device.identity.unobserved.value, identity.span);
         screen.remark(&format!(
-            "{share} of the span passed in pauses of the budget: what was launched in them is taken to last as long as what was timed"
+            "{share} of the span was in sampling pauses: work launched in them is assumed to take as long as timed work of its kind"
         ));
+    }
+    if rows.iter().any(|row| row.name == UNDECIDED) {
+        screen.remark("undecided: time that is neither certainly busy nor certainly idle");
     }
     if device.processes > 1 {
         let processes = count(device.processes);
         screen.remark(&format!(
-            "{processes} processes used it: busy is where any of them was, idle where none"
+            "{processes} processes used this GPU: it is busy where any of them is, idle where none is"
         ));
     }
     if device.timelines > 1 {
         let timelines = count(device.timelines);
         screen.remark(&format!(
-            "of {timelines} contexts whose device was never told: all times here are sums over them"
+            "{timelines} contexts whose device is not known: all times here are sums over them"
         ));
     }
     if device.late > 0 {
         let late = plural(device.late, "operation", "operations");
-        screen.remark(&format!("{late} came too late to be placed: the ranges allow for them"));
+        screen.remark(&format!("{late} came too late to be placed: the bounds allow for them"));
     }
 }

@@ -10,10 +10,10 @@ use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 10;
 
-/// The section.
+/// Draws the section.
 pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
     let graphs = &run.all.graphs;
     if graphs.launches == 0 {
@@ -28,30 +28,31 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
     );
     if let Some((total, median)) = graphs.total().zip(durations.median()) {
         sentence.push_str(&format!(
-            ": {} in all, {} of wall, median {}",
+            ": {} in total, {} of wall, median {}",
             about(total),
             percent(total.value, run.gpu_wall()),
             about(median)
         ));
     }
     screen.section("Graphs", sentence);
-    let moved = [("copies", graphs.copies), ("sets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
+    let moved =
+        [("copies", graphs.copies), ("memsets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
     let mut moved: Vec<String> =
         moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
     if graphs.others > 0 {
         moved.push(format!("{} other nodes", count(graphs.others)));
     }
     if !moved.is_empty() {
-        screen.more(format!("inside them: {}", moved.join(", ")));
+        screen.more(format!("inside graphs: {}", moved.join(", ")));
     }
     if graphs.sampled > 0 {
-        let sampled = plural(graphs.sampled, "launch has", "launches have");
-        screen.more(format!("{sampled} times of their kernels, each with the cost of an event"));
+        let sampled = plural(graphs.sampled, "launch", "launches");
+        screen.more(format!("kernel times are from {sampled}; each includes the cost of an event"));
     }
     kernels(screen, &run.all);
 }
 
-/// Kernels by how often they ran in graphs, with the times of the launches whose nodes were timed.
+/// Draws the kernels by how often they ran in graphs, with times from the launches whose nodes were timed.
 fn kernels(screen: &mut Screen<'_>, all: &Tables) {
     let untimed = Durations::default();
     let mut rows: Vec<(Stats, u64)> = all
@@ -60,7 +61,7 @@ fn kernels(screen: &mut Screen<'_>, all: &Tables) {
         .filter(|kernel| kernel.in_graphs > 0)
         .map(|kernel| {
             let timed = all.graphs.nodes.get(&kernel.symbol).unwrap_or(&untimed);
-            // What they took in all is not known: the sampled launches are no sample of all.
+            // The total is not known: the launches with node times are not a random sample of all launches.
             (Stats::of(timed, None, kernel.in_graphs, &kernel.symbol), timed.count())
         })
         .collect();

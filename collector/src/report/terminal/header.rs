@@ -1,4 +1,4 @@
-//! What is doubtful, and what this is a report of.
+//! The warnings, and the lines that say what the report is about.
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
@@ -14,32 +14,32 @@ use crate::report::units::{bytes, duration, percent};
 use crate::report::view::Unread;
 use std::collections::BTreeMap;
 
-/// Column at which what is beside `gpuspy` begins.
+/// The column at which the text next to the title `gpuspy` starts.
 const INDENT: usize = 8;
 
-/// Whatever makes everything below doubtful stands above everything.
+/// Prints whatever makes the whole report doubtful, above everything else.
 pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
     let problem = |text: &str| Text::toned(Tone::Problem, text);
-    // A program of the driver's API alone that launches nothing calls no launch function, and hides nothing.
+    // A program that uses only the driver API and launches nothing calls no launch function: nothing is hidden.
     let is_hidden = |tables: &Tables| {
         tables.coverage.driver_hooked == Some(false)
             && (tables.coverage.launches > 0 || tables.apis.keys().any(|api| api.starts_with("cuda")))
     };
     if run.reports.iter().any(|report| is_hidden(&report.tables)) {
         screen.line(problem("driver not hooked: launches did not pass through the agent.").then(
-            " What follows is what the runtime told; GPU work of this program may be missing, and no GPU time is \
-             known. `gpuspy doctor` looks for why.",
+            " This report is based on runtime calls; GPU work of this program may be missing, and no GPU time is \
+             known. Run `gpuspy doctor` to find out why.",
         ));
     }
     let unread = &screen.view.unread;
     for Unread { path, why } in unread {
-        let rest = format!(" {}: {why}. What follows lacks it.", plain(path));
+        let rest = format!(" {}: {why}. It is missing from this report.", plain(path));
         screen.line(problem("unreadable trace:").then(rest));
     }
     for process in run.reports.iter().map(|report| &report.process) {
         let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };
-        for (what, how) in damage::told(&process.damage) {
-            let reach = if what == "cut" { "; the report goes up to there" } else { "" };
+        for (what, how) in damage::described(&process.damage) {
+            let reach = if what == "cut" { "; the report ends there" } else { "" };
             screen.line(problem(&format!("{what} trace:")).then(format!("{which} {how}{reach}.")));
         }
         for note in &process.notes {
@@ -48,7 +48,7 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Which program, which GPUs, how long, which trace, which part of it.
+/// Prints the program, its GPUs, how long it ran, the trace, and which part of it is reported.
 pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     whole(screen, run);
     if let Some(captured) = captured(run) {
@@ -60,7 +60,7 @@ pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Which part of the run was looked at, where it was not all of it: `profiler-api: 3 ranges, 1.20 s of 61.0 s`.
+/// Returns which part of the run was captured (`--capture-range`): `profiler-api: 3 ranges, 1.20 s of 61.0 s`.
 fn captured(run: &Run<'_>) -> Option<String> {
     let all: Vec<&Captured> = run.reports.iter().filter_map(|one| one.process.captured.as_ref()).collect();
     let asked = &all.first()?.asked;
@@ -69,7 +69,7 @@ fn captured(run: &Run<'_>) -> Option<String> {
     Some(format!("{}: {ranges}, {looked} of {wall}", plain(asked)))
 }
 
-/// Host ns from the first process's begin to the last one's end, whatever of it is asked for.
+/// Returns the host time from the start of the first process to the end of the last, in ns, without filters.
 fn wall(run: &Run<'_>) -> u64 {
     lines(run.reports).map(|line| line.wall_ns).max().unwrap_or(0)
 }
@@ -103,15 +103,15 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("timed"),
         names("command", cut),
     ]);
-    let known = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
+    let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
     for report in run.reports {
         let (process, coverage) = (&report.process, &report.tables.coverage);
         let gpus = Some(process.gpus.len() as u32).filter(|n| *n > 0);
         table.row([
-            known(process.job.rank).into(),
+            or_none(process.job.rank).into(),
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
-            dim(known(process.parent)),
-            known(gpus).into(),
+            dim(or_none(process.parent)),
+            or_none(gpus).into(),
             ending(process),
             duration(process.line.wall_ns).into(),
             number(coverage.launches),
@@ -122,17 +122,17 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, 0, "");
 }
 
-/// The trace's path, and its size on disk.
+/// Returns the trace's path and its size on disk.
 fn trace(screen: &Screen<'_>, path: &str) -> Text {
     let size = screen.view.trace_bytes.map_or(String::new(), |size| format!(" ({})", bytes(size)));
     dim(format!("trace {path}{size}"))
 }
 
-/// `2 GPUs (2x NVIDIA H200)`.
+/// Returns the GPUs in words: `2 GPUs (2x NVIDIA H200)`.
 fn gpus(run: &Run<'_>) -> String {
     let devices = &run.all.devices;
     if devices.is_empty() {
-        return "no GPU known".to_owned();
+        return "GPUs unknown".to_owned();
     }
     let mut models: BTreeMap<&str, u64> = BTreeMap::new();
     for device in devices {
@@ -146,7 +146,7 @@ fn gpus(run: &Run<'_>) -> String {
 }
 
 fn ending(process: &ProcessInfo) -> Text {
-    // The last that a cut file tells is from before the cut.
+    // The last status in a cut file is from before the cut.
     let outcome = process.outcome.filter(|outcome| !(process.damage.cut && *outcome == Outcome::Running));
     let tone = match outcome {
         Some(outcome) if outcome.is_violent() => Tone::Problem,

@@ -6,10 +6,10 @@ use super::{Run, occupancy};
 use crate::report::names::shorten;
 use crate::report::units::{count, percent};
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 10;
 
-/// The section. Kernels that ran in graphs only are under "Graphs".
+/// Draws the section. Kernels that ran only inside graphs are under "Graphs".
 pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     let launched = || run.all.kernels.iter().filter(|kernel| kernel.count > 0);
     let rows: Vec<Stats> = launched()
@@ -34,7 +34,7 @@ pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     let untimed = rows.iter().filter(|row| row.total.is_none()).count() as u64;
     if untimed > 0 && total.value > 0 {
-        sentence.push_str(&format!("; {} without any time", count(untimed)));
+        sentence.push_str(&format!("; {} never timed", count(untimed)));
     }
     screen.section("Kernels", sentence);
     stats::draw(screen, rows, wall, ROWS, &Labels { section: "kernels", count: "count", shorten });

@@ -1,4 +1,4 @@
-//! What a launch took: in its call on the host, in the queue, on the GPU.
+//! The time of launches: in the API call, in the queue, on the GPU.
 
 use super::Run;
 use super::screen::{Screen, estimate, number, time};
@@ -9,7 +9,7 @@ use crate::report::names::shorten;
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
 
-/// The section.
+/// Draws the section.
 pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut kernels: Vec<(Stats, &Kernel)> = run
         .all
@@ -19,11 +19,11 @@ pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
         .map(|kernel| (Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol), kernel))
         .collect();
     if kernels.is_empty() {
-        return screen.none("Launches", "no launch has a GPU time, so nothing can be told of queues");
+        return screen.none("Launches", "no launch has a GPU time, so queue times are not known");
     }
     screen.section(
         "Launches",
-        "where launches spend their time: in the call on the host, in the queue from there to their begin, on the GPU",
+        "time in the API call, in the queue (from the return of the call to the start on the GPU), and on the GPU",
     );
     screen.view.sort.apply(&mut kernels, |(stats, _)| stats.keys());
     let mut table = Table::new(&[

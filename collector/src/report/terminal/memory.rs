@@ -1,4 +1,4 @@
-//! The memory that was held: how much at most, when, how much in the end, how much came and went.
+//! Memory use: the peak and its time, what is live at the end, allocations and frees.
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
@@ -11,23 +11,23 @@ use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
 use std::cmp::Reverse;
 
-/// Libraries that the overview has room for.
+/// Libraries that the overview shows.
 const LIBRARIES: usize = 5;
-/// A library's path in fewer columns tells nothing.
+/// The fewest columns in which a library's path is readable.
 const FILE: usize = 20;
 
-/// The section.
+/// Draws the section.
 pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     let memory = &run.all.memory;
     let failed = memory.out_of_memory;
     if memory.by_kind.is_empty() && failed == 0 {
-        return screen.none("Memory", "nothing was allocated");
+        return screen.none("Memory", "no memory was allocated");
     }
     screen.section("Memory", sentence(run));
     if failed > 0 {
         let calls = plural(failed, "call", "calls");
-        let told = format!("  {calls} failed for lack of memory; --section calls names those that failed");
-        screen.line(Text::toned(Tone::Problem, told));
+        let failures = format!("  {calls} failed because memory ran out; --section calls shows which");
+        screen.line(Text::toned(Tone::Problem, failures));
     }
     timeline(screen, run);
     let mut table = Table::new(&[
@@ -58,22 +58,22 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     let uncertain = memory.by_kind.values().filter(|part| !is_certain(part));
     if let Some(part) = uncertain.max_by_key(|part| part.peak_bytes) {
         screen.remark(&format!(
-            "~ calls of several threads overlap: {} is {}; all intervals are in --json",
+            "~ calls of several threads overlap: {} may be {}; all bounds are in --json",
             peak(part),
             between(part)
         ));
     }
     if run.reports.len() > 1 {
         screen.remark(if lines(run.reports).count() > 1 {
-            "peaks and live at end are those of the machine that held the most, all else is the sum of all"
+            "peak and live at end are of the machine that held the most; all else is summed over machines"
         } else {
-            "of all processes at once; what one of them holds as it ends is free from then on"
+            "all processes together; memory that a process holds when it ends counts as freed then"
         });
     }
     by_library(screen, run);
 }
 
-/// Who took device memory, who holds it, who gave it back. Where it was always the same, the overview leaves it out.
+/// Draws which libraries allocated, hold and freed device memory. If there is only one, the overview leaves the table out.
 fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
     let memory = &run.all.memory;
     let whole = !screen.view.sections.is_empty();
@@ -83,13 +83,13 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut rows: Vec<_> = memory.by_library.iter().collect();
     rows.sort_by_key(|(_, row)| Reverse((row.at_peak_bytes, row.allocated_bytes)));
     let mut table = Table::new(&[
-        left("taken by"),
+        left("allocated by"),
         right("at peak"),
         right("of peak"),
         right("live at end"),
         right("allocations"),
-        right("its frees"),
-        right("it freed").or_drop(2),
+        right("frees made"),
+        right("bytes freed").or_drop(2),
         names("file", cut).down_to(FILE).or_drop(1),
     ]);
     let shown = screen.view.rows(LIBRARIES).min(rows.len());
@@ -108,7 +108,7 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, rows.len() - shown, "memory");
 }
 
-/// Whether the peak is known as well as it is shown.
+/// Returns whether both bounds of the peak print the same.
 fn is_certain(part: &Use) -> bool {
     bytes(part.peak_between.0) == bytes(part.peak_between.1)
 }
@@ -138,10 +138,9 @@ fn sentence(run: &Run<'_>) -> String {
     format!("on the {place}: peak {peak}, {live} at the end, {allocations} allocations/s")
 }
 
-/// Memory over time, of one process: that of the device, and where the section is asked for of each kind, each as high as its
-/// own peak.
+/// Draws memory over time: device memory, and with `--section memory` each kind, each scaled to its own peak.
 fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
-    // Of processes on several lines there is none.
+    // There is none for processes on several machines.
     let mut lines = lines(run.reports);
     let (Some(line), None) = (lines.next(), lines.next()) else { return };
     let memory = &run.all.memory;
@@ -152,7 +151,7 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
         to: duration(end(&memory.timeline).min(line.period_ns.1)),
         longest_kind: kinds().map(|(kind, _)| kind.len()).max().unwrap_or(0),
     };
-    // Under one another, and under the one of the device, only the kind tells them apart.
+    // The lines of kinds are below that of the device, labelled with the kind only.
     if memory.device.peak_bytes > 0 {
         draw(screen, &memory.timeline, &ends.from, &ends.to, &ends);
     }
@@ -161,24 +160,24 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// What stands beside the lines, which are all of the same stretch of time.
+/// The labels beside the lines, which all cover the same time.
 struct Ends {
     from: String,
     to: String,
-    /// Characters.
+    /// The longest name of a kind, in characters.
     longest_kind: usize,
 }
 
-fn draw(screen: &mut Screen<'_>, line: &MemoryLine, before: &str, behind: &str, ends: &Ends) {
+fn draw(screen: &mut Screen<'_>, line: &MemoryLine, before: &str, after: &str, ends: &Ends) {
     let left = ends.from.chars().count();
     let right = ends.to.chars().count().max(ends.longest_kind);
     let room = screen.inner().saturating_sub(left + right + 2);
     let most = line.peaks.iter().copied().max().unwrap_or(0);
     let drawn = sparkline(&line.peaks, most, room, screen.style.ascii);
-    screen.picture(dim(format!("{before:left$} ")).then(drawn).then(" ").then(dim(behind)));
+    screen.picture(dim(format!("{before:left$} ")).then(drawn).then(" ").then(dim(after)));
 }
 
-/// When a line ends, ns since the collection began.
+/// Returns when a line ends, in ns since the start of the collection.
 fn end(line: &MemoryLine) -> u64 {
     line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64))
 }

@@ -1,8 +1,9 @@
-//! The screen: what is doubtful first, then what was seen and what not, then where the time went, then the tables.
+//! The terminal report: warnings first, then coverage, then where the time went, then the tables.
 //!
-//! One module per section. A section is a title beside its first sentence, and tables under it.
+//! Each section has a module. A section is a title next to its first sentence, with tables below.
 
 mod calls;
+mod coverage;
 mod gaps;
 mod gpu;
 mod graphs;
@@ -13,7 +14,6 @@ mod memory;
 mod occupancy;
 mod ranges;
 mod screen;
-mod seen;
 mod startup;
 mod stats;
 mod syncs;
@@ -26,17 +26,17 @@ use crate::analyze::{Damage, ProcessReport, Tables, lines};
 use screen::Screen;
 use std::borrow::Cow;
 
-/// What is drawn.
+/// The processes that are reported.
 struct Run<'a> {
     reports: &'a [ProcessReport],
-    /// Their sums.
+    /// The sums over all processes.
     all: Cow<'a, Tables>,
 }
 
-/// Draws a section.
+/// A function that draws one section.
 type Draw = fn(&mut Screen<'_>, &Run<'_>);
 
-/// The report of one process, or of a run of several.
+/// Draws the report of one process, or of a run with several processes.
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
     let run = Run { reports, all: Tables::of_run(reports) };
     let mut screen = Screen::new(view, style, run.filter().is_some());
@@ -47,7 +47,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
     let sections: [(Section, Draw); 13] = [
-        (Section::Seen, seen::seen),
+        (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
         (Section::Ranges, ranges::ranges),
@@ -62,8 +62,8 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         (Section::Calls, calls::calls),
     ];
     for (section, draw) in sections {
-        // What was seen is told of an empty trace too: it may say why it is empty.
-        if view.shows(section) && (nothing.is_none() || section == Section::Seen) {
+        // An empty trace has its coverage section too: it may say why the trace is empty.
+        if view.shows(section) && (nothing.is_none() || section == Section::Coverage) {
             draw(&mut screen, &run);
         }
     }
@@ -71,7 +71,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
 }
 
 impl Run<'_> {
-    /// A sentence, where there is nothing that could be reported.
+    /// Returns a sentence that says why there is nothing to report, if there is nothing.
     fn nothing(&self) -> Option<&'static str> {
         let all = &self.all;
         let is_empty = all.apis.is_empty()
@@ -80,53 +80,55 @@ impl Run<'_> {
             && all.memory.by_kind.values().all(|part| part.allocations == 0 && part.frees == 0)
             && all.graphs.launches == 0
             && all.ranges.is_empty()
-            // One kernel may run all the time that is asked for, and have been called before.
+            // A kernel that was launched before the selected period may run through all of it.
             && all.devices.iter().all(|device| device.identity.span == 0);
         is_empty.then(|| match self.filter() {
-            Some(_) => "of what the trace holds, nothing is within these limits",
+            Some(_) => "nothing in the trace matches these filters",
             None if self.reports.iter().any(|report| report.process.damage != Damage::default()) => {
-                "what could be read of the trace holds no call; what could not may hold some"
+                "the readable part of the trace contains no CUDA call; the unreadable part may contain some"
             }
-            None if self.reports.iter().all(|report| report.process.captured.is_some()) => self.never_began(),
-            None => "the trace holds no call: the program made none, or ended before its first was over",
+            None if self.reports.iter().all(|report| report.process.captured.is_some()) => {
+                self.never_started()
+            }
+            None => "the trace contains no CUDA call: the program made none, or ended during its first one",
         })
     }
 
-    /// Why nothing was captured, where only ranges were to be.
-    fn never_began(&self) -> &'static str {
+    /// Returns why nothing was captured, for a run with `--capture-range`.
+    fn never_started(&self) -> &'static str {
         let captured = self.reports.iter().filter_map(|report| report.process.captured.as_ref());
         match captured.clone().next().map(|captured| captured.asked.as_str()) {
             _ if captured.map(|captured| captured.ranges).sum::<u64>() > 0 => {
-                "no call was made in the range that was captured"
+                "no CUDA call was made inside the capture range"
             }
             Some("profiler-api") => {
-                "the range never began: the program called neither cudaProfilerStart nor cuProfilerStart"
+                "the capture range never started: the program called neither cudaProfilerStart nor cuProfilerStart"
             }
             Some(asked) if asked.starts_with("nvtx:") => {
-                "the range never began: the program opened no NVTX range of this name in this domain (nvtx:NAME@* is of \
-                 all domains), or its ranges did not reach gpuspy (NVTX_INJECTION64_PATH)"
+                "the capture range never started: the program opened no NVTX range of this name in this domain \
+                 (nvtx:NAME@* selects all domains), or its ranges did not reach gpuspy (NVTX_INJECTION64_PATH)"
             }
-            _ => "the range never began: the program had ended before",
+            _ => "the capture range never started: the program ended before",
         }
     }
 
-    /// What the report is limited to, in words.
+    /// Returns the filters that limit the report, in words.
     fn filter(&self) -> Option<&str> {
         self.reports.first().map(|report| report.process.filter.as_str()).filter(|filter| !filter.is_empty())
     }
 
-    /// Whether it is known that nothing was to get a GPU time.
+    /// Returns whether the run is known to have had `--timing off`.
     fn timing_is_off(&self) -> bool {
         self.all.duty.timing == Some(Timing::Off)
     }
 
-    /// Host ns that the run took, in the time that is asked for: from the first process's begin to the last one's end. Of
-    /// processes on several lines, which nobody can lay beside each other, the longest's.
+    /// Returns the host time of the run within the selected period, in ns: from the start of the first process to the end
+    /// of the last. Where processes ran on several machines, whose clocks cannot be compared, the longest time counts.
     fn host_wall(&self) -> u64 {
         lines(self.reports).map(|line| line.looked_ns).max().unwrap_or(0)
     }
 
-    /// The same for every GPU that was used: what all GPUs could have worked.
+    /// Returns the sum of that time over all GPUs that were used, in ns.
     fn gpu_wall(&self) -> u64 {
         let used = self.all.devices.iter().filter(|device| device.timelines > 0);
         used.map(|device| device.line.looked_ns).fold(0, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! How well kernels fill a GPU, and what would have to change.
+//! How well kernels fill a GPU, and what to change.
 
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
@@ -11,17 +11,17 @@ use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
 
-/// Kernels that the overview says something of, and the least part of wall that each takes: one of so many.
+/// The most kernels that the overview names. Each takes at least one part in `WORTH` of wall time.
 const MOST: usize = 2;
 const WORTH: u64 = 20;
-/// Less of a multiprocessor's warps is little.
+/// A theoretical occupancy below this is low.
 const LITTLE: f64 = 0.5;
-/// Columns that a name in the table can do with: what would have to change counts for more here.
+/// The fewest columns of a name in the table: here the other columns matter more.
 const SHORT: usize = 20;
-/// Columns of a name in a sentence.
+/// The columns of a name in a sentence.
 const NAME: usize = 30;
 
-/// The section: whole where it is asked for, in the overview what is worth to be changed.
+/// Draws the section: complete with `--section occupancy`; in the overview only kernels that are worth a change.
 pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     if screen.view.sections.is_empty() {
         return worth_changing(screen, run);
@@ -29,9 +29,9 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut rows: Vec<(Stats, &Kernel, &Launched)> =
         run.all.kernels.iter().filter_map(|kernel| Some((stats(kernel), kernel, known(kernel)?))).collect();
     if rows.is_empty() {
-        return screen.none("Occupancy", "the driver was asked about no kernel");
+        return screen.none("Occupancy", "no kernel's occupancy was queried from the driver");
     }
-    let sentence = "how much of a GPU kernels can fill, as the driver reckons it before they run; of several shapes the commonest";
+    let sentence = "how well kernels can fill a GPU, as the driver computes it before launch; for the most common launch shape of each";
     screen.section("Occupancy", sentence);
     screen.view.sort.apply(&mut rows, |(stats, ..)| stats.keys());
     let shown = screen.view.rows(usize::MAX).min(rows.len());
@@ -39,8 +39,9 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     rows.truncate(shown);
     screen.table(&table(&rows), hidden, "occupancy");
     screen.remark(
-        "theor. is the theoretical occupancy: warps that a multiprocessor holds; est. the estimated achieved one: of the blocks \
-         that were launched, spread evenly (\"est. achieved occupancy %\" in exports). Neither is measured",
+        "theor. is the theoretical occupancy: the warps that fit on a multiprocessor, of its maximum; est. is the estimated \
+         achieved occupancy, for the launched blocks spread evenly (\"est. achieved occupancy %\" in exports). Neither is \
+         measured",
     );
     for (stats, _, launched) in &rows {
         if let Some(advice) = advice(launched) {
@@ -49,7 +50,7 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Registers, occupancy and waves of a kernel, as cells.
+/// Returns registers, occupancy and waves of a kernel as cells.
 pub fn shape(kernel: &Kernel) -> [Text; 3] {
     let Some((launched, said)) = known(kernel).and_then(|l| Some((l, l.said.as_ref()?))) else {
         return Stats::no_shape();
@@ -61,7 +62,7 @@ fn stats(kernel: &Kernel) -> Stats {
     Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol)
 }
 
-/// The commonest shape, if something is known of the kernel in it.
+/// Returns the most common launch shape, if the driver was queried about it.
 fn known(kernel: &Kernel) -> Option<&Launched> {
     kernel.shapes.commonest().filter(|launched| launched.said.is_some())
 }
@@ -112,7 +113,7 @@ fn occupancy_of(launched: &Launched) -> Text {
     launched.occupancy().map_or_else(|| NONE.to_owned(), |part| format!("{:.0} %", part * 100.0)).into()
 }
 
-/// The estimated achieved occupancy: of launches of several sizes, of the smallest and the largest.
+/// Formats the estimated achieved occupancy. With launches of several sizes it is a range from the smallest to the largest.
 fn achieved(launched: &Launched) -> Text {
     let whole = |part: f64| format!("{:.0}", part * 100.0);
     let text = launched.achieved().map(|(least, most)| match (whole(least), whole(most)) {
@@ -138,26 +139,26 @@ fn wave(waves: f64) -> String {
     }
 }
 
-/// What to change, where that is clear, in a sentence.
+/// Returns what to change, if that is clear.
 fn advice(launched: &Launched) -> Option<String> {
     let said = launched.said.as_ref()?;
     let (least, most) = launched.blocks.unwrap_or_default();
     let resident = launched.resident().filter(|_| launched.blocks.is_some());
     if let Some(resident) = resident.filter(|resident| most < *resident) {
         let blocks = plural(most, "block", "blocks");
-        return Some(format!("{blocks} of the {} that fit: too few to fill the GPU", count(resident)));
+        return Some(format!("{blocks} launched, but {} fit: too few to fill the GPU", count(resident)));
     }
     if said.local_bytes > 0 {
         let local = bytes(said.local_bytes.into());
         return Some(format!(
-            "{local} of local memory a thread: registers are spilled, or arrays indexed at run time"
+            "{local} of local memory per thread: registers spill, or arrays are indexed at run time"
         ));
     }
     if let Some(occupancy) = launched.occupancy().filter(|part| *part < LITTLE)
         && let Some(what) = given(launched, said)
     {
         let of = percent((occupancy * 1000.0) as u64, 1000);
-        return Some(format!("{of} of the warps that would fit: {what}"));
+        return Some(format!("theoretical occupancy {of}: {what}"));
     }
     let resident = resident?;
     let over = most - resident;
@@ -165,31 +166,31 @@ fn advice(launched: &Launched) -> Option<String> {
     has_tail.then(|| {
         let (over, most) = (count(over), count(most));
         format!(
-            "{over} of its {most} blocks run when all others are done: fewer, or larger ones, take one wave"
+            "tail effect: {over} of {most} blocks run after all others are done; fewer or larger blocks fit one wave"
         )
     })
 }
 
-/// What a block takes too much of, where it can take less.
+/// Returns the resource that limits occupancy, if a block can use less of it.
 fn given(launched: &Launched, said: &Said) -> Option<String> {
     let is_met = |limit| said.limits.contains(&limit);
     if is_met(Limit::Warps) || is_met(Limit::Blocks) {
         return None;
     }
-    let registers = is_met(Limit::Registers).then(|| format!("{} registers a thread", said.registers));
+    let registers = is_met(Limit::Registers).then(|| format!("{} registers per thread", said.registers));
     let shared = is_met(Limit::SharedMemory)
-        .then(|| Some(format!("{} of shared memory a block", bytes(launched.shared_bytes()?))))
+        .then(|| Some(format!("{} of shared memory per block", bytes(launched.shared_bytes()?))))
         .flatten();
     let both: Vec<String> = registers.into_iter().chain(shared).collect();
     let verb = if is_met(Limit::Registers) { "leave" } else { "leaves" };
-    (!both.is_empty()).then(|| format!("{} {verb} no room for more", both.join(" and ")))
+    (!both.is_empty()).then(|| format!("{} {verb} no room for more blocks", both.join(" and ")))
 }
 
 fn sentence_of(name: &str, advice: &str) -> Text {
     Text::from(shorten(name, NAME)).then(": ").then(advice)
 }
 
-/// The overview's few lines: of kernels that take much of the time and could do with less.
+/// Draws the overview: kernels that take much of the time and for which there is advice.
 fn worth_changing(screen: &mut Screen<'_>, run: &Run<'_>) {
     let wall = run.gpu_wall();
     let is_worth = |kernel: &&Kernel| {
@@ -236,45 +237,47 @@ mod tests {
     }
 
     #[test]
-    fn what_to_change_is_told_where_it_is_clear() {
+    fn advice_is_given_where_it_is_clear() {
         let none = Said::default;
-        assert_eq!(advised((1, 1), 8, none()), "1 block of the 800 that fit: too few to fill the GPU");
-        assert!(advised((10, 799), 8, none()).starts_with("799 blocks of the 800 that fit"));
-        assert_eq!(advised((10, 800), 8, none()), "", "sometimes it does fill the GPU");
+        assert_eq!(advised((1, 1), 8, none()), "1 block launched, but 800 fit: too few to fill the GPU");
+        assert!(advised((10, 799), 8, none()).starts_with("799 blocks launched, but 800 fit"));
+        assert_eq!(advised((10, 800), 8, none()), "", "some launches fill the GPU");
         let spilled = || Said { local_bytes: 16, ..none() };
-        assert!(advised((10, 800), 8, spilled()).starts_with("16 B of local memory a thread"));
-        assert!(advised((10, 700), 8, spilled()).starts_with("700 blocks"), "first of all it is too small");
+        assert!(advised((10, 800), 8, spilled()).starts_with("16 B of local memory per thread"));
+        assert!(
+            advised((10, 700), 8, spilled()).starts_with("700 blocks"),
+            "too few blocks is the first concern"
+        );
         let limited = |limits: &[Limit]| Said { limits: limits.to_vec(), ..none() };
         assert_eq!(
             advised((9000, 9000), 3, limited(&[Limit::Registers])),
-            "37.5 % of the warps that would fit: 64 registers a thread leave no room for more"
+            "theoretical occupancy 37.5 %: 64 registers per thread leave no room for more blocks"
         );
         assert_eq!(
             advised((9000, 9000), 3, limited(&[Limit::SharedMemory])),
-            "37.5 % of the warps that would fit: 4.00 KiB of shared memory a block leaves no room for more"
+            "theoretical occupancy 37.5 %: 4.00 KiB of shared memory per block leaves no room for more blocks"
         );
-        assert!(
-            advised((9000, 9000), 3, limited(&[Limit::Registers, Limit::SharedMemory])).ends_with(
-                "64 registers a thread and 4.00 KiB of shared memory a block leave no room for more"
-            )
-        );
+        assert!(advised((9000, 9000), 3, limited(&[Limit::Registers, Limit::SharedMemory])).ends_with(
+            "64 registers per thread and 4.00 KiB of shared memory per block leave no room for more blocks"
+        ));
         assert_eq!(
             advised((9000, 9000), 3, limited(&[Limit::Blocks, Limit::Registers])),
             "",
-            "blocks are too small"
+            "the number of blocks is the limit, not their registers"
         );
-        assert_eq!(advised((9000, 9000), 3, limited(&[])), "", "it is not known why");
-        assert_eq!(advised((9000, 9000), 4, limited(&[Limit::Registers])), "", "half is enough for many");
+        assert_eq!(advised((9000, 9000), 3, limited(&[])), "", "the limit is not known");
+        assert_eq!(
+            advised((9000, 9000), 4, limited(&[Limit::Registers])),
+            "",
+            "occupancy of one half is no reason for advice"
+        );
         assert!(
-            advised((900, 900), 8, none()).starts_with("100 of its 900 blocks run when all others are done")
+            advised((900, 900), 8, none())
+                .starts_with("tail effect: 100 of 900 blocks run after all others are done")
         );
         assert_eq!(advised((1200, 1200), 8, none()), "", "the second wave is half full");
-        assert_eq!(advised((900, 901), 8, none()), "", "not always");
-        assert_eq!(
-            advice(&launched(None, 8, none())),
-            None,
-            "a graph's node, of which nobody knows the blocks"
-        );
+        assert_eq!(advised((900, 901), 8, none()), "", "not all launches have a tail");
+        assert_eq!(advice(&launched(None, 8, none())), None, "the blocks of a graph's node are not known");
         assert_eq!(advice(&launched(Some((900, 900)), 0, none())), None, "the driver did not say");
     }
 }

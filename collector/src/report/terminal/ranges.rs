@@ -1,4 +1,4 @@
-//! What the program says it was doing: its ranges, with their time on the host and on the GPU, and its marks.
+//! NVTX ranges with their host and GPU times, and NVTX markers.
 
 use super::Run;
 use super::screen::{Screen, estimate, number, plural, time};
@@ -10,20 +10,20 @@ use crate::report::text::{Text, dim};
 use crate::report::units::{count, percent};
 use crate::report::view::Keys;
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 10;
-/// Marks that are named.
-const MARKS: usize = 5;
+/// Markers that the overview names.
+const MARKERS: usize = 5;
 
-/// The section.
+/// Draws the section.
 pub fn ranges(screen: &mut Screen<'_>, run: &Run<'_>) {
     let ranges = &run.all.ranges;
     if ranges.is_empty() {
-        return screen.none("Ranges", "the program told of no NVTX range");
+        return screen.none("Ranges", "the program reported no NVTX range");
     }
     screen.section("Ranges", sentence(ranges));
     if !ranges.marks.is_empty() {
-        screen.more(marks(screen, ranges));
+        screen.more(markers(screen, ranges));
     }
     if !ranges.by_name.is_empty() {
         table(screen, ranges, run.host_wall());
@@ -35,7 +35,7 @@ fn sentence(ranges: &RangeUse) -> String {
     let mut sentence = plural(sum(|times| times.host.count), "range", "ranges");
     if sum(|times| times.gpu.count()) > 0 {
         sentence.push_str(
-            "; on the GPU each is from the start of its first timed operation to the end of its last",
+            "; GPU time is from the start of a range's first timed operation to the end of its last",
         );
     }
     let (open, stray) = (sum(|times| times.open), ranges.stray);
@@ -43,26 +43,27 @@ fn sentence(ranges: &RangeUse) -> String {
         sentence.push_str(&format!("; {} never ended", count(open)));
     }
     if stray > 0 {
-        sentence.push_str(&format!("; {} without a begin", plural(stray, "end", "ends")));
+        sentence.push_str(&format!("; {} without a start", plural(stray, "end", "ends")));
     }
     if ranges.not_followed > 0 {
         let more = count(ranges.not_followed);
-        sentence.push_str(&format!("; {more} more are not listed: too many were open when they began"));
+        sentence
+            .push_str(&format!("; {more} more are not listed because too many were open when they started"));
     }
     let payloads = ranges.marks.values().fold(sum(|times| times.payloads), |sum, mark| sum + mark.payloads);
     if payloads > 0 {
         let payloads = plural(payloads, "payload", "payloads");
-        sentence.push_str(&format!("; {payloads}, not kept"));
+        sentence.push_str(&format!("; {payloads} not recorded"));
     }
     sentence
 }
 
-/// The marks that were made most often.
-fn marks(screen: &Screen<'_>, ranges: &RangeUse) -> String {
+/// Returns the most frequent markers.
+fn markers(screen: &Screen<'_>, ranges: &RangeUse) -> String {
     let mut rows: Vec<(&RangeName, u64)> =
         ranges.marks.iter().map(|(name, times)| (name, times.count)).collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let shown = screen.view.rows(MARKS).min(rows.len());
+    let shown = screen.view.rows(MARKERS).min(rows.len());
     let mut named: Vec<String> = rows[..shown]
         .iter()
         .map(|(name, times)| format!("{} {}", cut(&name.to_string(), screen.width() / 3), count(*times)))
@@ -70,7 +71,7 @@ fn marks(screen: &Screen<'_>, ranges: &RangeUse) -> String {
     if rows.len() > shown {
         named.push(format!("and {} more", count((rows.len() - shown) as u64)));
     }
-    format!("marks: {}", named.join(", "))
+    format!("markers: {}", named.join(", "))
 }
 
 /// A row of the table.

@@ -1,4 +1,4 @@
-//! Lines that grow into a screen, and how figures stand in cells.
+//! The screen as a list of lines, and how figures are formatted.
 
 use crate::analyze::estimate::Estimate;
 use crate::report::table::Table;
@@ -6,50 +6,50 @@ use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
 use crate::report::view::{NARROWEST, Style, View};
 
-/// Column at which a section's sentences begin, behind its title.
+/// The column at which a section's sentences start, after its title.
 const INDENT: usize = 11;
-/// Column at which its tables begin.
+/// The column at which a section's tables start.
 const INNER: usize = 2;
 
 /// A screen that is being drawn.
 pub struct Screen<'a> {
-    /// What is shown.
+    /// Which sections and rows are shown.
     pub view: &'a View,
-    /// How.
+    /// Width, colours and character set.
     pub style: &'a Style,
-    /// What is drawn is a part of what the trace holds.
+    /// Filters limit the report to a part of the trace.
     is_limited: bool,
     lines: Vec<Text>,
 }
 
 impl<'a> Screen<'a> {
-    /// An empty one; `is_limited` if a part of what the trace holds will be drawn.
+    /// Returns an empty screen. `is_limited` means that filters are set.
     pub fn new(view: &'a View, style: &'a Style, is_limited: bool) -> Self {
         Screen { view, style, is_limited, lines: Vec::new() }
     }
 
-    /// Columns.
+    /// Returns the width in columns.
     pub fn width(&self) -> usize {
         self.style.width.max(NARROWEST)
     }
 
-    /// Columns for pictures and tables.
+    /// Returns the columns that pictures and tables have.
     pub fn inner(&self) -> usize {
         self.width() - INNER
     }
 
-    /// A sentence as broad as the screen.
+    /// Adds a sentence as wide as the screen.
     pub fn line(&mut self, text: impl Into<Text>) {
         self.lines.extend(text.into().wrapped(self.width()));
     }
 
-    /// A section: its title beside its first sentence, an empty line before it.
+    /// Starts a section with an empty line, then its title next to its first sentence.
     pub fn section(&mut self, title: &str, sentence: impl Into<Text>) {
         self.lines.push(Text::default());
         self.titled(title, INDENT, sentence);
     }
 
-    /// A title and what it says, `indent` columns to the right; no empty line before it.
+    /// Adds a title and its text, which starts at column `indent`, without an empty line before them.
     pub fn titled(&mut self, title: &str, indent: usize, text: impl Into<Text>) {
         let mut before = Text::toned(Tone::Title, title);
         for line in text.into().wrapped(self.width() - indent) {
@@ -57,12 +57,12 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Another sentence of the section.
+    /// Adds another sentence to the section.
     pub fn more(&mut self, sentence: impl Into<Text>) {
         self.titled("", INDENT, sentence);
     }
 
-    /// Two sentences: on one line where there is room.
+    /// Adds two sentences, on one line if they fit.
     pub fn joined(&mut self, [one, two]: [Text; 2]) {
         let both = one.clone().then("; ").then(two.clone());
         if both.width() <= self.width() - INDENT {
@@ -72,25 +72,25 @@ impl<'a> Screen<'a> {
         self.more(two);
     }
 
-    /// A section that has nothing to show says so where it was asked for.
+    /// Adds a section that has nothing to show, if the user selected sections.
     pub fn none(&mut self, title: &str, sentence: &str) {
         if !self.view.sections.is_empty() {
             self.section(title, self.limited(sentence));
         }
     }
 
-    /// That there is nothing may hold within the limits only.
+    /// Returns a sentence that says that there is nothing, with the restriction that filters are set.
     pub fn limited(&self, sentence: &str) -> String {
-        let limits = if self.is_limited { " within these limits" } else { "" };
+        let limits = if self.is_limited { " with these filters" } else { "" };
         format!("{sentence}{limits}")
     }
 
-    /// A picture.
+    /// Adds a picture.
     pub fn picture(&mut self, picture: Text) {
         self.lines.push(Text::from(" ".repeat(INNER)).then(picture));
     }
 
-    /// A table, and how many of its rows there was no room for: told with the option that shows them.
+    /// Adds a table. If some of its rows are hidden, the line below says how many, and with which option they are shown.
     pub fn table(&mut self, table: &Table, hidden: usize, section: &str) {
         let limit = (!self.style.full_names).then(|| self.inner());
         table.lines(limit).into_iter().for_each(|line| self.picture(line));
@@ -103,15 +103,16 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// A remark on the table above.
+    /// Adds a remark on the table above.
     pub fn remark(&mut self, remark: &str) {
         self.titled("", INNER, dim(remark));
     }
 
-    /// All lines, as they are printed, and what the sign means that some figures bear.
+    /// Returns all lines as they are printed, with a legend if a figure is marked with [`WIDE`].
     pub fn text(&mut self) -> String {
-        if self.lines.iter().any(|line| bears_mark(&line.characters())) {
-            let meaning = "before a figure: its interval, in --json, is wider than a fifth of it";
+        if self.lines.iter().any(|line| has_wide_figure(&line.characters())) {
+            let meaning =
+                "marks a figure whose bounds (in --json) are further apart than a fifth of its value";
             self.lines.push(Text::default());
             self.line(dim(format!("{WIDE} {meaning}")));
         }
@@ -120,29 +121,29 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Whether a figure of a line is marked as [`WIDE`].
-fn bears_mark(line: &str) -> bool {
-    let mut behind = line.split(WIDE).skip(1);
-    behind.any(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
+/// Returns whether a figure in a line is marked with [`WIDE`].
+fn has_wide_figure(line: &str) -> bool {
+    let mut after = line.split(WIDE).skip(1);
+    after.any(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
 }
 
-/// What stands where nothing is known.
+/// What a cell shows where nothing is known.
 pub const NONE: &str = "-";
 
-/// A time in a cell.
+/// Formats a time for a cell.
 pub fn time(ns: Option<u64>) -> Text {
     ns.map_or_else(|| NONE.to_owned(), duration).into()
 }
 
-/// Stands before every figure whose interval is wider than a fifth of it.
+/// The sign before a figure whose bounds are further apart than a fifth of its value.
 pub const WIDE: &str = "~";
 
-/// A time that is not known exactly, in a sentence.
+/// Formats a time that has bounds, for a sentence.
 pub fn about(ns: Estimate<u64>) -> String {
     format!("{}{}", mark(ns), duration(ns.value))
 }
 
-/// The same as a share of a whole.
+/// Formats a time that has bounds as a share of a whole.
 pub fn about_share(ns: Estimate<u64>, whole: u64) -> String {
     format!("{}{}", mark(ns), percent(ns.value, whole))
 }
@@ -151,23 +152,23 @@ fn mark(ns: Estimate<u64>) -> &'static str {
     if ns.is_wide() { WIDE } else { "" }
 }
 
-/// The same in a cell.
+/// Formats a time that has bounds, for a cell.
 pub fn estimate(ns: Option<Estimate<u64>>) -> Text {
     ns.map_or_else(|| NONE.to_owned(), about).into()
 }
 
-/// A count in a cell.
+/// Formats a count for a cell.
 pub fn number(n: u64) -> Text {
     count(n).into()
 }
 
-/// The interval that holds a time, behind its best value; nothing where both ends read the same.
+/// Returns the bounds of a time, to be printed after its best estimate. Returns nothing if both bounds print the same.
 pub fn interval(lo: u64, hi: u64) -> Text {
     let (lo, hi) = (duration(lo), duration(hi));
     if lo == hi { Text::default() } else { dim(format!(" ({lo} to {hi})")) }
 }
 
-/// One or many: `1 gap`, `7 gaps`.
+/// Formats a count with its noun: `1 gap`, `7 gaps`.
 pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
@@ -177,15 +178,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_to_no_better_than_a_fifth_is_marked() {
+    fn figures_with_bounds_wider_than_a_fifth_are_marked() {
         let said = |lo, value, hi| about(Estimate::new(value, lo, hi));
         assert_eq!([said(90, 100, 110), said(89, 100, 110)], ["100 ns", "~100 ns"]);
         assert_eq!([said(0, 0, 0), said(0, 0, 1)], ["0 ns", "~0 ns"]);
-        assert!(bears_mark("  1  ~1.00 us") && bears_mark("~<0.1") && !bears_mark("~Matrix() .. ~~~ 12"));
+        assert!(
+            has_wide_figure("  1  ~1.00 us")
+                && has_wide_figure("~<0.1")
+                && !has_wide_figure("~Matrix() .. ~~~ 12")
+        );
     }
 
     #[test]
-    fn an_interval_whose_ends_read_the_same_is_not_told() {
+    fn bounds_that_print_the_same_are_omitted() {
         let said = |lo, hi| interval(lo, hi).render(false, false);
         assert_eq!(said(112_000_100, 112_000_200), "");
         assert_eq!(said(112_000_000, 113_000_000), " (112 ms to 113 ms)");

@@ -1,4 +1,4 @@
-//! How long it took until the GPU had something to do, and what that time went to.
+//! The time until the first kernel ran, and what it was spent on.
 
 use super::Run;
 use super::screen::{Screen, interval, plural};
@@ -9,14 +9,14 @@ use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{duration, percent};
 use std::cmp::Reverse;
 
-/// The overview shows the section from this share of wall time on, percent,
+/// The overview shows the section if start-up takes this share of wall time, in percent,
 const WORTH_PERCENT: u64 = 5;
-/// or from so many ns of a process on.
+/// or this long per process, in ns.
 const WORTH_NS: u64 = 500_000_000;
-/// Libraries that are named.
+/// How many libraries are named.
 const LIBRARIES: usize = 3;
 
-/// The section.
+/// Draws the section.
 pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Some(startup) = &run.all.startup else {
         return none(screen, run);
@@ -28,19 +28,19 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     let first = startup.first_kernel;
     let processes = match startup.processes {
         1 => String::new(),
-        n => format!(" of {n} processes, added up"),
+        n => format!(" (summed over {n} processes)"),
     };
-    let captured = if is_captured(run) { " that were captured" } else { "" };
+    let captured = if is_captured(run) { " in the capture range" } else { "" };
     let sentence = format!(
-        "from the first CUDA call to the first kernel{captured}{processes} {}, {} of wall",
+        "first CUDA call to first kernel{captured}{processes}: {}, {} of wall",
         duration(first.value),
         percent(first.value, wall)
     );
     screen.section("Start-up", Text::from(sentence).then(interval(first.lo, first.hi)));
     let warm_up = startup.until_steady.whole();
     if startup.steady > 0 {
-        let no_news = "until only kernels were launched that had been before";
-        screen.more(format!("from there {}, {no_news}", duration(warm_up)));
+        let warm_up = duration(warm_up);
+        screen.more(format!("warm-up: {warm_up} more until all launches were of kernels launched before"));
     }
     loads(screen, startup);
     first_launches(screen, startup);
@@ -55,18 +55,18 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     remarks(screen, run, startup);
 }
 
-/// Why there is nothing to tell.
+/// Says why there is nothing to show.
 fn none(screen: &mut Screen<'_>, run: &Run<'_>) {
     let ran = run.all.coverage.launches > 0 || run.all.coverage.in_graphs > 0;
     if !ran {
         screen.none("Start-up", "no kernel ran");
     } else if !screen.view.sections.is_empty() {
-        let limits = if is_captured(run) { "what was captured" } else { "these limits" };
-        screen.section("Start-up", format!("the program's start lies outside {limits}"));
+        let limits = if is_captured(run) { "the capture range" } else { "these filters" };
+        screen.section("Start-up", format!("the start of the program is outside {limits}"));
     }
 }
 
-/// The ranges that were captured are reported: what came before them is not in the trace.
+/// Returns whether only captured ranges are reported: what came before them is not in the trace.
 fn is_captured(run: &Run<'_>) -> bool {
     run.reports.iter().any(|report| report.process.captured.is_some())
 }
@@ -101,15 +101,15 @@ fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
     let first = &startup.first_launches;
     if first.excess_ns > 0 {
         screen.more(format!(
-            "first launches: {}, {} above their later launches",
+            "first launches of {} took {} longer than their later launches",
             plural(first.compared.count, "kernel", "kernels"),
             duration(first.excess_ns)
         ));
     }
 }
 
-/// What to change about the largest part. `own_ns` is what gpuspy took itself in the whole run: where that may be most of the
-/// time in which contexts came to be (it makes its events then), the program has nothing to change.
+/// Returns what to change about the largest part. `own_ns` is the profiling overhead of the whole run: if that may be more
+/// than half of the time in which contexts were created (gpuspy creates its events then), the program has nothing to change.
 fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
     let of = |part| startup.until_kernel.of(part);
     let parts = [Part::Context, Part::Load, Part::Link, Part::Memory, Part::Copy, Part::Own];
@@ -120,24 +120,26 @@ fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
     Some(match largest {
         Part::Context if own_ns > startup.until_kernel.of(Part::Context) / 2 => return None,
         Part::Context => {
-            "a process that lives on makes its context once; CUDA_VISIBLE_DEVICES hides GPUs it does not use"
+            "keep the process alive, so that it creates its context once; hide unused GPUs with CUDA_VISIBLE_DEVICES"
         }
         Part::Load if is_eager => {
-            "CUDA_MODULE_LOADING=EAGER is set: LAZY loads a kernel when it is first launched"
+            "CUDA_MODULE_LOADING=EAGER is set; with LAZY, a kernel is loaded when it is first launched"
         }
-        Part::Load => "load fewer or smaller modules, built for this GPU alone, or keep the process alive",
-        Part::Link => "link ahead of time, or keep what was linked for the next start",
+        Part::Load => "load fewer or smaller modules, built for this GPU only, or keep the process alive",
+        Part::Link => "link ahead of time, or cache the linked module for the next start",
         Part::Launch if is_eager => {
-            "launch each kernel once before its time counts, or keep the process alive"
+            "launch each kernel once before timing matters, or keep the process alive"
         }
         Part::Launch => {
-            "launch each kernel once before its time counts; CUDA_MODULE_LOADING=EAGER loads all of them at the start"
+            "launch each kernel once before timing matters; CUDA_MODULE_LOADING=EAGER loads all of them at the start"
         }
-        Part::Memory => "take memory once and in large pieces, or while something else is loaded",
+        Part::Memory => "allocate memory once and in large blocks, or while something else is loaded",
         Part::Copy => {
-            "copy from pinned memory, and launch what does not need all of the data before it is there"
+            "use pinned memory, and launch kernels that do not need all of the data before it has arrived"
         }
-        _ => "most of it is the program's own: what it reads, imports or compiles between its CUDA calls",
+        _ => {
+            "most of it is spent outside CUDA: in what the program reads, imports or compiles between its CUDA calls"
+        }
     })
 }
 
@@ -160,11 +162,11 @@ fn parts(screen: &mut Screen<'_>, startup: &Startup) {
     screen.table(&table, 0, "startup");
 }
 
-/// The hooks' time is known of the whole run and of all threads only.
+/// Returns the profiling overhead of the start-up. The hooks' time is known only for the whole run and all threads.
 fn own_cost(startup: &Startup, own_ns: u64) -> String {
     let until_kernel = duration(own_ns.min(startup.first_kernel.value));
     format!(
-        "of the start-up at most {until_kernel} is gpuspy's own, which makes its events when a context comes: {} in the whole run",
+        "at most {until_kernel} of the start-up is profiling overhead (gpuspy creates its events with each context); {} in the whole run",
         duration(own_ns)
     )
 }
@@ -174,11 +176,11 @@ fn remarks(screen: &mut Screen<'_>, run: &Run<'_>, startup: &Startup) {
     let off_by = first.value.saturating_sub(first.lo);
     if off_by.saturating_mul(100) >= first.value.saturating_mul(WORTH_PERCENT) {
         screen.remark(
-            "a GPU's span begins where its first operation may have started at the earliest, not at the best value as \
-             here: what lies between may count as idle there",
+            "a GPU's span starts at the earliest time at which its first operation may have started, not at the best \
+             estimate as here: the time between may count as idle there",
         );
     }
     if run.filter().is_some() {
-        screen.remark("only limits of time hold here: a process starts once, whatever of it is asked for");
+        screen.remark("of the filters, only --since and --until apply here");
     }
 }

@@ -1,4 +1,4 @@
-//! The table that users of other profilers know: how long, how often, and how that is spread.
+//! The table of totals, counts and statistics that users of other profilers know.
 
 use super::screen::{NONE, Screen, estimate, number};
 use crate::analyze::durations::Durations;
@@ -9,13 +9,13 @@ use crate::report::text::{Text, dim};
 use crate::report::units::percent;
 use crate::report::view::Keys;
 
-/// A row; times are ns.
+/// A row. Times are in ns.
 pub struct Stats {
-    /// All the time; `None` where nothing is known of it.
+    /// The total time; `None` if it is not known.
     pub total: Option<Estimate<u64>>,
-    /// How often.
+    /// How many calls or operations.
     pub count: u64,
-    /// Of those that are known: the mean,
+    /// The mean of the known times,
     pub avg: Option<Estimate<u64>>,
     /// the median,
     pub med: Option<Estimate<u64>>,
@@ -25,17 +25,17 @@ pub struct Stats {
     pub max: Option<Estimate<u64>>,
     /// and the standard deviation.
     pub stddev: Option<Estimate<u64>>,
-    /// Of what. Not shortened.
+    /// The name, not shortened.
     pub name: String,
-    /// Of kernels, on broad screens: registers, occupancy, waves.
+    /// Registers, occupancy and waves of kernels, for wide screens.
     pub shape: [Text; 3],
 }
 
-/// The columns of a screen that has room for [`Stats::shape`].
+/// The width of a screen that has room for [`Stats::shape`], in columns.
 const BROAD: usize = 120;
 
 impl Stats {
-    /// Of `count` operations, the timed ones of which lasted so.
+    /// Returns the row of `count` operations; `durations` are those of the timed ones.
     pub fn of(durations: &Durations, total: Option<Estimate<u64>>, count: u64, symbol: &str) -> Stats {
         Stats {
             total,
@@ -50,12 +50,12 @@ impl Stats {
         }
     }
 
-    /// Of what is no kernel.
+    /// Returns the cells of a row that is not a kernel.
     pub fn no_shape() -> [Text; 3] {
         [NONE, NONE, NONE].map(Text::from)
     }
 
-    /// What the row can be sorted by.
+    /// Returns the values that the row can be sorted by.
     pub fn keys(&self) -> Keys<'_> {
         let value = |estimate: Option<Estimate<u64>>| estimate.map(|estimate| estimate.value);
         Keys {
@@ -66,23 +66,23 @@ impl Stats {
             min: value(self.min),
             max: value(self.max),
             stddev: value(self.stddev),
-            // A template's name comes with its return type, others do not.
+            // The demangled name of a template starts with its return type; other names do not.
             name: self.name.strip_prefix("void ").unwrap_or(&self.name),
         }
     }
 }
 
-/// How a table of statistics is labelled.
+/// The labels of a table of statistics.
 pub struct Labels {
-    /// The section's name, as an option.
+    /// The section's name, as `--section` takes it.
     pub section: &'static str,
-    /// Heads the column of counts.
+    /// The head of the column of counts.
     pub count: &'static str,
-    /// Shortens names to so many columns.
+    /// Shortens names to a number of columns.
     pub shorten: fn(&str, usize) -> String,
 }
 
-/// Draws the rows that there is room for, in the order that was asked for.
+/// Draws as many rows as the view allows, in the selected order.
 pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize, labels: &Labels) {
     screen.view.sort.apply(&mut rows, Stats::keys);
     let list = sum(&rows).value;
@@ -125,7 +125,7 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
     screen.table(&table, rows.len() - shown, labels.section);
 }
 
-/// The time of all rows.
+/// Returns the total time of all rows.
 pub fn sum(rows: &[Stats]) -> Estimate<u64> {
     let mut sum = Sum::default();
     rows.iter().filter_map(|row| row.total).for_each(|total| sum.add(total.into()));

@@ -1,4 +1,4 @@
-//! How long the host waited for the GPU: in calls that are made to wait, and in calls that wait besides what they do.
+//! The time that the host waited for the GPU: in synchronization calls, and in calls that synchronize implicitly.
 
 use super::calls::section;
 use super::screen::{Screen, interval, plural};
@@ -12,19 +12,19 @@ use crate::report::units::{count, duration, percent};
 use crate::report::view::Keys;
 use std::collections::BTreeMap;
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 5;
 
-/// The section.
+/// Draws the section.
 pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let (all, asked) = (&run.all, questions(run));
-    match (all.syncs.is_empty(), asked, all.implicit_syncs.is_empty()) {
-        (true, None, true) => screen.none("Syncs", "no call that waits was made"),
-        (true, None, false) => screen.section("Syncs", "no synchronise call was made"),
-        (true, Some(asked), _) => screen.section("Syncs", asked),
-        (false, asked, _) => {
+    let (all, queries) = (&run.all, queries(run));
+    match (all.syncs.is_empty(), queries, all.implicit_syncs.is_empty()) {
+        (true, None, true) => screen.none("Syncs", "no synchronization call was made"),
+        (true, None, false) => screen.section("Syncs", "no explicit synchronization call was made"),
+        (true, Some(queries), _) => screen.section("Syncs", queries),
+        (false, queries, _) => {
             section(screen, run, "Syncs", &all.syncs, "syncs");
-            asked.into_iter().for_each(|asked| screen.section("", asked));
+            queries.into_iter().for_each(|queries| screen.section("", queries));
         }
     }
     if !all.implicit_syncs.is_empty() {
@@ -32,18 +32,18 @@ pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// How often the host asked whether work is over: many times in a row, that is a way to wait.
-fn questions(run: &Run<'_>) -> Option<String> {
-    let is_question = |api: &str| api.contains("EventQuery") || api.contains("StreamQuery");
-    let mut asked: Vec<_> = run.all.apis.iter().filter(|(api, _)| is_question(api)).collect();
-    asked.sort_by_key(|(_, times)| std::cmp::Reverse(times.count));
-    let sum = |of: fn(&HostTimes) -> u64| asked.iter().fold(0u64, |sum, (_, t)| sum.saturating_add(of(t)));
+/// Returns how often the host queried whether work was done. A loop of queries is a way to wait.
+fn queries(run: &Run<'_>) -> Option<String> {
+    let is_query = |api: &str| api.contains("EventQuery") || api.contains("StreamQuery");
+    let mut made: Vec<_> = run.all.apis.iter().filter(|(api, _)| is_query(api)).collect();
+    made.sort_by_key(|(_, times)| std::cmp::Reverse(times.count));
+    let sum = |of: fn(&HostTimes) -> u64| made.iter().fold(0u64, |sum, (_, t)| sum.saturating_add(of(t)));
     let named: Vec<String> =
-        asked.iter().map(|(api, times)| format!("{api} {}", count(times.count))).collect();
-    (!asked.is_empty()).then(|| {
+        made.iter().map(|(api, times)| format!("{api} {}", count(times.count))).collect();
+    (!made.is_empty()).then(|| {
         format!(
-            "asked {} whether work is over ({}): {} of wall in those calls",
-            plural(sum(|times| times.count), "time", "times"),
+            "{} whether work was done ({}): {} of wall in those calls",
+            plural(sum(|times| times.count), "query", "queries"),
             named.join(", "),
             percent(sum(|times| times.total), run.host_wall())
         )
@@ -56,7 +56,7 @@ struct Row<'a> {
     waited: &'a Waited,
 }
 
-/// Calls that waited though nobody asked them to.
+/// Draws the calls that synchronized implicitly.
 fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
     let syncs = run.all.implicit_syncs.iter();
     let all: Vec<Row<'_>> =
@@ -69,7 +69,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
     let (lo, hi) = (sum(|w| w.waited.lo), sum(|w| w.waited.hi));
     if calls > 0 {
         let sentence = format!(
-            "implicit: {} waited for {} until the GPU was done, {} of wall",
+            "implicit synchronization: {} waited {} for the GPU, {} of wall",
             plural(calls, "other call", "other calls"),
             duration(waited),
             percent(waited, run.host_wall())
@@ -77,13 +77,13 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.section("", Text::from(sentence).then(interval(lo, hi)));
         largest(&rows).into_iter().for_each(|cause| screen.more(advice(cause)));
     }
-    // Where nothing is timed, that goes without saying.
+    // Where nothing is timed, every such call is undecided: the overview leaves that out.
     if undecided > 0 && !screen.view.sections.is_empty() {
         let more = if calls > 0 { "more" } else { "other" };
         screen.more(dim(format!(
-            "{} may have waited{}: {} of host time at most",
+            "{} may have waited{}, for at most {} of host time",
             plural(undecided, &format!("{more} call"), &format!("{more} calls")),
-            if calls > 0 { ", too" } else { "" },
+            if calls > 0 { " too" } else { "" },
             duration(undecided_ns)
         )));
     }
@@ -99,7 +99,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("of wall"),
         right("calls"),
         right("in calls"),
-        names("implicit wait", cut),
+        names("implicit synchronization", cut),
     ]);
     for Row { name, waited, .. } in &rows[..shown] {
         table.row([
@@ -115,7 +115,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Why the host waited longest.
+/// Returns the cause of the longest waits.
 fn largest(rows: &[Row<'_>]) -> Option<Cause> {
     let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
     for row in rows {
@@ -133,20 +133,20 @@ fn named(api: &str, cause: Cause) -> String {
     }
 }
 
-/// What to change.
+/// Returns what to change.
 fn advice(cause: Cause) -> &'static str {
     match cause {
-        Cause::Free => "keep the buffer for the next use, free it when the GPU is done, or use cudaFreeAsync",
-        Cause::HostFree => {
-            "keep page-locked buffers for the next use, or give them back when the GPU is done"
-        }
+        Cause::Free => "reuse the buffer, free it when the GPU is done with it, or use cudaFreeAsync",
+        Cause::HostFree => "reuse pinned buffers, or free them when the GPU is done with them",
         Cause::PageableCopy => {
-            "copy from and to pinned memory (cudaMallocHost): then an asynchronous copy is one"
+            "use pinned memory (cudaMallocHost): only then is an asynchronous copy asynchronous"
         }
-        Cause::BlockingCopy => "use cudaMemcpyAsync with pinned memory, and wait where the data is needed",
+        Cause::BlockingCopy => {
+            "use cudaMemcpyAsync with pinned memory, and synchronize where the data is needed"
+        }
         Cause::Unload => "keep modules loaded, or unload them when the GPU is done",
         Cause::ContextEnd => {
-            "wait for the GPU before its context ends, and keep one context for the whole process"
+            "synchronize before the context is destroyed, and keep one context for the whole process"
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What was copied and set, how fast, and for how long the host was in those calls.
+//! Copies and memsets: bytes, throughput, and the host time of their calls.
 
 use super::Run;
 use super::screen::{NONE, Screen, WIDE, estimate, number, plural, time};
@@ -10,27 +10,27 @@ use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, duration, percent};
 use crate::report::view::{Keys, Section};
 
-/// Rows that the overview has room for.
+/// Rows that the overview shows.
 const ROWS: usize = 8;
 
-/// Head of the column of throughputs.
+/// The head of the throughput column.
 const GBPS: &str = "GB/s";
 
 type Row<'a> = (String, TransferKind, HostMemory, &'a Transfer);
 
-/// The section.
+/// Draws the section.
 pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     let transfers = &run.all.transfers;
     if transfers.is_empty() {
-        return screen.none("Transfers", "nothing was copied or set");
+        return screen.none("Transfers", "no copy and no memset was made");
     }
     let sum = |of: fn(&Transfer) -> u64| transfers.values().fold(0u64, |sum, t| sum.saturating_add(of(t)));
     let (count, size, host) = (sum(|t| t.count), sum(|t| t.bytes), sum(|t| t.host.total));
     screen.section(
         "Transfers",
         format!(
-            "{}, {}; the host was in those calls for {}, {} of wall",
-            plural(count, "copy or set", "copies and sets"),
+            "{}, {}; host time in these calls {}, {} of wall",
+            plural(count, "copy or memset", "copies and memsets"),
             bytes(size),
             duration(host),
             percent(host, run.host_wall())
@@ -46,12 +46,10 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     let table = table(&rows[..shown], run.gpu_wall(), with_sizes);
     screen.table(&table, rows.len() - shown, "transfers");
     if with_sizes && rows[..shown].iter().any(|(.., t)| t.timed > 0 && t.timed < t.count) {
-        screen.remark("the times of sizes are of the timed ones alone");
+        screen.remark("times by size are of timed operations only");
     }
     if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
-        screen.remark(
-            "GB/s: > is certain, how much more is not; - where the time is not known well enough to tell",
-        );
+        screen.remark("GB/s: > marks a lower bound; - means that the GPU time is not known well enough");
     }
 }
 
@@ -66,7 +64,7 @@ fn keys<'a>((name, _, _, transfer): &'a Row<'_>) -> Keys<'a> {
     }
 }
 
-/// A row for each kind and memory, and under it, where asked for, one for each size.
+/// Returns a row for each kind and memory, and below it, if selected, one for each size.
 fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
     let mut table = Table::new(&[
         left("kind"),
@@ -98,7 +96,7 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
     table
 }
 
-/// The row of a size.
+/// Returns the row of a size class.
 fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
     let timed = part.timed > 0;
     let of_wall = if timed { percent(part.time.value, wall) } else { NONE.to_owned() };
@@ -115,7 +113,7 @@ fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
     ]
 }
 
-/// A throughput; where only a bound means something, that; where nothing does, nothing.
+/// Formats a throughput: its value if that is known, else its lower bound if that is at least half of it, else `-`.
 fn speed(gbps: Option<Estimate<Option<f64>>>, is_known: bool) -> Text {
     let decimals = |gbps: f64| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") };
     let ends = gbps.and_then(|gbps| Some((gbps.lo?, gbps.value?, gbps.hi?)));

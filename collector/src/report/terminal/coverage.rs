@@ -1,4 +1,4 @@
-//! What was seen, what was not and why, and what looking cost.
+//! Coverage: what was recorded and timed, what was not and why, and the profiling overhead.
 
 use super::Run;
 use super::screen::{Screen, plural};
@@ -13,75 +13,80 @@ use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
 use gpuspy_wire::record::{LossCause, Untimed};
 
-/// Four lines on a wide screen, and more where there is more to say; asked for by itself, everything.
-pub fn seen(screen: &mut Screen<'_>, run: &Run<'_>) {
+/// Draws the section: four lines on a wide screen, and more where something is missing. With `--section coverage` it has
+/// all details.
+pub fn coverage(screen: &mut Screen<'_>, run: &Run<'_>) {
     let all = &run.all;
     let whole = !screen.view.sections.is_empty();
-    screen.section("Seen", launches(all));
+    screen.section("Coverage", launches(all));
     screen.more(losses(all));
     for sentence in [unknown(all, whole), bursts(all), never(all)].into_iter().flatten() {
         screen.more(sentence);
     }
     windows(&all.duty, whole).into_iter().for_each(|sentence| screen.more(sentence));
-    screen.joined([own_cost(all, whole), clock(run, whole)]);
-    screen.more(dim("not seen by design: launches from device code, OptiX, video engines, graphics"));
+    screen.joined([overhead(all, whole), clock(run, whole)]);
+    screen.more(dim("not covered by design: launches from device code, OptiX, video engines, graphics"));
 }
 
-/// How many launches there were, and of how many of them the time is known.
+/// Returns how many launches there were, and what share of them has a GPU time.
 fn launches(all: &Tables) -> String {
     let (coverage, duty) = (&all.coverage, &all.duty);
     let mut line = plural(coverage.launches, "launch", "launches");
     if coverage.launches > 0 {
-        let counted = if records_lost(all).is_empty() { "100 % counted, " } else { "" };
+        let counted = if records_lost(all).is_empty() { "100 % recorded, " } else { "" };
         line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
         if coverage.runs.launches > 0 {
             let part = percent(coverage.runs.launches, coverage.launches);
-            line.push_str(&format!(" one by one, {part} in runs of deep streams"));
+            line.push_str(&format!(" individually, {part} in runs on deep streams"));
         }
     }
     if let Some(Timing::Auto(budget)) = duty.timing
         && duty.windows == 0
         && all.devices.iter().all(|device| device.timed == 0)
     {
-        line.push_str(&format!("; nothing could be timed, as no window ever opened (budget {budget} %)"));
+        line.push_str(&format!("; nothing was timed, because no sampling window opened (budget {budget} %)"));
     } else if let Some(Timing::Auto(_)) = duty.timing {
-        line.push_str(&format!(" in {}", plural(duty.windows, "window", "windows")));
+        line.push_str(&format!(" in {}", plural(duty.windows, "sampling window", "sampling windows")));
     }
     if coverage.in_graphs > 0 {
         line.push_str(&format!("; {} more kernels ran in graphs", count(coverage.in_graphs)));
     }
     if let (launches @ 1.., _) = coverage.outside {
-        line.push_str(&format!("; {} more outside the range, left out", count(launches)));
+        line.push_str(&format!("; {} more outside the capture range, not recorded", count(launches)));
     }
     if coverage.captured > 0 {
-        line.push_str(&format!("; {} captured, not run", count(coverage.captured)));
+        line.push_str(&format!("; {} captured into graphs, not run", count(coverage.captured)));
     }
     line
 }
 
-/// What records were lost, by cause.
+/// Returns how many records were lost, by cause.
 fn records_lost(all: &Tables) -> Vec<String> {
     let lost =
         all.coverage.dropped_by.iter().filter(|(cause, _)| **cause != LossCause::GpuTimePending.name());
     lost.map(|(cause, n)| format!("{} {}", count(*n), cause_in_words(cause))).collect()
 }
 
-/// A cause in words that need no manual, behind a count of records.
+/// Returns a cause in words that fit after a count of records.
 fn cause_in_words(name: &str) -> &str {
     match LossCause::ALL.iter().find(|cause| cause.name() == name) {
         Some(LossCause::RingFull) => "in full buffers",
-        Some(LossCause::NoSlot) => "of threads beyond those there is room for",
-        Some(LossCause::Starting) => "while tracing was being set up",
-        Some(LossCause::Reentered) => "in signal handlers and the like",
-        Some(LossCause::GpuTimePending) => "whose end was not read",
-        Some(LossCause::Corrupt) => "garbled in a buffer",
+        Some(LossCause::NoSlot) => "of threads beyond the maximum",
+        Some(LossCause::Starting) => "while tracing was set up",
+        Some(LossCause::Reentered) => "of reentrant calls (signal handlers)",
+        Some(LossCause::GpuTimePending) => UNREAD_END,
+        Some(LossCause::Corrupt) => "corrupt in a buffer",
         Some(LossCause::ScopeLost) => "of calls that never returned",
-        Some(LossCause::TableFull) => "for want of room for streams and contexts",
-        Some(LossCause::NameLost) => "for want of room for names",
+        Some(LossCause::TableFull) => "because tables of streams and contexts were full",
+        Some(LossCause::NameLost) => "because the table of names was full",
         None if name == DAMAGED_TRACE => "in damaged parts of the trace",
         None => name,
     }
 }
+
+/// Describes operations whose end event was not read before their process or context ended. Whether they had finished is
+/// not known: the poller may have been late.
+const UNREAD_END: &str = "whose end event was never read";
 
 fn losses(all: &Tables) -> Text {
     let coverage = &all.coverage;
@@ -97,17 +102,18 @@ fn losses(all: &Tables) -> Text {
         line = line.then("; ").then(untimed);
     }
     if let Some(n) = coverage.dropped_by.get(LossCause::GpuTimePending.name()) {
-        line = line.then(format!("; {} GPU times lost with their context or process", count(*n)));
+        line = line.then(format!("; {} GPU times lost when their context or process ended", count(*n)));
     }
     let launches = coverage.untimed.get(Reason::Lost.name()).copied().unwrap_or(0);
     if coverage.pending > launches {
-        let others = plural(coverage.pending - launches, "copy, set or graph", "copies, sets and graphs");
-        line = line.then(format!("; {others} whose end was not read: no time known"));
+        let others =
+            plural(coverage.pending - launches, "copy, memset or graph", "copies, memsets and graphs");
+        line = line.then(format!("; {others} {UNREAD_END}"));
     }
     line
 }
 
-/// Why launches have no GPU time.
+/// Returns why launches have no GPU time, with counts.
 fn untimed(all: &Tables) -> Option<Text> {
     let coverage = &all.coverage;
     let why: Vec<String> = coverage
@@ -116,36 +122,33 @@ fn untimed(all: &Tables) -> Option<Text> {
         .filter(|(_, n)| **n > 0)
         .map(|(why, n)| format!("{} {}", count(*n), reason(why)))
         .collect();
-    (!why.is_empty()).then(|| format!("without a GPU time: {}", why.join(", ")).into())
+    (!why.is_empty()).then(|| format!("without GPU time: {}", why.join(", ")).into())
 }
 
-/// A reason in words that need no manual.
+/// Returns a reason in words that fit after a count of launches.
 fn reason(name: &str) -> &str {
     let words = [
-        (Untimed::Budget, "in pauses of the budget"),
+        (Untimed::Budget, "in sampling pauses"),
         (Untimed::DeepQueue, "on deep streams"),
-        (Untimed::Run, "in runs whose time is not known"),
+        (Untimed::Run, "in runs without a time"),
         (Untimed::Contended, "on streams that two threads used at once"),
-        (Untimed::NoEvent, "for want of events"),
+        (Untimed::NoEvent, "because no event was available"),
         (Untimed::Off, "with timing off"),
-        (Untimed::NotHooked, "unseen by the driver's hooks"),
-        (Untimed::EventFailed, "with events refused"),
-        (Untimed::Programmatic, "programmatic"),
-        (Untimed::Teardown, "in a context's end"),
-        (Untimed::NoStream, "on no stream"),
-        (Untimed::OutsideRange, "as the range began or ended"),
+        (Untimed::NotHooked, "that bypassed the driver hooks"),
+        (Untimed::EventFailed, "because recording an event failed"),
+        (Untimed::Programmatic, "in sequences of programmatic launches"),
+        (Untimed::Teardown, "during context teardown"),
+        (Untimed::NoStream, "outside streams"),
+        (Untimed::OutsideRange, "at the edges of the capture range"),
     ];
     let words = words.into_iter().find(|(untimed, _)| untimed.name() == name);
-    words.map_or(
-        if name == LossCause::GpuTimePending.name() { "whose end was not read" } else { name },
-        |(_, words)| words,
-    )
+    words.map_or(if name == LossCause::GpuTimePending.name() { UNREAD_END } else { name }, |(_, words)| words)
 }
 
-/// Names of unknown functions that are listed in the overview.
+/// How many unknown functions the overview names.
 const UNKNOWN_NAMED: usize = 4;
 
-/// Functions that were looked up and that nobody here knows.
+/// Returns the CUDA functions that the program looked up and that the agent does not know.
 fn unknown(all: &Tables, whole: bool) -> Option<Text> {
     let functions = &all.coverage.unknown_functions;
     if functions.is_empty() {
@@ -163,16 +166,16 @@ fn unknown(all: &Tables, whole: bool) -> Option<Text> {
     if functions.len() > named {
         list.push(format!("and {} more", functions.len() - named));
     }
-    let line = Text::toned(Tone::Waste, "functions that this version does not know");
-    Some(line.then(format!(": {}; work that they give the GPU is not seen", list.join(", "))))
+    let line = Text::toned(Tone::Waste, "CUDA functions unknown to this version");
+    Some(line.then(format!(": {}; GPU work that they submit is not recorded", list.join(", "))))
 }
 
 fn bursts(all: &Tables) -> Option<Text> {
     let bursts = all.coverage.bursts;
     (bursts.count > 0).then(|| {
         format!(
-            "{} timed as {}, {} in all: programmatic launches, which no event may stand between",
-            plural(bursts.launches, "launch is", "launches are"),
+            "{} timed as {}, {} in total: no event may be recorded between them",
+            plural(bursts.launches, "programmatic launch is", "programmatic launches are"),
             plural(bursts.count, "burst", "bursts"),
             duration(bursts.total.value)
         )
@@ -184,46 +187,52 @@ fn never(all: &Tables) -> Option<Text> {
     let Some(Timing::Auto(_)) = all.duty.timing else { return None };
     let untimed = never_timed(&all.kernels);
     (untimed > 0).then(|| {
-        format!("{} launches are of kernels that were never timed: no total has them", count(untimed)).into()
+        format!(
+            "{} launches are of kernels that were never timed; totals do not include them",
+            count(untimed)
+        )
+        .into()
     })
 }
 
-/// What `--timing auto` did after the first phase, if that ever ended: in the overview where pauses were a part of the time
-/// that matters.
+/// Returns what `--timing auto` did after the first phase, if that phase ended. The overview has it where sampling pauses
+/// were at least 1 % of the time.
 fn windows(duty: &Duty, whole: bool) -> Vec<Text> {
     let (timed, all) = duty.time();
     let Some(Timing::Auto(_)) = duty.timing else { return Vec::new() };
     if all <= timed || (!whole && all - timed < all / 100) {
         return Vec::new();
     }
-    let mut sentences = vec![Text::from(format!("windows are {} of the time", percent(timed, all)))];
+    let mut sentences =
+        vec![Text::from(format!("sampling windows cover {} of the time", percent(timed, all)))];
     if duty.is_exhausted() {
-        let exhausted = "counting alone costs more than the budget: but for short looks, windows had to wait";
+        let exhausted =
+            "recording calls alone costs more than the budget, so only short sampling windows could open";
         sentences.push(Text::toned(Tone::Waste, exhausted));
     }
     sentences
 }
 
-/// What looking cost, all of it in one figure, and what that is made of, against the budget.
-fn own_cost(all: &Tables, whole: bool) -> Text {
+/// Returns the profiling overhead: the total, its parts, and how it compares with the budget.
+fn overhead(all: &Tables, whole: bool) -> Text {
     let Some(overhead) = &all.overhead else {
-        return "own cost unknown: the trace ends before its first status".into();
+        return "profiling overhead unknown: the trace ends before its first status record".into();
     };
     let Some(cost) = overhead.cost(&all.duty) else {
-        return "own cost unknown: no time passed".into();
+        return "profiling overhead unknown: no time passed".into();
     };
-    let line = Text::from(format!("own cost {} of host time", share(cost.total())));
+    let line = Text::from(format!("profiling overhead {} of host time", share(cost.total())));
     let mut parts = vec![format!("hooks {}", share(cost.hooks)), format!("poller {}", share(cost.poller))];
     match (cost.events, all.duty.slowdown()) {
         (Some(events), Some(slower)) if whole => parts.push(format!(
-            "slower launches {}, by windows and pauses: {} .. {} of the time in windows",
+            "launch slowdown {} ({} .. {} of the time in sampling windows, compared with pauses)",
             share(events),
             share(100.0 * slower.lo),
             share(100.0 * slower.hi)
         )),
-        (Some(events), _) => parts.push(format!("slower launches {}", share(events))),
+        (Some(events), _) => parts.push(format!("launch slowdown {}", share(events))),
         (None, _) if all.duty.timing == Some(Timing::Off) => {}
-        (None, _) => parts.push("how much slower launches were is not known".to_owned()),
+        (None, _) => parts.push("launch slowdown not measured".to_owned()),
     }
     let line = line.then(dim(format!(": {}", parts.join(", "))));
     let line = line.then(against_budget(&all.duty));
@@ -231,46 +240,46 @@ fn own_cost(all: &Tables, whole: bool) -> Text {
         return line;
     }
     let (hooks, poller) = (duration(overhead.agent_ns), duration(overhead.poller_ns));
-    line.then(dim(format!("; in hooks {hooks}, poller {poller}, of {}", duration(overhead.wall_ns))))
+    line.then(dim(format!("; hooks {hooks} and poller {poller} of {}", duration(overhead.wall_ns))))
 }
 
 fn share(percent: f64) -> String {
     format!("{percent:.1} %")
 }
 
-/// What of the cost the budget is about: all of it from the end of the first phase on, as far as it is known.
+/// Returns the part of the overhead that the budget limits: all of it after the first phase, as far as it was measured.
 fn against_budget(duty: &Duty) -> String {
     let Some(Timing::Auto(budget)) = duty.timing else { return String::new() };
     let first =
-        duty.first.percent().map_or_else(String::new, |percent| format!(", which cost {}", share(percent)));
+        duty.first.percent().map_or_else(String::new, |percent| format!(" and cost {}", share(percent)));
     match duty.measured().percent() {
         Some(measured) => {
             let slowed = duty.slowed_percent();
-            let what = if slowed.is_some() { "all of it" } else { "hooks and poller" };
+            let what = if slowed.is_some() { "total" } else { "hooks and poller" };
             format!(
-                "; {what} {} of a budget of {budget} %, behind a first phase timed in full{first}",
+                "; {what} {} of a budget of {budget} % after the first phase, which is timed in full{first}",
                 share(measured + slowed.unwrap_or(0.0))
             )
         }
         None => format!(
-            "; more than the budget of {budget} % may be spent in a short run: its first second, or 10 000 launches, \
-             is timed in full"
+            "; a short run may exceed the budget of {budget} %: its first second, or its first 10 000 launches, are \
+             timed in full"
         ),
     }
 }
 
 fn clock(run: &Run<'_>, whole: bool) -> Text {
     let Some(half_width) = run.all.clock.median().map(|median| median.value) else {
-        return "host and GPU clock not related: nothing was timed".into();
+        return "host and GPU clocks not related: nothing was timed".into();
     };
-    let line = Text::from(format!("host and GPU clock known to +/- {}", duration(half_width)));
-    let turn = format!(", which changes by at most {TURN_PPM} ppm a second");
+    let line = Text::from(format!("host-GPU clock offset known to +/- {}", duration(half_width)));
+    let turn = format!(" that changes by at most {TURN_PPM} ppm per second");
     let turn = if whole { turn.as_str() } else { "" };
-    let line = line.then(dim(format!(" (median; assumed: they part by at most {DRIFT_PPM} ppm{turn})")));
+    let line = line.then(dim(format!(" (median; assumes a drift of at most {DRIFT_PPM} ppm{turn})")));
     let contradictions: u64 = run.reports.iter().map(|report| report.process.clock_contradictions).sum();
     if contradictions == 0 {
         return line;
     }
-    let more = format!("; they drifted more than assumed {} times", count(contradictions));
+    let more = format!("; the drift exceeded that {} times", count(contradictions));
     line.then(Text::toned(Tone::Waste, more))
 }
