@@ -126,7 +126,7 @@ impl Driver {
     pub fn current_context(&self) -> CUcontext {
         let mut context: CUcontext = core::ptr::null_mut();
         if let Some(current) = self.context_current {
-            // SAFETY: the call writes to a local variable.
+            // SAFETY: writes a place of ours.
             unsafe { current(&mut context) };
         }
         context

@@ -28,7 +28,7 @@ struct Object {
 impl Modules {
     /// Sends the objects that were not sent yet. This takes no lock that a constructor of the app's could hold: glibc
     /// guards the list with a lock of its own, which dlopen holds only while it links an object in.
-    pub fn publish_new(&mut self, ring: &mut Ring) {
+    pub fn tell_new(&mut self, ring: &mut Ring) {
         let mut adds = 0u64;
         // SAFETY: the callback gets our own variable back.
         unsafe { libc::dl_iterate_phdr(Some(count_adds), core::ptr::from_mut(&mut adds).cast()) };
@@ -36,7 +36,7 @@ impl Modules {
             return;
         }
         let mut objects: Vec<Object> = Vec::new();
-        // SAFETY: as above, with one local variable.
+        // SAFETY: as above.
         unsafe { libc::dl_iterate_phdr(Some(collect), core::ptr::from_mut(&mut objects).cast()) };
         for object in objects {
             if self.told.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {

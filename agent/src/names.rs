@@ -373,7 +373,7 @@ impl Names {
             with_intern(Namespace::Device, ordinal + 1, text, |words| call.push_words(words));
         }
         let mut version = 0;
-        // SAFETY: the call writes to a local variable.
+        // SAFETY: writes a place of ours.
         if driver.version.is_some_and(|ask| unsafe { ask(&mut version) } == CUDA_SUCCESS) {
             let mut digits = [0u8; 12];
             let text = decimal(version.unsigned_abs(), &mut digits);

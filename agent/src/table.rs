@@ -1,4 +1,4 @@
-//! The hook table: every function that the agent intercepts, one entry each.
+//! Which functions does the agent intercept? The hook table has one entry for each.
 //!
 //! An entry is
 //!
@@ -6,21 +6,23 @@
 //! layer "base name" { symbol @ version [per_thread], … } (parameters) => how(the call's fields)
 //! ```
 //!
-//! - *layer*: `driver` (libcuda) or `runtime` (libcudart);
-//! - *base name*: what `cuGetProcAddress` is asked for, and what reports call it;
-//! - *symbols*: every exported variant with this signature; *version* is the CUDA version that `cuGetProcAddress` needs
-//!   to answer with it (12.9's and 13.5's own requests), `per_thread` marks those whose default stream is the thread's
-//!   own; the runtime has no versions (0);
-//! - *parameters* with CUDA's own type names: they are printed as C and compiled against NVIDIA's headers (the test
-//!   `prototypes_equal_the_headers`); `word` is an argument that differs between versions of CUDA which have the
-//!   function under one name (the test's `TWO_PROTOTYPES`): handed on, never looked at;
-//! - *how*: what the call is, in the words of [`crate::calls`], its fields read from the parameters.
+//! - *layer*: `driver` (libcuda) or `runtime` (libcudart).
+//! - *base name*: the name that `cuGetProcAddress` is called with, and that reports print.
+//! - *symbols*: every exported variant with this signature. *version* is the CUDA version with which
+//!   `cuGetProcAddress` must be called to return it (from the requests that the runtimes of 12.9 and 13.5
+//!   make); `per_thread` marks the variants whose default stream is the thread's own. The runtime has no
+//!   versions (0).
+//! - *parameters*: with CUDA's own type names. A test prints them as C and compiles them against NVIDIA's
+//!   headers (`prototypes_equal_the_headers`). `word` is an argument that differs between CUDA versions that
+//!   have the function under the same name (the test's `TWO_PROTOTYPES`): it is passed on and never read.
+//! - *how*: the kind of call, in the terms of [`crate::calls`], with its fields read from the parameters.
 //!
-//! The entries stand in sections, a file each; [`hooks`](hooks::hooks) sees them as one list.
+//! The entries are in sections, with a file for each; [`hooks`](hooks::hooks) receives them as one
+//! list.
 //!
-//! From an entry come the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the lookup
-//! table, and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers (`cuMemAlloc` without `_v2`,
-//! CUDA before 3.2) pass through: no 64-bit program can use them.
+//! An entry generates the exported symbols, the pointers that `dlsym` and `cuGetProcAddress` hand out, the
+//! lookup table, and the list in `docs/hooks.md`. Version-1 functions with 32-bit device pointers
+//! (`cuMemAlloc` without `_v2`, before CUDA 3.2) pass through: no 64-bit program can use them.
 
 #[macro_use]
 mod copies;

@@ -46,8 +46,7 @@ struct Scope {
 
 const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0, context: 0 };
 
-/// Free events of a context that a thread keeps for its own launches. They are taken and given back in
-/// `crate::gpu::pool`.
+/// A thread's own free events of one context. `crate::gpu::pool` takes them and gives them back.
 pub struct Magazine {
     /// The context's number; 0 = none yet.
     pub context: u32,

@@ -27,7 +27,7 @@ impl Extent {
 
     /// From the descriptor of cuArray3DCreate and cuMipmappedArrayCreate.
     pub fn of_3d(descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) -> Option<Extent> {
-        // SAFETY: as above, with one local variable.
+        // SAFETY: as above.
         let d = unsafe { descriptor.as_ref() }?;
         let bits_per_element = bits(d.format, d.channels);
         Some(Extent { size: [d.width, d.height, d.depth], bits_per_element, flags: d.flags })
@@ -39,7 +39,7 @@ impl Extent {
         extent: cudaExtent,
         flags: unsigned_int,
     ) -> Option<Extent> {
-        // SAFETY: as above, with one local variable.
+        // SAFETY: as above.
         let c = unsafe { channels.as_ref() }?;
         let bits_per_element = c.bits.iter().map(|bits| usize::try_from(*bits).unwrap_or(0)).sum();
         Some(Extent { size: [extent.width, extent.height, extent.depth], bits_per_element, flags })

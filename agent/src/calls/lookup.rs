@@ -30,7 +30,7 @@ pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CU
         return result;
     }
     match getproc::substitute(symbol, answer as usize) {
-        // SAFETY: as above, with one local variable.
+        // SAFETY: as above.
         Some(hook) => unsafe { *what.pfn = hook.cast_mut().cast() },
         // If the runtime has made the lookup by calling the driver through our hook, it is counted already.
         None if unknown::counted() == counted => unknown::found(symbol),

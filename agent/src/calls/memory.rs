@@ -102,7 +102,7 @@ impl Alloc {
 
     /// A buffer in another API's memory.
     pub fn of_external<T>(out: *mut T, buffer: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC) -> Alloc {
-        // SAFETY: as above, with one local variable.
+        // SAFETY: as above.
         let bytes = unsafe { buffer.as_ref() }.map_or(0, |b| b.size as usize);
         Alloc::at(out, bytes, Memory::Imported)
     }

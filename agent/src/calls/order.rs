@@ -1,4 +1,4 @@
-//! Waiting, and the events that order streams.
+//! How are waits recorded, and the events that order streams?
 
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
@@ -148,7 +148,7 @@ impl Untimed {
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
-        self.overlap.set(Some(OverlapCheck::begin(stream.lines())));
+        self.overlap.set(Some(OverlapCheck::begin(stream.counts())));
     }
 
     /// After a real call that failed: drops the overlap check.
@@ -266,7 +266,8 @@ impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
         streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
-        self.call_counts.set(streams.into_iter().map(|stream| OverlapCheck::begin(stream.lines())).collect());
+        self.call_counts
+            .set(streams.into_iter().map(|stream| OverlapCheck::begin(stream.counts())).collect());
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {

@@ -145,7 +145,7 @@ enum Around {
 impl OnStream {
     #[inline]
     fn begin(driver: &'static Driver, stream: &'static Stream) -> OnStream {
-        OnStream { driver, stream, overlap: OverlapCheck::begin(stream.lines()) }
+        OnStream { driver, stream, overlap: OverlapCheck::begin(stream.counts()) }
     }
 
     /// Starts to time the operation, before the real call and outside captures.

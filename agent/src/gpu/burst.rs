@@ -445,7 +445,7 @@ fn end_named(
     let Some(burst) = &hold.last().burst else { return };
     let is_named = burst.thread == call.thread_identity() || stream.flags() & flag::PER_THREAD_STREAM == 0;
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
-        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream.lines()));
+        let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream.counts()));
         // A deferred end stays open until the app's next call on the stream.
         if burst.is_deferred && next == Next::Wait && is_beside_others(call, stream) {
             return;
@@ -454,7 +454,7 @@ fn end_named(
             return leave_open(call, &mut hold);
         }
         // The event goes onto the stream like a call of the app's.
-        let overlap = OverlapCheck::begin(stream.lines());
+        let overlap = OverlapCheck::begin(stream.counts());
         if let Some(burst) = close(call, driver, &mut hold, next, |since| overlap.follows(since)) {
             call.publish(&burst);
         }

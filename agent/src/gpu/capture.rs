@@ -1,4 +1,5 @@
-//! Whether the app is capturing streams: while it may be, no event of ours is recorded or queried without care.
+//! Is the app capturing streams? While it may be, an event of ours that is recorded or queried could invalidate the
+//! capture.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +9,8 @@ use crate::thread::Call;
 
 /// The stream captures of a session. Valid when zero.
 pub struct Captures {
-    /// Captures that the app has begun and not ended: outside any, no launch asks. Relaxed: a thread that begins a
-    /// capture sees its own change, and only its streams are in it.
+    /// The number of captures that the app has begun and not ended. While it is 0, launches do not query the driver.
+    /// Relaxed: a thread that begins a capture sees its own change, and the capture has only its streams.
     pub open: AtomicU64,
 }
 

@@ -99,7 +99,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Takes a free event for a call; the caller is its one holder.
+    /// Takes a free event for a call; the caller is its only holder.
     #[inline]
     pub fn take_event(&self, call: &Call) -> Option<u32> {
         let others = |context| call.session.get::<Contexts>().pool(context);
@@ -361,7 +361,7 @@ pub fn with_context<T>(driver: &Driver, handle: CUcontext, work: impl FnOnce() -
     Some(result)
 }
 
-/// Makes the stream of the clock's samples in the current context; null where the driver makes none.
+/// Creates the stream of the clock's samples in the current context. Returns null if the driver refuses.
 fn sample_stream(driver: &Driver) -> CUstream {
     let (mut least, mut greatest) = (0, 0);
     // SAFETY: a context is current; the call writes to two local variables.

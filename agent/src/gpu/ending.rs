@@ -119,7 +119,7 @@ impl PrimaryEnding {
         self.ending.begin(session, ends);
     }
 
-    /// Called after the real call, in the runtime layer.
+    /// After it.
     pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
         let Some(primary) = call.session.get::<Contexts>().primary(device) else { return };
         if self.may_end.take() {

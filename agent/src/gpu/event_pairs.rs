@@ -239,7 +239,7 @@ fn most_record() -> u64 {
     tenth_of_a_second() / 10_000
 }
 
-/// No event serves two operations (`GPUSPY_EVENTS=pairs`). Written before the session is published.
+/// Whether no event serves two operations (`GPUSPY_EVENTS=pairs`). Written before the session is published.
 pub struct PairsOnly(pub bool);
 
 /// Returns the last ticks at which an end event had not fired, if it may serve as the next start event.

@@ -1,20 +1,21 @@
-//! GPU time: an event before and one after each operation, read later by the poller.
+//! How long did each operation run on the GPU? An event is recorded before and after each operation, and the
+//! poller reads both later.
 //!
-//! - [`context`]: contexts, from their coming to their going; [`ending`] is about calls that may be that;
-//! - [`green`]: those that are a part of another;
-//! - [`pool`]: the events of one;
-//! - [`stream`]: streams, and the operations on them whose events are not read yet;
-//! - [`overlap`]: whether a call was alone on its stream;
-//! - [`event_pairs`]: the pair around one call;
-//! - [`depth`]: how deep a stream is, and how dense events may stand on it;
-//! - [`draw`]: which launches of a deep stream are timed alone;
-//! - [`burst`]: the pair around launches that are timed together; [`open_burst`]: one that has not ended;
-//! - [`capture`]: whether the app is capturing streams;
-//! - [`budget`]: whether to time at all, by what it may cost; [`range`]: and whether to look at all;
-//! - [`poller`]: the thread that reads events and turns them into [`gpuspy_wire::record::GpuTime`];
-//! - [`time_base`]: where on a context's clock an event lies;
-//! - [`sample`]: what time it is on the GPU;
-//! - [`nodes`]: the events inside graphs.
+//! - [`context`] tracks contexts from creation to destruction; [`ending`] handles calls that may destroy one.
+//! - [`green`] maps green contexts to their primary context.
+//! - [`pool`] owns the events of a context.
+//! - [`stream`] tracks streams and the operations on them whose events have not been read yet.
+//! - [`overlap`] checks whether a call was alone on its stream.
+//! - [`event_pairs`] records the pair of events around one call.
+//! - [`depth`] estimates how many entries a stream holds and limits how densely events may be recorded on it.
+//! - [`draw`] chooses the launches of a deep stream that are timed alone.
+//! - [`burst`] times several launches together with one event pair; [`open_burst`] is a burst that has not ended.
+//! - [`capture`] tracks whether the app is capturing streams.
+//! - [`budget`] decides whether to time at all, from the measured cost; [`range`] applies `--capture-range`.
+//! - [`poller`] reads events and turns them into [`gpuspy_wire::record::GpuTime`].
+//! - [`time_base`] computes where on a context's clock an event lies.
+//! - [`sample`] samples the GPU clock.
+//! - [`nodes`] reads the events inside graphs.
 
 pub mod budget;
 pub mod burst;

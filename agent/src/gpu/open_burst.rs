@@ -1,5 +1,5 @@
-//! A burst or run that no event has ended yet, and what a session knows of bursts. How they begin, go on and end is in
-//! [`burst`](super::burst).
+//! A burst or run that no event has ended yet, and what a session knows about bursts. [`burst`](super::burst) starts,
+//! continues and ends them.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use gpuspy_wire::record::{self, Head, Untimed, flag};
@@ -13,11 +13,11 @@ const KERNELS: usize = 4096;
 
 /// What a session knows about bursts. Valid when zero.
 pub struct Bursts {
-    /// A programmatic launch was seen: before that, nothing of this costs anything. Relaxed: who misses it cuts a
-    /// chain.
+    /// Whether a programmatic launch was observed. Before that, none of this costs anything. Relaxed: a
+    /// thread that sees it late cuts one sequence.
     pub programmatic_seen: AtomicBool,
-    /// Bursts without an end event. Relaxed: a thread that waits for a stream has seen its own launches, and others'
-    /// that it knows of.
+    /// The number of bursts without an end event. Relaxed: a thread that waits for a stream has seen its own
+    /// launches, and those of other threads that it knows of.
     pub open: AtomicU32,
     /// By CUfunction or CUkernel: [`UNKNOWN`], [`FOLLOWED`] or [`ALONE`]. Relaxed: one word, and only a
     /// prediction.

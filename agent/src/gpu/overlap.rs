@@ -20,13 +20,13 @@ pub struct CallCounts {
     done: AtomicU64,
 }
 
-/// The counts in which a call onto a stream appears.
-pub struct Lines {
-    /// The stream's own.
+/// The counts in which a call on a stream appears.
+pub struct StreamCounts {
+    /// The stream's own calls.
     pub stream: &'static CallCounts,
-    /// What a call must be alone on: the stream, or all streams of the context.
+    /// The calls that can delay an event on the stream: its own, or those on all streams of the context.
     pub queue: &'static CallCounts,
-    /// Of the streams of its kind, and of those that it is ordered with across streams.
+    /// The calls on streams of its kind, and those that its work is ordered with across streams.
     pub across: Option<(&'static CallCounts, &'static CallCounts)>,
 }
 
@@ -87,7 +87,7 @@ impl CallCounts {
 impl OverlapCheck {
     /// Starts the check, before the real call and before any driver call of ours.
     #[inline]
-    pub fn begin(Lines { stream, queue, across }: Lines) -> OverlapCheck {
+    pub fn begin(StreamCounts { stream, queue, across }: StreamCounts) -> OverlapCheck {
         let done_before = queue.done();
         stream.begin();
         if !core::ptr::eq(queue, stream) {
@@ -105,7 +105,7 @@ impl OverlapCheck {
     /// driver call of ours.
     #[inline]
     pub fn alone(&self) -> Option<Since> {
-        // Itself has begun, too.
+        // The call itself has begun, too.
         let since =
             Since { own: self.done_before + 1, across: self.across.as_ref().map_or(0, |a| a.done_before) };
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
@@ -122,7 +122,7 @@ impl OverlapCheck {
 
 impl Since {
     /// Whether no call has begun since then on the stream, or on one that it is ordered with.
-    pub fn is_now(self, Lines { queue, across, .. }: Lines) -> bool {
+    pub fn is_now(self, StreamCounts { queue, across, .. }: StreamCounts) -> bool {
         let across = across.map_or(0, |(_, other)| other.begun());
         queue.begun() == self.own && across == self.across
     }

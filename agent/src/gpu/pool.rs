@@ -1,7 +1,7 @@
 //! Which events of a context are free, and which are in use by whom?
 //!
 //! Events are created when a context is first seen and, later, by the poller; a hook only takes events and
-//! never creates one. A thread takes events from its own [`Magazine`], which it fills with [`BATCH`] events
+//! never creates one. A thread takes events from its own [`Magazine`], which it fills with [`BATCH`](crate::thread::BATCH) events
 //! at a time, so that threads rarely contend for the pool. The last holder of an event gives it back to the
 //! pool.
 

@@ -1,9 +1,10 @@
-//! `--capture-range`: which part of the run is looked at, and when that begins and ends.
+//! Is the capture range open, and when does it open and close (`--capture-range`)?
 //!
-//! Who changes it: the app's calls of `cuProfilerStart` and `cuProfilerStop`, its NVTX ranges of the name that is asked for
-//! (`crate::nvtx::watch`), or the poller, when the time has come. Each change is told with its moment, by who made it, and
-//! tells the [`Gate`], which hooks ask anyway: outside the range they time nothing, as in a pause of the budget. Which
-//! records are worth keeping the collector decides.
+//! Three things change it: the app's calls of `cuProfilerStart` and `cuProfilerStop`, its NVTX ranges with
+//! the requested name (`crate::nvtx::watch`), and the poller when a requested time has come. The thread
+//! that makes a change publishes a record with its time and sets the [`Gate`], which hooks query anyway:
+//! outside the range they time nothing, as in a pause of the budget. The collector decides which records are
+//! worth keeping.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::capture::CaptureRange;
@@ -56,7 +57,8 @@ impl Range {
         Some(Capture { head: Head::new::<Capture>(), at, change, ..Capture::default() })
     }
 
-    /// Makes it what NVTX ranges say, at `now`: `is_any_open` says whether one of the name is open.
+    /// Brings the range in line with the open NVTX ranges, at `now` (ticks). `is_any_open` says
+    /// whether one with the requested name is open.
     pub fn follow(
         &self,
         gate: &Gate,
@@ -96,7 +98,8 @@ impl Schedule {
         Schedule { to_come }
     }
 
-    /// A turn of the poller. Returns for how long it may sleep at most, ns.
+    /// Makes the changes that are due on one pass of the poller. Returns how long the poller may sleep at
+    /// most, ns.
     pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
         while let Some((moment, opens)) = self.to_come.last().copied() {
             let now = sys::clock_ns(libc::CLOCK_MONOTONIC);

@@ -15,7 +15,7 @@ use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
-use crate::gpu::overlap::{CallCounts, Lines, Since};
+use crate::gpu::overlap::{CallCounts, Since, StreamCounts};
 use crate::keyed::Keyed;
 use crate::sink::poller;
 use crate::sys::ticks;
@@ -231,10 +231,10 @@ impl Stream {
         self.flags.load(Ordering::Relaxed) as u16
     }
 
-    /// Where calls onto this stream are counted.
+    /// The counts in which a call on this stream appears.
     #[inline]
-    pub fn lines(&'static self) -> Lines {
-        Lines { stream: &self.call_counts, queue: self.queue_counts(), across: self.counts_across() }
+    pub fn counts(&'static self) -> StreamCounts {
+        StreamCounts { stream: &self.call_counts, queue: self.queue_counts(), across: self.counts_across() }
     }
 
     /// The counts of the calls that can delay an event on this stream: its own calls, or those on all streams
@@ -640,7 +640,8 @@ impl Streams {
         if has_id { id } else { OWN_ID | (self.last_id.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
-    /// The app destroys a stream: its handle may come back as another's. `end_burst` ends the burst on it, if there is one.
+    /// Ends a stream that the app destroys. The driver may give its handle to another stream.
+    /// `end_burst` ends an open burst on it.
     pub fn destroyed(&self, call: &Call, handle: CUstream, end_burst: impl Fn(&'static Stream)) {
         let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
         let Some(place) = self.places.get(key) else { return };
@@ -652,7 +653,7 @@ impl Streams {
     }
 
     /// Ends the streams of a green context that goes away. They can do nothing more, though the app has yet
-    /// to destroy those that it created.
+    /// to destroy those that it created. `end_burst` ends an open burst on a stream.
     pub fn green_ends(&self, call: &Call, green: CUgreenCtx, end_burst: impl Fn(&'static Stream)) {
         for place in self.places.values() {
             // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.

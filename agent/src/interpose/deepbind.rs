@@ -147,8 +147,8 @@ fn redirect(list: &List, searched: u64) -> bool {
         }
         None
     });
-    // The loader is asked between the walks over its list, not during one: its locks have an order. In the last walk the
-    // object is there as long as we write.
+    // The loader is called between the walks over its list rather than during one, because its locks have an
+    // order. During the last walk, the object stays loaded while we write.
     let decided: Vec<(Slot, usize)> = found
         .into_iter()
         .filter_map(|(slot, wanted)| Some((slot, replacement_for(&slot, wanted)?)))

@@ -1,5 +1,5 @@
-//! What the dynamic loader has: our own lookups in it, which go to libc's dlsym and never to a hook, the libraries that
-//! are loaded ([`libraries`]) and the slots that they call through ([`slots`]).
+//! What has the dynamic loader loaded, and where are its functions? Our own lookups call libc's dlsym and never a hook;
+//! [`libraries`] lists the loaded libraries, and [`slots`] finds the slots that they call through.
 
 pub mod libraries;
 pub mod slots;

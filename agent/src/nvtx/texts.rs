@@ -45,7 +45,7 @@ impl<const N: usize> Texts<N> {
     }
 }
 
-/// What the poller of a session has told of [`DOMAINS`].
+/// How many of the [`DOMAINS`] the poller of a session has published.
 #[derive(Default)]
 pub struct PublishedDomains(usize);
 

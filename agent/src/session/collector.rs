@@ -158,7 +158,7 @@ fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
 /// Starts a collector for this process alone.
 fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let mut subreaper: c_int = 0;
-    // SAFETY: the call writes to a local variable.
+    // SAFETY: writes a place of ours.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut subreaper) };
     if sys::pid() == 1 || subreaper != 0 {
         return Err("it is PID 1 or a subreaper, whose child a collector would become; \
@@ -235,7 +235,7 @@ fn find(environment: &Environment) -> Option<CString> {
 
 /// Returns the folder that this library lies in.
 fn our_folder() -> Option<Vec<u8>> {
-    // SAFETY: all-zero is a valid Dl_info.
+    // SAFETY: all-zero is a Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
     // SAFETY: an address in this library; writes our struct.
     if unsafe { libc::dladdr(reach as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {

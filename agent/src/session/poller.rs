@@ -1,12 +1,13 @@
-//! The poller: the agent's only thread. It reads events and writes GPU times, makes events and buffers for the hooks,
-//! samples the GPU's clock, sends names, and records anchors of the host clock.
+//! What does the agent's only thread do? The poller reads events and writes GPU times, creates events and
+//! buffers for the hooks, samples the GPU's clock, publishes the names of things, and anchors the host clock.
 //!
-//! It blocks all signals, runs no code of the app's, never synchronizes, and stops calling the driver when the driver
-//! reports that it is shutting down. It calls context push and pop, event create, query and elapsed, the exchange of
-//! the capture mode, and, for its samples, event record on a stream of ours.
+//! It blocks all signals, runs no code of the app, never synchronizes, and stops for good when the driver
+//! reports that it is shutting down. The driver calls it makes are context push and pop, event create, query
+//! and elapsed time, the exchange of the capture mode, and, for its samples, an event record on a stream of
+//! our own.
 //!
-//! - [`sink::poller`](crate::sink::poller) wakes it and waits for it;
-//! - [`gpu::poller`](crate::gpu::poller) says when it polls, what it reads, and what that costs.
+//! - [`sink::poller`](crate::sink::poller) is its interface to hooks and other threads: waking it, and waiting for it.
+//! - [`gpu::poller`](crate::gpu::poller) decides when it polls next, reads the events, and measures what that costs.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ use crate::sink::segment::{Claim, anchor};
 use crate::sink::{Ring, Session};
 use crate::sys;
 
-/// Time between anchors of the host clock, and between checks for new modules and names.
+/// The time between anchors of the host clock, and between checks for new modules and names, ns.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
 
@@ -35,11 +36,11 @@ struct Start {
     claim: Claim,
 }
 
-/// Starts the poller thread. `Err`: there can be no thread.
+/// Starts the poller thread. `Err`: the thread cannot be created.
 pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
     let argument = Box::into_raw(Box::new(Start { session, claim }));
-    // SAFETY: plain libc calls on values of ours; the signal mask is restored in every case, and the thread owns the
-    // argument once it is started.
+    // SAFETY: plain libc calls on local variables; the signal mask is restored in every case, and the thread
+    // owns the argument once it is started.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
@@ -92,13 +93,13 @@ struct Poller {
     domains: nvtx::PublishedDomains,
     budget: Budget,
     schedule: Schedule,
-    /// CLOCK_MONOTONIC, ns, of the last anchor, and of the last check for new modules and names.
+    /// CLOCK_MONOTONIC, ns, of the last anchor and of the last check for new modules and names.
     anchored: u64,
     checked: u64,
 }
 
 impl Poller {
-    /// Sends what identifies the process, then reaches a collector.
+    /// Publishes the process's identity before anything else, and makes sure that a collector reads it.
     fn introduce(&mut self) {
         self.session.get::<Names>().introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
@@ -138,7 +139,7 @@ impl Poller {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now - self.checked >= MODULES_NS {
             self.checked = now;
-            self.modules.publish_new(&mut self.ring);
+            self.modules.tell_new(&mut self.ring);
             self.session.get::<Names>().tell_unsent(&mut self.ring);
             self.domains.publish_new(&mut self.ring);
             unknown::publish_new(&mut self.ring);

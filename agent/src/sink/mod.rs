@@ -62,7 +62,7 @@ pub struct Session(NonNull<Live>);
 
 // SAFETY: a session is never unmapped, and all that is shared in it is atomic.
 unsafe impl Send for Session {}
-// SAFETY: as above, with one local variable.
+// SAFETY: as above.
 unsafe impl Sync for Session {}
 
 impl core::ops::Deref for Session {

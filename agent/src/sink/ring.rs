@@ -7,7 +7,7 @@ use gpuspy_wire::ring::LEVELS;
 use crate::sink::Session;
 use crate::sink::segment::Claim;
 
-/// The poller's own ring, which the poller itself grows.
+/// The poller's own ring, which the poller grows itself.
 pub struct Ring {
     claim: Claim,
     session: Session,
@@ -19,7 +19,7 @@ impl Ring {
         Ring { claim, session }
     }
 
-    /// Publishes a record. Returns false when it did not fit, which is counted.
+    /// Publishes a record. Returns false if it did not fit, which is counted as a loss.
     pub fn push(&mut self, words: &[u64]) -> bool {
         let next = self.claim.writer.level() + 1;
         if next < LEVELS

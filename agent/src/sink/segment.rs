@@ -21,7 +21,7 @@ pub struct Segment {
 
 // SAFETY: the base pointer is to a mapping that is never unmapped; all shared state behind it is atomic.
 unsafe impl Sync for Segment {}
-// SAFETY: as above, with one local variable.
+// SAFETY: as above.
 unsafe impl Send for Segment {}
 
 /// A slot that this process's thread owns.

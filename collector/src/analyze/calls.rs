@@ -1,8 +1,8 @@
 //! API calls: how many of each were made, and how much time the host spent in them.
 
+use super::analysis::{Analysis, End, Start};
 use super::estimate::Estimate;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
 use super::scope::Scope;
 use crate::model::{CountedCall, Event};

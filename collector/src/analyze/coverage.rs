@@ -1,8 +1,8 @@
 //! Coverage: what was observed, what was not, and why.
 
+use super::analysis::{Analysis, End, Start};
 use super::estimate::Sum;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::quantile::Quantiles;
 use super::scope::Scope;
 use crate::model::{Action, Event, Operation, Reason, When};

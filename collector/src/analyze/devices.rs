@@ -1,13 +1,13 @@
 //! The rows about GPUs: which they are, where their time went, and when they were idle.
 
+use super::analysis::End;
+use super::analysis::Line;
 use super::gaps::Neighbour;
 use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
 use super::identity::Identity;
 use super::kernels::{self, Kernel};
 use super::merge::Merge;
-use super::pipeline::End;
-use super::summary::Line;
 use super::timeline::DeviceTime;
 use super::transfers::{self, Transfers};
 use super::whole::{Work, extrapolated};

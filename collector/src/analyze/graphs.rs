@@ -4,12 +4,12 @@
 //! Kernels are counted by name with the others (`in_graphs`). With `--graph nodes` their times are samples: a
 //! replay's events are read only if no other replay had started before.
 
+use super::analysis::{Analysis, End, Start};
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Strata, WindowCount};
 use super::kernels::UNKNOWN;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::graphs::Moves;
 use crate::model::{Action, Event, When};

@@ -1,11 +1,11 @@
 //! Kernels: how often each was launched, and how long it ran.
 
+use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::Estimate;
 use super::extrapolate::{Extent, Strata, WindowCount};
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use super::shapes::{ShapeCounts, Shapes};
 use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};

@@ -9,10 +9,10 @@
 
 mod doubt;
 
+use super::analysis::{Analysis, End, Start};
 use super::estimate::Estimate;
 use super::merge::Merge;
 use super::owners::{ByLibrary, Holding, Owners};
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;

@@ -20,6 +20,7 @@
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 
+pub mod analysis;
 pub mod calls;
 pub mod coverage;
 pub mod devices;
@@ -48,13 +49,14 @@ pub mod waits;
 pub mod whole;
 pub mod windows;
 
+use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::gpu_clock::Clocks;
 use crate::trace;
 use crate::trace::record::{Names, Status};
-pub use pipeline::{Analysis, Tables, process};
+pub use analysis::{Analysis, Line};
+pub use pipeline::{Tables, process};
 use serde::Serialize;
-pub use summary::{Line, ProcessInfo, ProcessReport, lines, sort};
+pub use summary::{ProcessInfo, ProcessReport, lines, sort};
 pub use together::{Member, together};
 
 /// What reading a trace lost.

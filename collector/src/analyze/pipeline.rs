@@ -4,6 +4,8 @@
 //! list at the end of this file. The order of the list does not matter: no analysis changes an event, and none reads
 //! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
 
+use super::Input;
+use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
@@ -17,70 +19,14 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::scope::Scope;
 use super::startup::{Startup, StartupFold};
-use super::summary::{Line, ProcessInfo, ProcessReport};
+use super::summary::{ProcessInfo, ProcessReport};
 use super::timeline::Timelines;
 use super::transfers::{TransferTimes, Transfers};
 use super::waits::{ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
-use super::{Damage, Input};
 use crate::model::filter::RecordFilter;
-use crate::model::period::Period;
-use crate::model::{self, Event, Model};
-use crate::trace::record::{Body, Names, Record, Status, Work};
-
-/// One analysis: it takes the events of a process one by one, with bounded state, and returns the rows of one table.
-pub trait Analysis<'a>: Sized {
-    /// The rows of its table. Tables that add up over processes implement [`Merge`].
-    type Rows;
-
-    /// Creates the analysis, before the first event.
-    fn new(start: &Start<'a>) -> Self;
-
-    /// Takes the next event, in the trace's order, and what the record filter lets through of it.
-    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>);
-
-    /// Returns the rows, after the last event.
-    fn finish(self, end: &End<'_>) -> Self::Rows;
-}
-
-/// What is known of a process before its first event.
-#[derive(Clone, Debug)]
-pub struct Start<'a> {
-    /// The texts of its trace.
-    pub names: &'a Names,
-    /// Its last status, if the trace has one.
-    pub status: Option<&'a Status>,
-    /// What reading the trace lost.
-    pub damage: Damage,
-    /// When its collection began: host ns.
-    pub began: u64,
-    /// The time that the filter selects.
-    pub period: Period,
-    /// The time that `--capture-range` recorded, whatever the filter selects of it.
-    pub captured: Period,
-}
-
-/// What is known of a process after its last event.
-#[derive(Clone, Copy, Debug)]
-pub struct End<'e> {
-    /// The texts of its trace.
-    pub names: &'e Names,
-    /// What the model has learned of it.
-    pub known: &'e model::Process,
-    /// Its process id, if the trace has a status.
-    pub pid: Option<u32>,
-    /// When its collection ended: host ns.
-    pub ended: u64,
-    /// The time that the report is about.
-    pub line: Line,
-}
-
-impl End<'_> {
-    /// Returns the path of the library that a code address lies in, if that is known.
-    pub fn library(&self, address: u64) -> Option<String> {
-        self.known.modules.resolve(address, self.names).map(|site| site.path)
-    }
-}
+use crate::model::{Event, Model};
+use crate::trace::record::{Body, Record, Work};
 
 /// Analyzes one process in one pass over its records. A [`Survey`](crate::model::survey::Survey) has to have read them before,
 /// for its clocks.
@@ -223,20 +169,4 @@ impl Tables {
         }
         self.gaps = devices::gaps(&self.devices);
     }
-}
-
-#[cfg(test)]
-impl<'a> Start<'a> {
-    /// A process of which nothing is known but its texts.
-    pub fn of(names: &'a Names) -> Start<'a> {
-        let (period, captured) = (Period::default(), Period::default());
-        Start { names, status: None, damage: Damage::default(), began: 0, period, captured }
-    }
-}
-
-/// Returns the rows of an analysis of a collection that ended at host ns `ended`.
-#[cfg(test)]
-pub fn finish_at<'a, A: Analysis<'a>>(analysis: A, ended: u64) -> A::Rows {
-    let (names, known) = (Names::default(), model::Process::default());
-    analysis.finish(&End { names: &names, known: &known, pid: None, ended, line: Line::default() })
 }

@@ -8,10 +8,10 @@
 //! If only a part of a trace is selected, a range belongs to the time at which it starts and to the thread that
 //! starts it, and counts whole. Its operations count if they pass the filter, whenever they ran.
 
+use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::gpu_clock::parted;
 use crate::model::gpu_interval::{GpuInterval, Length};

@@ -15,10 +15,10 @@
 //! latest. How much that cost is estimated from the next launches in the same context: it is what the first launch
 //! took beyond their median.
 
+use super::analysis::{Analysis, End, Start};
 use super::calls::base_name;
 use super::estimate::Sum;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;

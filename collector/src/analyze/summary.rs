@@ -1,15 +1,15 @@
 //! Which process a report is about, and how the reports of several processes add up to a run's.
 
 use super::Damage;
+use super::analysis::{End, Line, Start};
 use super::devices::{self, DeviceReport};
 use super::merge::Merge;
-use super::pipeline::{End, Start, Tables};
+use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
-use crate::model::gpu_interval::host;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
-use crate::model::period::{self, Period};
+use crate::model::period::{self};
 use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
@@ -73,7 +73,7 @@ impl ProcessInfo {
     ) -> ProcessInfo {
         let Start { names, status, damage, ref period, .. } = *start;
         let captured = period.is_span().then(|| Captured {
-            asked: period::asked(names).unwrap_or_default().to_owned(),
+            asked: period::requested(names).unwrap_or_default().to_owned(),
             ranges: period.stretches().len() as u64,
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
@@ -100,42 +100,6 @@ impl ProcessInfo {
 
 fn fact(names: &Names, fact: Fact) -> Option<&str> {
     names.get(Namespace::Fact, fact as u32).filter(|text| !text.is_empty())
-}
-
-/// The time that a report is about. Of several processes on one line it is from the first start to the last end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// When the collection began: host ns.
-    pub began: u64,
-    /// From the start to the end of the collection, ns.
-    pub wall_ns: u64,
-    /// The first and the last selected moment, ns since the collection began.
-    pub period_ns: (u64, u64),
-    /// The length of the selected time, ns; of several capture ranges, without the time between them.
-    pub looked_ns: u64,
-    /// Whether that time is capture ranges (`--capture-range`).
-    pub is_captured: bool,
-}
-
-impl Line {
-    /// The line of a collection between two host ns, of which `period` is selected.
-    pub fn of(began: u64, ended: u64, period: &Period) -> Line {
-        let wall_ns = ended.saturating_sub(began);
-        let (from, to) = period.ends();
-        let in_wall = |moment: i64| (moment.saturating_sub(host(began)).max(0) as u64).min(wall_ns);
-        Line {
-            began,
-            wall_ns,
-            period_ns: (in_wall(from), in_wall(to)),
-            looked_ns: period.length(host(began), host(ended)),
-            is_captured: period.is_span(),
-        }
-    }
-
-    /// Returns when the collection ended: host ns.
-    pub fn ended(&self) -> u64 {
-        self.began.saturating_add(self.wall_ns)
-    }
 }
 
 /// The part of a run that `--capture-range` selected.

@@ -17,12 +17,12 @@
 //! threads that overlap may have reached their stream in either order, whichever is first in the trace; and the
 //! untimed one may lie between the other's events.
 
+use super::analysis::{Analysis, End, Start};
 use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
 use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};

@@ -15,6 +15,8 @@
 //! - A process with capture ranges may use its GPUs outside of them: while another process's range is recorded and
 //!   its own is not, they are *undecided*.
 
+use super::analysis::Analysis;
+use super::analysis::Line;
 use super::devices::{self, DeviceReport};
 use super::extrapolate::Extent;
 use super::gaps::rows::{GapReport, side};
@@ -23,17 +25,16 @@ use super::identity::{CLASSES, Identity};
 use super::memory::{MemoryTimeline, MemoryUse, Use};
 use super::merge::Merge;
 use super::owners::Holding;
-use super::pipeline::Analysis;
 use super::scope::Scope;
-use super::summary::{Line, ProcessReport};
+use super::summary::ProcessReport;
 use super::timeline::{DeviceTime, Timelines};
+use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
-use crate::model::gpu_clock::Clocks;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
-use crate::model::run::{Machine, Told};
+use crate::model::run::{Machine, Surveyed};
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{LossCause, Memory, Untimed};
@@ -74,7 +75,7 @@ pub struct Member<'a, Records> {
 impl<Records> Member<'_, Records> {
     fn machine(&self) -> Machine {
         let Member { names, status, clocks, .. } = *self;
-        Told { names, status, clocks }.machine()
+        Surveyed { names, status, clocks }.machine()
     }
 }
 

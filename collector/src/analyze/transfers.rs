@@ -1,10 +1,10 @@
 //! Copies and memsets: between which kinds of memory, how much, and how fast.
 
+use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
 use super::extrapolate::{Extent, Strata, WindowCount};
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, When};

@@ -21,10 +21,10 @@
 //! A work's record already has its GPU time when it comes, so a call can be judged when it has returned. It is held
 //! back for the work that other threads were issuing at the time ([`HELD`], [`HELD_NS`]).
 
+use super::analysis::{Analysis, End, Start};
 use super::calls::base_name;
 use super::estimate::Sum;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;

@@ -15,9 +15,9 @@
 //! the time in hooks is not the host's time, and the estimate is low. With too few comparisons the slowdown is
 //! unknown.
 
+use super::analysis::{Analysis, End, Start};
 use super::extrapolate::student;
 use super::merge::Merge;
-use super::pipeline::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
@@ -393,7 +393,7 @@ impl<'a> Analysis<'a> for Windows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pipeline::finish_at;
+    use super::super::analysis::finish_at;
     use super::*;
 
     /// Windows and pauses in turn, with what a launch takes in each, and how much of that the hooks take.

@@ -1,8 +1,8 @@
 //! Options that limit a report to a part of the trace.
 
 use super::{Failure, time};
+use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::gpu_clock::Clocks;
 use crate::model::names::demangle;
 use crate::report::names::plain;
 use crate::trace::record::{Names, Status};

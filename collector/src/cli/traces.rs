@@ -2,9 +2,9 @@
 
 use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
+use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::gpu_clock::Clocks;
-use crate::model::run::{self, Told};
+use crate::model::run::{self, Surveyed};
 use crate::model::survey::Survey;
 use crate::report;
 use crate::trace::record::{Names, Status};
@@ -62,11 +62,11 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
 /// # Errors
 /// The filter selects something that no trace contains.
 pub(super) fn filters(path: &Path, traces: &[Opened], filter: &Filter) -> Result<Vec<Filter>, Failure> {
-    fn told(trace: &Opened) -> Told<'_> {
+    fn surveyed(trace: &Opened) -> Surveyed<'_> {
         let Opened { names, status, clocks, .. } = trace;
-        Told { names, status: status.as_ref(), clocks }
+        Surveyed { names, status: status.as_ref(), clocks }
     }
-    let filters = run::asked(&traces.iter().map(told).collect::<Vec<_>>(), filter);
+    let filters = run::filters(&traces.iter().map(surveyed).collect::<Vec<_>>(), filter);
     let contents = traces.iter().zip(&filters).map(|(trace, filter)| {
         let Opened { names, status, clocks, .. } = trace;
         Contents { names, status: status.as_ref(), clocks, filter }

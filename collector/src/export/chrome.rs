@@ -48,12 +48,12 @@ mod process;
 mod rows;
 mod scene;
 
+use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::gpu_clock::Clocks;
 use crate::model::gpu_interval::host;
 use crate::model::job::Job;
 use crate::model::period;
-use crate::model::run::{self, Machine, Told};
+use crate::model::run::{self, Machine, Surveyed};
 use crate::model::survey::Survey;
 use crate::trace::record::{Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
@@ -92,23 +92,24 @@ const BASE_NS: i128 = 7_889_238 * 1_000_000_000;
 /// Gives the processes of a run one base, one time line for each machine, and the numbers of their streams, whichever
 /// of them share a file. Only what `filter` selects will be exported.
 pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
-    let told: Vec<Told<'_>> = run.iter().map(|source| source.told()).collect();
-    let filters = run::asked(&told, filter);
+    let surveyed: Vec<Surveyed<'_>> = run.iter().map(|source| source.surveyed()).collect();
+    let filters = run::filters(&surveyed, filter);
     // The real time minus the host's time is one number for each machine, from its first process with a status.
     let real = |status: &Status| i128::from(status.began_realtime) - i128::from(host(status.began));
     let mut machines: HashMap<Machine, i128> = HashMap::new();
-    for told in &told {
-        if let Some(status) = told.status {
-            machines.entry(told.machine()).or_insert_with(|| real(status));
+    for process in &surveyed {
+        if let Some(status) = process.status {
+            machines.entry(process.machine()).or_insert_with(|| real(status));
         }
     }
-    let began = told.iter().filter_map(|told| told.status).map(|status| status.began_realtime).min();
+    let began =
+        surveyed.iter().filter_map(|process| process.status).map(|status| status.began_realtime).min();
     let base = began.map_or(0, |began| i128::from(began) / BASE_NS * BASE_NS);
-    let earliest = told.iter().filter_map(|told| told.clocks.earliest).min().map_or(0, host);
-    let zeros: Vec<i64> = told
+    let earliest = surveyed.iter().filter_map(|process| process.clocks.earliest).min().map_or(0, host);
+    let zeros: Vec<i64> = surveyed
         .iter()
         // Without a status, the real time is unknown, and the first call is at 0.
-        .map(|told| machines.get(&told.machine()).map_or(earliest, |real| (base - real) as i64))
+        .map(|process| machines.get(&process.machine()).map_or(earliest, |real| (base - real) as i64))
         .collect();
     for ((source, filter), zero) in run.iter_mut().zip(filters).zip(zeros) {
         source.place = InRun { base, zero, filter };
@@ -126,8 +127,8 @@ impl Source {
         Source { names, status, clocks: survey.finish(), scene, place: InRun::default() }
     }
 
-    fn told(&self) -> Told<'_> {
-        Told { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
+    fn surveyed(&self) -> Surveyed<'_> {
+        Surveyed { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
     }
 
     /// Returns what the trace contains, and the filter that [`lay_out`] gave it.
@@ -142,7 +143,7 @@ impl Source {
 
     /// The ranges that were to be captured of its process; `None` for the whole run.
     pub fn captured(&self) -> Option<&str> {
-        period::asked(&self.names)
+        period::requested(&self.names)
     }
 
     /// Its process's id, if the trace has a status.

@@ -22,7 +22,7 @@ use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::period::{Captures, Period};
-use super::run::StreamNumbers;
+use super::streams::StreamNumbers;
 use super::survey::begin;
 use super::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Status};

@@ -56,13 +56,9 @@ mod fit;
 mod hull;
 mod string;
 
-use super::period::Captures;
-use super::run::Streams;
 use super::stamps::Stamps;
-use super::typical::Typical;
-use crate::trace::record::Status;
 use hull::{Hull, Point};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use string::Segment;
 
 /// Largest assumed drift between a GPU clock and the host's, in parts per million: two oscillators of ±100 ppm each.
@@ -341,76 +337,18 @@ fn segments(bounds: &Bounds, above: &[Point], below: &[Point]) -> Vec<Segment> {
     times.into_iter().map(segment).collect()
 }
 
-/// The oscillator that drives a context's time bases: its device's if the device is known, else one of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Oscillator {
-    Device(u32),
-    Context(u32),
-}
-
-/// What a first pass learns from a whole trace before the second one interprets records: the clocks of all time
-/// bases, the contexts' devices, the capture ranges, and typical durations.
-#[derive(Clone, Debug, Default)]
-pub struct Clocks {
-    /// Context → device ordinal.
-    pub devices: HashMap<u32, u32>,
-    /// Host ns at which the first call or range began; in a trace that has neither, the time of its first record.
-    pub earliest: Option<u64>,
-    /// The capture ranges.
-    pub captures: Captures,
-    /// Streams in the order in which they first appeared.
-    pub streams: Streams,
-    /// (Context, stream) → host ns at which the end event of the stream's last burst was recorded. Later launches of
-    /// a burst have no end event: the program or the context ended before anything followed them.
-    pub bursts: HashMap<(u32, u64), u64>,
-    /// Typical durations of operations.
-    pub typical: Typical,
-    time_bases: HashMap<(u32, u32), Clock>,
-    contradictions: u64,
-}
-
-impl Clocks {
-    /// Host ns at which the collection began: from the status or, in a trace that lost it, the earliest time in the
-    /// records.
-    pub fn began(&self, status: Option<&Status>) -> u64 {
-        status.map_or(self.earliest.unwrap_or(0), |status| status.began)
+/// Fits the bounds of the time bases that one oscillator drives. Returns a clock for each, and how many bounds contradicted
+/// each other.
+pub fn fit_oscillator(mut time_bases: Vec<Bounds>) -> (Vec<Clock>, u64) {
+    let stamps = time_bases.iter().fold(Stamps::default(), |all, time_base| all.and(time_base.stamps));
+    for time_base in &mut time_bases {
+        time_base.stamps = stamps;
+        time_base.settle();
     }
-
-    /// Fits the bounds of all time bases, which are keyed by (context, time base).
-    pub fn fit(bounds: BTreeMap<(u32, u32), Bounds>, devices: HashMap<u32, u32>) -> Clocks {
-        let mut clocks = Clocks { devices, ..Clocks::default() };
-        let mut by_oscillator: BTreeMap<Oscillator, Vec<_>> = BTreeMap::new();
-        for (key, bounds) in bounds {
-            let device = clocks.devices.get(&key.0);
-            let oscillator = device.map_or(Oscillator::Context(key.0), |device| Oscillator::Device(*device));
-            by_oscillator.entry(oscillator).or_default().push((key, bounds));
-        }
-        for time_bases in by_oscillator.into_values() {
-            let (keys, mut time_bases): (Vec<_>, Vec<_>) = time_bases.into_iter().unzip();
-            let stamps =
-                time_bases.iter().fold(Stamps::default(), |all, time_base| all.and(time_base.stamps));
-            for time_base in &mut time_bases {
-                time_base.stamps = stamps;
-                time_base.settle();
-            }
-            let (corridors, contradictions) = fit::fit(&time_bases);
-            clocks.contradictions += contradictions;
-            let fitted =
-                time_bases.iter().zip(corridors).map(|(time_base, corridor)| Clock::new(time_base, corridor));
-            clocks.time_bases.extend(keys.into_iter().zip(fitted));
-        }
-        clocks
-    }
-
-    /// The clock of a time base.
-    pub fn of(&self, context: u32, time_base: u32) -> Option<&Clock> {
-        self.time_bases.get(&(context, time_base))
-    }
-
-    /// How many bounds contradicted each other. Each of them shows that the assumptions do not hold on this machine.
-    pub fn contradictions(&self) -> u64 {
-        self.contradictions
-    }
+    let (corridors, contradictions) = fit::fit(&time_bases);
+    let fitted =
+        time_bases.iter().zip(corridors).map(|(time_base, corridor)| Clock::new(time_base, corridor));
+    (fitted.collect(), contradictions)
 }
 
 #[cfg(test)]

@@ -82,12 +82,26 @@ pub(super) mod pair;
 
 use super::gpu_clock::{Bounds, Clock};
 use super::stamps::MOST_EVENT_COST;
-use super::typical::Usual;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
 
 pub use super::host_time::{MOST_TIME, host};
+
+/// How long similar operations usually take, GPU ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usual {
+    /// The 10th percentile.
+    pub from: u64,
+    /// The median.
+    pub value: u64,
+    /// The 90th percentile.
+    pub to: u64,
+    /// Applies only to operations that may have taken longer than this.
+    pub beyond: u64,
+    /// Whether operations with a determined length agree on it.
+    pub is_agreed: bool,
+}
 
 /// What the best estimate of a [`GpuInterval`] rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,7 +370,7 @@ fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i
 
 #[cfg(test)]
 mod tests {
-    use super::super::gpu_clock::Clocks;
+    use super::super::clocks::Clocks;
     use super::super::simulation::{Load, Simulation, survey, work};
     use super::*;
     use crate::trace::record::What;

@@ -33,6 +33,7 @@
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
 //! - [`outcome`]: how did a process end?
 
+pub mod clocks;
 pub mod facts;
 pub mod filter;
 pub mod gpu_clock;
@@ -53,6 +54,7 @@ pub mod run;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
+pub mod streams;
 pub mod survey;
 pub mod transfer;
 pub mod typical;
@@ -60,8 +62,9 @@ pub mod typical;
 use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
 };
+use clocks::Clocks;
 use facts::Facts;
-use gpu_clock::{Clock, Clocks};
+use gpu_clock::Clock;
 use gpu_interval::{GpuInterval, host};
 use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};

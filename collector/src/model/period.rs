@@ -146,7 +146,7 @@ impl Captures {
 
     /// The selected time between two moments: the capture ranges if there are any or were requested, else all of it.
     pub fn period(&self, names: &Names, status: Option<&Status>, (from, to): (i64, i64)) -> Period {
-        if asked(names).is_none() && self.ranges.is_empty() {
+        if requested(names).is_none() && self.ranges.is_empty() {
             return Period::between(from, to);
         }
         let ended = host(status.map_or(self.last, |status| status.ended));
@@ -156,7 +156,7 @@ impl Captures {
 }
 
 /// Which ranges `--capture-range` selected; `None` for the whole run.
-pub fn asked(names: &Names) -> Option<&str> {
+pub fn requested(names: &Names) -> Option<&str> {
     names.get(Namespace::Fact, Fact::CaptureRange as u32).filter(|text| !text.is_empty())
 }
 

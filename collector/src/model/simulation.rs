@@ -4,7 +4,7 @@
 //! launch 3 µs. An event or a kernel begins when it has been submitted and everything before it on the stream is
 //! over. The GPU's clock has an offset and a drift against the host's.
 
-use super::gpu_clock::Clocks;
+use super::clocks::Clocks;
 use super::survey::Survey;
 use crate::trace::record::{Body, Call, GpuTime, Record, What, Work};
 use gpuspy_wire::record::Untimed;

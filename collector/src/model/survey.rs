@@ -5,10 +5,11 @@
 //! and places operations by the result. The test `after_three_hours_the_clocks_are_as_precise_as_at_first` checks
 //! both.
 
-use super::gpu_clock::{Bounds, Clocks};
+use super::clocks::Clocks;
+use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
 use super::period::Captures;
-use super::run::Streams;
+use super::streams::Streams;
 use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};

@@ -27,9 +27,10 @@
 //! `long_operations_do_not_speak_for_short_ones_that_contradict_them`.
 
 use super::Action;
-use super::gpu_clock::{Clocks, parted};
+use super::clocks::Clocks;
+use super::gpu_clock::parted;
 use super::gpu_interval::pair::{Pair, Spread};
-use super::gpu_interval::{self, MOST_TIME, Measured};
+use super::gpu_interval::{self, MOST_TIME, Measured, Usual};
 use super::memory::Blocks;
 use super::transfer::{self, HostMemory, Moved, TransferKind};
 use crate::trace::record::{Body, GpuTime, Record, What, Work};
@@ -91,21 +92,6 @@ pub enum Prior {
     /// By the rules of this module.
     #[default]
     Agreeing,
-}
-
-/// How long similar operations usually take, GPU ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usual {
-    /// The 10th percentile.
-    pub from: u64,
-    /// The median.
-    pub value: u64,
-    /// The 90th percentile.
-    pub to: u64,
-    /// Applies only to operations that may have taken longer than this.
-    pub beyond: u64,
-    /// Whether operations with a determined length agree on it.
-    pub is_agreed: bool,
 }
 
 impl Usual {

@@ -190,7 +190,7 @@ impl Budget {
         }
     }
 
-    /// A turn of the poller. Returns for how long it may sleep at most, ns.
+    /// Updates the account on one pass of the poller. Returns how long the poller may sleep at most, ns.
     pub fn step(&mut self, session: Session, ring: &mut Ring) -> u64 {
         if session.get::<Gate>().options.mode != Mode::Auto {
             return u64::MAX;

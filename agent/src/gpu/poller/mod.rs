@@ -1,8 +1,8 @@
-//! What the poller reads: the agent's one thread, which `crate::session` runs.
+//! What does the poller read, and when? `crate::session` runs it, on the agent's only thread.
 //!
-//! - [`rhythm`]: when it looks;
-//! - [`reader`]: what it reads;
-//! - [`cost`]: what that costs.
+//! - [`rhythm`] decides when it polls next.
+//! - [`reader`] reads the events.
+//! - [`cost`] measures what that costs.
 
 pub mod cost;
 pub mod reader;

@@ -64,7 +64,8 @@ impl Reader {
         }
     }
 
-    /// One look at all contexts. Between [`begin_look`](crate::sink::poller::Shared::begin_look) and its end; `may_ask` is the answer to the first.
+    /// Makes one polling pass over all contexts, between [`begin_poll`](crate::sink::poller::Shared::begin_poll) and its end.
+    /// `may_query` is what `begin_poll` returned.
     pub fn poll(&mut self, ring: &mut Ring, meter: &Meter, may_query: bool) -> Found {
         let session = self.session;
         self.report_lost(ring, session.get::<Streams>().drop_abandoned());

@@ -1,4 +1,4 @@
-use super::super::pipeline::finish_at;
+use super::super::analysis::finish_at;
 use super::*;
 use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::memory::{Allocator, MemoryChange};

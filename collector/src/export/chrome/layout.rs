@@ -2,7 +2,7 @@
 
 use super::Source;
 use super::scene::Stream;
-use crate::model::run::Numbers;
+use crate::model::streams::Numbers;
 use std::collections::{BTreeMap, HashMap};
 
 /// Linux gives no process or thread so high a number (PID_MAX_LIMIT, linux/threads.h): free for processes without a

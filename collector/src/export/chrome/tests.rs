@@ -482,7 +482,7 @@ fn a_stream_has_one_number_in_exports_operations_and_filters() {
     let source = Source::of(names.clone(), Some(status.clone()), records.iter().cloned());
     let given = (Some(status), names, records);
     let listed = |asked: &Filter| -> Vec<u64> {
-        let filter = &run::asked(&[source.told()], asked)[0];
+        let filter = &run::filters(&[source.surveyed()], asked)[0];
         let mut operations =
             crate::report::Operations::new(&source.names, &source.clocks, source.status.as_ref(), filter);
         let lines = given.2.iter().filter_map(|record| operations.observe(record));

@@ -1,8 +1,10 @@
 //! Does the fit contain the truth? Simulated oscillators with a known θ say.
 
+use super::super::clocks::Clocks;
 use super::*;
 use crate::trace::generator::Random;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
 /// Host time at which the records begin: not on a border between pieces.
