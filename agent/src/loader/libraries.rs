@@ -25,8 +25,8 @@ fn loaded(name: &CStr) -> Option<*mut c_void> {
     open(name, 0)
 }
 
-/// The handle of a loaded library that then stays loaded until the process ends, whoever closes it: for
-/// libraries whose functions we cache.
+/// The handle of a loaded library that then stays loaded until the process ends, also after the app
+/// closes it: for libraries whose functions we cache.
 pub fn pinned(name: &CStr) -> Option<*mut c_void> {
     open(name, libc::RTLD_NODELETE)
 }

@@ -5,7 +5,7 @@
 //! that allocates it to the return of the call that frees it. Memory that a graph allocates or frees changes when the
 //! launch has returned ([`graph`](crate::model::memory::graph) computes how much is held at once). Where calls of
 //! several threads overlap, each takes effect at an unknown moment of it, so that the order of returns is only the
-//! best guess: then the peak is an interval ([`doubt`]).
+//! best estimate: then the peak is an interval ([`doubt`]).
 
 mod doubt;
 
@@ -33,11 +33,11 @@ pub struct Use {
     pub allocated_bytes: u64,
     /// Frees that succeeded.
     pub frees: u64,
-    /// The peak: the most that was held at once, by the best guess, bytes.
+    /// The peak: the most that was held at once, by the best estimate, bytes.
     pub peak_bytes: u64,
     /// The lower and the upper bound of the peak, bytes.
     pub peak_between: (u64, u64),
-    /// When the peak was first reached, by the best guess, ns since the collection began.
+    /// When the peak was first reached, by the best estimate, ns since the collection began.
     pub peak_at: u64,
     /// What was held at the end, bytes.
     pub live_bytes: u64,

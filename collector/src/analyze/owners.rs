@@ -18,7 +18,7 @@ pub struct Holding {
     pub at_peak_bytes: u64,
     /// The bytes that it held at the end.
     pub live_bytes: u64,
-    /// The number of frees that it called, whoever had allocated the blocks.
+    /// The number of frees that it called, of any owner's blocks.
     pub frees: u64,
     /// Their bytes.
     pub freed_bytes: u64,

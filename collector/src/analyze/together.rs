@@ -49,7 +49,7 @@ use std::sync::Arc;
 pub struct Together {
     /// The time that they are about.
     pub line: Line,
-    /// Where each GPU's time went, whoever used it.
+    /// Where each GPU's time went, over all processes that used it.
     pub devices: Vec<DeviceReport>,
     /// When no process used a GPU.
     pub gaps: GapReport,

@@ -55,7 +55,7 @@ pub enum Cause {
     HostFree,
     /// It copies from or to pageable memory, whatever its name says (CUDA Driver API, "API synchronization behavior").
     PageableCopy,
-    /// It copies or sets memory, and returns when that is done (same source).
+    /// It copies memory or is a memset, and returns when that is done (same source).
     BlockingCopy,
     /// It unloads code, which may still run.
     Unload,

@@ -120,7 +120,7 @@ impl Clock {
     }
 
     /// Takes a better slope, if its error is at most half as large. `now` is a tick that no tick converted so far
-    /// exceeds: only later ticks are mapped anew.
+    /// exceeds: only later ticks are mapped with the new slope.
     pub fn refine(&mut self, slope: Slope, now: u64) {
         if slope.error * 2.0 > self.error || now <= self.origin.ticks {
             return;

@@ -27,7 +27,7 @@
 //!
 //! - Streams have the numbers that reports show ([`run`]), which are unique in a file of one rank,
 //!   because HTA distinguishes GPU rows by nothing else.
-//! - Correlations are numbered anew, one per call: they are unique in the file and small enough for any reader.
+//! - Correlations are renumbered, one per call: they are unique in the file and small enough for any reader.
 //! - `distributedInfo` contains the rank if all processes of the file have the same: HTA distinguishes files by it, and
 //!   requires the blank after the colon. Its backend is NCCL if an NCCL kernel was launched, and otherwise unknown.
 //!

@@ -58,7 +58,7 @@ impl Open {
         self.0.get(&(work.call.context, work.stream)).copied().unwrap_or_default()
     }
 
-    /// Starts anew after the record of a burst or run.
+    /// Starts again after the record of a burst or run.
     pub fn ended(&mut self, work: &Work) {
         self.0.remove(&(work.call.context, work.stream));
     }

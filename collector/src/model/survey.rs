@@ -259,7 +259,7 @@ mod tests {
         host - 5 * HOURS + (40e-6 * HOURS as f64 / std::f64::consts::TAU * (1.0 - phase.cos())) as i64
     }
 
-    /// Three hours of launches on two contexts of a device, four a second. The time bases start anew every ten
+    /// Three hours of launches on two contexts of a device, four a second. The time bases start again every ten
     /// minutes, each at an origin of its own, with an error that grows to 1 µs. Each record comes with the
     /// operation's true start and end in host ns.
     fn three_hours() -> impl Iterator<Item = (Record, Option<(i64, i64)>)> {

@@ -99,7 +99,7 @@ impl<R: Read + Seek> TraceReader<R> {
         self.index.complete
     }
 
-    /// What is missing as far as is known; complete after [`records`](TraceReader::records) has run to its end.
+    /// What is found missing so far; complete after [`records`](TraceReader::records) has run to its end.
     pub fn damage(&self) -> Damage {
         let (a, b) = (&self.index.damage, &self.found);
         Damage {

@@ -118,7 +118,7 @@ impl ThreadRow {
     }
 
     /// Closes the innermost range of a domain and returns where it is drawn. Ranges that are open inside it begin
-    /// anew after it.
+    /// again after it.
     pub fn pop(&mut self, domain: u32, at: i64) -> Option<(i64, i64)> {
         let index = self.open.iter().rposition(|range| range.domain == domain)?;
         let end = self.open[index..]
