@@ -17,8 +17,8 @@ const PASSED: &[(&str, &str, &str)] = &[
     ),
     ("cudbg*", "debugger", "the debugger's"),
     ("cuGetExportTable", "lookup", "tables by which the runtime checks its driver: never touched"),
-    ("cuGraph*NodeGet* cuGraphGet* cuGraphExecGet* cuGraphNodeFindInClone", "query", "asks about a graph"),
-    ("cuGraphDebugDotPrint cudaGraphGetNodes cudaGraphDebugDotPrint", "query", "asks about a graph"),
+    ("cuGraph*NodeGet* cuGraphGet* cuGraphExecGet* cuGraphNodeFindInClone", "query", "queries a graph"),
+    ("cuGraphDebugDotPrint cudaGraphGetNodes cudaGraphDebugDotPrint", "query", "queries a graph"),
     ("cuGraphExec*Set*", "graph", "changes a node that neither runs a kernel nor moves bytes"),
     (
         "cuGraphAdd* cuGraphRemove* cuGraphCreate cuGraphClone cuGraphDestroy* cuGraph*Set* cuGraphConditionalHandleCreate",
@@ -49,35 +49,35 @@ const PASSED: &[(&str, &str, &str)] = &[
     (
         "cuDeviceGet* cuDeviceCanAccessPeer cuDeviceTotalMem cuDeviceComputeCapability cuDriverGetVersion cuGetError*",
         "query",
-        "asks about devices or errors",
+        "queries devices or errors",
     ),
     (
         "cuCtxGet* cuDevicePrimaryCtxGetState cuFuncGet* cuKernelGet* cuLibraryGet* cuLibraryEnumerateKernels cuModuleGet* \
          cuModuleEnumerateFunctions cuFuncIsLoaded",
         "query",
-        "asks about contexts or code",
+        "queries contexts or code",
     ),
     (
         "cuOccupancy* cuStreamGet* cuStreamIsCapturing cuStreamQuery cuEventQuery cuEventElapsedTime",
         "query",
-        "asks about streams or events, often in loops",
+        "queries streams or events, often in loops",
     ),
     (
         "cuMemGet* cuMemRangeGet* cuMemHostGet* cuMemPoolGetAccess cuPointerGet* cuMulticastGetGranularity",
         "query",
-        "asks about memory; frameworks do so all the time",
+        "queries memory; frameworks do so all the time",
     ),
     (
         "cuArrayGet* cuArray3DGet* cuMipmappedArrayGet* cuTexObjectGet* cuTexRefGet* cuSurfObjectGet* cuSurfRefGet*",
         "query",
-        "asks about arrays or textures",
+        "queries arrays or textures",
     ),
     (
         "cudaGet* cuda*Get* cudaPeekAtLastError cudaDeviceCanAccessPeer cudaOccupancy* cudaStreamIsCapturing cudaStreamQuery",
         "query",
-        "asks",
+        "queries",
     ),
-    ("cudaEventQuery cudaEventElapsedTime", "query", "asks"),
+    ("cudaEventQuery cudaEventElapsedTime", "query", "queries"),
     (
         "cuTexRef* cuTexObject* cuSurfRef* cuSurfObject* cuTensorMap*",
         "binding",
@@ -86,7 +86,7 @@ const PASSED: &[(&str, &str, &str)] = &[
     (
         "cuCtxPushCurrent cuCtxPopCurrent cuCtxSetCurrent cuCtxAttach cudaSetDevice",
         "thread",
-        "says which context a thread means; asked of the driver where it matters",
+        "says which context a thread means; the driver is queried where it matters",
     ),
     (
         "cuCtxSet* cuCtxResetPersistingL2Cache cuDevicePrimaryCtxSetFlags cuFuncSet* cuKernelSet* cudaFuncSetAttribute",

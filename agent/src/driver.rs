@@ -144,16 +144,16 @@ impl Driver {
     pub fn is_primary_active(&self, device: CUdevice) -> bool {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: writes places of ours.
-        let asked = self.primary_state.map(|ask| unsafe { ask(device, &mut flags, &mut active) });
-        asked == Some(CUDA_SUCCESS) && active != 0
+        let result = self.primary_state.map(|query| unsafe { query(device, &mut flags, &mut active) });
+        result == Some(CUDA_SUCCESS) && active != 0
     }
 
     /// Returns the bytes of the allocation at an address; 0 where the driver does not report them.
     pub fn bytes_at(&self, address: CUdeviceptr) -> usize {
         let (mut first, mut bytes) = (0, 0);
         // SAFETY: writes places of ours; the address is only looked up.
-        let asked = self.address_range.map(|ask| unsafe { ask(&mut first, &mut bytes, address) });
-        if asked == Some(CUDA_SUCCESS) { bytes } else { 0 }
+        let result = self.address_range.map(|query| unsafe { query(&mut first, &mut bytes, address) });
+        if result == Some(CUDA_SUCCESS) { bytes } else { 0 }
     }
 
     /// Returns a CUfunction's name, a string of the driver's, or the error of the call.
@@ -168,37 +168,37 @@ impl Driver {
 
     /// Returns how many CUfunctions a module has, or CUkernels a library; 0 where the driver does not report it.
     pub fn count_of(&self, owner: *mut c_void, form: Form) -> usize {
-        let ask = match form {
+        let query = match form {
             Form::Function => self.module_functions,
             Form::Kernel => self.library_kernels,
         };
         let mut count = 0;
         // SAFETY: the module, or the library, whose handles the app has just been given; writes a place of ours.
-        let asked = ask.and_then(|ask| self.relaxed(|| unsafe { ask(&mut count, owner) }));
-        if asked == Some(CUDA_SUCCESS) { count as usize } else { 0 }
+        let result = query.and_then(|query| self.relaxed(|| unsafe { query(&mut count, owner) }));
+        if result == Some(CUDA_SUCCESS) { count as usize } else { 0 }
     }
 
     /// Returns whether a stream is in a capture, or cannot be queried because another one is (the legacy stream's
     /// STREAM_CAPTURE_IMPLICIT).
     pub fn is_capturing(&self, stream: CUstream) -> bool {
-        let Some(ask) = self.stream_capturing else { return false };
+        let Some(query) = self.stream_capturing else { return false };
         let mut status = CAPTURE_STATUS_NONE;
         // SAFETY: the app is about to overlap work on this stream; writes a place of ours.
-        let result = unsafe { ask(stream, &mut status) };
+        let result = unsafe { query(stream, &mut status) };
         result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
     }
 
     /// Returns a graph's nodes; none where the driver does not report them.
     pub fn nodes_of(&self, graph: CUgraph) -> Vec<CUgraphNode> {
-        let Some(ask) = self.graph_nodes else { return Vec::new() };
+        let Some(query) = self.graph_nodes else { return Vec::new() };
         let mut count = 0usize;
         // SAFETY: a graph that the app is using; with a null array the driver writes the count.
-        if unsafe { ask(graph, core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS || count == 0 {
+        if unsafe { query(graph, core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS || count == 0 {
             return Vec::new();
         }
         let mut nodes: Vec<CUgraphNode> = vec![core::ptr::null_mut(); count];
         // SAFETY: an array of ours with room for `count`.
-        if unsafe { ask(graph, nodes.as_mut_ptr(), &mut count) } != CUDA_SUCCESS {
+        if unsafe { query(graph, nodes.as_mut_ptr(), &mut count) } != CUDA_SUCCESS {
             return Vec::new();
         }
         nodes.truncate(count);
@@ -264,13 +264,13 @@ impl Driver {
 
 /// Returns a handle's name by this function; `ERROR_NOT_FOUND` where the driver does not have it.
 fn name(
-    ask: Option<unsafe extern "C-unwind" fn(*mut *const c_char, *mut c_void) -> CUresult>,
+    query: Option<unsafe extern "C-unwind" fn(*mut *const c_char, *mut c_void) -> CUresult>,
     handle: *mut c_void,
 ) -> Result<*const c_char, CUresult> {
     let mut text: *const c_char = core::ptr::null();
     // SAFETY: a handle that the app is using, of the kind that the function takes, as far as is known (`crate::names`);
     // writes a place of ours.
-    match ask.map(|ask| unsafe { ask(&mut text, handle) }) {
+    match query.map(|query| unsafe { query(&mut text, handle) }) {
         Some(CUDA_SUCCESS) if !text.is_null() => Ok(text),
         Some(CUDA_SUCCESS) | None => Err(ERROR_NOT_FOUND),
         Some(refused) => Err(refused),
@@ -279,12 +279,12 @@ fn name(
 
 /// Calls a function that reports something of a graph's node. `None`: it does not.
 fn answer<T>(
-    ask: Option<unsafe extern "C-unwind" fn(CUgraphNode, *mut T) -> CUresult>,
+    query: Option<unsafe extern "C-unwind" fn(CUgraphNode, *mut T) -> CUresult>,
     node: CUgraphNode,
 ) -> Option<T> {
     let mut answer = core::mem::MaybeUninit::<T>::zeroed();
     // SAFETY: a node of a graph that the app is using; writes a place of ours, of the function's type.
-    let answered = unsafe { ask?(node, answer.as_mut_ptr()) } == CUDA_SUCCESS;
+    let answered = unsafe { query?(node, answer.as_mut_ptr()) } == CUDA_SUCCESS;
     // SAFETY: success says that it was written; integers and addresses, for which zeros are values too.
     answered.then(|| unsafe { answer.assume_init() })
 }

@@ -26,7 +26,7 @@ const OWNERS: usize = 1 << 11;
 pub struct Facts {
     /// By handle and shape: the life of the handle in which that was queried ([`Sight::life`]). Relaxed: the thread
     /// that swaps it in makes the query.
-    asked: Keyed<AtomicU32, SHAPES>,
+    queried: Keyed<AtomicU32, SHAPES>,
     /// By CUmodule or CUlibrary: the return address of the call that loaded it. Relaxed: a number.
     loaded: Keyed<AtomicU64, OWNERS>,
 }
@@ -53,7 +53,7 @@ impl Facts {
     pub fn launched(&self, call: &Call, handle: CUfunction, name: KernelName, shape: Shape) {
         if let (Some(sight), Some(driver)) = (self.first(call, handle, shape), driver::driver()) {
             let context = call.session.get::<Contexts>().iter().find(|c| c.number == shape.context());
-            self.tell(call, driver, &sight, &Kernel { handle, name, shape, context });
+            self.publish(call, driver, &sight, &Kernel { handle, name, shape, context });
         }
     }
 
@@ -65,31 +65,31 @@ impl Facts {
         let context = call.session.get::<Contexts>().get(call, driver, handle);
         let shape = Shape::of(node.first.block, node.first.shared_bytes, context.map_or(0, |c| c.number));
         let handles = [node.first.func, node.kern];
-        if shape.word() == 0 || handles.iter().any(|handle| self.is_asked(call, *handle, shape)) {
+        if shape.word() == 0 || handles.iter().any(|handle| self.is_queried(call, *handle, shape)) {
             return;
         }
         let (handle, name) = names.of_node(call, node);
         if name.id != 0
             && let Some(sight) = self.first(call, handle, shape)
         {
-            self.tell(call, driver, &sight, &Kernel { handle, name, shape, context });
+            self.publish(call, driver, &sight, &Kernel { handle, name, shape, context });
         }
     }
 
-    fn is_asked(&self, call: &Call, handle: CUfunction, shape: Shape) -> bool {
-        let (sight, asked) =
-            (call.session.get::<Names>().sight(handle, None), self.asked.find(key(handle, shape)));
-        sight.zip(asked).is_some_and(|(sight, asked)| asked.load(Ordering::Relaxed) == sight.life)
+    fn is_queried(&self, call: &Call, handle: CUfunction, shape: Shape) -> bool {
+        let (sight, queried) =
+            (call.session.get::<Names>().sight(handle, None), self.queried.find(key(handle, shape)));
+        sight.zip(queried).is_some_and(|(sight, queried)| queried.load(Ordering::Relaxed) == sight.life)
     }
 
     /// Returns what is known of a handle to the first thread that meets it in a shape: that one queries the driver.
     fn first(&self, call: &Call, handle: CUfunction, shape: Shape) -> Option<Sight> {
         let sight = call.session.get::<Names>().sight(handle, Some(shape))?;
-        let asked = self.asked.get(key(handle, shape))?;
-        (asked.swap(sight.life, Ordering::Relaxed) != sight.life).then_some(sight)
+        let queried = self.queried.get(key(handle, shape))?;
+        (queried.swap(sight.life, Ordering::Relaxed) != sight.life).then_some(sight)
     }
 
-    fn tell(&self, call: &Call, driver: &Driver, sight: &Sight, kernel: &Kernel<'_>) {
+    fn publish(&self, call: &Call, driver: &Driver, sight: &Sight, kernel: &Kernel<'_>) {
         let (module, origin) = (sight.owner, self.origin(call, sight));
         call.publish(&KernelFacts { module, origin, ..kernel.ask(driver) });
     }
@@ -129,12 +129,12 @@ impl Kernel<'_> {
                 ..none
             }
         };
-        let asked = driver.relaxed(|| match self.context {
+        let queried = driver.relaxed(|| match self.context {
             Some(context) if context.is_leaving() => none,
             Some(context) => with_context(driver, context.handle as CUcontext, ask).unwrap_or(none),
             None => ask(),
         });
-        asked.unwrap_or(none)
+        queried.unwrap_or(none)
     }
 
     /// Returns an attribute. A CUkernel's attributes are per device (cuda.h, cuKernelGetAttribute).

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
 use crate::sink::Ring;
-use crate::sink::text::tell;
+use crate::sink::text::publish;
 use crate::sys::ticks;
 
 /// The objects that have been sent.
@@ -14,7 +14,7 @@ pub struct Modules {
     /// The loader's count of objects ever added, when the poller last checked.
     adds: u64,
     /// The load bias and the path of each object that was sent, by its number − 1.
-    told: Vec<(u64, Box<[u8]>)>,
+    published: Vec<(u64, Box<[u8]>)>,
 }
 
 /// One loaded object.
@@ -28,7 +28,7 @@ struct Object {
 impl Modules {
     /// Sends the objects that were not sent yet. This takes no lock that a constructor of the app's could hold: glibc
     /// guards the list with a lock of its own, which dlopen holds only while it links an object in.
-    pub fn tell_new(&mut self, ring: &mut Ring) {
+    pub fn publish_new(&mut self, ring: &mut Ring) {
         let mut adds = 0u64;
         // SAFETY: the callback gets our own variable back.
         unsafe { libc::dl_iterate_phdr(Some(count_adds), core::ptr::from_mut(&mut adds).cast()) };
@@ -39,10 +39,10 @@ impl Modules {
         // SAFETY: as above.
         unsafe { libc::dl_iterate_phdr(Some(collect), core::ptr::from_mut(&mut objects).cast()) };
         for object in objects {
-            if self.told.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {
+            if self.published.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {
                 continue;
             }
-            let id = self.told.len() as u32 + 1;
+            let id = self.published.len() as u32 + 1;
             let record = Module {
                 head: Head::new::<Module>(),
                 at: ticks(),
@@ -52,23 +52,23 @@ impl Modules {
                 path: id,
                 reserved: [0; 5],
             };
-            if !(tell(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
+            if !(publish(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
                 return; // the ring is full: the rest is sent next time
             }
-            self.told.push((object.bias, object.path));
+            self.published.push((object.bias, object.path));
         }
         self.adds = adds;
     }
 }
 
 unsafe extern "C" fn count_adds(info: *mut libc::dl_phdr_info, _: usize, adds: *mut c_void) -> c_int {
-    // SAFETY: the loader's struct, and the variable that `tell_new` passed.
+    // SAFETY: the loader's struct, and the variable that `publish_new` passed.
     unsafe { *adds.cast::<u64>() = (*info).dlpi_adds };
     1 // stop: the count is the same for every object
 }
 
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, objects: *mut c_void) -> c_int {
-    // SAFETY: the vector that `tell_new` passed.
+    // SAFETY: the vector that `publish_new` passed.
     let objects = unsafe { &mut *objects.cast::<Vec<Object>>() };
     // SAFETY: the loader's struct, valid during the callback.
     let info = unsafe { &*info };

@@ -24,7 +24,7 @@ use crate::hook::{Hooks, Table};
 use crate::keyed::Keyed;
 use crate::shape::Shape;
 use crate::sink::Ring;
-use crate::sink::text::{hash, tell, with_intern};
+use crate::sink::text::{hash, publish, with_intern};
 use crate::thread::Call;
 
 /// Distinct kernel names, and distinct handles, of a process.
@@ -156,7 +156,7 @@ impl Names {
     #[inline]
     fn name_at(&self, call: &Call, handle: CUfunction, place: &Handle) -> KernelName {
         match place.name.load(Ordering::Relaxed) {
-            told if told & NUMBER == 0 => self.ask(call, handle, place, told),
+            form_bits if form_bits & NUMBER == 0 => self.query(call, handle, place, form_bits),
             known => KernelName::of(known),
         }
     }
@@ -174,7 +174,7 @@ impl Names {
         }
         let [func, kern] = handles;
         if !kern.is_null() {
-            self.tell(kern, 0, Form::Kernel);
+            self.note_handle(kern, 0, Form::Kernel);
             let name = self.of_handle(call, kern);
             if name.id != 0 {
                 return (kern, name);
@@ -186,9 +186,9 @@ impl Names {
     /// Queries the driver for a handle's name (CUDA 12.3 and later), as the kind that was reported, or as the module
     /// documentation says.
     #[cold]
-    fn ask(&self, call: &Call, handle: CUfunction, place: &Handle, told: u32) -> KernelName {
-        let Some(driver) = driver::driver() else { return KernelName::of(told) };
-        let (answer, told) = match told {
+    fn query(&self, call: &Call, handle: CUfunction, place: &Handle, form_bits: u32) -> KernelName {
+        let Some(driver) = driver::driver() else { return KernelName::of(form_bits) };
+        let (answer, form_bits) = match form_bits {
             KERNEL => (driver.name_of_kernel(handle), KERNEL),
             FUNCTION => (driver.name_of_function(handle), FUNCTION),
             _ => match driver.name_of_function(handle) {
@@ -201,7 +201,7 @@ impl Names {
         let Ok(text) = answer else { return KernelName::of(place.name.load(Ordering::Relaxed)) };
         // SAFETY: the driver's terminated string, which lives as long as the function that the app is using.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-        self.remember(call, place, text, place.owner.load(Ordering::Relaxed), told)
+        self.remember(call, place, text, place.owner.load(Ordering::Relaxed), form_bits)
     }
 
     /// Stores the name that a loading call has given a handle.
@@ -216,7 +216,7 @@ impl Names {
 
     /// Stores the kind of a handle whose name is not known: it is queried when the handle is launched. A call that does
     /// not know the owner (0) changes nothing where the handle is known to be of that kind.
-    pub fn tell(&self, handle: CUfunction, owner: u64, form: Form) {
+    pub fn note_handle(&self, handle: CUfunction, owner: u64, form: Form) {
         let Some(place) = self.handles.get(handle as u64) else { return };
         let is_known = place.name.load(Ordering::Relaxed) & (KERNEL | FUNCTION) == form.bit();
         if owner != 0 || !is_known {
@@ -226,7 +226,7 @@ impl Names {
 
     /// Gives a CUfunction that was obtained from a CUkernel the same name.
     pub fn learn_same(&self, call: &Call, handle: CUfunction, kernel: CUkernel) {
-        self.tell(kernel, 0, Form::Kernel);
+        self.note_handle(kernel, 0, Form::Kernel);
         let name = self.of_handle(call, kernel);
         if let (Some(place), Some(of)) = (self.handles.get(handle as u64), self.handles.find(kernel as u64)) {
             place.becomes(name.id | FUNCTION, of.owner.load(Ordering::Relaxed));
@@ -263,9 +263,9 @@ impl Names {
         }
     }
 
-    fn remember(&self, call: &Call, place: &Handle, text: &[u8], owner: u64, told: u32) -> KernelName {
+    fn remember(&self, call: &Call, place: &Handle, text: &[u8], owner: u64, form_bits: u32) -> KernelName {
         let errno = crate::sys::Errno::save();
-        let word = self.intern(call, text) | told;
+        let word = self.intern(call, text) | form_bits;
         errno.restore();
         place.becomes(word, owner);
         KernelName::of(word)
@@ -317,7 +317,7 @@ impl Names {
     }
 
     /// Poller: sends the names that did not fit into a ring.
-    pub fn tell_unsent(&self, ring: &mut Ring) {
+    pub fn publish_unsent(&self, ring: &mut Ring) {
         if self.unsent.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -339,24 +339,24 @@ impl Names {
     /// Poller: sends the names that every session begins with.
     pub fn introduce(&self, ring: &mut Ring) {
         for hook in Table::all() {
-            tell(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());
+            publish(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());
         }
-        tell(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
+        publish(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
         let mut buffer = [0u8; 4096];
         if let Some(line) = crate::sys::read_file(c"/proc/self/cmdline", &mut buffer) {
-            tell(ring, Namespace::Fact, Fact::CommandLine as u32, line);
+            publish(ring, Namespace::Fact, Fact::CommandLine as u32, line);
         }
         // SAFETY: a terminated path and a buffer of ours.
         let n =
             unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
         if let Some(path) = usize::try_from(n).ok().and_then(|n| buffer.get(..n)) {
-            tell(ring, Namespace::Fact, Fact::Executable as u32, path);
+            publish(ring, Namespace::Fact, Fact::Executable as u32, path);
         }
         // SAFETY: a buffer of ours, longer than the length that is passed, so that the zero after the name stays.
         if unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), 255) } == 0
             && let Ok(host) = CStr::from_bytes_until_nul(&buffer)
         {
-            tell(ring, Namespace::Fact, Fact::Host as u32, host.to_bytes());
+            publish(ring, Namespace::Fact, Fact::Host as u32, host.to_bytes());
         }
     }
 
@@ -383,7 +383,7 @@ impl Names {
 }
 
 /// Publishes a fact about the process from a hook.
-pub fn tell_fact(call: &Call, fact: Fact, text: &[u8]) {
+pub fn publish_fact(call: &Call, fact: Fact, text: &[u8]) {
     with_intern(Namespace::Fact, fact as u32, text, |words| call.push_words(words));
 }
 

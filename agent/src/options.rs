@@ -96,8 +96,8 @@ impl Options {
         } else if one_connection {
             (mode, note) = (Mode::Auto, ONE_CONNECTION);
         }
-        let asked = budget.filter(|b| !b.is_empty());
-        let percent = asked.map(|b| b.to_str().ok().and_then(percent));
+        let setting = budget.filter(|b| !b.is_empty());
+        let percent = setting.map(|b| b.to_str().ok().and_then(percent));
         if mode == Mode::Auto && percent == Some(None) {
             note = BAD_BUDGET;
         }
@@ -116,8 +116,8 @@ impl Options {
     /// Adds the part of the run that the variable names. Its text is copied, once in a session, since the app may
     /// change its environment.
     pub fn in_range(self, range: Option<&CStr>) -> Options {
-        let Some(asked) = range.filter(|range| !range.is_empty()) else { return self };
-        let text = asked.to_str().ok().filter(|text| CaptureRange::parse(text).is_some());
+        let Some(setting) = range.filter(|range| !range.is_empty()) else { return self };
+        let text = setting.to_str().ok().filter(|text| CaptureRange::parse(text).is_some());
         let range = text.map(|text| &*Box::leak(Box::<str>::from(text)));
         Options { range, is_bad_range: range.is_none(), ..self }
     }

@@ -80,7 +80,7 @@ struct Thread {
     behind: [u64; PENDING_WORDS],
     behind_words: usize,
     /// Queries in a row that are not recorded yet; there are none where `api` is 0.
-    asked: Api,
+    queries: Api,
     /// How many records were dropped since the last one that fitted.
     dropped: u64,
     /// The thread's own free events.
@@ -90,7 +90,7 @@ struct Thread {
     waited: u64,
 }
 
-const NOT_ASKED: Api = Api {
+const NO_QUERIES: Api = Api {
     head: Head { kind: 0, cells: 0, version: 0, via: 0, api: 0, flags: 0 },
     correlation: 0,
     begin: 0,
@@ -128,7 +128,7 @@ thread_local! {
             pending_words: 0,
             behind: [0; PENDING_WORDS],
             behind_words: 0,
-            asked: NOT_ASKED,
+            queries: NO_QUERIES,
             dropped: 0,
             events: Magazine::EMPTY,
             waited: 0,
@@ -357,24 +357,24 @@ impl Call {
     }
 
     /// Sets which context a query is about, for the outermost call around it.
-    pub fn asks_about(&self, context: u32) {
+    pub fn queries_context(&self, context: u32) {
         let t = self.thread();
         let scope = if t.runtime.frame != 0 { &mut t.runtime } else { &mut t.driver };
         scope.context = context;
     }
 
     /// Adds a query that was answered to the queries that share a record, if it is like them, or begins another record.
-    pub fn asked(&self, subject: u64, result: i32, end: u64) {
+    pub fn queried(&self, subject: u64, result: i32, end: u64) {
         let t = self.thread();
         let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
         let context = if self.layer == Layer::Runtime { t.runtime.context } else { t.driver.context };
-        let first = &t.asked;
+        let first = &t.queries;
         let is_like = first.head.api == self.api
             && first.caller == self.caller
             && end.wrapping_sub(first.begin) < sys::tenth_of_a_second();
         if !is_like {
             t.push_queries();
-            t.asked = Api {
+            t.queries = Api {
                 head: self.head::<Api>(0),
                 correlation: self.correlation,
                 begin: self.begin,
@@ -388,17 +388,17 @@ impl Call {
             };
             return;
         }
-        let asked = &mut t.asked;
-        asked.end = end;
-        asked.result = result;
-        asked.more += 1;
-        asked.inside = asked.inside.saturating_add(took);
-        if asked.subject != subject {
-            asked.subject = 0;
+        let queries = &mut t.queries;
+        queries.end = end;
+        queries.result = result;
+        queries.more += 1;
+        queries.inside = queries.inside.saturating_add(took);
+        if queries.subject != subject {
+            queries.subject = 0;
         }
         // Queries about several contexts belong to none.
-        if asked.context != context {
-            asked.context = 0;
+        if queries.context != context {
+            queries.context = 0;
         }
     }
 
@@ -510,7 +510,7 @@ impl Thread {
         self.driver = NO_SCOPE;
         self.pending_words = 0;
         self.behind_words = 0;
-        self.asked = NOT_ASKED;
+        self.queries = NO_QUERIES;
         self.dropped = 0;
         self.correlations = 0;
         self.events = Magazine::EMPTY;
@@ -588,18 +588,18 @@ impl Thread {
 
     /// Publishes the record of the queries in a row, if there are any.
     fn push_queries(&mut self) {
-        if self.asked.head.api != 0 {
-            let mut asked = core::mem::replace(&mut self.asked, NOT_ASKED);
+        if self.queries.head.api != 0 {
+            let mut queries = core::mem::replace(&mut self.queries, NO_QUERIES);
             // For a single query, the time inside is its end minus its begin.
-            asked.inside = if asked.more == 0 { 0 } else { asked.inside };
-            self.push(asked.as_words());
+            queries.inside = if queries.more == 0 { 0 } else { queries.inside };
+            self.push(queries.as_words());
         }
     }
 
     /// Publishes a record, after the queries that were made before it, or counts it as dropped. Returns whether it went
     /// out.
     fn push(&mut self, words: &[u64]) -> bool {
-        if self.asked.head.api != 0 {
+        if self.queries.head.api != 0 {
             self.push_queries();
         }
         let Some(claim) = &mut self.claim else { return false };

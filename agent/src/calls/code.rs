@@ -25,7 +25,7 @@ impl Plain for FunctionNamed {
 
     fn register_kinds(&self, names: &Names) {
         if let Some(function) = written(self.out) {
-            names.tell(function, self.owner as u64, self.form);
+            names.note_handle(function, self.owner as u64, self.form);
         }
     }
 
@@ -79,7 +79,7 @@ impl Plain for Enumerated {
         for index in 0..count.min(self.room as usize) {
             // SAFETY: the app's array, in which the call has written as many handles as there are, or as fit.
             let handle = unsafe { self.out.add(index).read_unaligned() };
-            names.tell(handle, self.owner as u64, self.form);
+            names.note_handle(handle, self.owner as u64, self.form);
         }
     }
 
@@ -109,7 +109,7 @@ impl Plain for HandleGiven {
 
     fn register_kinds(&self, names: &Names) {
         if let Some(handle) = written(self.out) {
-            names.tell(handle, 0, self.form);
+            names.note_handle(handle, 0, self.form);
         }
     }
 }
@@ -174,9 +174,9 @@ impl Plain for FunctionOfKernel {
     const REGISTERS_KINDS: bool = true;
 
     fn register_kinds(&self, names: &Names) {
-        names.tell(self.kernel, 0, Form::Kernel);
+        names.note_handle(self.kernel, 0, Form::Kernel);
         if let Some(function) = written(self.out) {
-            names.tell(function, 0, Form::Function);
+            names.note_handle(function, 0, Form::Function);
         }
     }
 

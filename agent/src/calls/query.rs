@@ -41,7 +41,7 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     let is_driver = call.layer == Layer::Driver;
     let entries = if is_driver { what.entries(&call) } else { None };
     if let Some(context) = entries.and_then(|(stream, _)| stream.context()) {
-        call.asks_about(context.number);
+        call.queries_context(context.number);
     }
     let (result, before, end) = call.real(real);
     if result == CUDA_SUCCESS
@@ -52,7 +52,7 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     // A query inside a runtime's query is the same one.
     if call.is_outermost() {
         match result {
-            CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.asked(what.subject(), result, end),
+            CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.queried(what.subject(), result, end),
             _ => record_call(&call, result, what.subject(), before),
         }
     }

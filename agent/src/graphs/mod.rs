@@ -247,7 +247,7 @@ impl Graphs {
             ((published | 1 << note) & 1 << place != 0).then_some(*text)
         };
         let notes: Vec<&str> = NOTES.iter().enumerate().filter_map(is_published).collect();
-        names::tell_fact(call, Fact::Interception, notes.join(". ").as_bytes());
+        names::publish_fact(call, Fact::Interception, notes.join(". ").as_bytes());
     }
 
     /// Gives a graph a number and publishes its contents.

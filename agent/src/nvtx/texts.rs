@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use gpuspy_wire::record::Namespace;
 
 use crate::sink::Ring;
-use crate::sink::text::tell;
+use crate::sink::text::publish;
 use crate::sys::Errno;
 
 /// The registered strings and domains of a process. Further ones have no text of their own.
@@ -53,7 +53,7 @@ impl PublishedDomains {
     /// Publishes the names of domains that were created since the last call.
     pub fn publish_new(&mut self, ring: &mut Ring) {
         while let Some(name) = DOMAINS.get(self.0 + 1) {
-            if !tell(ring, Namespace::Domain, self.0 as u32 + 1, name) {
+            if !publish(ring, Namespace::Domain, self.0 as u32 + 1, name) {
                 return;
             }
             self.0 += 1;

@@ -7,7 +7,7 @@
 use gpuspy_wire::record::{Fact, Namespace};
 
 use crate::session::collector::{Environment, Waiting};
-use crate::sink::text::tell;
+use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 
 /// The variables that give a process's place in a job, and the CUDA settings that explain its timeline. No other
@@ -49,13 +49,13 @@ const _: () = assert!(VARIABLES.len() * (LONGEST + 30) < gpuspy_wire::record::MA
 /// Poller: sends them, before the collector is started, which takes the environment.
 pub fn introduce(session: Session, ring: &mut Ring) {
     session.get::<Waiting>().with(|environment| {
-        tell(ring, Namespace::Fact, Fact::Environment as u32, &listed(environment));
+        publish(ring, Namespace::Fact, Fact::Environment as u32, &listed(environment));
     });
     // SAFETY: no arguments, no failure.
     let parent = unsafe { libc::getppid() };
     // Our own pid is sent too: it shows a reader whether both are of its own PID namespace.
     let text = format!("{parent} {}", session.segment.header().pid);
-    tell(ring, Namespace::Fact, Fact::Parent as u32, text.as_bytes());
+    publish(ring, Namespace::Fact, Fact::Parent as u32, text.as_bytes());
 }
 
 /// Returns `NAME=value` of each variable that is set, each followed by NUL.

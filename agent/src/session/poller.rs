@@ -139,8 +139,8 @@ impl Poller {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now - self.checked >= MODULES_NS {
             self.checked = now;
-            self.modules.tell_new(&mut self.ring);
-            self.session.get::<Names>().tell_unsent(&mut self.ring);
+            self.modules.publish_new(&mut self.ring);
+            self.session.get::<Names>().publish_unsent(&mut self.ring);
             self.domains.publish_new(&mut self.ring);
             unknown::publish_new(&mut self.ring);
         }

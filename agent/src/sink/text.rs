@@ -5,7 +5,7 @@ use gpuspy_wire::record::{CELL_WORDS, Head, Intern, Kind, MAX_TEXT, Namespace, R
 use crate::sink::Ring;
 
 /// Publishes a name from the poller.
-pub fn tell(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool {
+pub fn publish(ring: &mut Ring, namespace: Namespace, id: u32, text: &[u8]) -> bool {
     with_intern(namespace, id, text, |words| ring.push(words))
 }
 

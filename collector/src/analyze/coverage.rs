@@ -229,8 +229,8 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
         // The record stream reports a loss where it happened, the status as of its last flush: each may lack the
         // newest losses of the other.
         for (cause, count) in self.status.iter().flat_map(|status| &status.lost) {
-            let told = self.lost.entry(*cause).or_default();
-            *told = (*told).max(*count);
+            let reported = self.lost.entry(*cause).or_default();
+            *reported = (*reported).max(*count);
         }
         let lost = self.lost.iter().map(|(cause, count)| (cause.name(), *count));
         let lost = lost.chain([(DAMAGED_TRACE, self.damaged)]);

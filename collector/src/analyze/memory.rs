@@ -589,8 +589,8 @@ mod tests {
         let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
         let record = Record { thread: 1, at: 1_002_500, body };
         take(&mut fold, &Event { memory: vec![passed], ..Event::new(&record) });
-        let told = fold.rows(1_005_000, |_| None);
-        assert_eq!(told.timeline.peaks, [10, 10, 17, 10, 10]);
+        let reported = fold.rows(1_005_000, |_| None);
+        assert_eq!(reported.timeline.peaks, [10, 10, 17, 10, 10]);
         let (peak_bytes, peak_at) = (17, 2_500);
         let all = Use {
             allocations: 4,
@@ -601,8 +601,8 @@ mod tests {
             peak_at,
             live_bytes: 10,
         };
-        assert_eq!(told.device, all);
-        assert_eq!((told.by_kind["graph"].peak_bytes, told.by_kind["graph"].live_bytes), (7, 0));
+        assert_eq!(reported.device, all);
+        assert_eq!((reported.by_kind["graph"].peak_bytes, reported.by_kind["graph"].live_bytes), (7, 0));
     }
 
     #[test]

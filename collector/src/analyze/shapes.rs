@@ -9,7 +9,7 @@ use gpuspy_wire::record::Namespace;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Shapes of a kernel that are told apart.
+/// Shapes of a kernel that are distinguished.
 const MOST: usize = 64;
 
 /// The launches of one kernel in one shape, and what the driver reports about it.
@@ -249,11 +249,11 @@ fn said(facts: &Facts, shape: &Shape, known: &Process, names: &Names) -> Option<
     Some(Said {
         library: file(facts.origin),
         loaded_by: api.map(|api| base_name(api).to_owned()),
-        ..told(facts, device)
+        ..reported(facts, device)
     })
 }
 
-fn told(facts: &KernelFacts, device: Option<&Device>) -> Said {
+fn reported(facts: &KernelFacts, device: Option<&Device>) -> Said {
     let limits = |device: &Device| limits(facts, device.capability, device.warps_per_multiprocessor);
     Said {
         registers: facts.registers.into(),

@@ -73,7 +73,7 @@ impl ProcessInfo {
     ) -> ProcessInfo {
         let Start { names, status, damage, ref period, .. } = *start;
         let captured = period.is_span().then(|| Captured {
-            asked: period::requested(names).unwrap_or_default().to_owned(),
+            requested: period::requested(names).unwrap_or_default().to_owned(),
             ranges: period.stretches().len() as u64,
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
@@ -106,7 +106,7 @@ fn fact(names: &Names, fact: Fact) -> Option<&str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The option's argument.
-    pub asked: String,
+    pub requested: String,
     /// How many ranges of that kind were captured, in the selected part of the trace.
     pub ranges: u64,
 }

@@ -290,12 +290,14 @@ impl Waits<'_> {
     /// Takes a call that is no operation and has returned.
     fn call(&mut self, event: &Event<'_>, call: CountedCall, counts: bool) {
         let (thread, Some(of)) = (event.record.thread, event.record.body.call()) else { return };
-        let told = self.contexts.remove(&thread);
+        let reported = self.contexts.remove(&thread);
         // A free of the null pointer frees nothing, however long it takes (`cudaFree(0)` creates the context).
-        let frees_nothing = |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && told.is_none();
+        let frees_nothing =
+            |cause: &Cause| matches!(cause, Cause::Free | Cause::HostFree) && reported.is_none();
         let cause = self.causes.get(&call.api).filter(|cause| !call.failed && !frees_nothing(cause));
         if let Some(cause) = cause {
-            let work = self.context_over(told.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
+            let work =
+                self.context_over(reported.unwrap_or((of.context != 0).then_some(of.context)), of.begin);
             let (key, host_ns) = ((call.api, *cause), call.host_ns);
             let entered = match &event.record.body {
                 // Before a context ends, our hook waits for its events in place of CUDA.

@@ -79,8 +79,10 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
         },
     }?;
     let trace = options.trace.display();
-    if let Some(asked) = captured.filter(|_| written.is_empty()) {
-        say(format_args!("the export is empty: nothing in {trace} is inside the capture range ({asked})"));
+    if let Some(requested) = captured.filter(|_| written.is_empty()) {
+        say(format_args!(
+            "the export is empty: nothing in {trace} is inside the capture range ({requested})"
+        ));
     } else if written.is_empty() && !filter.is_everything() {
         say(format_args!("the export is empty: nothing in {trace} matches the filters ({filter})"));
     }

@@ -76,7 +76,7 @@ pub(super) fn check<'a>(
     contents: impl IntoIterator<Item = Contents<'a>>,
 ) -> Result<(), Failure> {
     let (mut devices, mut streams, mut threads) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let (mut kernels, mut asked) = (BTreeSet::new(), None);
+    let (mut kernels, mut requested) = (BTreeSet::new(), None);
     let mut has_threads = true;
     for Contents { names, status, clocks, filter } in contents {
         let named = |space| names.0.iter().filter(move |((namespace, _), _)| *namespace == space);
@@ -87,9 +87,9 @@ pub(super) fn check<'a>(
         has_threads &= status.is_some();
         threads.extend(status.iter().flat_map(|status| status.threads.values()).copied());
         kernels.extend(named(Namespace::Kernel).map(|(_, symbol)| symbol.as_str()));
-        asked = Some(filter);
+        requested = Some(filter);
     }
-    let Some(filter) = asked else { return Ok(()) };
+    let Some(filter) = requested else { return Ok(()) };
     let path = path.display();
     let missing = |option: &str, value: &dyn Display, what: &str, known: Vec<String>| {
         let known =

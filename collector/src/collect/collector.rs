@@ -57,11 +57,11 @@ impl Collector {
         ))
     }
 
-    /// Collects from every process that connects, until stopped. Calls `tell` with each session that ends.
-    pub fn listen(&self, listener: UnixListener, tell: impl Fn(&Result<Session>, &Traces) + Sync) {
+    /// Collects from every process that connects, until stopped. Calls `report` with each session that ends.
+    pub fn listen(&self, listener: UnixListener, report: impl Fn(&Result<Session>, &Traces) + Sync) {
         // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
-        let tell = &tell;
+        let report = &report;
         std::thread::scope(|threads| {
             let serve = |socket| {
                 // Relaxed, with `Stopper::running`.
@@ -69,7 +69,7 @@ impl Collector {
                 threads.spawn(move || {
                     let session = self.receive(socket);
                     self.running.fetch_sub(1, Ordering::Relaxed);
-                    tell(&session, &self.traces());
+                    report(&session, &self.traces());
                 });
             };
             let mut stop = false;

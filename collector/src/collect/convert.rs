@@ -395,10 +395,10 @@ mod tests {
             }
         };
         let long = vec![b'k'; wire::MAX_TEXT];
-        let told = |id, cut| name(Namespace::Kernel, id, &long, cut);
-        assert_eq!(told(7, 0), "k".repeat(16_304));
-        assert_eq!(told(7, 1), "k".repeat(16_304) + "[cut at 16304 bytes, name 7]");
-        assert_ne!(told(7, 1), told(8, 1));
+        let reported = |id, cut| name(Namespace::Kernel, id, &long, cut);
+        assert_eq!(reported(7, 0), "k".repeat(16_304));
+        assert_eq!(reported(7, 1), "k".repeat(16_304) + "[cut at 16304 bytes, name 7]");
+        assert_ne!(reported(7, 1), reported(8, 1));
         assert_eq!(name(Namespace::Path, 8, &long, 1).len(), 16_304, "only kernels' names get a number");
     }
 
@@ -447,15 +447,19 @@ mod tests {
             inside,
             ..Default::default()
         };
-        let told = |api: wire::Api| match convert(api.as_words(), 0, 0, &clock()) {
+        let reported = |api: wire::Api| match convert(api.as_words(), 0, 0, &clock()) {
             Item::Record(Record { body: Body::Api(api), .. }) => {
                 (api.calls, api.inside, api.entered, api.call.end - api.call.begin)
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(told(api(0, 7)), (1, 0, 14, 80), "for a single one, the field says when CUDA was entered");
-        assert_eq!(told(api(4, 7)), (5, 14, 0, 80));
-        assert_eq!(told(api(u32::MAX, 7)).0, u32::MAX);
+        assert_eq!(
+            reported(api(0, 7)),
+            (1, 0, 14, 80),
+            "for a single one, the field says when CUDA was entered"
+        );
+        assert_eq!(reported(api(4, 7)), (5, 14, 0, 80));
+        assert_eq!(reported(api(u32::MAX, 7)).0, u32::MAX);
     }
 
     #[test]

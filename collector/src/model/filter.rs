@@ -532,14 +532,14 @@ mod tests {
     #[test]
     fn a_call_concerns_its_contexts_device_and_a_stream_that_it_names() {
         let names = names();
-        let told = Context { context: 1, device: 3, handle: 0, destroyed: false };
+        let reported = Context { context: 1, device: 3, handle: 0, destroyed: false };
         let call = Call { context: 1, api: 1, begin: 40, ..Call::default() };
         let record = |body| Record { thread: 1, at: 60, body };
         let wait = |scope| record(Body::Synchronize(Synchronize { call, scope, stream: 7, event: 0 }));
         let passed = |filter: &Filter| {
             let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
             assert!(
-                record_filter.passes(&Event::new(&record(Body::Context(told.clone())))),
+                record_filter.passes(&Event::new(&record(Body::Context(reported.clone())))),
                 "the process itself"
             );
             let loss = Body::Loss { cause: LossCause::RingFull, count: 1 };
@@ -566,12 +566,12 @@ mod tests {
     /// Failed calls, queries of new events, and calls that the runtime makes by itself.
     #[test]
     fn a_call_without_a_known_context_concerns_the_only_device() {
-        let passes = |used: &[u32], asked: u32| {
+        let passes = |used: &[u32], requested: u32| {
             let device = |ordinal: &u32| ((Namespace::Device, ordinal + 1), "GPU".to_owned());
             let names = Names(used.iter().map(device).collect());
             let call = Call { api: 1, begin: 40, ..Call::default() };
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
-            let filter = Filter { devices: vec![asked], ..Filter::default() };
+            let filter = Filter { devices: vec![requested], ..Filter::default() };
             let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
             let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
             let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));

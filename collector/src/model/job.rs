@@ -43,8 +43,12 @@ impl Job {
 
 /// A variable of the process's environment, of those that the agent records.
 pub fn variable<'n>(names: &'n Names, name: &str) -> Option<&'n str> {
-    let told = names.get(Namespace::Fact, Fact::Environment as u32)?;
-    told.split('\0').filter_map(|pair| pair.split_once('=')).find(|(n, _)| *n == name).map(|(_, value)| value)
+    let reported = names.get(Namespace::Fact, Fact::Environment as u32)?;
+    reported
+        .split('\0')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(n, _)| *n == name)
+        .map(|(_, value)| value)
 }
 
 /// A process's parent, as a pid in the same namespace as the trace's own pids. The agent noted its parent first, and
@@ -52,10 +56,10 @@ pub fn variable<'n>(names: &'n Names, name: &str) -> Option<&'n str> {
 /// if both have the same pid for the process itself.
 pub fn parent(names: &Names, status: Option<&Status>) -> Option<u32> {
     let status = status?;
-    let told = names.get(Namespace::Fact, Fact::Parent as u32).and_then(|text| text.split_once(' '));
-    let told =
-        told.filter(|(_, own)| own.parse() == Ok(status.pid)).and_then(|(parent, _)| parent.parse().ok());
-    told.filter(|parent| *parent != 0).or(status.parent)
+    let reported = names.get(Namespace::Fact, Fact::Parent as u32).and_then(|text| text.split_once(' '));
+    let reported =
+        reported.filter(|(_, own)| own.parse() == Ok(status.pid)).and_then(|(parent, _)| parent.parse().ok());
+    reported.filter(|parent| *parent != 0).or(status.parent)
 }
 
 #[cfg(test)]

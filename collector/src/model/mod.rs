@@ -609,15 +609,15 @@ mod tests {
     fn queries_in_a_row_count_each_and_their_own_time() {
         let clocks = Clocks::default();
         let mut model = Model::new(&Names::default(), &clocks);
-        let asked = |calls, inside| {
+        let requested = |calls, inside| {
             record(Body::Api(Api { call: call(4, 0), result: 600, subject: 9, calls, inside, entered: 0 }))
         };
         let counted = |model: &mut Model<'_>, record: &Record| {
             let call = model.observe(record).call.unwrap();
             (call.calls, call.host_ns)
         };
-        assert_eq!(counted(&mut model, &asked(1, 0)), (1, 15));
-        assert_eq!(counted(&mut model, &asked(3, 6)), (3, 6));
+        assert_eq!(counted(&mut model, &requested(1, 0)), (1, 15));
+        assert_eq!(counted(&mut model, &requested(3, 6)), (3, 6));
     }
 
     /// Such copies once counted as DtoD, because the call does not say that its addresses are on two GPUs.

@@ -103,24 +103,24 @@ mod tests {
 
     #[test]
     fn the_outcome_claims_no_more_than_is_known() {
-        let told = |ending, exit| {
+        let reported = |ending, exit| {
             let outcome = Outcome::of(ending, exit);
             (outcome.name(), outcome.to_string())
         };
-        let exited = |exit| told(Ending::Exited, exit);
+        let exited = |exit| reported(Ending::Exited, exit);
         assert_eq!(exited(None), ("exited", "exited".to_owned()));
         assert_eq!(exited(Some(Exit::Code(0))), ("exited", "exited".to_owned()));
         assert_eq!(exited(Some(Exit::Code(1))), ("exited", "exited with code 1".to_owned()));
         let crashed = ("crashed", "crashed with SIGSEGV".to_owned());
         assert_eq!(exited(Some(Exit::Signal(libc::SIGSEGV as u8))), crashed, "in an exit handler");
-        let vanished = |exit| told(Ending::Vanished, exit);
+        let vanished = |exit| reported(Ending::Vanished, exit);
         assert_eq!(vanished(None), ("vanished", "killed, crashed or ended by _exit".to_owned()));
         assert_eq!(vanished(Some(Exit::Code(0))), ("vanished", "ended by _exit with code 0".to_owned()));
         assert_eq!(vanished(Some(Exit::Signal(9))), ("killed", "killed by SIGKILL".to_owned()));
         assert_eq!(vanished(Some(Exit::Signal(libc::SIGABRT as u8))).0, "crashed");
         assert_eq!(vanished(Some(Exit::Signal(libc::SIGTERM as u8))).0, "killed");
         assert_eq!(vanished(Some(Exit::Signal(40))).1, "killed by signal 40");
-        assert_eq!(told(Ending::Detached, None).0, "detached");
+        assert_eq!(reported(Ending::Detached, None).0, "detached");
     }
 
     #[test]

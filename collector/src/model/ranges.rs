@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(followed, MOST_STARTED);
         assert_eq!(ranges.around(1, 1_000).count(), MOST_STARTED);
         let ends = started.map(|id| ranges.end(id, 2_000).unwrap().is_some());
-        assert_eq!(ends.filter(|is_told| *is_told).count(), MOST_STARTED);
+        assert_eq!(ends.filter(|is_reported| *is_reported).count(), MOST_STARTED);
         assert_eq!(ranges.end(7, 2_000).unwrap_err(), Stray);
     }
 

@@ -434,7 +434,7 @@ fn process(report: &ProcessReport) -> Value {
         "signal": signal.map(signal_name),
         "wall_ns": if process.captured.is_some() { process.line.looked_ns } else { process.line.wall_ns },
         "captured": process.captured.as_ref().map(|captured| json!({
-            "range": captured.asked,
+            "range": captured.requested,
             "count": captured.ranges,
             "run_ns": process.line.wall_ns,
         })),

@@ -34,7 +34,7 @@ pub type Access = [u32; 3];
 
 /// The request of an allocation node.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Requested {
     /// `CUmemPoolProps` of cuda.h.
     pub pool: [u64; 11],
     /// The devices that may access it.
@@ -58,7 +58,7 @@ pub struct Block {
     /// First address.
     pub address: u64,
     /// The request.
-    pub asked: Asked,
+    pub requested: Requested,
     /// Bytes that it takes.
     taken: u64,
     device: u32,
@@ -199,12 +199,12 @@ impl State {
         call: &Call,
         graph: Handle,
         before: Vec<Handle>,
-        asked: Asked,
+        requested: Requested,
     ) -> Outcome<(Handle, u64)> {
         self.check_memory_graph(graph)?;
         self.check_dependencies(graph, &before)?;
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
-        let ([kind, handles], [location, device]) = (halves(asked.pool[0]), halves(asked.pool[1]));
+        let ([kind, handles], [location, device]) = (halves(requested.pool[0]), halves(requested.pool[1]));
         // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE, CU_MEM_LOCATION_TYPE_DEVICE.
         if kind != 1 || handles != 0 {
             return Err(INVALID_VALUE);
@@ -215,16 +215,16 @@ impl State {
         if device >= config().devices {
             return Err(INVALID_DEVICE);
         }
-        let taken = asked.bytes.checked_next_multiple_of(512).ok_or(OUT_OF_MEMORY)?;
-        let address = match self.reusable(graph, &before, asked.bytes, device) {
+        let taken = requested.bytes.checked_next_multiple_of(512).ok_or(OUT_OF_MEMORY)?;
+        let address = match self.reusable(graph, &before, requested.bytes, device) {
             Some(address) => address,
-            None => self.memory.allocate(Allocation::new(MemoryKind::Graph, asked.bytes, 0, device))?,
+            None => self.memory.allocate(Allocation::new(MemoryKind::Graph, requested.bytes, 0, device))?,
         };
         let number = self.id();
         let node = self.add_node(graph, NodeWork::One(Work::Take(number)), before)?;
-        report_node(call, graph, address, asked.bytes);
+        report_node(call, graph, address, requested.bytes);
         let (freed, done) = (Freed::Nowhere, Done::At(0));
-        let block = Block { address, asked, taken, device, graph, node, freed, live: false, done };
+        let block = Block { address, requested, taken, device, graph, node, freed, live: false, done };
         self.graph_memory.blocks.insert(number, block);
         Ok((node, address))
     }
@@ -337,7 +337,7 @@ impl State {
             report_graph_memory(
                 call,
                 what,
-                (block.address, block.asked.bytes),
+                (block.address, block.requested.bytes),
                 stream,
                 launch,
                 ends[of.step].end(),
@@ -352,7 +352,7 @@ impl State {
         let Some(block) = self.graph_memory.blocks.get_mut(&number) else { return };
         block.live = false;
         block.done = done.unwrap_or_else(|| block.done.clone());
-        report_free(call, block.address, block.asked.bytes, MemoryKind::Graph, stream);
+        report_free(call, block.address, block.requested.bytes, MemoryKind::Graph, stream);
         let (device, taken) = (block.device, block.taken as i64);
         self.graph_memory.count(device, -taken);
     }

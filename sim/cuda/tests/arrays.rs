@@ -69,11 +69,11 @@ fn bytes_survive_a_copy_to_a_one_dimensional_array_and_back() {
         ok!(cuMemcpyHtoA_v2(one => u64, 0 => usize, pageable.as_ptr() => *const u8, 100 => usize));
     };
     with_truth(test, &[], body, |truth| {
-        let told = |copy: &&serde_json::Value| {
+        let reported = |copy: &&serde_json::Value| {
             let text = |key: &str| copy[key].as_str().unwrap().to_owned();
             (text("api"), number(copy, "bytes"), text("direction"), text("host_memory"))
         };
-        let copies: Vec<_> = of_kind(&truth, "copy").iter().map(told).collect();
+        let copies: Vec<_> = of_kind(&truth, "copy").iter().map(reported).collect();
         let expected = [
             ("cuMemcpyHtoAAsync", 1024, "HtoD", "pinned"),
             ("cuMemcpyAtoA", 100, "DtoD", "none"),

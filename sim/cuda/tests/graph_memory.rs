@@ -22,7 +22,7 @@ struct Parameters {
     address: u64,
 }
 
-fn asked(bytes: usize) -> Parameters {
+fn requested(bytes: usize) -> Parameters {
     let mut pool = [0; 11];
     // Pinned memory, on a device, number 0.
     (pool[0], pool[1]) = (1, 1);
@@ -37,7 +37,7 @@ fn graph() -> u64 {
 
 /// Adds a node that allocates memory, and returns it and the address.
 fn take(graph: u64, before: &[u64], bytes: usize) -> (u64, u64) {
-    let (mut node, mut parameters) = (0, asked(bytes));
+    let (mut node, mut parameters) = (0, requested(bytes));
     ok!(cuGraphAddMemAllocNode(
         &mut node => &mut u64, graph => u64, before.as_ptr() => *const u64, before.len() => usize,
         &mut parameters => &mut Parameters
@@ -109,9 +109,9 @@ fn a_block_lives_from_its_launch_until_it_is_freed() {
             let (main, owner, other) = (stream(1), graph(), graph());
             let (node, address) = take(owner, &[], UNIT);
             give(other, &[], address);
-            let mut known = asked(0);
+            let mut known = requested(0);
             ok!(cuGraphMemAllocNodeGetParams(node => u64, &mut known => &mut Parameters));
-            assert_eq!((known.address, known.bytes, known.pool), (address, UNIT, asked(0).pool));
+            assert_eq!((known.address, known.bytes, known.pool), (address, UNIT, requested(0).pool));
             let (exec, freeing) = (instantiate(owner, 0), instantiate(other, 0));
             assert_eq!(try_run(freeing, main), INVALID_VALUE, "it is not there");
             assert_eq!(cu!(cuMemFree_v2(address => u64)), INVALID_VALUE, "neither here");
@@ -197,7 +197,7 @@ fn nodes_and_graphs_that_cuda_does_not_allow_are_refused() {
         let mut known = 0;
         ok!(cuGraphMemFreeNodeGetParams(free => u64, &mut known => &mut u64));
         assert_eq!(known, address);
-        let mut wrong = asked(UNIT);
+        let mut wrong = requested(UNIT);
         wrong.pool[0] |= 1 << 32;
         let mut made = 0u64;
         let none = null::<u64>();
@@ -338,7 +338,7 @@ fn a_graph_that_was_moved_into_another_cannot_be_launched_alone() {
             ));
             assert_eq!(try_instantiate(child, 0).0, INVALID_VALUE);
             assert_eq!(cu!(cuGraphDestroy(child => u64)), INVALID_VALUE);
-            let mut more = asked(UNIT);
+            let mut more = requested(UNIT);
             let refused = cu!(cuGraphAddMemAllocNode(
                 &mut node => &mut u64, child => u64, null::<u64>() => *const u64, 0 => usize,
                 &mut more => &mut Parameters

@@ -117,9 +117,9 @@ fn a_stream_of_a_green_context_reports_both_its_contexts() {
         let own = green_stream(of_first);
         assert_eq!((contexts_of(own), contexts_of(stream(1))), ((primary, of_first), (primary, 0)));
         let mut context = 0;
-        let asked = cu!(cuStreamGetCtx(own => u64, &mut context => &mut u64));
+        let requested = cu!(cuStreamGetCtx(own => u64, &mut context => &mut u64));
         let expected = if is_13 { (0, converted(of_first)) } else { (NOT_SUPPORTED, 0) };
-        assert_eq!((asked, context), expected);
+        assert_eq!((requested, context), expected);
         assert_ne!(converted(of_first), primary);
         let blocking =
             cu!(cuGreenCtxStreamCreate(&mut context => &mut u64, of_first => u64, 0 => u32, 0 => i32));

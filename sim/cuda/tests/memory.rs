@@ -167,13 +167,13 @@ fn physical_memory_lives_until_it_is_released_and_unmapped() {
         assert_eq!(free_bytes(), before);
     };
     with_truth(test, &[], body, |truth| {
-        let told = |kind| -> Vec<(String, i64)> {
+        let reported = |kind| -> Vec<(String, i64)> {
             let lines = of_kind(&truth, kind);
             lines.iter().map(|l| (l["memory"].as_str().unwrap().to_owned(), number(l, "bytes"))).collect()
         };
         let (reserved, mapped) = (("reserved".to_owned(), UNIT as i64), ("mapped".to_owned(), UNIT as i64));
-        assert_eq!(told("alloc"), [reserved.clone(), mapped.clone()]);
-        assert_eq!(told("free"), [mapped, reserved]);
+        assert_eq!(reported("alloc"), [reserved.clone(), mapped.clone()]);
+        assert_eq!(reported("free"), [mapped, reserved]);
     });
 }
 

@@ -125,9 +125,9 @@ fn only_managed_memory_is_prefetched_and_never_in_a_capture() {
     };
     with_truth(test, &[], body, |truth| {
         let copies = of_kind(&truth, "copy");
-        let told: Vec<_> =
+        let reported: Vec<_> =
             copies.iter().map(|c| (c["direction"].as_str().unwrap(), number(c, "bytes"))).collect();
-        assert_eq!(told, [("HtoD", 4096), ("DtoH", 96)]);
+        assert_eq!(reported, [("HtoD", 4096), ("DtoH", 96)]);
         assert!(copies.iter().all(|copy| copy["host_memory"] == "managed"));
     });
 }

@@ -178,10 +178,10 @@ fn launches_are_checked() {
             &mut address => &mut u64, &mut bytes => &mut usize, module => u64, name("room").as_ptr() => *const i8
         ));
         assert_eq!(bytes, 12);
-        let mut told = std::ptr::null::<i8>();
-        ok!(cuFuncGetName(&mut told => &mut *const i8, found => u64));
+        let mut reported = std::ptr::null::<i8>();
+        ok!(cuFuncGetName(&mut reported => &mut *const i8, found => u64));
         // SAFETY: a C string of the library's.
-        assert_eq!(unsafe { std::ffi::CStr::from_ptr(told) }, c"there");
+        assert_eq!(unsafe { std::ffi::CStr::from_ptr(reported) }, c"there");
         ok!(cuModuleUnload(module => u64));
         assert_eq!(try_launch(found, 0, 0), INVALID_HANDLE, "gone with its module");
     });

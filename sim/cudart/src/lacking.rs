@@ -96,7 +96,7 @@ pub const LACKING: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Numbers that CUDA 13.1 gives graphs and nodes for tools, and a node's parameters as 13.2 tells them: the driver's part is not simulated.",
+        "Numbers that CUDA 13.1 gives graphs and nodes for tools, and a node's parameters as 13.2 reports them: the driver's part is not simulated.",
         &[
             "cudaGraphExecGetId",
             "cudaGraphGetId",
@@ -148,7 +148,7 @@ pub const LACKING: &[(&str, &[&str])] = &[
         &["cudaLaunchHostFunc_v2", "cudaLaunchHostFunc_v2_ptsz"],
     ),
     (
-        "A capture that asks the program about each node that differs.",
+        "A capture that queries the program about each node that differs.",
         &["cudaStreamBeginRecaptureToGraph", "cudaStreamBeginRecaptureToGraph_ptsz"],
     ),
 ];

@@ -10,7 +10,7 @@ use super::slowdown::Slowdown;
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::stream::Streams;
 use crate::options::Mode;
-use crate::sink::text::tell;
+use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 use crate::sys::{self, ticks};
 
@@ -175,7 +175,7 @@ impl Budget {
     pub fn introduce(&self, session: Session, ring: &mut Ring) {
         let options = &session.get::<Gate>().options;
         let mut publish = |fact: Fact, text: &str| {
-            tell(ring, Namespace::Fact, fact as u32, text.as_bytes());
+            publish(ring, Namespace::Fact, fact as u32, text.as_bytes());
         };
         match options.mode {
             Mode::Off => publish(Fact::Timing, "off"),
@@ -198,7 +198,7 @@ impl Budget {
         if !self.is_sparse && session.get::<Contexts>().iter().any(Context::shares_queues) {
             self.is_sparse = true;
             let note = session.get::<Gate>().options.note(true).unwrap_or_default();
-            tell(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
+            publish(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
         }
         let now = Moment::now(session);
         let (edge, sleep) = self.update(session.get::<Gate>(), now);

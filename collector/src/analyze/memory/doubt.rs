@@ -161,11 +161,11 @@ mod tests {
 
     fn interval(calls: &[Call]) -> (u64, u64) {
         // In trace order: a free has records at its start and its end, an allocation at its end.
-        let mut told: Vec<(i64, bool, Call)> = calls.iter().map(|call| (call.1, false, *call)).collect();
-        told.extend(calls.iter().filter(|call| call.2 < 0).map(|call| (call.0, true, *call)));
-        told.sort_unstable_by_key(|(at, is_begin, _)| (*at, *is_begin));
+        let mut reported: Vec<(i64, bool, Call)> = calls.iter().map(|call| (call.1, false, *call)).collect();
+        reported.extend(calls.iter().filter(|call| call.2 < 0).map(|call| (call.0, true, *call)));
+        reported.sort_unstable_by_key(|(at, is_begin, _)| (*at, *is_begin));
         let (mut doubt, mut held, mut peak) = (Doubt::default(), 0u64, 0);
-        for (at, is_begin, (began, ended, bytes)) in told {
+        for (at, is_begin, (began, ended, bytes)) in reported {
             let size = bytes.unsigned_abs();
             if is_begin {
                 doubt.begins_to_free(size, at);

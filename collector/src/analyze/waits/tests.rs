@@ -40,7 +40,7 @@ impl<'n> Trace<'n> {
         self.waits.observe(event, &Scope::whole(event, self.counts));
     }
 
-    fn tell(&mut self, thread: u32, at: u64, body: Body) {
+    fn record(&mut self, thread: u32, at: u64, body: Body) {
         let record = Record { thread, at, body };
         self.observe(&Event::new(&record));
     }
@@ -107,7 +107,7 @@ impl<'n> Trace<'n> {
         if api == FREE {
             let call = Call { context: 1, end: begin, ..call };
             let free = Free { call, memory: Memory::Device, address: 64, stream: 0, bytes: 0 };
-            self.tell(1, begin, Body::Free(free));
+            self.record(1, begin, Body::Free(free));
         }
         let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: self.entered });
         let record = Record { thread: 1, at: end, body };
@@ -295,10 +295,10 @@ fn work_that_ends_before_cuda_is_entered_is_not_waited_for() {
         trace.call(FREE, (2_000, 6_000));
         trace.only().map(|(_, waited)| waited)
     };
-    for told in [&copied as &dyn Fn(i64) -> Option<Waited>, &freed] {
-        assert_eq!(told(2_618), None);
-        assert_eq!(told(4_000), Some(undecided(4_000)), "the clocks do not tell which was first");
-        assert_eq!(told(4_200), Some(waited(4_000, (194, 200, 206))));
+    for reported in [&copied as &dyn Fn(i64) -> Option<Waited>, &freed] {
+        assert_eq!(reported(2_618), None);
+        assert_eq!(reported(4_000), Some(undecided(4_000)), "the clocks cannot order them");
+        assert_eq!(reported(4_200), Some(waited(4_000, (194, 200, 206))));
     }
 }
 
@@ -337,7 +337,7 @@ fn a_non_blocking_stream_does_not_wait_for_the_legacy_one() {
     let mut trace = Trace::new(&names);
     let flags = NON_BLOCKING;
     let stream = StreamRecord { stream: 7, handle: 7, context: 1, flags, priority: 0, destroyed: false };
-    trace.tell(1, 900, Body::Stream(stream));
+    trace.record(1, 900, Body::Stream(stream));
     trace.kernel(1, 1_000, 5_000);
     trace.work((1, 7), (2_000, 6_000), copy(HostMemory::Pageable), Some((2_020, 5_990)));
     assert_eq!(trace.only(), None);
@@ -350,7 +350,7 @@ fn a_copy_after_an_event_of_another_stream_is_undecided_up_to_its_start() {
         let mut trace = Trace::new(&names);
         trace.kernel(8, 1_000, 4_000);
         let call = Call { begin: 1_500, end: 1_510, context: 1, ..Call::default() };
-        trace.tell(1, 1_510, Body::EventWait(EventOp { call, stream: 7, event: 1, event_flags: 0 }));
+        trace.record(1, 1_510, Body::EventWait(EventOp { call, stream: 7, event: 1, event_flags: 0 }));
         trace.work((1, 7), (2_000, 6_000), copy(HostMemory::Pageable), Some((start, 5_990)));
         assert_eq!(trace.only().map(|(_, waited)| waited), expected);
     }
@@ -362,7 +362,7 @@ fn calls_wait_for_the_work_of_destroyed_streams() {
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 5_000);
     let stream = StreamRecord { stream: 7, handle: 7, context: 1, flags: 0, priority: 0, destroyed: true };
-    trace.tell(1, 1_200, Body::Stream(stream));
+    trace.record(1, 1_200, Body::Stream(stream));
     trace.call(UNLOAD, (2_000, 5_400));
     assert_eq!(trace.only().unwrap().1.count, 1);
 }
@@ -372,7 +372,7 @@ fn only_the_end_of_a_context_waits_for_its_work() {
     let names = names();
     let mut trace = Trace::new(&names);
     trace.kernel(7, 1_000, 5_000);
-    trace.tell(1, 5_300, Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: true }));
+    trace.record(1, 5_300, Body::Context(Context { context: 1, device: 0, handle: 9, destroyed: true }));
     trace.call(DESTROY, (2_000, 5_400));
     assert!(trace.waits.streams.is_empty());
     assert_eq!(trace.only().unwrap().0.1, Cause::ContextEnd);

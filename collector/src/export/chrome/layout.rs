@@ -82,8 +82,9 @@ impl Layout {
 /// number.
 fn gpus(source: &Source, pids: &mut Numbers) -> BTreeMap<Option<u32>, u32> {
     let with_rows = source.scene.streams.iter().map(|s| source.clocks.devices.get(&s.context).copied());
-    let told = source.scene.devices.keys().copied().map(Some);
-    let mut gpus: BTreeMap<Option<u32>, u32> = with_rows.chain(told).map(|ordinal| (ordinal, 0)).collect();
+    let reported = source.scene.devices.keys().copied().map(Some);
+    let mut gpus: BTreeMap<Option<u32>, u32> =
+        with_rows.chain(reported).map(|ordinal| (ordinal, 0)).collect();
     // `None` comes first, but must not take a known GPU's number.
     let known = gpus.iter_mut().filter(|(ordinal, _)| ordinal.is_some());
     known.for_each(|(ordinal, number)| *number = pids.take(*ordinal));

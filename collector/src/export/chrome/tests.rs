@@ -341,23 +341,23 @@ fn an_operation_without_a_time_is_a_call_and_nothing_on_the_gpu() {
     assert_eq!(of_category(&trace, "cuda_driver").len(), 4);
     assert_eq!(of_category(&trace, "kernel").len(), 1);
     assert_eq!(of_category(&trace, "ac2g").len(), 2);
-    let told = &trace["gpuspy"];
-    assert_eq!(told["untimed"], json!({"deep_queue": 1, "gpu_time_pending": 1}));
-    assert_eq!((&told["captured"], &told["operations"]), (&json!(1), &json!(1)));
+    let reported = &trace["gpuspy"];
+    assert_eq!(reported["untimed"], json!({"deep_queue": 1, "gpu_time_pending": 1}));
+    assert_eq!((&reported["captured"], &reported["operations"]), (&json!(1), &json!(1)));
 }
 
 #[test]
 fn queries_in_a_row_are_one_slice_and_each_counts() {
     let call = Call { api: WAIT, begin: 10_000, end: 90_000, ..Call::default() };
-    let asked =
+    let requested =
         |calls, inside| record(1, Body::Api(Api { call, result: 0, subject: 9, calls, inside, entered: 0 }));
     let names = names();
-    let trace = exported(&[(None, names.clone(), vec![asked(100, 7_000)])]);
+    let trace = exported(&[(None, names.clone(), vec![requested(100, 7_000)])]);
     let [row] = of_category(&trace, "cuda_runtime")[..] else { panic!("{trace}") };
     assert_eq!(row["name"], "cudaStreamSynchronize (100 in a row)");
     assert_eq!((&row["args"]["calls"], &row["args"]["ns inside"]), (&json!(100), &json!(7_000)));
     assert_eq!(trace["gpuspy"]["calls"], 100);
-    let single = exported(&[(None, names, vec![asked(1, 0)])]);
+    let single = exported(&[(None, names, vec![requested(1, 0)])]);
     let [row] = of_category(&single, "cuda_runtime")[..] else { panic!("{single}") };
     assert_eq!((&row["name"], &row["args"]["calls"]), (&json!("cudaStreamSynchronize"), &Value::Null));
 }
@@ -481,15 +481,16 @@ fn a_stream_has_one_number_in_exports_operations_and_filters() {
     let (names, status) = (names(), status(5));
     let source = Source::of(names.clone(), Some(status.clone()), records.iter().cloned());
     let given = (Some(status), names, records);
-    let listed = |asked: &Filter| -> Vec<u64> {
-        let filter = &run::filters(&[source.surveyed()], asked)[0];
+    let listed = |requested: &Filter| -> Vec<u64> {
+        let filter = &run::filters(&[source.surveyed()], requested)[0];
         let mut operations =
             crate::report::Operations::new(&source.names, &source.clocks, source.status.as_ref(), filter);
         let lines = given.2.iter().filter_map(|record| operations.observe(record));
         lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()["stream"].as_u64().unwrap()).collect()
     };
-    let drawn = |asked: &Filter| -> Vec<u64> {
-        let trace: Value = serde_json::from_slice(&filtered(std::slice::from_ref(&given), asked)).unwrap();
+    let drawn = |requested: &Filter| -> Vec<u64> {
+        let trace: Value =
+            serde_json::from_slice(&filtered(std::slice::from_ref(&given), requested)).unwrap();
         let rows = of_category(&trace, "kernel").into_iter();
         rows.map(|row| row["args"]["stream"].as_u64().unwrap()).collect()
     };
@@ -540,11 +541,11 @@ fn changes_of_memory_come_with_the_amount_held_afterwards() {
         gone,
     ];
     let trace = exported(&[(Some(status(5)), names(), records)]);
-    let told: Vec<(i64, i64)> = of_category(&trace, "cpu_instant_event")
+    let reported: Vec<(i64, i64)> = of_category(&trace, "cpu_instant_event")
         .into_iter()
         .map(|e| (e["args"]["Bytes"].as_i64().unwrap(), e["args"]["Total Allocated"].as_i64().unwrap()))
         .collect();
-    assert_eq!(told, [(4_096, 4_096), (1_000, 5_096), (-4_096, 1_000), (-1_000, 0)]);
+    assert_eq!(reported, [(4_096, 4_096), (1_000, 5_096), (-4_096, 1_000), (-1_000, 0)]);
     let drawn = |name: &str| {
         let counters = events(&trace).iter().filter(|event| event["ph"] == "C" && event["name"] == name);
         counters.map(|event| event["args"]["bytes"].as_i64().unwrap()).collect::<Vec<_>>()
@@ -632,11 +633,11 @@ fn a_file_contains_the_rank_that_all_its_processes_share() {
         text.lines().find(|line| line.contains("distributedInfo")).map(str::to_owned)
     };
     let third = process("RANK=3\0WORLD_SIZE=4\0", "ncclDevKernel_AllReduce");
-    let told = r#""distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4},"#;
-    assert_eq!(line(std::slice::from_ref(&third)).as_deref(), Some(told));
+    let reported = r#""distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4},"#;
+    assert_eq!(line(std::slice::from_ref(&third)).as_deref(), Some(reported));
     assert_eq!(
         line(&[third.clone(), third.clone()]).as_deref(),
-        Some(told),
+        Some(reported),
         "a worker has its parent's rank"
     );
     assert_eq!(line(&[third, process("RANK=2\0WORLD_SIZE=4\0", "")]), None, "there is no single rank");

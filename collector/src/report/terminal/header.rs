@@ -63,10 +63,10 @@ pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Returns which part of the run was captured (`--capture-range`): `profiler-api: 3 ranges, 1.20 s of 61.0 s`.
 fn captured(run: &Run<'_>) -> Option<String> {
     let all: Vec<&Captured> = run.reports.iter().filter_map(|one| one.process.captured.as_ref()).collect();
-    let asked = &all.first()?.asked;
+    let requested = &all.first()?.requested;
     let ranges = plural(all.iter().map(|captured| captured.ranges).sum(), "range", "ranges");
     let (looked, wall) = (duration(run.host_wall()), duration(wall(run)));
-    Some(format!("{}: {ranges}, {looked} of {wall}", plain(asked)))
+    Some(format!("{}: {ranges}, {looked} of {wall}", plain(requested)))
 }
 
 /// Returns the host time from the start of the first process to the end of the last, in ns, without filters.

@@ -97,14 +97,14 @@ impl Run<'_> {
     /// Returns why nothing was captured, for a run with `--capture-range`.
     fn never_started(&self) -> &'static str {
         let captured = self.reports.iter().filter_map(|report| report.process.captured.as_ref());
-        match captured.clone().next().map(|captured| captured.asked.as_str()) {
+        match captured.clone().next().map(|captured| captured.requested.as_str()) {
             _ if captured.map(|captured| captured.ranges).sum::<u64>() > 0 => {
                 "no CUDA call was made inside the capture range"
             }
             Some("profiler-api") => {
                 "the capture range never started: the program called neither cudaProfilerStart nor cuProfilerStart"
             }
-            Some(asked) if asked.starts_with("nvtx:") => {
+            Some(requested) if requested.starts_with("nvtx:") => {
                 "the capture range never started: the program opened no NVTX range of this name in this domain \
                  (nvtx:NAME@* selects all domains), or its ranges did not reach gpuspy (NVTX_INJECTION64_PATH)"
             }

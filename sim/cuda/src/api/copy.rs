@@ -66,8 +66,8 @@ impl State {
         })
     }
 
-    /// Returns a copy of known memory. `asked` is the direction in the call's name.
-    pub fn copy(&self, dst: u64, src: u64, shape: Shape, asked: Option<Direction>) -> Outcome<Copy> {
+    /// Returns a copy of known memory. `requested` is the direction in the call's name.
+    pub fn copy(&self, dst: u64, src: u64, shape: Shape, requested: Option<Direction>) -> Outcome<Copy> {
         let (to, from) = (self.side(dst, shape.span(0))?, self.side(src, shape.span(1))?);
         let real = match (from.device(), to.device()) {
             (None, None) => Direction::HtoH,
@@ -76,7 +76,7 @@ impl State {
             (Some(from), Some(to)) if from != to => Direction::PtoP,
             (Some(_), Some(_)) => Direction::DtoD,
         };
-        let unreachable = match asked {
+        let unreachable = match requested {
             Some(Direction::HtoD) => to == Side::Pageable,
             Some(Direction::DtoH) => from == Side::Pageable,
             Some(Direction::DtoD | Direction::PtoP) => to == Side::Pageable || from == Side::Pageable,
@@ -86,7 +86,7 @@ impl State {
             return Err(INVALID_VALUE);
         }
         // A pointer to page-locked memory is also a device pointer, so the name of the call decides.
-        let direction = asked.filter(|_| real != Direction::PtoP).unwrap_or(real);
+        let direction = requested.filter(|_| real != Direction::PtoP).unwrap_or(real);
         let sides = [from, to];
         let host_memory = if sides.contains(&Side::Pageable) {
             "pageable"
@@ -115,7 +115,7 @@ pub fn run(
     dst: u64,
     src: u64,
     shape: Shape,
-    asked: Option<Direction>,
+    requested: Option<Direction>,
     stream: Option<Handle>,
 ) -> Outcome {
     let mut state = call.lock();
@@ -123,7 +123,7 @@ pub fn run(
     if shape.bytes() == 0 {
         return Ok(());
     }
-    let mut copy = state.copy(dst, src, shape, asked)?;
+    let mut copy = state.copy(dst, src, shape, requested)?;
     if stream.is_none() {
         check_synchronous(&mut state, target)?;
     }
@@ -325,7 +325,7 @@ impl Side3D {
 }
 
 /// Returns the direction that two memory types imply; an array counts as device memory.
-fn asked(source: u32, destination: u32) -> Option<Direction> {
+fn requested(source: u32, destination: u32) -> Option<Direction> {
     let of = |memory: u32| if memory == ARRAY { 2 } else { memory };
     match (of(source), of(destination)) {
         (1, 1) => Some(Direction::HtoH),
@@ -345,11 +345,11 @@ impl Memcpy2D {
             Side3D { x, y, z, level, memory, host, device, array, context, pitch, height }
         };
         let copy = Memcpy3D { source: side(source), destination: side(destination), width, height, depth: 1 };
-        let (dst, src, shape, asked) = copy.resolve(&call.lock())?;
+        let (dst, src, shape, requested) = copy.resolve(&call.lock())?;
         if height > 1 && shape.pitch.into_iter().any(|pitch| pitch < width) {
             return Err(INVALID_VALUE);
         }
-        run(call, dst, src, shape, asked, stream)
+        run(call, dst, src, shape, requested, stream)
     }
 }
 
@@ -371,12 +371,12 @@ impl Memcpy3D {
         let (to, from) = (destination.part(&state.arrays, extent)?, source.part(&state.arrays, extent)?);
         let shape =
             Shape { width, height, depth, pitch: [to.pitch, from.pitch], slice: [to.slice, from.slice] };
-        Ok((to.address, from.address, shape, asked(source.memory, destination.memory)))
+        Ok((to.address, from.address, shape, requested(source.memory, destination.memory)))
     }
 
     fn run(&self, call: &Call, stream: Option<Handle>) -> Outcome {
-        let (dst, src, shape, asked) = self.resolve(&call.lock())?;
-        run(call, dst, src, shape, asked, stream)
+        let (dst, src, shape, requested) = self.resolve(&call.lock())?;
+        run(call, dst, src, shape, requested, stream)
     }
 }
 
@@ -401,9 +401,10 @@ fn peer_3d(call: &Call, copy: In<Memcpy3D>, stream: Option<Handle>) -> Outcome {
     let other = |one: Handle, side: Side3D| if side.memory == 1 { one } else { side.context };
     let current = call.lock().current()?;
     check_contexts(call, [other(current, copy.destination), other(current, copy.source)])?;
-    let (dst, src, shape, asked) = copy.resolve(&call.lock())?;
-    let asked = asked.map(|asked| if asked == Direction::DtoD { Direction::PtoP } else { asked });
-    run(call, dst, src, shape, asked, stream)
+    let (dst, src, shape, requested) = copy.resolve(&call.lock())?;
+    let requested =
+        requested.map(|requested| if requested == Direction::DtoD { Direction::PtoP } else { requested });
+    run(call, dst, src, shape, requested, stream)
 }
 
 fn copy_3d_peer(call: &mut Call, copy: In<Memcpy3D>) -> Outcome {

@@ -203,8 +203,8 @@ fn function_attribute(call: &mut Call, value: Out<i32>, which: u32, function: Ha
     let mut state = call.lock();
     state.current()?;
     state.takes(call, function)?;
-    let asked = state.function(function)?;
-    let of = state.functions.get(asked).ok_or(INVALID_HANDLE)?;
+    let requested = state.function(function)?;
+    let of = state.functions.get(requested).ok_or(INVALID_HANDLE)?;
     let known = attribute(&of.attributes, &of.resources, of.kernel.versions, which)?;
     report_attribute(call, function, &of.kernel, which, known);
     value.put(known);

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::graph::NodeWork;
-use crate::graph_memory::{Access, Asked};
+use crate::graph_memory::{Access, Requested};
 use crate::handle::Handle;
 use crate::parameter::{In, InOut, Out, Pointer, Slice};
 use crate::work::Work;
@@ -57,7 +57,7 @@ pub fn add_take(
 ) -> Outcome<Handle> {
     // SAFETY: cuda.h's promise: `accesses` descriptors.
     let access = unsafe { given.access.list(given.accesses) }?;
-    let wanted = Asked { pool: given.pool, access: Box::from(&*access), bytes: given.bytes as u64 };
+    let wanted = Requested { pool: given.pool, access: Box::from(&*access), bytes: given.bytes as u64 };
     let (made, address) = call.lock().add_take(call, graph, before.to_vec(), wanted)?;
     given.address = address;
     Ok(made)
@@ -81,7 +81,7 @@ fn get_alloc(call: &mut Call, node: Handle, parameters: Out<AllocParameters>) ->
         return Err(INVALID_VALUE);
     };
     let block = state.graph_memory.block(block).ok_or(INVALID_VALUE)?;
-    let Asked { pool, ref access, bytes } = block.asked;
+    let Requested { pool, ref access, bytes } = block.requested;
     let known = AllocParameters {
         pool,
         // SAFETY: the block's own list, which lives as long as the node.

@@ -129,8 +129,8 @@ impl HostParameters {
 
 /// Returns the copy of a memcpy node.
 pub fn copy_work(state: &State, copy: &Memcpy3D) -> Outcome<Work> {
-    let (dst, src, shape, asked) = copy.resolve(state)?;
-    state.copy(dst, src, shape, asked).map(Work::Copy)
+    let (dst, src, shape, requested) = copy.resolve(state)?;
+    state.copy(dst, src, shape, requested).map(Work::Copy)
 }
 
 /// Returns the work of an event node.

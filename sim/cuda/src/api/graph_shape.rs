@@ -76,13 +76,13 @@ fn give_edges<const N: usize>(
     count: InOut<usize>,
 ) -> Outcome {
     let known: Vec<u64> = edges.iter().map(|&edge| edge_data(state, edge)).collect();
-    let asked = out.iter().all(|list| !list.is_none());
-    if asked && data.is_none() && known.iter().any(|&data| data != 0) {
+    let requested = out.iter().all(|list| !list.is_none());
+    if requested && data.is_none() && known.iter().any(|&data| data != 0) {
         return Err(LOSSY_QUERY);
     }
     let rows: Vec<[Handle; N]> = edges.iter().map(|&edge| row(edge)).collect();
     give(&rows, out, count)?;
-    if asked && !data.is_none() {
+    if requested && !data.is_none() {
         for (index, &data_of_edge) in known[..count.get()].iter().enumerate() {
             // SAFETY: cuda.h's promise: room for as many CUgraphEdgeData, of eight bytes each.
             unsafe { data.put(index, data_of_edge) };

@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::effects;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Outcome};
 use crate::export::exports;
-use crate::graph_memory::Asked;
+use crate::graph_memory::Requested;
 use crate::handle::Handle;
 use crate::memory::{Allocation, MemoryKind};
 use crate::parameter::{In, Out, Slice};
@@ -172,8 +172,8 @@ fn capture_alloc(call: &Call, state: &mut Guard, bytes: u64, pool: Handle, strea
     let mut properties = [0; 11];
     // CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE; CU_MEM_LOCATION_TYPE_DEVICE, the device.
     (properties[0], properties[1]) = (1, 1 | u64::from(of.device) << 32);
-    let asked = Asked { pool: properties, access: Box::default(), bytes };
-    state.capture_with(stream, |state, graph, before| state.add_take(call, graph, before, asked))
+    let requested = Requested { pool: properties, access: Box::default(), bytes };
+    state.capture_with(stream, |state, graph, before| state.add_take(call, graph, before, requested))
 }
 
 fn free_async(call: &mut Call, address: u64, stream: Handle) -> Outcome {

@@ -89,7 +89,7 @@ fn captured_ranges_are_the_span_whatever_ran_in_them() {
     assert_eq!(
         counted_in(&all, ranges(&[])).identity.span,
         150 + 80,
-        "none were asked for: from first to last"
+        "no ranges were requested: from first to last"
     );
 }
 
