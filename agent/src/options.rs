@@ -1,7 +1,7 @@
 //! The settings in the environment: how operations are timed.
 
 use core::ffi::CStr;
-use gpuspy_wire::capture::CaptureRange;
+use gpuspy_wire::capture_range::CaptureRange;
 
 /// Which operations are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

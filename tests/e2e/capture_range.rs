@@ -21,8 +21,8 @@ fn ranges(trace: &Path) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for record in reader.records() {
         match record.body {
-            Body::Capture { begins: true } => ranges.push((record.at, ended)),
-            Body::Capture { begins: false } => ranges.last_mut().unwrap().1 = record.at,
+            Body::CaptureEdge { begins: true } => ranges.push((record.at, ended)),
+            Body::CaptureEdge { begins: false } => ranges.last_mut().unwrap().1 = record.at,
             _ => {}
         }
     }

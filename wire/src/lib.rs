@@ -19,7 +19,7 @@
 #![no_std]
 #![deny(missing_docs)]
 
-pub mod capture;
+pub mod capture_range;
 pub mod communication;
 pub mod duration;
 pub mod handshake;

@@ -147,8 +147,8 @@ wire_enum! {
         KernelFacts = 26 "kernel_facts",
         /// [`Lookup`]
         Lookup = 27 "lookup",
-        /// [`Capture`]
-        Capture = 28 "capture",
+        /// [`CaptureEdge`]
+        CaptureEdge = 28 "capture",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which texts does `--capture-range` accept?
 
-use gpuspy_wire::capture::CaptureRange::{self, *};
-use gpuspy_wire::capture::Domain;
+use gpuspy_wire::capture_range::CaptureRange::{self, *};
+use gpuspy_wire::capture_range::Domain;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -8,9 +8,9 @@ use crate::calls::order::Untimed;
 use crate::calls::{Plain, current_context, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
-use crate::gpu::capture::is_captured;
 use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
+use crate::gpu::stream_capture::is_captured;
 use crate::thread::Call;
 
 /// Where an allocation's address or handle is found.

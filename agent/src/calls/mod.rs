@@ -12,7 +12,6 @@
 //! makes a record itself only when it succeeded and no driver call inside it was recorded.
 
 mod array;
-mod capture;
 mod code;
 mod copy;
 mod launch;
@@ -21,12 +20,10 @@ mod memory;
 mod order;
 mod query;
 mod setup;
+mod stream_capture;
 mod work;
 
 pub use array::Extent;
-pub use capture::{
-    CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
-};
 pub use code::{Enumerated, FunctionNamed, FunctionOfKernel, HandleGiven, Load, Unload};
 pub use copy::{Copy, Memset, runtime_direction};
 pub use launch::{Attributes, Launch, Launches, Origin, launches};
@@ -37,6 +34,9 @@ pub use query::{Query, query};
 pub use setup::{
     ContextCreate, ContextDestroy, DeviceReset, GreenCreate, GreenDestroy, Host, PrimaryEnd, PrimaryRetain,
     Profiler, StreamCreate, StreamDestroy,
+};
+pub use stream_capture::{
+    CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
 pub use work::{Work, work};
 

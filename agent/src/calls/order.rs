@@ -7,11 +7,11 @@ use crate::calls::{Plain, current_context, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
-use crate::gpu::capture::is_captured;
 use crate::gpu::context::Contexts;
 use crate::gpu::depth::{Entries, Queue};
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
+use crate::gpu::stream_capture::is_captured;
 use crate::thread::Call;
 
 /// A call by which the host waits.

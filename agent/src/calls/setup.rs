@@ -1,16 +1,16 @@
 //! How are the calls recorded that create and destroy streams and contexts, and other host calls?
 
 use core::cell::Cell;
-use gpuspy_wire::capture::CaptureRange;
+use gpuspy_wire::capture_range::CaptureRange;
 
 use crate::calls::{Plain, written};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Next};
+use crate::gpu::capture_range::Range;
 use crate::gpu::context::{Context, Contexts, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
-use crate::gpu::range::Range;
 use crate::gpu::stream::Streams;
 use crate::thread::Call;
 

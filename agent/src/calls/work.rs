@@ -6,10 +6,10 @@ use crate::calls::{current_context, record_call};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
-use crate::gpu::capture::is_captured;
 use crate::gpu::event_pairs::{self, Opened};
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
+use crate::gpu::stream_capture::is_captured;
 use crate::hook::{Entry, Layer};
 use crate::thread::{self, Call};
 

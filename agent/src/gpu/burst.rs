@@ -39,7 +39,6 @@ use gpuspy_wire::record::{self, LossCause, Untimed, flag};
 
 use crate::driver::{self, Driver};
 use crate::gpu::budget::Gate;
-use crate::gpu::capture::is_captured;
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::{Density, Queue};
 use crate::gpu::draw::{self, Choice};
@@ -47,6 +46,7 @@ use crate::gpu::event_pairs::{self, Pair, Start};
 use crate::gpu::open_burst::{ALONE, Bursts, FOLLOWED, OpenBurst, saturated};
 use crate::gpu::overlap::{OverlapCheck, Since};
 use crate::gpu::stream::{End, Hold, Pending, Stream, Streams};
+use crate::gpu::stream_capture::is_captured;
 use crate::sys::ticks;
 use crate::thread::Call;
 

@@ -14,10 +14,10 @@ use core::sync::atomic::Ordering;
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::driver::Driver;
-use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
 use crate::gpu::depth::{Density, Entries, Queue};
 use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::gpu::stream_capture::StreamCaptures;
 use crate::sink::Session;
 use crate::sys::tenth_of_a_second;
 
@@ -110,7 +110,7 @@ pub fn is_really_deep(
 ) -> bool {
     let Some((event, entry)) = draw.witness else { return true };
     // No query while anything is being captured: see `event_pairs`.
-    if !entries.is_complete(entry) && session.get::<Captures>().open.load(Ordering::Relaxed) == 0 {
+    if !entries.is_complete(entry) && session.get::<StreamCaptures>().open.load(Ordering::Relaxed) == 0 {
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
         let result = driver
             .event_query

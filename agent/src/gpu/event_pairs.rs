@@ -23,12 +23,12 @@ use crate::cuda::{CUDA_ERROR_NOT_READY, CUDA_SUCCESS};
 use crate::driver::Driver;
 use crate::gpu::budget::Gate;
 use crate::gpu::burst::{self, Joined};
-use crate::gpu::capture::Captures;
 use crate::gpu::context::Context;
 use crate::gpu::depth::{Density, Queue};
 use crate::gpu::open_burst::saturated;
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{End, Hold, Pending, Stream};
+use crate::gpu::stream_capture::StreamCaptures;
 use crate::sink::Session;
 use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
@@ -264,7 +264,7 @@ fn shareable_since(
         return Some(end.begun);
     }
     if hold.stream().entries.depth() <= BUSY_DEPTH
-        || session.get::<Captures>().open.load(Ordering::Relaxed) != 0
+        || session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0
     {
         return None;
     }
@@ -290,7 +290,7 @@ fn shareable_since(
 /// would invalidate the capture.
 #[cold]
 fn query_at_intervals(session: Session, driver: &Driver, stream: &Stream, context: &Context) {
-    if session.get::<Captures>().open.load(Ordering::Relaxed) == 0
+    if session.get::<StreamCaptures>().open.load(Ordering::Relaxed) == 0
         && stream.entries.should_query(*session.get::<Queue>())
     {
         // RELAXED all the same: a capture may begin meanwhile.

@@ -2,7 +2,7 @@
 //! poller reads both later.
 //!
 //! - [`context`] tracks contexts from creation to destruction; [`ending`] handles calls that may destroy one.
-//! - [`green`] maps green contexts to their primary context.
+//! - [`green_context`] maps green contexts to their primary context.
 //! - [`pool`] owns the events of a context.
 //! - [`stream`] tracks streams and the operations on them whose events have not been read yet.
 //! - [`overlap`] checks whether a call was alone on its stream.
@@ -10,8 +10,8 @@
 //! - [`depth`] estimates how many entries a stream holds and limits how densely events may be recorded on it.
 //! - [`draw`] chooses the launches of a deep stream that are timed alone.
 //! - [`burst`] times several launches together with one event pair; [`open_burst`] is a burst that has not ended.
-//! - [`capture`] tracks whether the app is capturing streams.
-//! - [`budget`] decides whether to time at all, from the measured cost; [`range`] applies `--capture-range`.
+//! - [`stream_capture`] tracks whether the app is capturing streams.
+//! - [`budget`] decides whether to time at all, from the measured cost; [`capture_range`] applies `--capture-range`.
 //! - [`poller`] reads events and turns them into [`gpuspy_wire::record::GpuTime`].
 //! - [`time_base`] computes where on a context's clock an event lies.
 //! - [`sample`] samples the GPU clock.
@@ -19,19 +19,19 @@
 
 pub mod budget;
 pub mod burst;
-pub mod capture;
+pub mod capture_range;
 pub mod context;
 pub mod depth;
 pub mod draw;
 pub mod ending;
 pub mod event_pairs;
-pub mod green;
+pub mod green_context;
 pub mod nodes;
 pub mod open_burst;
 pub mod overlap;
 pub mod poller;
 pub mod pool;
-pub mod range;
 pub mod sample;
 pub mod stream;
+pub mod stream_capture;
 pub mod time_base;

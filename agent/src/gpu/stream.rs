@@ -10,12 +10,12 @@ use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::gpu::capture::is_captured;
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
 use crate::gpu::overlap::{CallCounts, Since, StreamCounts};
+use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
 use crate::sink::poller;
 use crate::sys::ticks;

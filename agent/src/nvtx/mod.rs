@@ -13,14 +13,14 @@ mod texts;
 pub mod watch;
 
 use crate::gpu::budget::Gate;
-use crate::gpu::range::Range;
+use crate::gpu::capture_range::Range;
 use crate::sink;
 use crate::sys::{self, ticks};
 use crate::thread;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::record::{
-    CELL_WORDS, Capture, Head, MAX_NVTX_CELLS, MAX_NVTX_TEXT, NvtxChange, NvtxRange, Record,
+    CELL_WORDS, CaptureEdge, Head, MAX_NVTX_CELLS, MAX_NVTX_TEXT, NvtxChange, NvtxRange, Record,
 };
 use texts::{DOMAINS, STRINGS};
 
@@ -217,7 +217,7 @@ impl Message {
         let Some(session) = sink::existing() else { return };
         let entered = ticks();
         if may_change {
-            let publish = |change: &Capture| thread::aside(session, entered, change.as_words());
+            let publish = |change: &CaptureEdge| thread::aside(session, entered, change.as_words());
             session.get::<Range>().follow(session.get::<Gate>(), entered, watch::is_open, publish);
         }
         let range = NvtxRange {

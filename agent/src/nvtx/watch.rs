@@ -8,7 +8,7 @@
 use core::cell::Cell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::capture::{CaptureRange, Domain};
+use gpuspy_wire::capture_range::{CaptureRange, Domain};
 use gpuspy_wire::record::{MAX_NVTX_TEXT, NvtxChange};
 
 use crate::nvtx::texts::DOMAINS;

@@ -16,20 +16,20 @@ mod poller;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::capture::CaptureRange;
-use gpuspy_wire::record::{Capture, LossCause, Record};
+use gpuspy_wire::capture_range::CaptureRange;
+use gpuspy_wire::record::{CaptureEdge, LossCause, Record};
 use gpuspy_wire::segment::POLLER_SLOT;
 
 use crate::facts::Facts;
 use crate::gpu::budget::Gate;
-use crate::gpu::capture::Captures;
+use crate::gpu::capture_range::Range;
 use crate::gpu::context::Contexts;
 use crate::gpu::depth::Queue;
 use crate::gpu::event_pairs::PairsOnly;
 use crate::gpu::nodes::Nodes;
 use crate::gpu::open_burst::Bursts;
-use crate::gpu::range::Range;
 use crate::gpu::stream::Streams;
+use crate::gpu::stream_capture::StreamCaptures;
 use crate::graphs::Graphs;
 use crate::names::Names;
 use crate::nvtx::watch;
@@ -67,7 +67,7 @@ session! {
     graphs: Graphs,
     nodes: Nodes,
     bursts: Bursts,
-    captures: Captures,
+    captures: StreamCaptures,
     /// Which operations are timed.
     timing: Gate,
     /// Which part of the run is observed.
@@ -203,7 +203,7 @@ fn make() -> Result<Session, &'static str> {
 /// Records that the capture range begins with the session, if it does. The session has been published.
 fn range_begins(session: Session) {
     let now = ticks();
-    let publish = |change: &Capture| thread::aside(session, now, change.as_words());
+    let publish = |change: &CaptureEdge| thread::aside(session, now, change.as_words());
     let (range, gate) = (session.get::<Range>(), session.get::<Gate>());
     match gate.range() {
         Some(CaptureRange::Nvtx { .. }) => range.follow(gate, now, watch::is_open, publish),
@@ -219,7 +219,7 @@ unsafe extern "C" fn thread_ended(state: *mut c_void) {
     let parts = |thread: &mut Leaving<'_>| {
         let session = thread.session;
         if watch::thread_ended() {
-            let publish = |change: &Capture| thread.push(change.as_words());
+            let publish = |change: &CaptureEdge| thread.push(change.as_words());
             session.get::<Range>().follow(session.get::<Gate>(), ticks(), watch::is_open, publish);
         }
         thread.events().empty(|context| session.get::<Contexts>().pool(context));

@@ -14,10 +14,10 @@ use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{Anchor, Head, Record};
 
 use crate::gpu::budget::Budget;
+use crate::gpu::capture_range::Schedule;
 use crate::gpu::poller::cost::Meter;
 use crate::gpu::poller::reader::Reader;
 use crate::gpu::poller::rhythm::Rhythm;
-use crate::gpu::range::Schedule;
 use crate::interpose::unknown;
 use crate::modules::Modules;
 use crate::names::Names;

@@ -1,7 +1,7 @@
 //! Which functions capture streams, and create or launch graphs?
 
 macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
-    // Captures and graphs.
+    // StreamCaptures and graphs.
     driver "cuStreamBeginCapture" { cuStreamBeginCapture @ 10000, cuStreamBeginCapture_ptsz @ 10000 per_thread }
         (hStream: CUstream) => plain(CaptureBegin { stream: hStream });
     driver "cuStreamBeginCapture" { cuStreamBeginCapture_v2 @ 10010, cuStreamBeginCapture_v2_ptsz @ 10010 per_thread }

@@ -497,7 +497,7 @@ fn freed_bytes(change: &MemoryChange) -> u64 {
 mod tests {
     use super::*;
     use crate::model::memory::Allocator;
-    use crate::model::period::Captures;
+    use crate::model::period::CaptureRanges;
     use crate::trace::record::{Api, Free, Names};
     use gpuspy_wire::record::{LossCause, flag};
 
@@ -648,9 +648,9 @@ mod tests {
 
     #[test]
     fn each_of_several_selected_parts_starts_with_what_is_held_then() {
-        let mut captures = Captures::default();
+        let mut captures = CaptureRanges::default();
         for (at, begins) in [(1_002_000, true), (1_004_000, false), (1_010_000, true), (1_012_000, false)] {
-            captures.observe(&Record { thread: 0, at, body: Body::Capture { begins } });
+            captures.observe(&Record { thread: 0, at, body: Body::CaptureEdge { begins } });
         }
         let period = captures.period(&Names::default(), None, (i64::MIN, i64::MAX));
         let mut fold = MemoryTimeline::over(1_000_000, period);

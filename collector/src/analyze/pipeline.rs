@@ -38,9 +38,9 @@ where
 {
     let Input { path, names, status, damage, clocks, filter, records } = input;
     let began = clocks.began(status);
-    let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.captures);
+    let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
     let period = record_filter.period().clone();
-    let captured = clocks.captures.period(names, status, (i64::MIN, i64::MAX));
+    let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
     let start = Start { names, status, damage, began, period, captured };
     let mut model = Model::new(names, clocks);
     let mut analyses = Analyses::new(&start);

@@ -364,7 +364,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
         let Member { names, status, clocks, filter, records } = member;
         let began = clocks.began(status);
-        let record_filter = RecordFilter::new(filter, names, status, began, &clocks.captures);
+        let record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
         let mut numbers = HashMap::new();
         for own in &report.tables.devices {
             let Some(id) = own.id else { continue };

@@ -8,7 +8,7 @@ use crate::trace::record::Ending;
 use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
-use gpuspy_wire::capture::{self, CaptureRange};
+use gpuspy_wire::capture_range::{self, CaptureRange};
 use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
@@ -78,7 +78,7 @@ fn capture_range(text: &str) -> Result<String, String> {
     if text.is_empty() && std::env::var_os(CAPTURE_RANGE).is_some_and(|value| value.is_empty()) {
         return Ok(String::new());
     }
-    CaptureRange::parse(text).map(|_| text.to_owned()).ok_or_else(|| capture::EXPECTED.to_owned())
+    CaptureRange::parse(text).map(|_| text.to_owned()).ok_or_else(|| capture_range::EXPECTED.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

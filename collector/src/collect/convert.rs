@@ -239,9 +239,9 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
             let w = wire::Lookup::from_words(words)?;
             (before, Body::Lookup(trace::Lookup { function: w.function, count: w.count }))
         }
-        Kind::Capture => {
-            let w = wire::Capture::from_words(words)?;
-            (clock.ns(w.at), Body::Capture { begins: !is_gone(w.change)? })
+        Kind::CaptureEdge => {
+            let w = wire::CaptureEdge::from_words(words)?;
+            (clock.ns(w.at), Body::CaptureEdge { begins: !is_gone(w.change)? })
         }
         // `record` converts the other kinds.
         _ => return None,

@@ -4,7 +4,7 @@
 //! ring full because the collector is compressing; the other converts and writes. Between them is a bounded queue.
 //! When the queue is full, the draining thread waits, and the rings buffer.
 
-mod capture;
+mod capture_range;
 mod collector;
 mod convert;
 mod drain;

@@ -1,6 +1,6 @@
 //! How is one process collected, from its first record to its trace's last chunk?
 
-use super::capture::{Captures, Outside};
+use super::capture_range::{CaptureRanges, Outside};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::host_ticks::{Clock, Pair, Slope};
@@ -187,7 +187,7 @@ struct Recorder<'s> {
     /// The `at` of a thread's first record if it has no time of its own.
     began: u64,
     /// Decides which records are kept.
-    captures: Captures,
+    capture_ranges: CaptureRanges,
     /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
     failure: Option<io::Error>,
 }
@@ -218,7 +218,7 @@ impl<'s> Recorder<'s> {
             texts: Texts::default(),
             latest: 0,
             began: began.began,
-            captures: Captures::default(),
+            capture_ranges: CaptureRanges::default(),
             failure: None,
         })
     }
@@ -231,7 +231,7 @@ impl<'s> Recorder<'s> {
             match batches.recv_deadline(due) {
                 Ok(Drained::Batch(batch)) => self.take(&batch),
                 Ok(Drained::Emptied) => {
-                    let decided = self.captures.emptied();
+                    let decided = self.capture_ranges.emptied();
                     self.write(decided);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -289,7 +289,7 @@ impl<'s> Recorder<'s> {
             }
             Item::Name(namespace, id, text) => {
                 if (namespace, id) == (Namespace::Fact, Fact::CaptureRange as u32) && !text.is_empty() {
-                    self.captures.begin();
+                    self.capture_ranges.begin();
                 }
                 self.writer.name(namespace, id, &text)
             }
@@ -317,10 +317,10 @@ impl<'s> Recorder<'s> {
 
     /// Gives a record to the trace, unless it is held back or left out.
     fn push(&mut self, record: Record) -> io::Result<()> {
-        if !self.captures.is_on() {
+        if !self.capture_ranges.is_on() {
             return self.writer.push(record);
         }
-        let decided = self.captures.take(record);
+        let decided = self.capture_ranges.take(record);
         self.write(decided);
         Ok(())
     }
@@ -349,7 +349,7 @@ impl<'s> Recorder<'s> {
     fn status(&self, end: End) -> Status {
         let mut status = status(self.segment, self.process, &self.clock, end);
         status.collected = self.collected;
-        let Outside { launches, others } = self.captures.outside();
+        let Outside { launches, others } = self.capture_ranges.outside();
         (status.outside_launches, status.outside_others) = (launches, others);
         status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
         if self.corrupt != 0 {
@@ -359,7 +359,7 @@ impl<'s> Recorder<'s> {
     }
 
     fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
-        let rest = self.captures.finish();
+        let rest = self.capture_ranges.finish();
         self.write(rest);
         let status = self.status(end);
         let finished = self.writer.finish(&status).map(drop);

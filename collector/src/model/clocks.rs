@@ -1,7 +1,7 @@
 //! What does the first pass over a trace learn that the second pass needs?
 
 use super::gpu_clock::{Bounds, Clock, fit_oscillator};
-use super::period::Captures;
+use super::period::CaptureRanges;
 use super::streams::Streams;
 use super::typical::Typical;
 use crate::trace::record::Status;
@@ -23,7 +23,7 @@ pub struct Clocks {
     /// Host ns at which the first call or range began; in a trace that has neither, the time of its first record.
     pub earliest: Option<u64>,
     /// The capture ranges.
-    pub captures: Captures,
+    pub capture_ranges: CaptureRanges,
     /// Streams in the order in which they first appeared.
     pub streams: Streams,
     /// (Context, stream) → host ns at which the end event of the stream's last burst was recorded. Later launches of

@@ -21,7 +21,7 @@ use super::gpu_interval::host;
 use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
-use super::period::{Captures, Period};
+use super::period::{CaptureRanges, Period};
 use super::streams::StreamNumbers;
 use super::survey::begin;
 use super::{Action, Event, Operation, When};
@@ -162,7 +162,7 @@ impl<'a> RecordFilter<'a> {
         names: &'a Names,
         status: Option<&Status>,
         began: u64,
-        captures: &Captures,
+        captures: &CaptureRanges,
     ) -> Self {
         let period = captures.period(names, status, filter.between(began));
         let claims = status.iter().flat_map(|status| &status.threads);
@@ -411,7 +411,7 @@ mod tests {
     /// What a filter passes of a launch of each kernel, and of a copy.
     fn passed(filter: &Filter) -> [bool; 3] {
         let names = names();
-        let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
+        let mut record_filter = RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default());
         record_filter.threads.extend(filter.threads.contains(&900).then_some(1));
         [GEMM, ADD, COPY].map(|what| passes(&mut record_filter, &launch(what, false)))
     }
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_burst_concerns_every_thread_that_launched_into_it() {
         let (names, filter) = (names(), kernel("gemm"));
-        let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
+        let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
         let burst = launch(Action::Burst { launches: 2, ordinary: 0, communication: false }, false);
         for (launches, expected) in [([GEMM, ADD], true), ([ADD, ADD], false), ([ADD, GEMM], true)] {
             let passed = launches.map(|what| passes(&mut record_filter, &launch(what, true)));
@@ -455,7 +455,7 @@ mod tests {
     fn of_a_burst_only_the_selected_launches_count() {
         let names = names();
         let left = |filter: &Filter| {
-            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
+            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default());
             for what in [GEMM, ADD, GEMM] {
                 passes(&mut record_filter, &launch(what, true));
             }
@@ -485,7 +485,7 @@ mod tests {
         let left = |filter: &Filter| {
             let graph = Some(Arc::new(ran.clone()));
             let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
-            let limited = RecordFilter::new(filter, &names, None, 0, &Captures::default()).limit(&event);
+            let limited = RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default()).limit(&event);
             limited.map_or((operation.what, ran.clone()), |limited| {
                 (limited.operation.what, limited.graph.unwrap())
             })
@@ -507,7 +507,7 @@ mod tests {
             let filter = Filter { threads: vec![tid], ..Filter::default() };
             let threads = [(1, 900), (poller, 901)].into();
             let status = Status { threads, ..Status::default() };
-            RecordFilter::new(&filter, &names, Some(&status), 0, &Captures::default())
+            RecordFilter::new(&filter, &names, Some(&status), 0, &CaptureRanges::default())
                 .check(&Event::new(&record))
                 .concerns
         };
@@ -523,7 +523,8 @@ mod tests {
         let event = Event { operation: Some(operation), graph, ..Event::new(&record) };
         for (pattern, expected) in [("add", true), ("gemm", false)] {
             assert_eq!(
-                RecordFilter::new(&kernel(pattern), &names, None, 0, &Captures::default()).passes(&event),
+                RecordFilter::new(&kernel(pattern), &names, None, 0, &CaptureRanges::default())
+                    .passes(&event),
                 expected
             );
         }
@@ -537,7 +538,7 @@ mod tests {
         let record = |body| Record { thread: 1, at: 60, body };
         let wait = |scope| record(Body::Synchronize(Synchronize { call, scope, stream: 7, event: 0 }));
         let passed = |filter: &Filter| {
-            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &Captures::default());
+            let mut record_filter = RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default());
             assert!(
                 record_filter.passes(&Event::new(&record(Body::Context(reported.clone())))),
                 "the process itself"
@@ -572,7 +573,7 @@ mod tests {
             let call = Call { api: 1, begin: 40, ..Call::default() };
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![requested], ..Filter::default() };
-            let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &Captures::default());
+            let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
             let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
             let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));
             assert_eq!(record_filter.holds(&unknown), passes, "its memory too");
@@ -605,7 +606,8 @@ mod tests {
         let event = Event { operation: Some(operation), ..Event::new(&record) };
         let early = Filter { until: Some(between), ..Filter::default() };
         let late = Filter { since: Some(between), ..Filter::default() };
-        let check = |filter| RecordFilter::new(filter, &names, None, 0, &Captures::default()).check(&event);
+        let check =
+            |filter| RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default()).check(&event);
         assert_eq!(check(&early), Passed { concerns: true, call: true, operation: false });
         assert_eq!(check(&late), Passed { concerns: true, call: false, operation: true });
     }

@@ -372,7 +372,7 @@ impl<'c> Model<'c> {
             | Body::Window(_)
             | Body::NvtxRange(_)
             | Body::Lookup(_)
-            | Body::Capture { .. }
+            | Body::CaptureEdge { .. }
             | Body::Loss { .. } => {}
         }
         event

@@ -123,18 +123,18 @@ impl Period {
 
 /// The capture ranges of a trace, as the agent reported them.
 #[derive(Clone, Debug, Default)]
-pub struct Captures {
+pub struct CaptureRanges {
     /// Host ns; the last may be open.
     ranges: Vec<(i64, Option<i64>)>,
     /// The time of the last record.
     last: u64,
 }
 
-impl Captures {
+impl CaptureRanges {
     /// Takes the next record, in the trace's order.
     pub fn observe(&mut self, record: &Record) {
         self.last = self.last.max(record.at);
-        let Body::Capture { begins } = record.body else { return };
+        let Body::CaptureEdge { begins } = record.body else { return };
         let (at, open) = (host(record.at), self.ranges.last_mut().filter(|range| range.1.is_none()));
         match open {
             Some(range) if !begins => range.1 = Some(at),
@@ -165,10 +165,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn captures(changes: &[(u64, bool)]) -> Captures {
-        let mut captures = Captures::default();
+    fn captures(changes: &[(u64, bool)]) -> CaptureRanges {
+        let mut captures = CaptureRanges::default();
         for (at, begins) in changes {
-            captures.observe(&Record { thread: 0, at: *at, body: Body::Capture { begins: *begins } });
+            captures.observe(&Record { thread: 0, at: *at, body: Body::CaptureEdge { begins: *begins } });
         }
         captures
     }

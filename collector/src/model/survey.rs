@@ -8,7 +8,7 @@
 use super::clocks::Clocks;
 use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
-use super::period::Captures;
+use super::period::CaptureRanges;
 use super::streams::Streams;
 use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
@@ -26,7 +26,7 @@ pub struct Survey {
     /// Host ns of the earliest call or range, and of the first record.
     earliest: Option<u64>,
     first: Option<u64>,
-    captures: Captures,
+    capture_ranges: CaptureRanges,
     streams: Streams,
     bursts: HashMap<(u32, u64), u64>,
     lengths: Lengths,
@@ -124,7 +124,7 @@ impl Survey {
         if let Some(begin) = begin(record) {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
-        self.captures.observe(record);
+        self.capture_ranges.observe(record);
         self.streams.observe(record);
         self.lengths.observe(record);
         match &record.body {
@@ -155,7 +155,7 @@ impl Survey {
         let earliest = self.earliest.or(self.first);
         let mut clocks = Clocks::fit(self.time_bases, self.devices);
         clocks.earliest = earliest;
-        clocks.captures = self.captures;
+        clocks.capture_ranges = self.capture_ranges;
         clocks.streams = self.streams;
         clocks.bursts = self.bursts;
         clocks.typical = self.lengths.finish(self.prior, &clocks);

@@ -77,7 +77,13 @@ impl<'a> Operations<'a> {
             model: Model::new(names, clocks),
             status,
             filter,
-            record_filter: RecordFilter::new(filter, names, status, clocks.began(status), &clocks.captures),
+            record_filter: RecordFilter::new(
+                filter,
+                names,
+                status,
+                clocks.began(status),
+                &clocks.capture_ranges,
+            ),
             demangled: HashMap::new(),
         }
     }

@@ -203,7 +203,7 @@ impl<C: Columns> Coder<C> {
             Body::Device(device) => self.device(device)?,
             Body::KernelFacts(facts) => self.kernel_facts(facts)?,
             Body::Lookup(lookup) => self.lookup(lookup)?,
-            Body::Capture { begins } => {
+            Body::CaptureEdge { begins } => {
                 self.same(24, begins)?;
                 self.at
             }
@@ -540,7 +540,7 @@ fn kind_of(body: &Body) -> Kind {
         Body::Device(_) => Kind::Device,
         Body::KernelFacts(_) => Kind::KernelFacts,
         Body::Lookup(_) => Kind::Lookup,
-        Body::Capture { .. } => Kind::Capture,
+        Body::CaptureEdge { .. } => Kind::CaptureEdge,
         Body::Loss { .. } => Kind::Loss,
     }
 }
@@ -637,7 +637,7 @@ fn blank(kind: Kind) -> Option<Body> {
         }),
         Kind::KernelFacts => Body::KernelFacts(KernelFacts::default()),
         Kind::Lookup => Body::Lookup(Lookup { function: 0, count: 0 }),
-        Kind::Capture => Body::Capture { begins: false },
+        Kind::CaptureEdge => Body::CaptureEdge { begins: false },
         Kind::Loss => Body::Loss { cause: LossCause::RingFull, count: 0 },
         Kind::GpuTime | Kind::Intern | Kind::Anchor => return None,
     })

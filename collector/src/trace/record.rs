@@ -64,7 +64,7 @@ pub enum Body {
     /// A program looked up a CUDA function that the agent does not know.
     Lookup(Lookup),
     /// The start or the end of a capture range.
-    Capture {
+    CaptureEdge {
         /// Whether it is the start.
         begins: bool,
     },
@@ -99,7 +99,7 @@ impl Body {
             | Body::Device(_)
             | Body::KernelFacts(_)
             | Body::Lookup(_)
-            | Body::Capture { .. }
+            | Body::CaptureEdge { .. }
             | Body::Loss { .. } => None,
         }
     }

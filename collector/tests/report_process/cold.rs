@@ -164,7 +164,7 @@ fn a_period_after_start_up_is_reported_as_such() {
 
     let mut app = cold();
     let at = app.records.iter().position(|record| record.at > BEGAN + 1_000_000).unwrap();
-    let begins = Record { thread: 1, at: app.records[at].at - 1, body: Body::Capture { begins: true } };
+    let begins = Record { thread: 1, at: app.records[at].at - 1, body: Body::CaptureEdge { begins: true } };
     app.records.insert(at, begins);
     let mut names = texts();
     names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned());

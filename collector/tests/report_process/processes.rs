@@ -127,7 +127,11 @@ fn where_one_process_is_not_captured_the_gpu_is_not_called_idle() {
         kernels(&mut app, 1, 20);
         for (from, to) in ranges {
             for (at, begins) in [(from, true), (to, false)] {
-                app.records.push(Record { thread: 1, at: BEGAN + at * MS, body: Body::Capture { begins } });
+                app.records.push(Record {
+                    thread: 1,
+                    at: BEGAN + at * MS,
+                    body: Body::CaptureEdge { begins },
+                });
             }
         }
         records.append(&mut app.records);

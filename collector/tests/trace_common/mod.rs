@@ -321,7 +321,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 max_threads: n.u32() as u16,
             }),
             22 => Body::Lookup(Lookup { function: n.u32(), count: n.u64() }),
-            23 => Body::Capture { begins: n.bool() },
+            23 => Body::CaptureEdge { begins: n.bool() },
             _ => Body::Loss { cause: n.one_of(LossCause::ALL), count: n.u64() },
         }
     }

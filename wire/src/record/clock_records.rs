@@ -102,7 +102,7 @@ pub struct Window {
 /// The start or end of the part of the run that is recorded (`--capture-range`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Capture {
+pub struct CaptureEdge {
     /// The head.
     pub head: Head,
     /// The time (ticks).
@@ -148,7 +148,7 @@ records! {
     Anchor = Anchor, 64;
     ClockSample = ClockSample, 64;
     Window = Window, 64;
-    Capture = Capture, 64;
+    CaptureEdge = CaptureEdge, 64;
     NodeTime = NodeTime, 64;
 }
 

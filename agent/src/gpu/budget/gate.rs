@@ -3,7 +3,7 @@
 //! The answer is one atomic word, which packs a [`State`]: a hook loads it once, relaxed, and compares.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::capture::CaptureRange;
+use gpuspy_wire::capture_range::CaptureRange;
 use gpuspy_wire::record::Untimed;
 
 use crate::options::{Mode, Options};
@@ -14,7 +14,7 @@ pub const FIRST_LAUNCHES: u64 = 10_000;
 
 /// What hooks may time at the moment.
 ///
-/// While the capture range ([`crate::gpu::range`]) is closed nothing is timed, but the rest of the state is
+/// While the capture range ([`crate::gpu::capture_range`]) is closed nothing is timed, but the rest of the state is
 /// kept: the account goes on as it is, and a window waits for the range to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -191,7 +191,7 @@ impl Gate {
             let new = State::unpack(word).with_range(in_range).pack();
             (new != word).then_some(new)
         };
-        // SeqCst, with `crate::gpu::range`: a thread that changes the state sees a change of the range that
+        // SeqCst, with `crate::gpu::capture_range`: a thread that changes the state sees a change of the range that
         // was made meanwhile. An error only means that there was nothing to change.
         let _ = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changed);
     }

@@ -226,7 +226,7 @@ fn a_wait_for_untimed_work_is_undecided_until_the_program_has_synchronized() {
     for is_drained in [false, true] {
         let mut trace = Trace::new(&names);
         trace.work((1, 7), (1_000, 1_010), KERNEL, None);
-        let record = Record { thread: 1, at: 1_500, body: Body::Capture { begins: false } };
+        let record = Record { thread: 1, at: 1_500, body: Body::CaptureEdge { begins: false } };
         let drained = Drained { context: 1, stream: Some(7), issued_before: 1_400, by: 1_500 };
         let drained = Some(drained).filter(|_| is_drained);
         trace.observe(&Event { drained, ..Event::new(&record) });

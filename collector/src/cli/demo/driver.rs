@@ -217,7 +217,7 @@ impl Gpu {
         cuda!(self, synchronize(stream.0))
     }
 
-    /// Captures the work that `enqueue` submits to the stream into an executable graph.
+    /// CaptureRanges the work that `enqueue` submits to the stream into an executable graph.
     pub(super) fn graph(
         &self,
         stream: Stream,

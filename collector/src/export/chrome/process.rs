@@ -84,7 +84,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
                 &source.names,
                 status,
                 began,
-                &source.clocks.captures,
+                &source.clocks.capture_ranges,
             ),
             export,
             source,

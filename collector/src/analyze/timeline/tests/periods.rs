@@ -1,7 +1,7 @@
 //! Selected parts of the time: they are clipped to the nanosecond, and two parts make the whole.
 
 use super::*;
-use crate::model::period::{Captures, Period};
+use crate::model::period::{CaptureRanges, Period};
 use crate::trace::record::Names;
 
 fn counted(operations: &[Operation], from: i64, to: i64) -> DeviceTime {
@@ -10,9 +10,13 @@ fn counted(operations: &[Operation], from: i64, to: i64) -> DeviceTime {
 
 /// Ranges that were captured.
 fn ranges(edges: &[i64]) -> Period {
-    let mut captures = Captures::default();
+    let mut captures = CaptureRanges::default();
     for (n, at) in edges.iter().enumerate() {
-        captures.observe(&Record { thread: 0, at: *at as u64, body: Body::Capture { begins: n % 2 == 0 } });
+        captures.observe(&Record {
+            thread: 0,
+            at: *at as u64,
+            body: Body::CaptureEdge { begins: n % 2 == 0 },
+        });
     }
     captures.period(&Names::default(), None, (i64::MIN, i64::MAX))
 }

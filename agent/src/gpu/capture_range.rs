@@ -7,8 +7,8 @@
 //! worth keeping.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use gpuspy_wire::capture::CaptureRange;
-use gpuspy_wire::record::{Capture, Head, Record};
+use gpuspy_wire::capture_range::CaptureRange;
+use gpuspy_wire::record::{CaptureEdge, Head, Record};
 
 use crate::gpu::budget::Gate;
 use crate::sink::{Ring, Session};
@@ -41,7 +41,7 @@ impl Range {
 
     /// Opens or closes the range at `now` (ticks). Returns the record of the change, or `None` if the range
     /// was in that state already.
-    pub fn change(&self, gate: &Gate, opens: bool, now: u64) -> Option<Capture> {
+    pub fn change(&self, gate: &Gate, opens: bool, now: u64) -> Option<CaptureEdge> {
         let changes = |last: u64| (last & 1 != u64::from(opens)).then(|| moment(now, last, opens));
         let last = self.changed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changes).ok()?;
         let mut newest_seen = moment(now, last, opens);
@@ -54,7 +54,7 @@ impl Range {
             }
             newest_seen = newest;
         }
-        Some(Capture { head: Head::new::<Capture>(), at, change, ..Capture::default() })
+        Some(CaptureEdge { head: Head::new::<CaptureEdge>(), at, change, ..CaptureEdge::default() })
     }
 
     /// Brings the range in line with the open NVTX ranges, at `now` (ticks). `is_any_open` says
@@ -64,7 +64,7 @@ impl Range {
         gate: &Gate,
         now: u64,
         is_any_open: fn() -> bool,
-        mut publish: impl FnMut(&Capture),
+        mut publish: impl FnMut(&CaptureEdge),
     ) {
         // Another thread may open or close an NVTX range meanwhile; the last thread to check leaves the right
         // state.

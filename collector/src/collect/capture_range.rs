@@ -36,7 +36,7 @@ pub struct Outside {
 
 /// Decides which records are kept.
 #[derive(Debug, Default)]
-pub struct Captures {
+pub struct CaptureRanges {
     /// Whether ranges are captured instead of the whole run.
     is_on: bool,
     /// Records since the last round that emptied all rings, and those since the round before.
@@ -51,7 +51,7 @@ pub struct Captures {
     outside: Outside,
 }
 
-impl Captures {
+impl CaptureRanges {
     /// Starts capturing ranges only.
     pub fn begin(&mut self) {
         self.is_on = true;
@@ -94,7 +94,7 @@ impl Captures {
     }
 
     fn decide(&mut self, record: Record, kept: &mut Vec<Record>) {
-        if let Body::Capture { begins } = record.body {
+        if let Body::CaptureEdge { begins } = record.body {
             self.change(record.at, begins, kept);
         }
         self.count(&record);
@@ -144,7 +144,7 @@ impl Captures {
     }
 
     fn is_kept(&mut self, record: &Record) -> bool {
-        let is_inside = |captures: &Captures| {
+        let is_inside = |captures: &CaptureRanges| {
             let begin = record.body.call().map_or(record.at, |call| call.begin);
             captures.is_open() || captures.is_inside(begin) || captures.is_inside(record.at)
         };
@@ -318,12 +318,12 @@ mod tests {
     }
 
     fn change(moment: u64, begins: bool) -> Record {
-        at(9, moment, Body::Capture { begins })
+        at(9, moment, Body::CaptureEdge { begins })
     }
 
     /// The records kept of those in this order, as (time, correlation).
     fn kept(records: Vec<Record>) -> (Vec<(u64, u64)>, Outside) {
-        let mut captures = Captures::default();
+        let mut captures = CaptureRanges::default();
         captures.begin();
         let mut kept: Vec<Record> = records.into_iter().flat_map(|record| captures.take(record)).collect();
         kept.extend(captures.finish());
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn the_number_of_held_records_is_limited() {
-        let mut captures = Captures::default();
+        let mut captures = CaptureRanges::default();
         captures.begin();
         let records = 3 * MOST_HELD as u64;
         let kept: usize = (0..records).map(|n| captures.take(launch(n, 10 * n, 7)).len()).sum();

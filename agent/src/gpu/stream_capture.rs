@@ -8,7 +8,7 @@ use crate::driver;
 use crate::thread::Call;
 
 /// The stream captures of a session. Valid when zero.
-pub struct Captures {
+pub struct StreamCaptures {
     /// The number of captures that the app has begun and not ended. While it is 0, launches do not query the driver.
     /// Relaxed: a thread that begins a capture sees its own change, and the capture has only its streams.
     pub open: AtomicU64,
@@ -17,6 +17,6 @@ pub struct Captures {
 /// Whether a stream is being captured. The driver is queried only while there is any capture.
 pub fn is_captured(call: &Call, handle: CUstream) -> bool {
     // Relaxed: a thread that captures has counted its own capture.
-    call.session.get::<Captures>().open.load(Ordering::Relaxed) != 0
+    call.session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0
         && driver::driver().is_some_and(|d| d.is_capturing(handle))
 }

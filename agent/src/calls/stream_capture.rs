@@ -8,9 +8,9 @@ use crate::calls::{Plain, Work, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
-use crate::gpu::capture::{Captures, is_captured};
 use crate::gpu::nodes::Pair;
 use crate::gpu::stream::Stream;
+use crate::gpu::stream_capture::{StreamCaptures, is_captured};
 use crate::graphs::events::Inserted;
 use crate::graphs::{Contents, Graphs, What};
 use crate::names::Names;
@@ -27,11 +27,11 @@ impl Plain for CaptureBegin {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
         }
-        call.session.get::<Captures>().open.fetch_add(1, Ordering::Relaxed);
+        call.session.get::<StreamCaptures>().open.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&self, call: &Call) {
-        call.session.get::<Captures>().open.fetch_sub(1, Ordering::Relaxed);
+        call.session.get::<StreamCaptures>().open.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn subject(&self) -> u64 {
@@ -60,8 +60,11 @@ impl CaptureEnd {
     fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
             let down = |n: u64| n.checked_sub(1);
-            let _ =
-                call.session.get::<Captures>().open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+            let _ = call.session.get::<StreamCaptures>().open.fetch_update(
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+                down,
+            );
         }
     }
 }
