@@ -8,7 +8,6 @@ use super::scope::Scope;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
-use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// The cause under which records that a damaged trace lost are counted.
@@ -29,7 +28,7 @@ pub struct CoverageFold<'a> {
 }
 
 /// What was observed. `launches` = `timed` + `runs.launches` + Σ `untimed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
@@ -54,48 +53,22 @@ pub struct Coverage {
     pub pending: u64,
     /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
     /// and graph launches). No other figure includes them.
-    #[serde(rename = "outside_range", serialize_with = "outside")]
     pub outside: (u64, u64),
     /// Whether a driver launch function passed through the agent; `None` without a status.
     pub driver_hooked: Option<bool>,
     /// Functions of CUDA that the program looked up and the agent does not know, so that their effects are not
     /// observed. Lookups by name; `None` stands for names beyond the number that the agent records.
-    #[serde(serialize_with = "unknown_functions")]
     pub unknown_functions: BTreeMap<Option<String>, u64>,
 }
 
-/// Serializes the calls outside of the capture ranges.
-fn outside<S: Serializer>(&(launches, others): &(u64, u64), serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Outside {
-        launches: u64,
-        others: u64,
-    }
-    Outside { launches, others }.serialize(serializer)
-}
-
-/// Serializes a list of functions.
-fn unknown_functions<S: Serializer>(
-    functions: &BTreeMap<Option<String>, u64>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        name: &'a Option<String>,
-        lookups: u64,
-    }
-    serializer.collect_seq(functions.iter().map(|(name, lookups)| Row { name, lookups: *lookups }))
-}
-
 /// Launches that were timed together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
     /// How many runs or bursts.
     pub count: u64,
     /// The launches in them.
     pub launches: u64,
     /// The sum of their times, each from the start of the first launch to the end of the last, ns.
-    #[serde(rename = "total_ns")]
     pub total: Sum,
 }
 

@@ -1,6 +1,6 @@
 //! Numbers that are not known exactly, with their intervals.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// How the value of an [`Estimate`] was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,13 +84,6 @@ impl From<Estimate<u64>> for Sum {
     fn from(estimate: Estimate<u64>) -> Sum {
         let Estimate { value, lo, hi, .. } = estimate;
         Sum { value, lo, hi }
-    }
-}
-
-/// As the estimate that it is.
-impl Serialize for Sum {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.estimate().serialize(serializer)
     }
 }
 

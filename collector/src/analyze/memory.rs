@@ -21,7 +21,6 @@ use crate::model::period::Period;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
-use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 /// Use of memory of one kind or of several.
@@ -61,14 +60,13 @@ pub struct MemoryUse {
 }
 
 /// The most memory held in each of successive intervals of equal length.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLine {
     /// The start of the first interval, ns since the collection began: 0, or the start of the selected time.
     pub from_ns: u64,
     /// The length of each interval, ns.
     pub bucket_ns: u64,
     /// The most that was held in each, bytes; empty if nothing was ever held.
-    #[serde(rename = "peaks_bytes")]
     pub peaks: Vec<u64>,
 }
 

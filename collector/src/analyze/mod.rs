@@ -55,12 +55,11 @@ use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use analysis::{Analysis, Line};
 pub use pipeline::{Tables, process};
-use serde::Serialize;
 pub use summary::{ProcessInfo, ProcessReport, lines, sort};
 pub use together::{Member, together};
 
 /// What reading a trace lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Chunks that could not be read.
     pub chunks_lost: u64,

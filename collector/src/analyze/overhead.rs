@@ -3,10 +3,9 @@
 use super::merge::Merge;
 use super::windows::Duty;
 use crate::trace::record::Status;
-use serde::Serialize;
 
 /// The agent's cost, by its own measurement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// ns spent in hooks outside the real calls, all threads added.
     pub agent_ns: u64,

@@ -4,11 +4,10 @@
 //! called it. The columns sum to those of [`MemoryUse::device`](super::memory::MemoryUse::device).
 
 use crate::model::memory::MemoryChange;
-use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
 /// Device memory of one owner.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// The number of its allocations.
     pub allocations: u64,

@@ -19,7 +19,6 @@ use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -96,7 +95,7 @@ impl RangeTimes {
 }
 
 /// The markers of one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkTimes {
     /// How many.
     pub count: u64,

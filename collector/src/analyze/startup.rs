@@ -25,7 +25,6 @@ use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Fact, Namespace};
-use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The number of launches in a row, none of them a kernel's first, after which a process is steady.
@@ -78,22 +77,6 @@ impl Part {
         Part::Other,
         Part::Own,
     ];
-
-    /// The key in the JSON report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Part::Context => "context",
-            Part::Load => "load",
-            Part::Link => "link",
-            Part::Launch => "launch",
-            Part::Function => "kernel_lookup",
-            Part::Memory => "memory",
-            Part::Copy => "copy",
-            Part::Wait => "wait",
-            Part::Other => "other",
-            Part::Own => "own",
-        }
-    }
 
     /// The label on screen.
     pub fn label(self) -> &'static str {
@@ -164,7 +147,7 @@ impl Division {
 }
 
 /// Calls, and the host's time in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// The number of calls.
     pub count: u64,

@@ -25,7 +25,6 @@ use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Window};
 use gpuspy_wire::pace::{Compared, Pace, Point};
 use gpuspy_wire::record::{Fact, Namespace, WindowChange};
-use serde::Serialize;
 
 /// The fewest launches in a window and in a pause from which the hooks' time per launch is computed.
 const LEAST_LAUNCHES: u64 = 50;
@@ -64,10 +63,9 @@ impl Timing {
 }
 
 /// An interval of time: what was launched in it, and what that cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// Host ns.
-    #[serde(rename = "wall_ns")]
     pub ns: u64,
     /// Operations that went onto a stream.
     pub launches: u64,
@@ -97,7 +95,7 @@ impl Stretch {
 }
 
 /// A share that is estimated, and may be negative.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
     /// The best value: 0.01 means that a launch takes 1 % longer.
     pub value: f64,

@@ -1,7 +1,7 @@
 //! The report for people, and the same for programs.
 //!
-//! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on, with its JSON Schema in
-//! `collector/schema/report.schema.json`. Both begin with the coverage. [`Operations`] writes a line of JSON for each
+//! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on. Its rows are the structs in `rows/`,
+//! from which its JSON Schema in `collector/schema/report.schema.json` is generated. Both begin with the coverage. [`Operations`] writes a line of JSON for each
 //! operation.
 
 mod chart;
@@ -9,6 +9,7 @@ pub mod damage;
 mod json;
 pub mod names;
 mod operations;
+mod rows;
 mod table;
 mod terminal;
 mod text;

@@ -96,7 +96,7 @@ pub struct View {
 }
 
 /// A trace that could not be read at all.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Its path.
     pub path: String,

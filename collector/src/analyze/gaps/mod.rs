@@ -8,7 +8,6 @@ pub mod sweep;
 
 use super::estimate::{Estimate, Sum};
 use crate::model::Action;
-use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -19,12 +18,11 @@ pub const LARGEST: usize = 10;
 pub const BANDS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 
 /// A part of the gaps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The number of gaps.
     pub count: u64,
     /// Their total by the best values, ns.
-    #[serde(rename = "total_ns")]
     pub total: u64,
 }
 

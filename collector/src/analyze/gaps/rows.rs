@@ -4,11 +4,9 @@ use super::super::estimate::{Estimate, Sum};
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use crate::model::modules::CallSite;
-use crate::model::names::demangle;
 use crate::model::{Action, Process};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
-use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -28,19 +26,18 @@ pub struct GapReport {
 }
 
 /// The gaps that were ended by operations of one library.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LibraryGaps {
     /// Its path; `None` if the caller is unknown.
     pub library: Option<String>,
     /// The number of gaps.
     pub count: u64,
     /// Their total by the best values, ns.
-    #[serde(rename = "total_ns")]
     pub total: u64,
 }
 
 /// One gap.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GapRow {
     /// The process id.
     pub pid: Option<u32>,
@@ -48,13 +45,10 @@ pub struct GapRow {
     pub device: Option<u32>,
     /// Host ns from the start of its process's collection to the start of the timeline's span; `None` for several
     /// timelines that were added.
-    #[serde(skip)]
     pub began_ns: Option<u64>,
     /// ns from the start of the timeline's span.
-    #[serde(rename = "start_ns")]
     pub start: u64,
     /// Its length, ns.
-    #[serde(rename = "duration_ns")]
     pub duration: Estimate<u64>,
     /// The operation before it.
     pub before: Side,
@@ -77,26 +71,6 @@ pub struct Side {
     pub correlation: u64,
     /// The library that called for it, if known.
     pub caller: Option<CallSite>,
-}
-
-/// With a kernel's demangled name, and where in its library the caller is.
-impl Serialize for Side {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Row<'a> {
-            kind: &'static str,
-            name: Option<String>,
-            bytes: Option<u64>,
-            kernels: Option<u32>,
-            correlation: u64,
-            library: Option<&'a str>,
-            library_offset: Option<u64>,
-        }
-        let Side { kind, ref symbol, bytes, kernels, correlation, ref caller } = *self;
-        let (name, site) = (symbol.as_deref().map(demangle), caller.as_ref());
-        let (library, library_offset) = (site.map(|site| site.path.as_str()), site.map(|site| site.offset));
-        Row { kind, name, bytes, kernels, correlation, library, library_offset }.serialize(serializer)
-    }
 }
 
 /// The rows of libraries, the largest total first.

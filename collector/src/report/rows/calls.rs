@@ -1,0 +1,75 @@
+//! API calls and explicit synchronization.
+
+use super::numbers::Estimate;
+use crate::analyze::calls::HostTimes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The calls of one API.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Api {
+    /// The API's name.
+    name: String,
+    /// Of the calls, those that returned an error.
+    failed: u64,
+    #[serde(flatten)]
+    times: CallTimes,
+}
+
+/// The synchronize calls of one API.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Sync {
+    /// The API's name.
+    api: String,
+    #[serde(flatten)]
+    times: CallTimes,
+}
+
+/// The host's time in calls, from entry to return.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CallTimes {
+    /// The number of calls.
+    count: u64,
+    /// The sum of their times.
+    host_ns: u64,
+    /// The mean.
+    #[schemars(range(min = 0))]
+    avg_ns: f64,
+    /// The median.
+    median_ns: Estimate,
+    /// The shortest.
+    min_ns: u64,
+    /// The longest.
+    max_ns: u64,
+    /// The standard deviation of the population.
+    #[schemars(range(min = 0))]
+    stddev_ns: f64,
+}
+
+impl Api {
+    /// Returns the row of an API; `None` without a call.
+    pub fn of((name, calls): (&String, &HostTimes)) -> Option<Api> {
+        Some(Api { name: name.clone(), failed: calls.failed, times: CallTimes::of(calls)? })
+    }
+}
+
+impl Sync {
+    /// Returns the row of an API; `None` without a call.
+    pub fn of((api, calls): (&String, &HostTimes)) -> Option<Sync> {
+        Some(Sync { api: api.clone(), times: CallTimes::of(calls)? })
+    }
+}
+
+impl CallTimes {
+    fn of(calls: &HostTimes) -> Option<CallTimes> {
+        Some(CallTimes {
+            count: calls.count,
+            host_ns: calls.total,
+            avg_ns: calls.mean()?,
+            median_ns: calls.median()?.into(),
+            min_ns: calls.min()?,
+            max_ns: calls.max()?,
+            stddev_ns: calls.stddev()?,
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Coverage: what was recorded and timed, and what was not.
+
+use super::numbers::Estimate;
+use super::timing::Timing;
+use crate::analyze::{Tables, coverage, kernels};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What was recorded and timed, and what was not. launches = timed + runs.launches + the sum of untimed; dropped = the
+/// sum of dropped_by.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// Kernel launch calls that succeeded outside captures.
+    launches: u64,
+    /// Launches with a GPU time.
+    timed: u64,
+    /// Kernel launch calls inside captures.
+    captured: u64,
+    /// Kernels that graph launches executed.
+    in_graphs: u64,
+    /// Launches on deep streams that were timed together; those timed alone among them are in timed. launches = timed
+    /// + runs.launches + the sum of untimed.
+    runs: Together,
+    /// Sequences of programmatic launches, which no event may be recorded between, each timed as one burst. By itself,
+    /// each of these launches is untimed (programmatic).
+    bursts: Together,
+    /// Launches without a GPU time, by reason.
+    untimed: BTreeMap<&'static str, u64>,
+    /// Launches whose kernel or context is not known.
+    unattributed: u64,
+    /// All that was lost.
+    dropped: u64,
+    /// What was lost, by cause; gpu_time_pending are times, the others records.
+    dropped_by: BTreeMap<&'static str, u64>,
+    /// Operations whose end event was not read before the collection ended.
+    pending: u64,
+    outside_range: OutsideRange,
+    /// Ends of NVTX ranges that were not open.
+    stray_range_ends: u64,
+    /// NVTX ranges that started while too many others were open (4096 per thread and domain, 256 started ones). They
+    /// are not in ranges.
+    ranges_not_followed: u64,
+    /// A driver launch function passed through the agent; null = not known.
+    driver_hooked: Option<bool>,
+    /// CUDA functions that were looked up (cuGetProcAddress, cudaGetDriverEntryPoint, dlsym) and that the agent does
+    /// not know: they pass through, and what they do is not recorded.
+    unknown_functions: Vec<UnknownFunction>,
+    /// Launches of kernels of which not one was timed: their total_ns is null.
+    never_timed: u64,
+    timing: Timing,
+}
+
+/// Launches that were timed together.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Together {
+    /// How many runs or bursts.
+    count: u64,
+    /// The launches in them.
+    launches: u64,
+    /// The sum of their times, each from the start of the first launch to the end of the last.
+    total_ns: Estimate,
+}
+
+/// Not in the trace, because they were called outside the capture range (--capture-range). No other figure includes
+/// them.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OutsideRange {
+    /// Kernel launch calls that succeeded outside graph captures.
+    launches: u64,
+    /// Copies, memsets and graph launches.
+    others: u64,
+}
+
+/// A function that the agent does not know.
+#[derive(Debug, Serialize, JsonSchema)]
+struct UnknownFunction {
+    /// null = functions beyond the number whose names are recorded.
+    name: Option<String>,
+    /// How often it was looked up.
+    lookups: u64,
+}
+
+impl Coverage {
+    /// Returns the coverage of a run.
+    pub fn of(all: &Tables) -> Coverage {
+        let coverage = &all.coverage;
+        let (launches, others) = coverage.outside;
+        let function = |(name, lookups): (&Option<String>, &u64)| UnknownFunction {
+            name: name.clone(),
+            lookups: *lookups,
+        };
+        Coverage {
+            launches: coverage.launches,
+            timed: coverage.timed,
+            captured: coverage.captured,
+            in_graphs: coverage.in_graphs,
+            runs: Together::of(&coverage.runs),
+            bursts: Together::of(&coverage.bursts),
+            untimed: coverage.untimed.clone(),
+            unattributed: coverage.unattributed,
+            dropped: coverage.dropped(),
+            dropped_by: coverage.dropped_by.clone(),
+            pending: coverage.pending,
+            outside_range: OutsideRange { launches, others },
+            stray_range_ends: all.ranges.stray,
+            ranges_not_followed: all.ranges.not_followed,
+            driver_hooked: coverage.driver_hooked,
+            unknown_functions: coverage.unknown_functions.iter().map(function).collect(),
+            never_timed: kernels::never_timed(&all.kernels),
+            timing: Timing::of(&all.duty),
+        }
+    }
+}
+
+impl Together {
+    fn of(bursts: &coverage::Bursts) -> Together {
+        Together { count: bursts.count, launches: bursts.launches, total_ns: bursts.total.into() }
+    }
+}

@@ -1,0 +1,87 @@
+//! GPUs: where each one's time went.
+
+use super::numbers::Estimate;
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::estimate::{self, Kind, Sum};
+use crate::analyze::identity::Class;
+use crate::analyze::whole::extrapolated;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A GPU and where its time went.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Device {
+    /// Ordinal in the process; null = the device of the context is not known.
+    id: Option<u32>,
+    /// The UUID, as nvidia-smi prints it.
+    uuid: Option<String>,
+    /// The name of the model.
+    name: Option<String>,
+    /// The size of its memory.
+    memory_bytes: Option<u64>,
+    /// From the start of the collection (of the first process) to the start of the span; null = the device had no work,
+    /// or several timelines are added up.
+    start_ns: Option<u64>,
+    /// Streams that had work. Where there is one a timeline, nothing ran side by side but inside graphs.
+    streams: u64,
+    /// 1; or the number of contexts whose device is not known, whose times are added up.
+    timelines: u64,
+    /// How many processes used it. It is busy where any of them is, idle where none is.
+    processes: u64,
+    /// Operations that came too late for their place; the intervals include them all the same.
+    late_operations: u64,
+    /// First start event to last end event.
+    span_ns: u64,
+    /// The part of the span outside sampling pauses. If that is less than the span, the parts are extrapolated: work
+    /// called in pauses is assumed to take as long as timed work of the same kernel and shape, size or graph, and the
+    /// rest of the pauses is idle.
+    observed_ns: u64,
+    /// A kernel ran.
+    compute_ns: Estimate,
+    /// A communication kernel ran, and no kernel or graph.
+    exposed_comm_ns: Estimate,
+    /// A copy or memset ran, and nothing of the above.
+    exposed_copy_ns: Estimate,
+    /// A graph launch ran, and no kernel beside it.
+    graph_ns: Estimate,
+    /// Nothing ran.
+    idle_ns: Estimate,
+    /// Time that is neither certainly busy nor certainly idle, because work without an exact position may have run. hi
+    /// is all time that is not certain.
+    undecided_ns: Estimate,
+    /// Work may have run that was left untimed to keep inside the budget.
+    unobserved_ns: Estimate,
+}
+
+impl Device {
+    /// Returns the row, with the pauses of the budget divided among its parts as far as that can be estimated.
+    pub fn of(device: &DeviceReport) -> Device {
+        let whole = extrapolated(&device.identity, &device.work);
+        let identity = whole.as_ref().unwrap_or(&device.identity);
+        let part = |sum: Sum| match whole {
+            Some(_) => estimate::Estimate { kind: Kind::Extrapolated, ..sum.estimate() }.into(),
+            None => sum.into(),
+        };
+        let busy = |class: Class| part(identity.busy[class as usize]);
+        Device {
+            id: device.id,
+            uuid: device.uuid.clone(),
+            name: device.name.clone(),
+            memory_bytes: device.memory_bytes,
+            start_ns: device.began_ns,
+            streams: device.streams,
+            timelines: device.timelines,
+            processes: device.processes,
+            late_operations: device.late,
+            span_ns: identity.span,
+            observed_ns: identity.span.saturating_sub(device.identity.unobserved.value),
+            compute_ns: busy(Class::Compute),
+            exposed_comm_ns: busy(Class::Communication),
+            exposed_copy_ns: busy(Class::Copy),
+            graph_ns: busy(Class::Graph),
+            idle_ns: part(identity.idle),
+            undecided_ns: part(identity.undecided),
+            unobserved_ns: identity.unobserved.into(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Idle gaps, and the operations beside the largest ones.
+
+use super::super::names::demangle;
+use super::numbers::Estimate;
+use crate::analyze::gaps::rows::{self, GapReport};
+use crate::analyze::gaps::{BANDS, LARGEST, Part};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Idle intervals between two operations.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Gaps {
+    /// The number of gaps.
+    count: u64,
+    /// Their total length.
+    total_ns: Estimate,
+    /// The gaps by length, shortest first: each is in the first band that it is below the bound of. They sum to the
+    /// whole.
+    #[schemars(length(equal = 5))]
+    bands: Vec<Band>,
+    /// The gaps by the library whose call ended them, the largest total first. They sum to the whole.
+    by_library: Vec<LibraryGaps>,
+    /// At most ten, longest first.
+    #[schemars(length(max = 10))]
+    largest: Vec<Gap>,
+}
+
+/// The gaps of similar length.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Band {
+    /// The bound that their lengths are below; null = no bound.
+    below_ns: Option<u64>,
+    /// The number of gaps.
+    count: u64,
+    /// By the best values.
+    total_ns: u64,
+}
+
+/// The gaps that calls of one library ended.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LibraryGaps {
+    /// Its path; null = not known.
+    library: Option<String>,
+    /// The number of gaps.
+    count: u64,
+    /// By the best values.
+    total_ns: u64,
+}
+
+/// One gap.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Gap {
+    /// The id of the process.
+    pid: Option<u32>,
+    /// The device's ordinal in the process.
+    device: Option<u32>,
+    /// From the start of the span of its timeline.
+    start_ns: u64,
+    duration_ns: Estimate,
+    before: Side,
+    after: Side,
+}
+
+/// An operation next to a gap.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Side {
+    /// run: launches timed together; burst: programmatic launches timed together.
+    #[schemars(extend("enum" = ["kernel", "graph", "run", "burst", "HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
+    kind: &'static str,
+    /// A kernel's name, demangled.
+    name: Option<String>,
+    /// A transfer's size.
+    bytes: Option<u64>,
+    /// How many a graph ran.
+    kernels: Option<u32>,
+    /// The correlation of its call.
+    correlation: u64,
+    /// Path of the library whose call it was.
+    library: Option<String>,
+    /// Return address in that file's own numbering.
+    library_offset: Option<u64>,
+}
+
+impl Gaps {
+    /// Returns the gaps of all devices.
+    pub fn of(gaps: &GapReport) -> Gaps {
+        let bounds = BANDS.into_iter().map(Some).chain([None]);
+        let band = |(below_ns, &Part { count, total })| Band { below_ns, count, total_ns: total };
+        Gaps {
+            count: gaps.count,
+            total_ns: gaps.total.into(),
+            bands: bounds.zip(&gaps.bands).map(band).collect(),
+            by_library: gaps.by_library.iter().map(LibraryGaps::of).collect(),
+            largest: gaps.largest.iter().take(LARGEST).map(Gap::of).collect(),
+        }
+    }
+}
+
+impl LibraryGaps {
+    fn of(gaps: &rows::LibraryGaps) -> LibraryGaps {
+        LibraryGaps { library: gaps.library.clone(), count: gaps.count, total_ns: gaps.total }
+    }
+}
+
+impl Gap {
+    fn of(gap: &rows::GapRow) -> Gap {
+        Gap {
+            pid: gap.pid,
+            device: gap.device,
+            start_ns: gap.start,
+            duration_ns: gap.duration.into(),
+            before: Side::of(&gap.before),
+            after: Side::of(&gap.after),
+        }
+    }
+}
+
+impl Side {
+    fn of(side: &rows::Side) -> Side {
+        let caller = side.caller.as_ref();
+        Side {
+            kind: side.kind,
+            name: side.symbol.as_deref().map(demangle),
+            bytes: side.bytes,
+            kernels: side.kernels,
+            correlation: side.correlation,
+            library: caller.map(|site| site.path.clone()),
+            library_offset: caller.map(|site| site.offset),
+        }
+    }
+}

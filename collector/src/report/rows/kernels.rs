@@ -1,0 +1,94 @@
+//! Kernels by name.
+
+use super::super::names::demangle;
+use super::numbers::{Estimate, HostTimes};
+use super::shapes::Shape;
+use crate::analyze::durations::Durations;
+use crate::analyze::kernels;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The launches of one kernel.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Kernel {
+    /// Demangled.
+    name: String,
+    /// As the app's binary has it.
+    symbol: String,
+    /// Launch calls outside captures.
+    count: u64,
+    /// Of those, launches with a GPU time.
+    timed: u64,
+    /// Executions inside graphs: the launches of each graph, times its nodes of this name. Not in count.
+    in_graphs: u64,
+    /// Of all launches.
+    total_ns: Option<Estimate>,
+    /// The mean.
+    avg_ns: Option<Estimate>,
+    /// The median.
+    median_ns: Option<Estimate>,
+    /// The shortest.
+    min_ns: Option<Estimate>,
+    /// The longest.
+    max_ns: Option<Estimate>,
+    /// The standard deviation of the population.
+    stddev_ns: Option<Estimate>,
+    /// The host's time in the calls of the timed launches; a call that made several counts with its last.
+    api: HostTimes,
+    queue: Queue,
+    #[serde(flatten)]
+    shape: Shape,
+}
+
+/// From the return of the call to the start on the GPU, for timed launches; 0 if it started before.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Queue {
+    /// The sum.
+    total_ns: Option<Estimate>,
+    /// The mean.
+    avg_ns: Option<Estimate>,
+    /// The median.
+    median_ns: Option<Estimate>,
+    /// The shortest.
+    min_ns: Option<Estimate>,
+    /// The longest.
+    max_ns: Option<Estimate>,
+    /// The standard deviation of the population.
+    stddev_ns: Option<Estimate>,
+}
+
+impl Kernel {
+    /// Returns the row.
+    pub fn of(kernel: &kernels::Kernel) -> Kernel {
+        let durations = &kernel.durations;
+        Kernel {
+            name: demangle(&kernel.symbol),
+            symbol: kernel.symbol.clone(),
+            count: kernel.count,
+            timed: durations.count(),
+            in_graphs: kernel.in_graphs,
+            total_ns: kernel.total().map(Into::into),
+            avg_ns: durations.mean().map(Into::into),
+            median_ns: durations.median().map(Into::into),
+            min_ns: durations.min().map(Into::into),
+            max_ns: durations.max().map(Into::into),
+            stddev_ns: durations.stddev().map(Into::into),
+            api: HostTimes::of(&kernel.api),
+            queue: Queue::of(&kernel.queue),
+            shape: Shape::of(&kernel.shapes),
+        }
+    }
+}
+
+impl Queue {
+    fn of(queue: &Durations) -> Queue {
+        Queue {
+            total_ns: queue.total().map(Into::into),
+            avg_ns: queue.mean().map(Into::into),
+            median_ns: queue.median().map(Into::into),
+            min_ns: queue.min().map(Into::into),
+            max_ns: queue.max().map(Into::into),
+            stddev_ns: queue.stddev().map(Into::into),
+        }
+    }
+}

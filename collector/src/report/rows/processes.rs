@@ -1,0 +1,146 @@
+//! The processes that a report is about.
+
+use super::numbers::Estimate;
+use crate::analyze::{self, ProcessReport};
+use crate::model::outcome::{Outcome, signal_name};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A process and how its collection went.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Process {
+    /// Its process id.
+    pid: Option<u32>,
+    /// Its command line.
+    command: Option<String>,
+    /// The trace.
+    path: String,
+    /// Its parent's process id.
+    parent: Option<u32>,
+    /// Its number in a job, as RANK or a launcher's variable of that meaning had it.
+    rank: Option<u32>,
+    /// Its number on its machine.
+    local_rank: Option<u32>,
+    /// Processes of the job.
+    world_size: Option<u32>,
+    /// UUIDs of the GPUs that it had a context on.
+    gpus: Vec<String>,
+    /// vanished: it ended without its exit handlers, by _exit (then there is an exit code) or nobody knows how; crashed:
+    /// by a signal that its own doing raised (SIGSEGV, SIGABRT); killed: by another one.
+    #[schemars(extend(
+        "enum" = ["running", "exited", "killed", "crashed", "vanished", "replaced", "detached", null]
+    ))]
+    ending: Option<&'static str>,
+    /// The code that it ended with.
+    exit_code: Option<u8>,
+    /// The signal that ended it.
+    signal: Option<String>,
+    /// Host time that the report is about: of the whole collection, or of the captured ranges.
+    wall_ns: u64,
+    /// What was captured; null = all of the run.
+    captured: Option<Captured>,
+    /// Kernel launch calls that succeeded outside captures.
+    launches: u64,
+    /// Launches with a GPU time.
+    timed: u64,
+    memory: ProcessMemory,
+    /// All that was lost.
+    dropped: u64,
+    damage: Damage,
+    /// Bounds on the clocks' offset contradicted each other: the assumptions do not hold there.
+    clock_contradictions: u64,
+    /// Operations placed before their call or after the observation of their end: 0, unless bounds contradicted each
+    /// other.
+    causality_broken: u64,
+    /// What the tables are limited to, in words; empty = nothing left out.
+    filter: String,
+    /// Notes of the agent to readers of the report.
+    notes: Vec<String>,
+}
+
+/// The ranges that were captured (--capture-range).
+#[derive(Debug, Serialize, JsonSchema)]
+struct Captured {
+    /// The option that selected them.
+    range: String,
+    /// How many there were; 0 = none started.
+    count: u64,
+    /// Host time that the collection spanned, with its first call.
+    run_ns: u64,
+}
+
+/// Device memory: the most that this process held, and what it held as it ended.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProcessMemory {
+    /// The most that it held at once.
+    peak_bytes: Estimate,
+    /// What it held as it ended.
+    live_bytes: u64,
+}
+
+/// What could not be read of the trace.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Damage {
+    /// Chunks that could not be read.
+    chunks_lost: u64,
+    /// Chunks that are whole and were not read, since they claim more records, bytes or memory than a file of this size
+    /// can hold.
+    chunks_refused: u64,
+    /// At least so many records.
+    records_lost: u64,
+    /// At least so many GPU times, of records that are there.
+    times_lost: u64,
+    /// The file ends inside a chunk.
+    cut: bool,
+}
+
+impl Process {
+    /// Returns the row.
+    pub fn of(report: &ProcessReport) -> Process {
+        let (process, coverage) = (&report.process, &report.tables.coverage);
+        let memory = &report.tables.memory.device;
+        let (exit_code, signal) = match process.outcome {
+            Some(Outcome::Exited(code)) => (code, None),
+            Some(Outcome::Left(code)) => (Some(code), None),
+            Some(Outcome::Killed(signal) | Outcome::Crashed(signal)) => (None, Some(signal)),
+            _ => (None, None),
+        };
+        let line = &process.line;
+        let captured = process.captured.as_ref().map(|captured| Captured {
+            range: captured.requested.clone(),
+            count: captured.ranges,
+            run_ns: line.wall_ns,
+        });
+        Process {
+            pid: process.pid,
+            command: process.command.clone(),
+            path: process.path.clone(),
+            parent: process.parent,
+            rank: process.job.rank,
+            local_rank: process.job.local_rank,
+            world_size: process.job.world_size,
+            gpus: process.gpus.clone(),
+            ending: process.outcome.map(Outcome::name),
+            exit_code,
+            signal: signal.map(|signal| signal_name(signal).to_string()),
+            wall_ns: if captured.is_some() { line.looked_ns } else { line.wall_ns },
+            captured,
+            launches: coverage.launches,
+            timed: coverage.timed,
+            memory: ProcessMemory { peak_bytes: memory.peak().into(), live_bytes: memory.live_bytes },
+            dropped: coverage.dropped(),
+            damage: Damage::of(&process.damage),
+            clock_contradictions: process.clock_contradictions,
+            causality_broken: process.causality_broken,
+            filter: process.filter.clone(),
+            notes: process.notes.clone(),
+        }
+    }
+}
+
+impl Damage {
+    fn of(damage: &analyze::Damage) -> Damage {
+        let analyze::Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut } = *damage;
+        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut }
+    }
+}

@@ -1,0 +1,139 @@
+//! The time until the first kernel ran and until the program was steady.
+
+use super::numbers::Estimate;
+use crate::analyze::startup::{self, Calls, Division, FirstLaunches, Part};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// From the entry of a process's first CUDA call to the start of its first kernel (or graph) on the GPU, and from there
+/// until it is steady; of several processes, sums. Of the filters, only those on time apply.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Startup {
+    /// The number of processes that ran a kernel.
+    processes: u64,
+    /// Of those, the ones whose first kernel is not timed: their start-up ends when its call returned.
+    untimed: u64,
+    /// From the first call to the first kernel.
+    first_kernel_ns: Estimate,
+    /// What that time was spent on: sums to the value of first_kernel_ns.
+    until_first_kernel_ns: Parts,
+    /// Processes that became steady: 100 launches in a row were of kernels that had been launched before. The others
+    /// have no warm-up.
+    steady: u64,
+    /// From the first kernel to the first launch of those.
+    warm_up_ns: u64,
+    /// What that time was spent on: sums to warm_up_ns.
+    until_steady_ns: Parts,
+    /// Calls that loaded modules or libraries of kernels, whenever they were made, by the library that made them; null
+    /// = not known. Not what a runtime loads inside its own calls.
+    loads: Vec<Loads>,
+    first_launches: First,
+    /// CUDA_MODULE_LOADING as it was at the first call; null = not set, or processes differ.
+    module_loading: Option<String>,
+}
+
+/// Host ns, each counted once: where several threads were in calls, for the first of these parts (in the order context,
+/// load, link, launch, kernel_lookup, memory, copy, wait, other); own is time outside CUDA calls.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Parts {
+    /// Initializing the driver, creating contexts.
+    context: u64,
+    /// Loading modules and libraries of kernels.
+    load: u64,
+    /// Linking modules and libraries of kernels.
+    link: u64,
+    /// Launching.
+    launch: u64,
+    /// Looking up kernels, reading and setting their attributes.
+    kernel_lookup: u64,
+    /// Allocating, registering and freeing memory.
+    memory: u64,
+    /// Copies and memsets.
+    copy: u64,
+    /// Synchronization.
+    wait: u64,
+    /// Other CUDA calls.
+    other: u64,
+    /// Outside CUDA calls.
+    own: u64,
+}
+
+/// The loads of one library.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Loads {
+    /// Its path; null = not known.
+    library: Option<String>,
+    /// The number of calls.
+    count: u64,
+    /// Their host time.
+    host_ns: u64,
+}
+
+/// The first launch of each kernel in each context, whenever it was: the time of its call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FirstLaunches")]
+struct First {
+    /// The number of first launches.
+    count: u64,
+    /// The host time of their calls.
+    host_ns: u64,
+    /// Of those, the ones whose kernel was launched again.
+    compared: u64,
+    /// The host time of the compared ones.
+    compared_host_ns: u64,
+    /// What the compared ones took beyond the median of their kernel's next launches, 15 at most.
+    excess_ns: u64,
+}
+
+impl Startup {
+    /// Returns the row.
+    pub fn of(startup: &startup::Startup) -> Startup {
+        Startup {
+            processes: startup.processes,
+            untimed: startup.untimed,
+            first_kernel_ns: startup.first_kernel.into(),
+            until_first_kernel_ns: Parts::of(&startup.until_kernel),
+            steady: startup.steady,
+            warm_up_ns: startup.until_steady.whole(),
+            until_steady_ns: Parts::of(&startup.until_steady),
+            loads: startup.loads.iter().map(Loads::of).collect(),
+            first_launches: First::of(&startup.first_launches),
+            module_loading: startup.module_loading.clone(),
+        }
+    }
+}
+
+impl Parts {
+    fn of(division: &Division) -> Parts {
+        Parts {
+            context: division.of(Part::Context),
+            load: division.of(Part::Load),
+            link: division.of(Part::Link),
+            launch: division.of(Part::Launch),
+            kernel_lookup: division.of(Part::Function),
+            memory: division.of(Part::Memory),
+            copy: division.of(Part::Copy),
+            wait: division.of(Part::Wait),
+            other: division.of(Part::Other),
+            own: division.of(Part::Own),
+        }
+    }
+}
+
+impl Loads {
+    fn of((library, calls): (&Option<String>, &Calls)) -> Loads {
+        Loads { library: library.clone(), count: calls.count, host_ns: calls.host_ns }
+    }
+}
+
+impl First {
+    fn of(first: &FirstLaunches) -> First {
+        First {
+            count: first.all.count,
+            host_ns: first.all.host_ns,
+            compared: first.compared.count,
+            compared_host_ns: first.compared.host_ns,
+            excess_ns: first.excess_ns,
+        }
+    }
+}

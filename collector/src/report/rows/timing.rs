@@ -1,0 +1,115 @@
+//! How operations were timed, and what that cost.
+
+use crate::analyze::windows;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How operations were timed (--timing), and what that cost. With auto, everything is timed in sampling windows; the
+/// first window is the first phase.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Timing {
+    /// The value of --timing; null = not recorded, or processes differ.
+    mode: Option<Mode>,
+    /// The selected budget, of wall time; null = no budget.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
+    budget_percent: Option<f64>,
+    /// The number of sampling windows, the first phase included.
+    windows: u64,
+    /// Host time in windows.
+    timed_ns: u64,
+    /// Host time from the first launch to the end.
+    wall_ns: u64,
+    /// Timed in full, whatever it costs.
+    first_phase: Stretch,
+    /// Complete windows after the first phase.
+    after_windows: Stretch,
+    /// Complete pauses.
+    after_pauses: Stretch,
+    /// What hooks and poller cost after the first phase, of wall time, to compare with the budget; null = no pause
+    /// ended.
+    #[schemars(range(min = 0))]
+    cost_percent: Option<f64>,
+    /// The hooks cost more than the budget even in pauses, so windows could hardly open.
+    counting_exceeds_budget: bool,
+    /// What events cost the GPU; null = too few pairs.
+    gpu_slowdown: Option<Slowdown>,
+}
+
+/// Which operations were timed.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// Those in sampling windows, which a budget pays for.
+    Auto,
+    /// All of them.
+    Exact,
+    /// None of them.
+    Off,
+}
+
+/// An interval of time: what was launched in it, and what that cost.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Stretch {
+    /// Host time.
+    wall_ns: u64,
+    /// Whatever went onto a stream.
+    launches: u64,
+    /// In hooks, all threads added.
+    agent_ns: u64,
+    /// CPU time of the poller.
+    poller_ns: u64,
+}
+
+/// By how much a launch takes longer in windows than in the pauses beside them, hooks aside, as a share: what events
+/// cost the GPU. The median over pairs of neighbors, and its 99 % interval.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Slowdown {
+    /// The best value: 0.01 means that a launch takes 1 % longer.
+    value: f64,
+    /// The lower bound of the interval.
+    lo: f64,
+    /// The upper bound of the interval.
+    hi: f64,
+    /// The number of pairs.
+    pairs: u64,
+}
+
+impl Timing {
+    /// Returns the row.
+    pub fn of(duty: &windows::Duty) -> Timing {
+        let (mode, budget_percent) = match duty.timing {
+            Some(windows::Timing::Auto(percent)) => (Some(Mode::Auto), Some(percent)),
+            Some(windows::Timing::Exact) => (Some(Mode::Exact), None),
+            Some(windows::Timing::Off) => (Some(Mode::Off), None),
+            None => (None, None),
+        };
+        let (timed_ns, wall_ns) = duty.time();
+        Timing {
+            mode,
+            budget_percent,
+            windows: duty.windows,
+            timed_ns,
+            wall_ns,
+            first_phase: Stretch::of(&duty.first),
+            after_windows: Stretch::of(&duty.timed),
+            after_pauses: Stretch::of(&duty.counted),
+            cost_percent: duty.measured().percent(),
+            counting_exceeds_budget: duty.is_exhausted(),
+            gpu_slowdown: duty.slowdown().map(Slowdown::of),
+        }
+    }
+}
+
+impl Stretch {
+    fn of(stretch: &windows::Stretch) -> Stretch {
+        let windows::Stretch { ns: wall_ns, launches, agent_ns, poller_ns } = *stretch;
+        Stretch { wall_ns, launches, agent_ns, poller_ns }
+    }
+}
+
+impl Slowdown {
+    fn of(slowdown: windows::Slowdown) -> Slowdown {
+        let windows::Slowdown { value, lo, hi, pairs } = slowdown;
+        Slowdown { value, lo, hi, pairs }
+    }
+}

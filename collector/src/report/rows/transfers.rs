@@ -1,0 +1,92 @@
+//! Copies and memsets.
+
+use super::numbers::{Estimate, HostTimes, Rate};
+use crate::analyze::transfers::{self, SizeClass, SizePart};
+use crate::model::transfer::{HostMemory, TransferKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Copies in one direction with one kind of host memory, or memsets.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Transfer {
+    /// The direction of the copies (H: host, D: device, P: another device), or memset.
+    #[schemars(extend("enum" = ["HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
+    kind: &'static str,
+    /// The kind of the host memory; none = no host memory takes part.
+    #[schemars(extend("enum" = ["pageable", "pinned", "managed", "none"]))]
+    host_memory: &'static str,
+    /// How many.
+    count: u64,
+    /// Of those, transfers with a GPU time.
+    timed: u64,
+    /// Bytes of all of them.
+    bytes: u64,
+    /// Of all; null = none was timed.
+    total_ns: Option<Estimate>,
+    /// 10^9 bytes a second while they ran, of the timed ones; hi is null where nothing bounds the time from below.
+    gbps: Option<Rate>,
+    /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
+    /// little.
+    gbps_is_known: bool,
+    /// The same by how much one moved, smallest first; sizes that none had are absent. They sum to the whole.
+    sizes: Vec<Size>,
+    /// The host's time in the calls.
+    host: HostTimes,
+}
+
+/// Transfers of similar size.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Size {
+    /// The most that one moved; null = any size above the others.
+    up_to_bytes: Option<u64>,
+    /// How many.
+    count: u64,
+    /// Of those, transfers with a GPU time.
+    timed: u64,
+    /// Bytes of all of them.
+    bytes: u64,
+    /// Bytes of the timed ones.
+    timed_bytes: u64,
+    /// Time of the timed ones.
+    timed_ns: Estimate,
+    /// 10^9 bytes a second while they ran, of the timed ones.
+    gbps: Option<Rate>,
+    /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
+    /// little.
+    gbps_is_known: bool,
+}
+
+impl Transfer {
+    /// Returns the row.
+    pub fn of(
+        ((kind, host_memory), transfer): (&(TransferKind, HostMemory), &transfers::Transfer),
+    ) -> Transfer {
+        Transfer {
+            kind: kind.name(),
+            host_memory: host_memory.name(),
+            count: transfer.count,
+            timed: transfer.timed,
+            bytes: transfer.bytes,
+            total_ns: transfer.total().map(Into::into),
+            gbps: transfer.gbps().map(Into::into),
+            gbps_is_known: transfer.gbps_is_known(),
+            sizes: transfer.sizes.iter().map(Size::of).collect(),
+            host: HostTimes::of(&transfer.host),
+        }
+    }
+}
+
+impl Size {
+    fn of((class, part): (&SizeClass, &SizePart)) -> Size {
+        Size {
+            up_to_bytes: class.most(),
+            count: part.count,
+            timed: part.timed,
+            bytes: part.bytes,
+            timed_bytes: part.timed_bytes,
+            timed_ns: part.time.into(),
+            gbps: part.gbps().map(Into::into),
+            gbps_is_known: part.gbps_is_known(),
+        }
+    }
+}

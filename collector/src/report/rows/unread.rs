@@ -1,0 +1,21 @@
+//! Traces that could not be read.
+
+use super::super::view;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A trace that could not be read at all.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Unread {
+    /// Its path.
+    path: String,
+    /// The reason, as the end of a sentence.
+    why: String,
+}
+
+impl Unread {
+    /// Returns the row.
+    pub fn of(unread: &view::Unread) -> Unread {
+        Unread { path: unread.path.clone(), why: unread.why.clone() }
+    }
+}
