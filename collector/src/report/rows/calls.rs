@@ -9,41 +9,44 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Api {
     /// The API's name.
-    name: String,
+    pub name: String,
     /// Of the calls, those that returned an error.
-    failed: u64,
+    pub failed: u64,
     #[serde(flatten)]
-    times: CallTimes,
+    pub times: CallTimes,
 }
 
 /// The synchronize calls of one API.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Sync {
     /// The API's name.
-    api: String,
+    pub api: String,
+    /// Of the calls, those that returned an error. In the JSON they are under apis.
+    #[serde(skip)]
+    pub failed: u64,
     #[serde(flatten)]
-    times: CallTimes,
+    pub times: CallTimes,
 }
 
 /// The host's time in calls, from entry to return.
 #[derive(Debug, Serialize, JsonSchema)]
-struct CallTimes {
+pub struct CallTimes {
     /// The number of calls.
-    count: u64,
+    pub count: u64,
     /// The sum of their times.
-    host_ns: u64,
+    pub host_ns: u64,
     /// The mean.
     #[schemars(range(min = 0))]
-    avg_ns: f64,
+    pub avg_ns: f64,
     /// The median.
-    median_ns: Estimate,
+    pub median_ns: Estimate,
     /// The shortest.
-    min_ns: u64,
+    pub min_ns: u64,
     /// The longest.
-    max_ns: u64,
+    pub max_ns: u64,
     /// The standard deviation of the population.
     #[schemars(range(min = 0))]
-    stddev_ns: f64,
+    pub stddev_ns: f64,
 }
 
 impl Api {
@@ -56,7 +59,7 @@ impl Api {
 impl Sync {
     /// Returns the row of an API; `None` without a call.
     pub fn of((api, calls): (&String, &HostTimes)) -> Option<Sync> {
-        Some(Sync { api: api.clone(), times: CallTimes::of(calls)? })
+        Some(Sync { api: api.clone(), failed: calls.failed, times: CallTimes::of(calls)? })
     }
 }
 

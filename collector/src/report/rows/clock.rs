@@ -10,20 +10,20 @@ use serde::Serialize;
 pub struct Clock {
     /// Median half-width of the interval between host and GPU clock, over timed operations; null = nothing timed, or
     /// one side of it never bounded.
-    uncertainty_ns: Option<u64>,
-    assumptions: Assumptions,
+    pub uncertainty_ns: Option<u64>,
+    pub assumptions: Assumptions,
 }
 
 /// What the interval rests on: the GPU's and the host's oscillator part by at most drift_ppm parts per million, and
 /// that changes by at most drift_change_ppm_per_s in a second.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Assumptions {
+pub struct Assumptions {
     /// Parts per million.
     #[schemars(range(min = 0))]
-    drift_ppm: i64,
+    pub drift_ppm: i64,
     /// Parts per million in a second.
     #[schemars(range(min = 0))]
-    drift_change_ppm_per_s: i64,
+    pub drift_change_ppm_per_s: i64,
 }
 
 impl Clock {

@@ -12,73 +12,73 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Coverage {
     /// Kernel launch calls that succeeded outside captures.
-    launches: u64,
+    pub launches: u64,
     /// Launches with a GPU time.
-    timed: u64,
+    pub timed: u64,
     /// Kernel launch calls inside captures.
-    captured: u64,
+    pub captured: u64,
     /// Kernels that graph launches executed.
-    in_graphs: u64,
+    pub in_graphs: u64,
     /// Launches on deep streams that were timed together; those timed alone among them are in timed. launches = timed
     /// + runs.launches + the sum of untimed.
-    runs: Together,
+    pub runs: Together,
     /// Sequences of programmatic launches, which no event may be recorded between, each timed as one burst. By itself,
     /// each of these launches is untimed (programmatic).
-    bursts: Together,
+    pub bursts: Together,
     /// Launches without a GPU time, by reason.
-    untimed: BTreeMap<&'static str, u64>,
+    pub untimed: BTreeMap<&'static str, u64>,
     /// Launches whose kernel or context is not known.
-    unattributed: u64,
+    pub unattributed: u64,
     /// All that was lost.
-    dropped: u64,
+    pub dropped: u64,
     /// What was lost, by cause; gpu_time_pending are times, the others records.
-    dropped_by: BTreeMap<&'static str, u64>,
+    pub dropped_by: BTreeMap<&'static str, u64>,
     /// Operations whose end event was not read before the collection ended.
-    pending: u64,
-    outside_range: OutsideRange,
+    pub pending: u64,
+    pub outside_range: OutsideRange,
     /// Ends of NVTX ranges that were not open.
-    stray_range_ends: u64,
+    pub stray_range_ends: u64,
     /// NVTX ranges that started while too many others were open (4096 per thread and domain, 256 started ones). They
     /// are not in ranges.
-    ranges_not_followed: u64,
+    pub ranges_not_followed: u64,
     /// A driver launch function passed through the agent; null = not known.
-    driver_hooked: Option<bool>,
+    pub driver_hooked: Option<bool>,
     /// CUDA functions that were looked up (cuGetProcAddress, cudaGetDriverEntryPoint, dlsym) and that the agent does
     /// not know: they pass through, and what they do is not recorded.
-    unknown_functions: Vec<UnknownFunction>,
+    pub unknown_functions: Vec<UnknownFunction>,
     /// Launches of kernels of which not one was timed: their total_ns is null.
-    never_timed: u64,
-    timing: Timing,
+    pub never_timed: u64,
+    pub timing: Timing,
 }
 
 /// Launches that were timed together.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Together {
+pub struct Together {
     /// How many runs or bursts.
-    count: u64,
+    pub count: u64,
     /// The launches in them.
-    launches: u64,
+    pub launches: u64,
     /// The sum of their times, each from the start of the first launch to the end of the last.
-    total_ns: Estimate,
+    pub total_ns: Estimate,
 }
 
 /// Not in the trace, because they were called outside the capture range (--capture-range). No other figure includes
 /// them.
 #[derive(Debug, Serialize, JsonSchema)]
-struct OutsideRange {
+pub struct OutsideRange {
     /// Kernel launch calls that succeeded outside graph captures.
-    launches: u64,
+    pub launches: u64,
     /// Copies, memsets and graph launches.
-    others: u64,
+    pub others: u64,
 }
 
 /// A function that the agent does not know.
 #[derive(Debug, Serialize, JsonSchema)]
-struct UnknownFunction {
+pub struct UnknownFunction {
     /// null = functions beyond the number whose names are recorded.
-    name: Option<String>,
+    pub name: Option<String>,
     /// How often it was looked up.
-    lookups: u64,
+    pub lookups: u64,
 }
 
 impl Coverage {

@@ -12,45 +12,45 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Device {
     /// Ordinal in the process; null = the device of the context is not known.
-    id: Option<u32>,
+    pub id: Option<u32>,
     /// The UUID, as nvidia-smi prints it.
-    uuid: Option<String>,
+    pub uuid: Option<String>,
     /// The name of the model.
-    name: Option<String>,
+    pub name: Option<String>,
     /// The size of its memory.
-    memory_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
     /// From the start of the collection (of the first process) to the start of the span; null = the device had no work,
     /// or several timelines are added up.
-    start_ns: Option<u64>,
+    pub start_ns: Option<u64>,
     /// Streams that had work. Where there is one a timeline, nothing ran side by side but inside graphs.
-    streams: u64,
+    pub streams: u64,
     /// 1; or the number of contexts whose device is not known, whose times are added up.
-    timelines: u64,
+    pub timelines: u64,
     /// How many processes used it. It is busy where any of them is, idle where none is.
-    processes: u64,
+    pub processes: u64,
     /// Operations that came too late for their place; the intervals include them all the same.
-    late_operations: u64,
+    pub late_operations: u64,
     /// First start event to last end event.
-    span_ns: u64,
+    pub span_ns: u64,
     /// The part of the span outside sampling pauses. If that is less than the span, the parts are extrapolated: work
     /// called in pauses is assumed to take as long as timed work of the same kernel and shape, size or graph, and the
     /// rest of the pauses is idle.
-    observed_ns: u64,
+    pub observed_ns: u64,
     /// A kernel ran.
-    compute_ns: Estimate,
+    pub compute_ns: Estimate,
     /// A communication kernel ran, and no kernel or graph.
-    exposed_comm_ns: Estimate,
+    pub exposed_comm_ns: Estimate,
     /// A copy or memset ran, and nothing of the above.
-    exposed_copy_ns: Estimate,
+    pub exposed_copy_ns: Estimate,
     /// A graph launch ran, and no kernel beside it.
-    graph_ns: Estimate,
+    pub graph_ns: Estimate,
     /// Nothing ran.
-    idle_ns: Estimate,
+    pub idle_ns: Estimate,
     /// Time that is neither certainly busy nor certainly idle, because work without an exact position may have run. hi
     /// is all time that is not certain.
-    undecided_ns: Estimate,
+    pub undecided_ns: Estimate,
     /// Work may have run that was left untimed to keep inside the budget.
-    unobserved_ns: Estimate,
+    pub unobserved_ns: Estimate,
 }
 
 impl Device {

@@ -11,74 +11,74 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Gaps {
     /// The number of gaps.
-    count: u64,
+    pub count: u64,
     /// Their total length.
-    total_ns: Estimate,
+    pub total_ns: Estimate,
     /// The gaps by length, shortest first: each is in the first band that it is below the bound of. They sum to the
     /// whole.
     #[schemars(length(equal = 5))]
-    bands: Vec<Band>,
+    pub bands: Vec<Band>,
     /// The gaps by the library whose call ended them, the largest total first. They sum to the whole.
-    by_library: Vec<LibraryGaps>,
+    pub by_library: Vec<LibraryGaps>,
     /// At most ten, longest first.
     #[schemars(length(max = 10))]
-    largest: Vec<Gap>,
+    pub largest: Vec<Gap>,
 }
 
 /// The gaps of similar length.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Band {
+pub struct Band {
     /// The bound that their lengths are below; null = no bound.
-    below_ns: Option<u64>,
+    pub below_ns: Option<u64>,
     /// The number of gaps.
-    count: u64,
+    pub count: u64,
     /// By the best values.
-    total_ns: u64,
+    pub total_ns: u64,
 }
 
 /// The gaps that calls of one library ended.
 #[derive(Debug, Serialize, JsonSchema)]
-struct LibraryGaps {
+pub struct LibraryGaps {
     /// Its path; null = not known.
-    library: Option<String>,
+    pub library: Option<String>,
     /// The number of gaps.
-    count: u64,
+    pub count: u64,
     /// By the best values.
-    total_ns: u64,
+    pub total_ns: u64,
 }
 
 /// One gap.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Gap {
+pub struct Gap {
     /// The id of the process.
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// The device's ordinal in the process.
-    device: Option<u32>,
+    pub device: Option<u32>,
     /// From the start of the span of its timeline.
-    start_ns: u64,
-    duration_ns: Estimate,
-    before: Side,
-    after: Side,
+    pub start_ns: u64,
+    pub duration_ns: Estimate,
+    pub before: Side,
+    pub after: Side,
 }
 
 /// An operation next to a gap.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Side {
+pub struct Side {
     /// run: launches timed together; burst: programmatic launches timed together.
     #[schemars(extend("enum" = ["kernel", "graph", "run", "burst", "HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
-    kind: &'static str,
+    pub kind: &'static str,
     /// A kernel's name, demangled.
-    name: Option<String>,
+    pub name: Option<String>,
     /// A transfer's size.
-    bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// How many a graph ran.
-    kernels: Option<u32>,
+    pub kernels: Option<u32>,
     /// The correlation of its call.
-    correlation: u64,
+    pub correlation: u64,
     /// Path of the library whose call it was.
-    library: Option<String>,
+    pub library: Option<String>,
     /// Return address in that file's own numbering.
-    library_offset: Option<u64>,
+    pub library_offset: Option<u64>,
 }
 
 impl Gaps {

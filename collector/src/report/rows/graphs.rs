@@ -12,51 +12,57 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Graphs {
     /// The number of launches.
-    launches: u64,
+    pub launches: u64,
     /// Launches with a GPU time, each as a whole.
-    timed: u64,
+    pub timed: u64,
     /// Of the timed launches.
-    total_ns: Option<Estimate>,
+    pub total_ns: Option<Estimate>,
     /// The median.
-    median_ns: Option<Estimate>,
+    pub median_ns: Option<Estimate>,
     /// Kernels that they ran; by name under kernels.
-    kernels: u64,
+    pub kernels: u64,
     /// Copies that they ran; not among the transfers.
-    copies: Moves,
+    pub copies: Moves,
     /// Memsets that they ran; not among the transfers.
-    memsets: Moves,
+    pub memsets: Moves,
     /// Nodes of other kinds.
-    others: u64,
+    pub others: u64,
     /// Launches whose nodes were timed (--graph nodes).
-    sampled: u64,
+    pub sampled: u64,
     /// Kernels in the sampled launches. A sample includes the cost of the event after the kernel.
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
 }
 
 /// Copies or memsets.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Moves {
+pub struct Moves {
     /// How many.
-    count: u64,
+    pub count: u64,
     /// Bytes of all of them.
-    bytes: u64,
+    pub bytes: u64,
 }
 
 /// A kernel in the sampled launches.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Node {
+pub struct Node {
     /// Demangled.
-    name: String,
+    pub name: String,
     /// As the app's binary has it.
-    symbol: String,
+    pub symbol: String,
     /// The number of samples.
-    samples: u64,
+    pub samples: u64,
+    /// The mean; only on the screen.
+    #[serde(skip)]
+    pub avg_ns: Option<Estimate<f64>>,
     /// The median.
-    median_ns: Option<Estimate>,
+    pub median_ns: Option<Estimate>,
     /// The shortest.
-    min_ns: Option<Estimate>,
+    pub min_ns: Option<Estimate>,
     /// The longest.
-    max_ns: Option<Estimate>,
+    pub max_ns: Option<Estimate>,
+    /// The standard deviation of the population; only on the screen.
+    #[serde(skip)]
+    pub stddev_ns: Option<Estimate<f64>>,
 }
 
 impl Graphs {
@@ -89,9 +95,11 @@ impl Node {
             name: demangle(symbol),
             symbol: symbol.clone(),
             samples: durations.count(),
+            avg_ns: durations.mean().map(Into::into),
             median_ns: durations.median().map(Into::into),
             min_ns: durations.min().map(Into::into),
             max_ns: durations.max().map(Into::into),
+            stddev_ns: durations.stddev().map(Into::into),
         }
     }
 }

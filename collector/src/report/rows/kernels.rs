@@ -12,49 +12,49 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Kernel {
     /// Demangled.
-    name: String,
+    pub name: String,
     /// As the app's binary has it.
-    symbol: String,
+    pub symbol: String,
     /// Launch calls outside captures.
-    count: u64,
+    pub count: u64,
     /// Of those, launches with a GPU time.
-    timed: u64,
+    pub timed: u64,
     /// Executions inside graphs: the launches of each graph, times its nodes of this name. Not in count.
-    in_graphs: u64,
+    pub in_graphs: u64,
     /// Of all launches.
-    total_ns: Option<Estimate>,
+    pub total_ns: Option<Estimate>,
     /// The mean.
-    avg_ns: Option<Estimate>,
+    pub avg_ns: Option<Estimate<f64>>,
     /// The median.
-    median_ns: Option<Estimate>,
+    pub median_ns: Option<Estimate>,
     /// The shortest.
-    min_ns: Option<Estimate>,
+    pub min_ns: Option<Estimate>,
     /// The longest.
-    max_ns: Option<Estimate>,
+    pub max_ns: Option<Estimate>,
     /// The standard deviation of the population.
-    stddev_ns: Option<Estimate>,
+    pub stddev_ns: Option<Estimate<f64>>,
     /// The host's time in the calls of the timed launches; a call that made several counts with its last.
-    api: HostTimes,
-    queue: Queue,
+    pub api: HostTimes,
+    pub queue: Queue,
     #[serde(flatten)]
-    shape: Shape,
+    pub shape: Shape,
 }
 
 /// From the return of the call to the start on the GPU, for timed launches; 0 if it started before.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Queue {
+pub struct Queue {
     /// The sum.
-    total_ns: Option<Estimate>,
+    pub total_ns: Option<Estimate>,
     /// The mean.
-    avg_ns: Option<Estimate>,
+    pub avg_ns: Option<Estimate<f64>>,
     /// The median.
-    median_ns: Option<Estimate>,
+    pub median_ns: Option<Estimate>,
     /// The shortest.
-    min_ns: Option<Estimate>,
+    pub min_ns: Option<Estimate>,
     /// The longest.
-    max_ns: Option<Estimate>,
+    pub max_ns: Option<Estimate>,
     /// The standard deviation of the population.
-    stddev_ns: Option<Estimate>,
+    pub stddev_ns: Option<Estimate<f64>>,
 }
 
 impl Kernel {

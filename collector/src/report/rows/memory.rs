@@ -11,69 +11,69 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Memory {
     #[serde(flatten)]
-    device: Use,
+    pub device: Use,
     /// Of graph: of each launch all that it takes is held at once, but for blocks that share addresses.
-    by_kind: BTreeMap<&'static str, Use>,
+    pub by_kind: BTreeMap<&'static str, Use>,
     /// Device memory by the library that allocated or freed it; each column sums to the whole.
-    by_library: Vec<Holding>,
-    timeline: Timeline,
+    pub by_library: Vec<Holding>,
+    pub timeline: Timeline,
     /// Calls that failed because there was not enough memory.
-    out_of_memory: u64,
+    pub out_of_memory: u64,
 }
 
 /// The use of memory of one kind, or of all device memory.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Use {
+pub struct Use {
     /// The most that was held at once, by all processes of a machine; of several machines the largest. Exact where no
     /// calls of two threads overlap; else a block may come and go at any moment of the calls that take and free it.
-    peak_bytes: Estimate,
+    pub peak_bytes: Estimate,
     /// When the peak was first reached, since the collection began; null = there was none.
-    peak_ns: Option<u64>,
+    pub peak_ns: Option<u64>,
     /// Live at the end of the run. What a process holds when it ends is freed with it, and is listed in its own row.
-    live_bytes: u64,
+    pub live_bytes: u64,
     /// The number of allocations that succeeded.
-    allocations: u64,
+    pub allocations: u64,
     /// Of all allocations, freed or not.
-    allocated_bytes: u64,
+    pub allocated_bytes: u64,
     /// The number of frees that succeeded.
-    frees: u64,
+    pub frees: u64,
 }
 
 /// The device memory of one library.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Holding {
+pub struct Holding {
     /// Its path; null where it is not known who called.
-    library: Option<String>,
+    pub library: Option<String>,
     /// The number of its allocations.
-    allocations: u64,
+    pub allocations: u64,
     /// Their bytes.
-    allocated_bytes: u64,
+    pub allocated_bytes: u64,
     /// Of its allocations, what was held when the most was held, by the peak's best value.
-    at_peak_bytes: u64,
+    pub at_peak_bytes: u64,
     /// Of its allocations, what is held at the end.
-    live_bytes: u64,
+    pub live_bytes: u64,
     /// The number of frees that it called, also of other threads' allocations.
-    frees: u64,
+    pub frees: u64,
     /// Their bytes.
-    freed_bytes: u64,
+    pub freed_bytes: u64,
 }
 
 /// The most memory held in each of equal stretches of time. Empty where none was held, and of several processes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Timeline {
+pub struct Timeline {
     /// Start of the first one, from the start of the collection.
-    from_ns: u64,
+    pub from_ns: u64,
     /// How long each is.
-    bucket_ns: u64,
+    pub bucket_ns: u64,
     /// Of device memory.
-    peaks_bytes: Peaks,
+    pub peaks_bytes: Peaks,
     /// Of each kind, in the same stretches.
-    by_kind: BTreeMap<&'static str, Peaks>,
+    pub by_kind: BTreeMap<&'static str, Peaks>,
 }
 
 /// The most memory held in each stretch of time, in bytes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Peaks(#[schemars(length(max = 128))] Vec<u64>);
+pub struct Peaks(#[schemars(length(max = 128))] pub Vec<u64>);
 
 impl Memory {
     /// Returns the row.

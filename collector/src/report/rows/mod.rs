@@ -1,29 +1,29 @@
-//! The JSON report as plain structs: one small module for each table.
+//! The report as plain structs: one small module for each table.
 //!
-//! The structs are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
+//! The terminal report takes its columns from the structs. They are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
 //! `collector/schema/report.schema.json` is generated from them (see `schema.rs`). Each row has an `of` that builds it
 //! from the rows of an analysis, which know nothing of JSON.
 
-mod calls;
-mod clock;
-mod coverage;
-mod devices;
-mod gaps;
-mod graphs;
-mod kernels;
-mod memory;
-mod numbers;
-mod overhead;
-mod processes;
-mod ranges;
+pub mod calls;
+pub mod clock;
+pub mod coverage;
+pub mod devices;
+pub mod gaps;
+pub mod graphs;
+pub mod kernels;
+pub mod memory;
+pub mod numbers;
+pub mod overhead;
+pub mod processes;
+pub mod ranges;
 #[cfg(test)]
 mod schema;
-mod shapes;
-mod startup;
-mod syncs;
-mod timing;
-mod transfers;
-mod unread;
+pub mod shapes;
+pub mod startup;
+pub mod syncs;
+pub mod timing;
+pub mod transfers;
+pub mod unread;
 
 use super::view;
 use crate::analyze::{ProcessReport, Tables, lines};
@@ -35,55 +35,54 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "gpuspy report", extend("$id" = "urn:gpuspy:report:2"))]
 pub struct Report {
-    coverage: coverage::Coverage,
+    pub coverage: coverage::Coverage,
     /// What profiling cost; null = not in the trace.
-    overhead: Option<overhead::Overhead>,
-    clock: clock::Clock,
+    pub overhead: Option<overhead::Overhead>,
+    pub clock: clock::Clock,
     /// Where each GPU's time went: a row for each UUID, whichever processes used it. The values of compute,
     /// exposed_comm, exposed_copy, graph, idle, undecided and unobserved sum to span_ns exactly.
-    devices: Vec<devices::Device>,
-    gaps: gaps::Gaps,
+    pub devices: Vec<devices::Device>,
+    pub gaps: gaps::Gaps,
     /// The longest total first. total_ns is of all launches, the other durations of the timed ones; null = none was
     /// timed.
-    kernels: Vec<kernels::Kernel>,
-    graphs: graphs::Graphs,
+    pub kernels: Vec<kernels::Kernel>,
+    pub graphs: graphs::Graphs,
     /// Copies and memsets outside graphs.
-    transfers: Vec<transfers::Transfer>,
-    memory: memory::Memory,
+    pub transfers: Vec<transfers::Transfer>,
+    pub memory: memory::Memory,
     /// Calls by the outermost API, variants of one added.
-    apis: Vec<calls::Api>,
+    pub apis: Vec<calls::Api>,
     /// Calls that waited for the GPU, by the outermost API.
-    syncs: Vec<calls::Sync>,
+    pub syncs: Vec<calls::Sync>,
     /// Calls that are no synchronize calls and waited for the GPU all the same: work that CUDA documents them to wait
     /// for was unfinished when they were entered, and over when they returned. By the outermost API and the reason why
     /// it waits; those that never waited are absent.
-    implicit_syncs: Vec<syncs::ImplicitSync>,
+    pub implicit_syncs: Vec<syncs::ImplicitSync>,
     /// The time until the first kernel ran, and until the program was steady; null = no kernel ran, or start-up is outside the selected period or the capture range.
-    startup: Option<startup::Startup>,
+    pub startup: Option<startup::Startup>,
     /// NVTX ranges by name. An operation is in every range that is open when its call starts: pushed ranges of its own
     /// thread, and started ranges of any thread. A range's projection onto the GPU (gpu_) is from the start of its
     /// first timed operation to the end of its last. With a filter on time, a range counts completely if it starts in
     /// the period. From 4096 names on, further ones are one row, (others).
-    ranges: Vec<ranges::Range>,
+    pub ranges: Vec<ranges::Range>,
     /// NVTX markers by name.
-    markers: Vec<ranges::Marker>,
+    pub markers: Vec<ranges::Marker>,
     /// The wall time of the run within the selected period: from the start of the first process to the end of the
     /// last, on one clock. For processes on several machines, or of several boots of one, which have no common clock,
     /// the longest time. null = no process.
-    wall_ns: Option<u64>,
+    pub wall_ns: Option<u64>,
     /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
-    processes: Vec<processes::Process>,
+    pub processes: Vec<processes::Process>,
     /// Traces of the directory that could not be read at all. They are missing from the report.
-    unread: Vec<unread::Unread>,
+    pub unread: Vec<unread::Unread>,
 }
 
 impl Report {
-    /// Composes the report of a run of which some traces could not be read.
-    pub fn of(reports: &[ProcessReport], unread: &[view::Unread]) -> Report {
-        let all = Tables::of_run(reports);
+    /// Composes the report of a run of which some traces could not be read. `all` are the sums over all processes.
+    pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         Report {
-            coverage: coverage::Coverage::of(&all),
+            coverage: coverage::Coverage::of(all),
             overhead: all.overhead.as_ref().map(|taken| overhead::Overhead::of(taken, &all.duty)),
             clock: clock::Clock::of(&all.clock),
             devices: all.devices.iter().map(devices::Device::of).collect(),

@@ -4,40 +4,39 @@ use crate::analyze::calls;
 use crate::analyze::estimate::{self, Sum};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 /// A number that may not be known exactly: the truth is in [lo, hi].
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct Estimate {
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Estimate<T = u64> {
     /// The best value.
     #[schemars(with = "f64", range(min = 0))]
-    value: Value,
+    pub value: T,
     /// The truth is not less.
     #[schemars(with = "f64", range(min = 0))]
-    lo: Value,
+    pub lo: T,
     /// The truth is not more.
     #[schemars(with = "f64", range(min = 0))]
-    hi: Value,
-    kind: Kind,
+    pub hi: T,
+    pub kind: Kind,
 }
 
 /// A rate, as an estimate; a figure is null where the time it divides by may be nothing.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Rate {
     /// The best value.
     #[schemars(range(min = 0))]
-    value: Option<f64>,
+    pub value: Option<f64>,
     /// The truth is not less.
     #[schemars(range(min = 0))]
-    lo: Option<f64>,
+    pub lo: Option<f64>,
     /// The truth is not more.
     #[schemars(range(min = 0))]
-    hi: Option<f64>,
-    kind: Kind,
+    pub hi: Option<f64>,
+    pub kind: Kind,
 }
 
 /// How the value of an estimate was obtained.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// lo and hi meet.
@@ -56,33 +55,60 @@ pub enum Kind {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct HostTimes {
     /// The number of calls.
-    count: u64,
+    pub count: u64,
     /// The sum of their times.
-    total_ns: u64,
+    pub total_ns: u64,
     /// The mean.
     #[schemars(range(min = 0))]
-    avg_ns: Option<f64>,
+    pub avg_ns: Option<f64>,
     /// The median.
-    median_ns: Option<Estimate>,
+    pub median_ns: Option<Estimate>,
     /// The shortest.
-    min_ns: Option<u64>,
+    pub min_ns: Option<u64>,
     /// The longest.
-    max_ns: Option<u64>,
+    pub max_ns: Option<u64>,
     /// The standard deviation of the population.
     #[schemars(range(min = 0))]
-    stddev_ns: Option<f64>,
+    pub stddev_ns: Option<f64>,
 }
 
-impl<T: Into<Value>> From<estimate::Estimate<T>> for Estimate {
-    fn from(estimate: estimate::Estimate<T>) -> Estimate {
+impl<T> From<estimate::Estimate<T>> for Estimate<T> {
+    fn from(estimate: estimate::Estimate<T>) -> Estimate<T> {
         let estimate::Estimate { value, lo, hi, kind } = estimate;
-        Estimate { value: value.into(), lo: lo.into(), hi: hi.into(), kind: kind.into() }
+        Estimate { value, lo, hi, kind: kind.into() }
+    }
+}
+
+impl<T> From<Estimate<T>> for estimate::Estimate<T> {
+    fn from(estimate: Estimate<T>) -> estimate::Estimate<T> {
+        let Estimate { value, lo, hi, kind } = estimate;
+        estimate::Estimate { value, lo, hi, kind: kind.into() }
     }
 }
 
 impl From<Sum> for Estimate {
     fn from(sum: Sum) -> Estimate {
         sum.estimate().into()
+    }
+}
+
+impl From<Estimate> for Sum {
+    fn from(estimate: Estimate) -> Sum {
+        estimate::Estimate::from(estimate).into()
+    }
+}
+
+impl Estimate {
+    /// Returns the estimate of a number that is known exactly.
+    pub fn exactly(value: u64) -> Estimate {
+        estimate::Estimate::exactly(value).into()
+    }
+}
+
+impl Estimate<f64> {
+    /// Rounds to whole numbers, the interval outwards.
+    pub fn rounded(self) -> Estimate {
+        estimate::Estimate::from(self).rounded().into()
     }
 }
 
@@ -100,6 +126,17 @@ impl From<estimate::Kind> for Kind {
             estimate::Kind::Corrected => Kind::Corrected,
             estimate::Kind::Sketch => Kind::Sketch,
             estimate::Kind::Extrapolated => Kind::Extrapolated,
+        }
+    }
+}
+
+impl From<Kind> for estimate::Kind {
+    fn from(kind: Kind) -> estimate::Kind {
+        match kind {
+            Kind::Exact => estimate::Kind::Exact,
+            Kind::Corrected => estimate::Kind::Corrected,
+            Kind::Sketch => estimate::Kind::Sketch,
+            Kind::Extrapolated => estimate::Kind::Extrapolated,
         }
     }
 }

@@ -11,30 +11,30 @@ pub struct Overhead {
     /// All of it: hooks, poller, and by how much events slowed the GPU's work, where that is known; null = no time
     /// passed.
     #[schemars(range(min = 0))]
-    cost_percent: Option<f64>,
+    pub cost_percent: Option<f64>,
     /// The cost of the hooks, of wall time.
     #[schemars(range(min = 0))]
-    hooks_percent: Option<f64>,
+    pub hooks_percent: Option<f64>,
     /// The cost of the poller, of wall time.
     #[schemars(range(min = 0))]
-    poller_percent: Option<f64>,
+    pub poller_percent: Option<f64>,
     /// By how much events slowed the GPU's work, of all the time (gpu_slowdown is of the time in windows); null = too
     /// few windows and pauses to compare.
     #[schemars(range(min = 0))]
-    events_percent: Option<f64>,
+    pub events_percent: Option<f64>,
     /// In hooks outside the real calls, all threads added.
-    agent_ns: u64,
+    pub agent_ns: u64,
     /// The poller's, outside driver calls.
-    poller_ns: u64,
+    pub poller_ns: u64,
     /// Host time that the collection spanned, with its first call; of several processes the time of all, which is what
     /// percentages are of.
-    wall_ns: u64,
+    pub wall_ns: u64,
     /// Calls entered.
-    calls: u64,
+    pub calls: u64,
     /// Records published by the agent.
-    published: u64,
+    pub published: u64,
     /// Records that reached the collector.
-    collected: u64,
+    pub collected: u64,
 }
 
 impl Overhead {

@@ -10,88 +10,88 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Process {
     /// Its process id.
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Its command line.
-    command: Option<String>,
+    pub command: Option<String>,
     /// The trace.
-    path: String,
+    pub path: String,
     /// Its parent's process id.
-    parent: Option<u32>,
+    pub parent: Option<u32>,
     /// Its number in a job, as RANK or a launcher's variable of that meaning had it.
-    rank: Option<u32>,
+    pub rank: Option<u32>,
     /// Its number on its machine.
-    local_rank: Option<u32>,
+    pub local_rank: Option<u32>,
     /// Processes of the job.
-    world_size: Option<u32>,
+    pub world_size: Option<u32>,
     /// UUIDs of the GPUs that it had a context on.
-    gpus: Vec<String>,
+    pub gpus: Vec<String>,
     /// vanished: it ended without its exit handlers, by _exit (then there is an exit code) or nobody knows how; crashed:
     /// by a signal that its own doing raised (SIGSEGV, SIGABRT); killed: by another one.
     #[schemars(extend(
         "enum" = ["running", "exited", "killed", "crashed", "vanished", "replaced", "detached", null]
     ))]
-    ending: Option<&'static str>,
+    pub ending: Option<&'static str>,
     /// The code that it ended with.
-    exit_code: Option<u8>,
+    pub exit_code: Option<u8>,
     /// The signal that ended it.
-    signal: Option<String>,
+    pub signal: Option<String>,
     /// Host time that the report is about: of the whole collection, or of the captured ranges.
-    wall_ns: u64,
+    pub wall_ns: u64,
     /// What was captured; null = all of the run.
-    captured: Option<Captured>,
+    pub captured: Option<Captured>,
     /// Kernel launch calls that succeeded outside captures.
-    launches: u64,
+    pub launches: u64,
     /// Launches with a GPU time.
-    timed: u64,
-    memory: ProcessMemory,
+    pub timed: u64,
+    pub memory: ProcessMemory,
     /// All that was lost.
-    dropped: u64,
-    damage: Damage,
+    pub dropped: u64,
+    pub damage: Damage,
     /// Bounds on the clocks' offset contradicted each other: the assumptions do not hold there.
-    clock_contradictions: u64,
+    pub clock_contradictions: u64,
     /// Operations placed before their call or after the observation of their end: 0, unless bounds contradicted each
     /// other.
-    causality_broken: u64,
+    pub causality_broken: u64,
     /// What the tables are limited to, in words; empty = nothing left out.
-    filter: String,
+    pub filter: String,
     /// Notes of the agent to readers of the report.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The ranges that were captured (--capture-range).
 #[derive(Debug, Serialize, JsonSchema)]
-struct Captured {
+pub struct Captured {
     /// The option that selected them.
-    range: String,
+    pub range: String,
     /// How many there were; 0 = none started.
-    count: u64,
+    pub count: u64,
     /// Host time that the collection spanned, with its first call.
-    run_ns: u64,
+    pub run_ns: u64,
 }
 
 /// Device memory: the most that this process held, and what it held as it ended.
 #[derive(Debug, Serialize, JsonSchema)]
-struct ProcessMemory {
+pub struct ProcessMemory {
     /// The most that it held at once.
-    peak_bytes: Estimate,
+    pub peak_bytes: Estimate,
     /// What it held as it ended.
-    live_bytes: u64,
+    pub live_bytes: u64,
 }
 
 /// What could not be read of the trace.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Damage {
+pub struct Damage {
     /// Chunks that could not be read.
-    chunks_lost: u64,
+    pub chunks_lost: u64,
     /// Chunks that are whole and were not read, since they claim more records, bytes or memory than a file of this size
     /// can hold.
-    chunks_refused: u64,
+    pub chunks_refused: u64,
     /// At least so many records.
-    records_lost: u64,
+    pub records_lost: u64,
     /// At least so many GPU times, of records that are there.
-    times_lost: u64,
+    pub times_lost: u64,
     /// The file ends inside a chunk.
-    cut: bool,
+    pub cut: bool,
 }
 
 impl Process {

@@ -9,58 +9,61 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Range {
     /// null = the default domain.
-    domain: Option<String>,
+    pub domain: Option<String>,
     /// The text of the range.
-    name: String,
+    pub name: String,
     /// The number of ranges.
-    count: u64,
+    pub count: u64,
     /// Of those, ranges that were never ended: they last until the collection's end.
-    open: u64,
+    pub open: u64,
     /// Of those, ranges with a payload.
-    payloads: u64,
+    pub payloads: u64,
     /// The sum of their times on the host, from start to end.
-    host_ns: u64,
+    pub host_ns: u64,
     /// The mean.
     #[schemars(range(min = 0))]
-    host_avg_ns: f64,
+    pub host_avg_ns: f64,
     /// The median.
-    host_median_ns: Estimate,
+    pub host_median_ns: Estimate,
     /// The shortest.
-    host_min_ns: u64,
+    pub host_min_ns: u64,
     /// The longest.
-    host_max_ns: u64,
+    pub host_max_ns: u64,
+    /// The standard deviation of the population; the screen sorts by it.
+    #[serde(skip)]
+    pub host_stddev_ns: f64,
     /// Of those, ranges with a timed operation in them: gpu_ is about these.
-    projected: u64,
+    pub projected: u64,
     /// The sum of their projections.
-    gpu_ns: Option<Estimate>,
+    pub gpu_ns: Option<Estimate>,
     /// The mean.
-    gpu_avg_ns: Option<Estimate>,
+    pub gpu_avg_ns: Option<Estimate<f64>>,
     /// The median.
-    gpu_median_ns: Option<Estimate>,
+    pub gpu_median_ns: Option<Estimate>,
     /// The shortest.
-    gpu_min_ns: Option<Estimate>,
+    pub gpu_min_ns: Option<Estimate>,
     /// The longest.
-    gpu_max_ns: Option<Estimate>,
+    pub gpu_max_ns: Option<Estimate>,
     /// Launches, copies, memsets and graph launches in them, timed or not. An operation counts in each range that it is
     /// in.
-    operations: u64,
+    pub operations: u64,
     /// Of those, operations with a GPU time.
-    timed: u64,
+    pub timed: u64,
     /// Of those, kernel launches.
-    launches: u64,
+    pub launches: u64,
 }
 
 /// The markers of one name.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Marker {
     /// null = the default domain.
-    domain: Option<String>,
+    pub domain: Option<String>,
     /// The text of the marker.
-    name: String,
+    pub name: String,
     /// The number of markers.
-    count: u64,
+    pub count: u64,
     /// Of those, markers with a payload.
-    payloads: u64,
+    pub payloads: u64,
 }
 
 impl Range {
@@ -77,6 +80,7 @@ impl Range {
             host_median_ns: times.host.median()?.into(),
             host_min_ns: times.host.min()?,
             host_max_ns: times.host.max()?,
+            host_stddev_ns: times.host.stddev()?,
             projected: times.gpu.count(),
             gpu_ns: times.gpu.total().map(Into::into),
             gpu_avg_ns: times.gpu.mean().map(Into::into),

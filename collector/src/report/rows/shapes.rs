@@ -9,48 +9,48 @@ use serde::Serialize;
 pub struct Shape {
     /// In how many shapes (threads and dynamic shared memory of a block, on one kind of GPU) it was launched, 64 at
     /// most. What follows (threads to loaded_by) is about the one with the most launches; null = not known.
-    shapes: u64,
+    pub shapes: u64,
     /// Threads of a block.
-    threads: Option<u32>,
+    pub threads: Option<u32>,
     /// Dynamic shared memory of a block, as launched.
-    dynamic_shared_bytes: Option<u32>,
+    pub dynamic_shared_bytes: Option<u32>,
     /// Static shared memory of a block, as compiled.
-    static_shared_bytes: Option<u32>,
+    pub static_shared_bytes: Option<u32>,
     /// Registers of a thread.
     #[schemars(range(min = 1))]
-    registers: Option<u32>,
+    pub registers: Option<u32>,
     /// Local memory of a thread: spilled registers, arrays indexed at run time.
-    local_bytes: Option<u32>,
+    pub local_bytes: Option<u32>,
     /// Blocks that a multiprocessor can hold at a time.
     #[schemars(range(min = 1))]
-    blocks_per_multiprocessor: Option<u32>,
+    pub blocks_per_multiprocessor: Option<u32>,
     /// The warps of those blocks, as a part of what a multiprocessor can hold. What a launch achieves may be less.
     #[schemars(range(min = 0))]
-    theoretical_occupancy: Option<f64>,
+    pub theoretical_occupancy: Option<f64>,
     /// The same as far as the blocks of a launch reach, spread evenly: of the launch with the fewest blocks and of that
     /// with the most. What exports call est. achieved occupancy %; nothing is measured.
-    est_achieved_occupancy: Option<Between>,
+    pub est_achieved_occupancy: Option<Between>,
     /// Blocks of a launch, by the blocks that the whole GPU can hold at a time: of the smallest launch and of the
     /// largest.
-    waves: Option<Between>,
+    pub waves: Option<Between>,
     /// What limits the blocks of a multiprocessor; several if they are reached at once, none if not known.
     #[schemars(extend("items" = { "enum": ["warps", "blocks", "registers", "shared memory"] }))]
-    limited_by: Vec<&'static str>,
+    pub limited_by: Vec<&'static str>,
     /// The file that the kernel is from: which holds its host stub, or called for its module to be loaded.
-    library: Option<String>,
+    pub library: Option<String>,
     /// The driver's function by which the program loaded its module; null where the runtime did that.
-    loaded_by: Option<String>,
+    pub loaded_by: Option<String>,
 }
 
 /// The smallest and the largest of several values.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Between {
+pub struct Between {
     /// The smallest.
     #[schemars(range(min = 0))]
-    min: f64,
+    pub min: f64,
     /// The largest.
     #[schemars(range(min = 0))]
-    max: f64,
+    pub max: f64,
 }
 
 impl Shape {

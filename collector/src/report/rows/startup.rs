@@ -10,79 +10,79 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Startup {
     /// The number of processes that ran a kernel.
-    processes: u64,
+    pub processes: u64,
     /// Of those, the ones whose first kernel is not timed: their start-up ends when its call returned.
-    untimed: u64,
+    pub untimed: u64,
     /// From the first call to the first kernel.
-    first_kernel_ns: Estimate,
+    pub first_kernel_ns: Estimate,
     /// What that time was spent on: sums to the value of first_kernel_ns.
-    until_first_kernel_ns: Parts,
+    pub until_first_kernel_ns: Parts,
     /// Processes that became steady: 100 launches in a row were of kernels that had been launched before. The others
     /// have no warm-up.
-    steady: u64,
+    pub steady: u64,
     /// From the first kernel to the first launch of those.
-    warm_up_ns: u64,
+    pub warm_up_ns: u64,
     /// What that time was spent on: sums to warm_up_ns.
-    until_steady_ns: Parts,
+    pub until_steady_ns: Parts,
     /// Calls that loaded modules or libraries of kernels, whenever they were made, by the library that made them; null
     /// = not known. Not what a runtime loads inside its own calls.
-    loads: Vec<Loads>,
-    first_launches: First,
+    pub loads: Vec<Loads>,
+    pub first_launches: First,
     /// CUDA_MODULE_LOADING as it was at the first call; null = not set, or processes differ.
-    module_loading: Option<String>,
+    pub module_loading: Option<String>,
 }
 
 /// Host ns, each counted once: where several threads were in calls, for the first of these parts (in the order context,
 /// load, link, launch, kernel_lookup, memory, copy, wait, other); own is time outside CUDA calls.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Parts {
+pub struct Parts {
     /// Initializing the driver, creating contexts.
-    context: u64,
+    pub context: u64,
     /// Loading modules and libraries of kernels.
-    load: u64,
+    pub load: u64,
     /// Linking modules and libraries of kernels.
-    link: u64,
+    pub link: u64,
     /// Launching.
-    launch: u64,
+    pub launch: u64,
     /// Looking up kernels, reading and setting their attributes.
-    kernel_lookup: u64,
+    pub kernel_lookup: u64,
     /// Allocating, registering and freeing memory.
-    memory: u64,
+    pub memory: u64,
     /// Copies and memsets.
-    copy: u64,
+    pub copy: u64,
     /// Synchronization.
-    wait: u64,
+    pub wait: u64,
     /// Other CUDA calls.
-    other: u64,
+    pub other: u64,
     /// Outside CUDA calls.
-    own: u64,
+    pub own: u64,
 }
 
 /// The loads of one library.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Loads {
+pub struct Loads {
     /// Its path; null = not known.
-    library: Option<String>,
+    pub library: Option<String>,
     /// The number of calls.
-    count: u64,
+    pub count: u64,
     /// Their host time.
-    host_ns: u64,
+    pub host_ns: u64,
 }
 
 /// The first launch of each kernel in each context, whenever it was: the time of its call.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "FirstLaunches")]
-struct First {
+pub struct First {
     /// The number of first launches.
-    count: u64,
+    pub count: u64,
     /// The host time of their calls.
-    host_ns: u64,
+    pub host_ns: u64,
     /// Of those, the ones whose kernel was launched again.
-    compared: u64,
+    pub compared: u64,
     /// The host time of the compared ones.
-    compared_host_ns: u64,
+    pub compared_host_ns: u64,
     /// What the compared ones took beyond the median of their kernel's next launches, 15 at most.
-    excess_ns: u64,
+    pub excess_ns: u64,
 }
 
 impl Startup {

@@ -3,35 +3,40 @@
 use super::numbers::Estimate;
 use crate::analyze::waits::{Cause, Waited};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The calls of one API that waited for one reason.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ImplicitSync {
     /// The API's name.
-    api: String,
+    pub api: String,
     /// free: device memory freed or unmapped; host_free: pinned memory freed or unregistered; pageable_copy: a copy
     /// from or to pageable memory; blocking_copy: another copy or memset that returns when it is done; unload: of a
     /// module or library; context_end.
-    #[schemars(extend("enum" = ["free", "host_free", "pageable_copy", "blocking_copy", "unload", "context_end"]))]
-    cause: &'static str,
+    #[serde(serialize_with = "name")]
+    #[schemars(with = "&str", extend("enum" = ["free", "host_free", "pageable_copy", "blocking_copy", "unload", "context_end"]))]
+    pub cause: Cause,
     /// Calls that waited.
-    count: u64,
+    pub count: u64,
     /// From their entry to their return.
-    host_ns: u64,
+    pub host_ns: u64,
     /// ns of that, from their entry to the end of the work: of copies, of what was ahead of them.
-    waited: Estimate,
-    undecided: Undecided,
+    pub waited: Estimate,
+    pub undecided: Undecided,
 }
 
 /// Calls that may have waited: the work is untimed, or ended too close to their entry for the clocks. They waited for
 /// at most their host time.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Undecided {
+pub struct Undecided {
     /// The number of calls.
-    count: u64,
+    pub count: u64,
     /// From their entry to their return.
-    host_ns: u64,
+    pub host_ns: u64,
+}
+
+fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(cause.name())
 }
 
 impl ImplicitSync {
@@ -39,7 +44,7 @@ impl ImplicitSync {
     pub fn of(((api, cause), waited): (&(String, Cause), &Waited)) -> ImplicitSync {
         ImplicitSync {
             api: api.clone(),
-            cause: cause.name(),
+            cause: *cause,
             count: waited.count,
             host_ns: waited.host_ns,
             waited: waited.waited.into(),

@@ -9,36 +9,36 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Timing {
     /// The value of --timing; null = not recorded, or processes differ.
-    mode: Option<Mode>,
+    pub mode: Option<Mode>,
     /// The selected budget, of wall time; null = no budget.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 100))]
-    budget_percent: Option<f64>,
+    pub budget_percent: Option<f64>,
     /// The number of sampling windows, the first phase included.
-    windows: u64,
+    pub windows: u64,
     /// Host time in windows.
-    timed_ns: u64,
+    pub timed_ns: u64,
     /// Host time from the first launch to the end.
-    wall_ns: u64,
+    pub wall_ns: u64,
     /// Timed in full, whatever it costs.
-    first_phase: Stretch,
+    pub first_phase: Stretch,
     /// Complete windows after the first phase.
-    after_windows: Stretch,
+    pub after_windows: Stretch,
     /// Complete pauses.
-    after_pauses: Stretch,
+    pub after_pauses: Stretch,
     /// What hooks and poller cost after the first phase, of wall time, to compare with the budget; null = no pause
     /// ended.
     #[schemars(range(min = 0))]
-    cost_percent: Option<f64>,
+    pub cost_percent: Option<f64>,
     /// The hooks cost more than the budget even in pauses, so windows could hardly open.
-    counting_exceeds_budget: bool,
+    pub counting_exceeds_budget: bool,
     /// What events cost the GPU; null = too few pairs.
-    gpu_slowdown: Option<Slowdown>,
+    pub gpu_slowdown: Option<Slowdown>,
 }
 
 /// Which operations were timed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+pub enum Mode {
     /// Those in sampling windows, which a budget pays for.
     Auto,
     /// All of them.
@@ -49,29 +49,29 @@ enum Mode {
 
 /// An interval of time: what was launched in it, and what that cost.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Stretch {
+pub struct Stretch {
     /// Host time.
-    wall_ns: u64,
+    pub wall_ns: u64,
     /// Whatever went onto a stream.
-    launches: u64,
+    pub launches: u64,
     /// In hooks, all threads added.
-    agent_ns: u64,
+    pub agent_ns: u64,
     /// CPU time of the poller.
-    poller_ns: u64,
+    pub poller_ns: u64,
 }
 
 /// By how much a launch takes longer in windows than in the pauses beside them, hooks aside, as a share: what events
 /// cost the GPU. The median over pairs of neighbors, and its 99 % interval.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Slowdown {
+pub struct Slowdown {
     /// The best value: 0.01 means that a launch takes 1 % longer.
-    value: f64,
+    pub value: f64,
     /// The lower bound of the interval.
-    lo: f64,
+    pub lo: f64,
     /// The upper bound of the interval.
-    hi: f64,
+    pub hi: f64,
     /// The number of pairs.
-    pairs: u64,
+    pub pairs: u64,
 }
 
 impl Timing {

@@ -11,49 +11,52 @@ use serde::Serialize;
 pub struct Transfer {
     /// The direction of the copies (H: host, D: device, P: another device), or memset.
     #[schemars(extend("enum" = ["HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
-    kind: &'static str,
+    pub kind: &'static str,
     /// The kind of the host memory; none = no host memory takes part.
     #[schemars(extend("enum" = ["pageable", "pinned", "managed", "none"]))]
-    host_memory: &'static str,
+    pub host_memory: &'static str,
     /// How many.
-    count: u64,
+    pub count: u64,
     /// Of those, transfers with a GPU time.
-    timed: u64,
+    pub timed: u64,
     /// Bytes of all of them.
-    bytes: u64,
+    pub bytes: u64,
     /// Of all; null = none was timed.
-    total_ns: Option<Estimate>,
+    pub total_ns: Option<Estimate>,
     /// 10^9 bytes a second while they ran, of the timed ones; hi is null where nothing bounds the time from below.
-    gbps: Option<Rate>,
+    pub gbps: Option<Rate>,
     /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
     /// little.
-    gbps_is_known: bool,
+    pub gbps_is_known: bool,
     /// The same by how much one moved, smallest first; sizes that none had are absent. They sum to the whole.
-    sizes: Vec<Size>,
+    pub sizes: Vec<Size>,
     /// The host's time in the calls.
-    host: HostTimes,
+    pub host: HostTimes,
 }
 
 /// Transfers of similar size.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Size {
+pub struct Size {
+    /// The class of sizes, which has a label for the screen.
+    #[serde(skip)]
+    pub class: SizeClass,
     /// The most that one moved; null = any size above the others.
-    up_to_bytes: Option<u64>,
+    pub up_to_bytes: Option<u64>,
     /// How many.
-    count: u64,
+    pub count: u64,
     /// Of those, transfers with a GPU time.
-    timed: u64,
+    pub timed: u64,
     /// Bytes of all of them.
-    bytes: u64,
+    pub bytes: u64,
     /// Bytes of the timed ones.
-    timed_bytes: u64,
+    pub timed_bytes: u64,
     /// Time of the timed ones.
-    timed_ns: Estimate,
+    pub timed_ns: Estimate,
     /// 10^9 bytes a second while they ran, of the timed ones.
-    gbps: Option<Rate>,
+    pub gbps: Option<Rate>,
     /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
     /// little.
-    gbps_is_known: bool,
+    pub gbps_is_known: bool,
 }
 
 impl Transfer {
@@ -79,6 +82,7 @@ impl Transfer {
 impl Size {
     fn of((class, part): (&SizeClass, &SizePart)) -> Size {
         Size {
+            class: *class,
             up_to_bytes: class.most(),
             count: part.count,
             timed: part.timed,

@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Unread {
     /// Its path.
-    path: String,
+    pub path: String,
     /// The reason, as the end of a sentence.
-    why: String,
+    pub why: String,
 }
 
 impl Unread {

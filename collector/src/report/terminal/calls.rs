@@ -3,9 +3,9 @@
 use super::Run;
 use super::screen::{Screen, plural};
 use super::stats::{self, Labels, Stats};
-use crate::analyze::calls::{ByApi, HostTimes};
-use crate::analyze::estimate::Estimate;
 use crate::report::names::cut;
+use crate::report::rows::calls::{Api, CallTimes};
+use crate::report::rows::numbers::Estimate;
 use crate::report::units::{count, duration, percent};
 
 /// Rows that the overview shows.
@@ -13,15 +13,14 @@ const ROWS: usize = 10;
 
 /// Draws the section of all calls.
 pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
-    if run.all.apis.is_empty() {
+    if run.rows.apis.is_empty() {
         return screen.none("Calls", "no call was made");
     }
-    section(screen, run, "Calls", &run.all.apis, "calls");
+    section(screen, run, "Calls", run.rows.apis.iter().map(of_api).collect(), "calls");
 }
 
 /// Draws a section of calls, of which there is at least one.
-pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByApi, section: &'static str) {
-    let rows: Vec<Stats> = calls.iter().map(|(name, times)| row(name, times)).collect();
+pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, rows: Vec<Stats>, section: &'static str) {
     let made = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
     let (total, wall) = (stats::sum(&rows).value, run.host_wall());
     screen.section(
@@ -36,17 +35,22 @@ pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, calls: &ByAp
     stats::draw(screen, rows, wall, ROWS, &Labels { section, count: "calls", shorten: cut });
 }
 
-fn row(name: &str, times: &HostTimes) -> Stats {
-    let failed = if times.failed > 0 { format!(" ({} failed)", count(times.failed)) } else { String::new() };
-    let rounded = |ns: Option<f64>| ns.map(|ns| Estimate::exactly(ns.round() as u64));
+fn of_api(api: &Api) -> Stats {
+    row(&api.name, api.failed, &api.times)
+}
+
+/// Returns the row of an API.
+pub fn row(name: &str, failed: u64, times: &CallTimes) -> Stats {
+    let failed = if failed > 0 { format!(" ({} failed)", count(failed)) } else { String::new() };
+    let rounded = |ns: f64| Estimate::exactly(ns.round() as u64);
     Stats {
-        total: Some(Estimate::exactly(times.total)),
+        total: Some(Estimate::exactly(times.host_ns)),
         count: times.count,
-        avg: rounded(times.mean()),
-        med: times.median(),
-        min: times.min().map(Estimate::exactly),
-        max: times.max().map(Estimate::exactly),
-        stddev: rounded(times.stddev()),
+        avg: Some(rounded(times.avg_ns)),
+        med: Some(times.median_ns),
+        min: Some(Estimate::exactly(times.min_ns)),
+        max: Some(Estimate::exactly(times.max_ns)),
+        stddev: Some(rounded(times.stddev_ns)),
         name: format!("{name}{failed}"),
         shape: Stats::no_shape(),
     }

@@ -3,30 +3,30 @@
 use super::Run;
 use super::screen::{NONE, Screen, about, estimate, number, plural};
 use super::stats::Stats;
-use crate::analyze::Tables;
-use crate::analyze::durations::Durations;
 use crate::report::names::shorten;
+use crate::report::rows::numbers::Estimate;
+use crate::report::rows::{Report, graphs::Node};
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
+use std::collections::HashMap;
 
 /// Rows that the overview shows.
 const ROWS: usize = 10;
 
 /// Draws the section.
 pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let graphs = &run.all.graphs;
+    let graphs = &run.rows.graphs;
     if graphs.launches == 0 {
         return screen.none("Graphs", "no graph was launched");
     }
-    let durations = &graphs.durations;
     let mut sentence = format!(
         "{} ran {}; {} timed",
         plural(graphs.launches, "launch", "launches"),
         plural(graphs.kernels, "kernel", "kernels"),
-        count(durations.count())
+        count(graphs.timed)
     );
-    if let Some((total, median)) = graphs.total().zip(durations.median()) {
+    if let Some((total, median)) = graphs.total_ns.zip(graphs.median_ns) {
         sentence.push_str(&format!(
             ": {} in total, {} of wall, median {}",
             about(total),
@@ -36,7 +36,7 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Graphs", sentence);
     let moved =
-        [("copies", graphs.copies), ("memsets", graphs.sets)].into_iter().filter(|(_, m)| m.count > 0);
+        [("copies", &graphs.copies), ("memsets", &graphs.memsets)].into_iter().filter(|(_, m)| m.count > 0);
     let mut moved: Vec<String> =
         moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
     if graphs.others > 0 {
@@ -49,20 +49,32 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         let sampled = plural(graphs.sampled, "launch", "launches");
         screen.more(format!("kernel times are from {sampled}; each includes the cost of an event"));
     }
-    kernels(screen, &run.all);
+    kernels(screen, &run.rows);
 }
 
 /// Draws the kernels by how often they ran in graphs, with times from the launches whose nodes were timed.
-fn kernels(screen: &mut Screen<'_>, all: &Tables) {
-    let untimed = Durations::default();
+fn kernels(screen: &mut Screen<'_>, all: &Report) {
+    let nodes: HashMap<&str, &Node> =
+        all.graphs.nodes.iter().map(|node| (node.symbol.as_str(), node)).collect();
     let mut rows: Vec<(Stats, u64)> = all
         .kernels
         .iter()
         .filter(|kernel| kernel.in_graphs > 0)
         .map(|kernel| {
-            let timed = all.graphs.nodes.get(&kernel.symbol).unwrap_or(&untimed);
-            // The total is not known: the launches with node times are not a random sample of all launches.
-            (Stats::of(timed, None, kernel.in_graphs, &kernel.symbol), timed.count())
+            let node = nodes.get(kernel.symbol.as_str());
+            let row = Stats {
+                // The total is not known: the launches with node times are not a random sample of all launches.
+                total: None,
+                count: kernel.in_graphs,
+                avg: node.and_then(|node| node.avg_ns).map(Estimate::rounded),
+                med: node.and_then(|node| node.median_ns),
+                min: node.and_then(|node| node.min_ns),
+                max: node.and_then(|node| node.max_ns),
+                stddev: node.and_then(|node| node.stddev_ns).map(Estimate::rounded),
+                name: kernel.name.clone(),
+                shape: Stats::no_shape(),
+            };
+            (row, node.map_or(0, |node| node.samples))
         })
         .collect();
     screen.view.sort.apply(&mut rows, |(stats, _)| stats.keys());

@@ -11,12 +11,9 @@ const ROWS: usize = 10;
 
 /// Draws the section. Kernels that ran only inside graphs are under "Graphs".
 pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let launched = || run.all.kernels.iter().filter(|kernel| kernel.count > 0);
+    let launched = || run.rows.kernels.iter().filter(|kernel| kernel.count > 0);
     let rows: Vec<Stats> = launched()
-        .map(|kernel| Stats {
-            shape: occupancy::shape(kernel),
-            ..Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol)
-        })
+        .map(|kernel| Stats { shape: occupancy::shape(&kernel.shape), ..Stats::of(kernel) })
         .collect();
     if rows.is_empty() {
         return screen.none("Kernels", "no kernel was launched");

@@ -3,21 +3,16 @@
 use super::Run;
 use super::screen::{Screen, estimate, number, time};
 use super::stats::Stats;
-use crate::analyze::estimate::Estimate;
-use crate::analyze::kernels::Kernel;
 use crate::report::names::shorten;
+use crate::report::rows::kernels::Kernel;
+use crate::report::rows::numbers::Estimate;
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
 
 /// Draws the section.
 pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let mut kernels: Vec<(Stats, &Kernel)> = run
-        .all
-        .kernels
-        .iter()
-        .filter(|kernel| kernel.durations.count() > 0)
-        .map(|kernel| (Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol), kernel))
-        .collect();
+    let timed = run.rows.kernels.iter().filter(|kernel| kernel.timed > 0);
+    let mut kernels: Vec<(Stats, &Kernel)> = timed.map(|kernel| (Stats::of(kernel), kernel)).collect();
     if kernels.is_empty() {
         return screen.none("Launches", "no launch has a GPU time, so queue times are not known");
     }
@@ -38,13 +33,13 @@ pub fn launches(screen: &mut Screen<'_>, run: &Run<'_>) {
     ]);
     let shown = screen.view.rows(usize::MAX).min(kernels.len());
     for (stats, kernel) in &kernels[..shown] {
-        let call_avg = kernel.api.mean().map(|mean| mean.round() as u64);
+        let call_avg = kernel.api.avg_ns.map(|mean| mean.round() as u64);
         table.row([
-            number(kernel.durations.count()),
+            number(kernel.timed),
             time(call_avg),
-            time(kernel.api.median().map(|median| median.value)),
-            estimate(kernel.queue.mean().map(Estimate::rounded)),
-            estimate(kernel.queue.median()),
+            time(kernel.api.median_ns.map(|median| median.value)),
+            estimate(kernel.queue.avg_ns.map(Estimate::rounded)),
+            estimate(kernel.queue.median_ns),
             estimate(stats.avg),
             estimate(stats.med),
             Text::from(&stats.name),

@@ -19,6 +19,7 @@ mod stats;
 mod syncs;
 mod transfers;
 
+use super::rows::Report;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
@@ -31,6 +32,8 @@ struct Run<'a> {
     reports: &'a [ProcessReport],
     /// The sums over all processes.
     all: Cow<'a, Tables>,
+    /// The rows of the tables, which the JSON report has too.
+    rows: Report,
 }
 
 /// A function that draws one section.
@@ -38,7 +41,9 @@ type Draw = fn(&mut Screen<'_>, &Run<'_>);
 
 /// Draws the report of one process, or of a run with several processes.
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
-    let run = Run { reports, all: Tables::of_run(reports) };
+    let all = Tables::of_run(reports);
+    let rows = Report::of(reports, &all, &view.unread);
+    let run = Run { reports, all, rows };
     let mut screen = Screen::new(view, style, run.filter().is_some());
     header::warnings(&mut screen, &run);
     header::header(&mut screen, &run);

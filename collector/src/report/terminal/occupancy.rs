@@ -3,10 +3,12 @@
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
 use super::stats::Stats;
-use crate::analyze::kernels::Kernel;
+use crate::analyze::kernels;
 use crate::analyze::shapes::{Launched, Said};
 use crate::model::multiprocessor::Limit;
 use crate::report::names::shorten;
+use crate::report::rows::kernels::Kernel;
+use crate::report::rows::shapes::{Between, Shape};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
@@ -26,8 +28,8 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
     if screen.view.sections.is_empty() {
         return worth_changing(screen, run);
     }
-    let mut rows: Vec<(Stats, &Kernel, &Launched)> =
-        run.all.kernels.iter().filter_map(|kernel| Some((stats(kernel), kernel, known(kernel)?))).collect();
+    let kernels = kernels(run).filter_map(|(kernel, of)| Some((Stats::of(kernel), kernel, known(of)?)));
+    let mut rows: Vec<(Stats, &Kernel, &Launched)> = kernels.collect();
     if rows.is_empty() {
         return screen.none("Occupancy", "no kernel's occupancy was queried from the driver");
     }
@@ -51,19 +53,17 @@ pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
 }
 
 /// Returns registers, occupancy and waves of a kernel as cells.
-pub fn shape(kernel: &Kernel) -> [Text; 3] {
-    let Some((launched, said)) = known(kernel).and_then(|l| Some((l, l.said.as_ref()?))) else {
-        return Stats::no_shape();
-    };
-    [registers(said), occupancy_of(launched), waves(launched)]
+pub fn shape(shape: &Shape) -> [Text; 3] {
+    [registers(shape), occupancy_of(shape), waves(shape)]
 }
 
-fn stats(kernel: &Kernel) -> Stats {
-    Stats::of(&kernel.durations, kernel.total(), kernel.count, &kernel.symbol)
+/// Returns the kernels' rows, and what advice is based on.
+fn kernels<'a>(run: &'a Run<'_>) -> impl Iterator<Item = (&'a Kernel, &'a kernels::Kernel)> {
+    run.rows.kernels.iter().zip(&run.all.kernels)
 }
 
 /// Returns the most common launch shape, if the driver was queried about it.
-fn known(kernel: &Kernel) -> Option<&Launched> {
+fn known(kernel: &kernels::Kernel) -> Option<&Launched> {
     kernel.shapes.commonest().filter(|launched| launched.said.is_some())
 }
 
@@ -82,50 +82,53 @@ fn table(rows: &[(Stats, &Kernel, &Launched)]) -> Table {
         left("library").or_drop(4),
         names("name", shorten).down_to(SHORT),
     ]);
-    for (stats, kernel, launched) in rows {
-        let Some(said) = &launched.said else { continue };
-        let nothing = |n: u32, text: String| if n > 0 { text } else { NONE.to_owned() };
-        let limits: Vec<&str> = said.limits.iter().map(|limit| limit.name()).collect();
-        let library = said.library.as_ref().map_or(NONE, |path| path.rsplit('/').next().unwrap_or(path));
+    for (stats, Kernel { shape, .. }, _) in rows {
+        let or_none = |text: Option<String>| Text::from(text.unwrap_or_else(|| NONE.to_owned()));
+        let shared = shape.dynamic_shared_bytes.zip(shape.static_shared_bytes);
+        let shared = shared.map(|(launched, compiled)| bytes(u64::from(launched) + u64::from(compiled)));
+        let local = shape.local_bytes.filter(|local| *local > 0);
+        let limits = (!shape.limited_by.is_empty()).then(|| shape.limited_by.join(", "));
+        let file = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
         table.row([
-            registers(said),
-            launched.shared_bytes().map_or_else(|| NONE.to_owned(), bytes).into(),
-            number(launched.threads.into()),
-            nothing(said.blocks_per_multiprocessor, said.blocks_per_multiprocessor.to_string()).into(),
-            occupancy_of(launched),
-            achieved(launched),
-            waves(launched),
-            nothing(said.local_bytes, bytes(said.local_bytes.into())).into(),
-            number(kernel.shapes.list.len() as u64),
-            (if limits.is_empty() { NONE.to_owned() } else { limits.join(", ") }).into(),
-            Text::from(library),
+            registers(shape),
+            or_none(shared),
+            or_none(shape.threads.map(|threads| count(threads.into()))),
+            or_none(shape.blocks_per_multiprocessor.map(|blocks| blocks.to_string())),
+            occupancy_of(shape),
+            achieved(shape),
+            waves(shape),
+            or_none(local.map(|local| bytes(local.into()))),
+            number(shape.shapes),
+            or_none(limits),
+            or_none(shape.library.as_ref().map(file)),
             Text::from(&stats.name),
         ]);
     }
     table
 }
 
-fn registers(said: &Said) -> Text {
-    (if said.registers > 0 { said.registers.to_string() } else { NONE.to_owned() }).into()
+fn registers(shape: &Shape) -> Text {
+    shape.registers.map_or_else(|| NONE.to_owned(), |registers| registers.to_string()).into()
 }
 
-fn occupancy_of(launched: &Launched) -> Text {
-    launched.occupancy().map_or_else(|| NONE.to_owned(), |part| format!("{:.0} %", part * 100.0)).into()
+fn occupancy_of(shape: &Shape) -> Text {
+    let part = shape.theoretical_occupancy;
+    part.map_or_else(|| NONE.to_owned(), |part| format!("{:.0} %", part * 100.0)).into()
 }
 
 /// Formats the estimated achieved occupancy. With launches of several sizes it is a range from the smallest to the largest.
-fn achieved(launched: &Launched) -> Text {
+fn achieved(shape: &Shape) -> Text {
     let whole = |part: f64| format!("{:.0}", part * 100.0);
-    let text = launched.achieved().map(|(least, most)| match (whole(least), whole(most)) {
+    let text = shape.est_achieved_occupancy.as_ref().map(|part| match (whole(part.min), whole(part.max)) {
         (least, most) if least == most => format!("{most} %"),
         (least, most) => format!("{least} .. {most} %"),
     });
     text.unwrap_or_else(|| NONE.to_owned()).into()
 }
 
-fn waves(launched: &Launched) -> Text {
-    let text = launched.waves().map(|(least, most)| {
-        if least == most { wave(least) } else { format!("{}..{}", wave(least), wave(most)) }
+fn waves(shape: &Shape) -> Text {
+    let text = shape.waves.as_ref().map(|&Between { min, max }| {
+        if min == max { wave(min) } else { format!("{}..{}", wave(min), wave(max)) }
     });
     text.unwrap_or_else(|| NONE.to_owned()).into()
 }
@@ -193,13 +196,13 @@ fn sentence_of(name: &str, advice: &str) -> Text {
 /// Draws the overview: kernels that take much of the time and for which there is advice.
 fn worth_changing(screen: &mut Screen<'_>, run: &Run<'_>) {
     let wall = run.gpu_wall();
-    let is_worth = |kernel: &&Kernel| {
-        kernel.total().is_some_and(|total| total.value > 0 && total.value.saturating_mul(WORTH) >= wall)
+    let is_worth = |kernel: &Kernel| {
+        kernel.total_ns.is_some_and(|total| total.value > 0 && total.value.saturating_mul(WORTH) >= wall)
     };
-    let found = run.all.kernels.iter().filter(is_worth);
-    let mut found = found.filter_map(|kernel| Some((kernel, advice(known(kernel)?)?)));
-    let lines: Vec<Text> =
-        found.by_ref().take(MOST).map(|(kernel, advice)| sentence_of(&stats(kernel).name, &advice)).collect();
+    let found = kernels(run).filter(|(kernel, _)| is_worth(kernel));
+    let mut found = found.filter_map(|(kernel, of)| Some((kernel, advice(known(of)?)?)));
+    let lines = found.by_ref().take(MOST).map(|(kernel, advice)| sentence_of(&kernel.name, &advice));
+    let lines: Vec<Text> = lines.collect();
     let mut lines = lines.into_iter();
     let Some(first) = lines.next() else { return };
     screen.section("Occupancy", first);

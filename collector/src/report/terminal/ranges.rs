@@ -2,9 +2,10 @@
 
 use super::Run;
 use super::screen::{Screen, estimate, number, plural, time};
-use crate::analyze::estimate::Estimate;
-use crate::analyze::ranges::{RangeName, RangeTimes, RangeUse};
+use crate::analyze::ranges::{RangeTimes, RangeUse};
 use crate::report::names::cut;
+use crate::report::rows::numbers::Estimate;
+use crate::report::rows::ranges::{Marker, Range};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{count, percent};
@@ -23,10 +24,10 @@ pub fn ranges(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Ranges", sentence(ranges));
     if !ranges.marks.is_empty() {
-        screen.more(markers(screen, ranges));
+        screen.more(markers(screen, &run.rows.markers));
     }
     if !ranges.by_name.is_empty() {
-        table(screen, ranges, run.host_wall());
+        table(screen, &run.rows.ranges, run.host_wall());
     }
 }
 
@@ -59,14 +60,16 @@ fn sentence(ranges: &RangeUse) -> String {
 }
 
 /// Returns the most frequent markers.
-fn markers(screen: &Screen<'_>, ranges: &RangeUse) -> String {
-    let mut rows: Vec<(&RangeName, u64)> =
-        ranges.marks.iter().map(|(name, times)| (name, times.count)).collect();
-    rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+fn markers(screen: &Screen<'_>, markers: &[Marker]) -> String {
+    let mut rows: Vec<&Marker> = markers.iter().collect();
+    rows.sort_by_key(|marker| std::cmp::Reverse(marker.count));
     let shown = screen.view.rows(MARKERS).min(rows.len());
     let mut named: Vec<String> = rows[..shown]
         .iter()
-        .map(|(name, times)| format!("{} {}", cut(&name.to_string(), screen.width() / 3), count(*times)))
+        .map(|marker| {
+            let name = whole_name(marker.domain.as_deref(), &marker.name);
+            format!("{} {}", cut(&name, screen.width() / 3), count(marker.count))
+        })
         .collect();
     if rows.len() > shown {
         named.push(format!("and {} more", count((rows.len() - shown) as u64)));
@@ -74,31 +77,38 @@ fn markers(screen: &Screen<'_>, ranges: &RangeUse) -> String {
     format!("markers: {}", named.join(", "))
 }
 
+/// Returns a name in the notation of other tools: `domain:text`.
+fn whole_name(domain: Option<&str>, text: &str) -> String {
+    domain.map_or_else(|| text.to_owned(), |domain| format!("{domain}:{text}"))
+}
+
 /// A row of the table.
 struct Row<'a> {
     name: String,
-    times: &'a RangeTimes,
+    range: &'a Range,
 }
 
 impl Row<'_> {
     fn keys(&self) -> Keys<'_> {
-        let host = &self.times.host;
+        let range = self.range;
         Keys {
-            total: Some(host.total),
-            count: host.count,
-            avg: host.mean().map(|ns| ns.round() as u64),
-            med: host.median().map(|median| median.value),
-            min: host.min(),
-            max: host.max(),
-            stddev: host.stddev().map(|ns| ns.round() as u64),
+            total: Some(range.host_ns),
+            count: range.count,
+            avg: Some(range.host_avg_ns.round() as u64),
+            med: Some(range.host_median_ns.value),
+            min: Some(range.host_min_ns),
+            max: Some(range.host_max_ns),
+            stddev: Some(range.host_stddev_ns.round() as u64),
             name: &self.name,
         }
     }
 }
 
-fn table(screen: &mut Screen<'_>, ranges: &RangeUse, wall: u64) {
-    let row = |(name, times)| Row { name: RangeName::to_string(name), times };
-    let mut rows: Vec<Row<'_>> = ranges.by_name.iter().map(row).collect();
+fn table(screen: &mut Screen<'_>, ranges: &[Range], wall: u64) {
+    let mut rows: Vec<Row<'_>> = ranges
+        .iter()
+        .map(|range| Row { name: whole_name(range.domain.as_deref(), &range.name), range })
+        .collect();
     screen.view.sort.apply(&mut rows, Row::keys);
     let mut table = Table::new(&[
         right("host"),
@@ -112,15 +122,15 @@ fn table(screen: &mut Screen<'_>, ranges: &RangeUse, wall: u64) {
     ]);
     let shown = screen.view.rows(ROWS).min(rows.len());
     for row in &rows[..shown] {
-        let (keys, gpu) = (row.keys(), &row.times.gpu);
+        let (keys, range) = (row.keys(), row.range);
         table.row([
             time(keys.total),
-            dim(percent(row.times.host.total, wall)),
+            dim(percent(range.host_ns, wall)),
             number(keys.count),
             time(keys.avg),
-            estimate(gpu.total()),
-            estimate(gpu.mean().map(Estimate::rounded)),
-            number(row.times.operations),
+            estimate(range.gpu_ns),
+            estimate(range.gpu_avg_ns.map(Estimate::rounded)),
+            number(range.operations),
             Text::from(&row.name),
         ]);
     }

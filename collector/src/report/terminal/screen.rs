@@ -139,12 +139,14 @@ pub fn time(ns: Option<u64>) -> Text {
 pub const WIDE: &str = "~";
 
 /// Formats a time that has bounds, for a sentence.
-pub fn about(ns: Estimate<u64>) -> String {
+pub fn about(ns: impl Into<Estimate<u64>>) -> String {
+    let ns = ns.into();
     format!("{}{}", mark(ns), duration(ns.value))
 }
 
 /// Formats a time that has bounds as a share of a whole.
-pub fn about_share(ns: Estimate<u64>, whole: u64) -> String {
+pub fn about_share(ns: impl Into<Estimate<u64>>, whole: u64) -> String {
+    let ns = ns.into();
     format!("{}{}", mark(ns), percent(ns.value, whole))
 }
 
@@ -153,7 +155,7 @@ fn mark(ns: Estimate<u64>) -> &'static str {
 }
 
 /// Formats a time that has bounds, for a cell.
-pub fn estimate(ns: Option<Estimate<u64>>) -> Text {
+pub fn estimate(ns: Option<impl Into<Estimate<u64>>>) -> Text {
     ns.map_or_else(|| NONE.to_owned(), about).into()
 }
 

@@ -1,9 +1,9 @@
 //! The table of totals, counts and statistics that users of other profilers know.
 
 use super::screen::{NONE, Screen, estimate, number};
-use crate::analyze::durations::Durations;
-use crate::analyze::estimate::{Estimate, Sum};
-use crate::report::names::demangle;
+use crate::analyze::estimate::Sum;
+use crate::report::rows::kernels::Kernel;
+use crate::report::rows::numbers::Estimate;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::percent;
@@ -12,19 +12,19 @@ use crate::report::view::Keys;
 /// A row. Times are in ns.
 pub struct Stats {
     /// The total time; `None` if it is not known.
-    pub total: Option<Estimate<u64>>,
+    pub total: Option<Estimate>,
     /// How many calls or operations.
     pub count: u64,
     /// The mean of the known times,
-    pub avg: Option<Estimate<u64>>,
+    pub avg: Option<Estimate>,
     /// the median,
-    pub med: Option<Estimate<u64>>,
+    pub med: Option<Estimate>,
     /// the shortest,
-    pub min: Option<Estimate<u64>>,
+    pub min: Option<Estimate>,
     /// the longest,
-    pub max: Option<Estimate<u64>>,
+    pub max: Option<Estimate>,
     /// and the standard deviation.
-    pub stddev: Option<Estimate<u64>>,
+    pub stddev: Option<Estimate>,
     /// The name, not shortened.
     pub name: String,
     /// Registers, occupancy and waves of kernels, for wide screens.
@@ -35,17 +35,17 @@ pub struct Stats {
 const BROAD: usize = 120;
 
 impl Stats {
-    /// Returns the row of `count` operations; `durations` are those of the timed ones.
-    pub fn of(durations: &Durations, total: Option<Estimate<u64>>, count: u64, symbol: &str) -> Stats {
+    /// Returns the row of a kernel, without its shape.
+    pub fn of(kernel: &Kernel) -> Stats {
         Stats {
-            total,
-            count,
-            avg: durations.mean().map(Estimate::rounded),
-            med: durations.median(),
-            min: durations.min(),
-            max: durations.max(),
-            stddev: durations.stddev().map(Estimate::rounded),
-            name: demangle(symbol),
+            total: kernel.total_ns,
+            count: kernel.count,
+            avg: kernel.avg_ns.map(Estimate::rounded),
+            med: kernel.median_ns,
+            min: kernel.min_ns,
+            max: kernel.max_ns,
+            stddev: kernel.stddev_ns.map(Estimate::rounded),
+            name: kernel.name.clone(),
             shape: Stats::no_shape(),
         }
     }
@@ -57,7 +57,7 @@ impl Stats {
 
     /// Returns the values that the row can be sorted by.
     pub fn keys(&self) -> Keys<'_> {
-        let value = |estimate: Option<Estimate<u64>>| estimate.map(|estimate| estimate.value);
+        let value = |estimate: Option<Estimate>| estimate.map(|estimate| estimate.value);
         Keys {
             total: value(self.total),
             count: self.count,
@@ -126,8 +126,8 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
 }
 
 /// Returns the total time of all rows.
-pub fn sum(rows: &[Stats]) -> Estimate<u64> {
+pub fn sum(rows: &[Stats]) -> Estimate {
     let mut sum = Sum::default();
     rows.iter().filter_map(|row| row.total).for_each(|total| sum.add(total.into()));
-    sum.estimate()
+    sum.into()
 }

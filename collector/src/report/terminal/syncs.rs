@@ -1,11 +1,12 @@
 //! The time that the host waited for the GPU: in synchronization calls, and in calls that synchronize implicitly.
 
-use super::calls::section;
+use super::calls::{row, section};
 use super::screen::{Screen, interval, plural};
 use super::{Run, screen};
-use crate::analyze::calls::HostTimes;
-use crate::analyze::waits::{Cause, Waited};
+use crate::analyze::waits::Cause;
 use crate::report::names::cut;
+use crate::report::rows::calls::Api;
+use crate::report::rows::syncs::ImplicitSync;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{count, duration, percent};
@@ -17,17 +18,18 @@ const ROWS: usize = 5;
 
 /// Draws the section.
 pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let (all, queries) = (&run.all, queries(run));
-    match (all.syncs.is_empty(), queries, all.implicit_syncs.is_empty()) {
+    let (rows, queries) = (&run.rows, queries(run));
+    match (rows.syncs.is_empty(), queries, rows.implicit_syncs.is_empty()) {
         (true, None, true) => screen.none("Syncs", "no synchronization call was made"),
         (true, None, false) => screen.section("Syncs", "no explicit synchronization call was made"),
         (true, Some(queries), _) => screen.section("Syncs", queries),
         (false, queries, _) => {
-            section(screen, run, "Syncs", &all.syncs, "syncs");
+            let rows = rows.syncs.iter().map(|sync| row(&sync.api, sync.failed, &sync.times)).collect();
+            section(screen, run, "Syncs", rows, "syncs");
             queries.into_iter().for_each(|queries| screen.section("", queries));
         }
     }
-    if !all.implicit_syncs.is_empty() {
+    if !rows.implicit_syncs.is_empty() {
         implicit(screen, run);
     }
 }
@@ -35,38 +37,37 @@ pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Returns how often the host queried whether work was done. A loop of queries is a way to wait.
 fn queries(run: &Run<'_>) -> Option<String> {
     let is_query = |api: &str| api.contains("EventQuery") || api.contains("StreamQuery");
-    let mut made: Vec<_> = run.all.apis.iter().filter(|(api, _)| is_query(api)).collect();
-    made.sort_by_key(|(_, times)| std::cmp::Reverse(times.count));
-    let sum = |of: fn(&HostTimes) -> u64| made.iter().fold(0u64, |sum, (_, t)| sum.saturating_add(of(t)));
+    let mut made: Vec<&Api> = run.rows.apis.iter().filter(|api| is_query(&api.name)).collect();
+    made.sort_by_key(|api| std::cmp::Reverse(api.times.count));
+    let sum = |of: fn(&Api) -> u64| made.iter().fold(0u64, |sum, api| sum.saturating_add(of(api)));
     let named: Vec<String> =
-        made.iter().map(|(api, times)| format!("{api} {}", count(times.count))).collect();
+        made.iter().map(|api| format!("{} {}", api.name, count(api.times.count))).collect();
     (!made.is_empty()).then(|| {
         format!(
             "{} whether work was done ({}): {} of wall in those calls",
-            plural(sum(|times| times.count), "query", "queries"),
+            plural(sum(|api| api.times.count), "query", "queries"),
             named.join(", "),
-            percent(sum(|times| times.total), run.host_wall())
+            percent(sum(|api| api.times.host_ns), run.host_wall())
         )
     })
 }
 
 struct Row<'a> {
     name: String,
-    cause: Cause,
-    waited: &'a Waited,
+    sync: &'a ImplicitSync,
 }
 
 /// Draws the calls that synchronized implicitly.
 fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let syncs = run.all.implicit_syncs.iter();
-    let all: Vec<Row<'_>> =
-        syncs.map(|((api, cause), waited)| Row { name: named(api, *cause), cause: *cause, waited }).collect();
-    let undecided = all.iter().map(|row| row.waited.undecided).sum::<u64>();
-    let undecided_ns = all.iter().fold(0u64, |sum, row| sum.saturating_add(row.waited.undecided_host_ns));
-    let mut rows: Vec<Row<'_>> = all.into_iter().filter(|row| row.waited.count > 0).collect();
-    let sum = |of: fn(&Waited) -> u64| rows.iter().fold(0u64, |sum, row| sum.saturating_add(of(row.waited)));
-    let (calls, waited) = (sum(|w| w.count), sum(|w| w.waited.value));
-    let (lo, hi) = (sum(|w| w.waited.lo), sum(|w| w.waited.hi));
+    let syncs = run.rows.implicit_syncs.iter();
+    let all: Vec<Row<'_>> = syncs.map(|sync| Row { name: named(&sync.api, sync.cause), sync }).collect();
+    let undecided = all.iter().map(|row| row.sync.undecided.count).sum::<u64>();
+    let undecided_ns = all.iter().fold(0u64, |sum, row| sum.saturating_add(row.sync.undecided.host_ns));
+    let mut rows: Vec<Row<'_>> = all.into_iter().filter(|row| row.sync.count > 0).collect();
+    let sum =
+        |of: fn(&ImplicitSync) -> u64| rows.iter().fold(0u64, |sum, row| sum.saturating_add(of(row.sync)));
+    let (calls, waited) = (sum(|sync| sync.count), sum(|sync| sync.waited.value));
+    let (lo, hi) = (sum(|sync| sync.waited.lo), sum(|sync| sync.waited.hi));
     if calls > 0 {
         let sentence = format!(
             "implicit synchronization: {} waited {} for the GPU, {} of wall",
@@ -88,8 +89,8 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         )));
     }
     screen.view.sort.apply(&mut rows, |row| Keys {
-        total: Some(row.waited.waited.value),
-        count: row.waited.count,
+        total: Some(row.sync.waited.value),
+        count: row.sync.count,
         name: &row.name,
         ..Keys::default()
     });
@@ -101,12 +102,12 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("in calls"),
         names("implicit synchronization", cut),
     ]);
-    for Row { name, waited, .. } in &rows[..shown] {
+    for Row { name, sync } in &rows[..shown] {
         table.row([
-            screen::about(waited.waited.estimate()).into(),
-            dim(percent(waited.waited.value, run.host_wall())),
-            screen::number(waited.count),
-            duration(waited.host_ns).into(),
+            screen::about(sync.waited).into(),
+            dim(percent(sync.waited.value, run.host_wall())),
+            screen::number(sync.count),
+            duration(sync.host_ns).into(),
             Text::from(name),
         ]);
     }
@@ -119,8 +120,8 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn largest(rows: &[Row<'_>]) -> Option<Cause> {
     let mut causes: BTreeMap<Cause, u64> = BTreeMap::new();
     for row in rows {
-        let sum = causes.entry(row.cause).or_default();
-        *sum = sum.saturating_add(row.waited.waited.value);
+        let sum = causes.entry(row.sync.cause).or_default();
+        *sum = sum.saturating_add(row.sync.waited.value);
     }
     causes.into_iter().max_by_key(|(_, ns)| *ns).map(|(cause, _)| cause)
 }

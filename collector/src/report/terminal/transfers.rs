@@ -2,9 +2,8 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, WIDE, estimate, number, plural, time};
-use crate::analyze::estimate::Estimate;
-use crate::analyze::transfers::{SizePart, Transfer};
-use crate::model::transfer::{HostMemory, TransferKind};
+use crate::report::rows::numbers::Rate;
+use crate::report::rows::transfers::{Size, Transfer};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, duration, percent};
@@ -16,16 +15,16 @@ const ROWS: usize = 8;
 /// The head of the throughput column.
 const GBPS: &str = "GB/s";
 
-type Row<'a> = (String, TransferKind, HostMemory, &'a Transfer);
+type Row<'a> = (String, &'a Transfer);
 
 /// Draws the section.
 pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let transfers = &run.all.transfers;
+    let transfers = &run.rows.transfers;
     if transfers.is_empty() {
         return screen.none("Transfers", "no copy and no memset was made");
     }
-    let sum = |of: fn(&Transfer) -> u64| transfers.values().fold(0u64, |sum, t| sum.saturating_add(of(t)));
-    let (count, size, host) = (sum(|t| t.count), sum(|t| t.bytes), sum(|t| t.host.total));
+    let sum = |of: fn(&Transfer) -> u64| transfers.iter().fold(0u64, |sum, t| sum.saturating_add(of(t)));
+    let (count, size, host) = (sum(|t| t.count), sum(|t| t.bytes), sum(|t| t.host.total_ns));
     screen.section(
         "Transfers",
         format!(
@@ -38,7 +37,7 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     );
     let mut rows: Vec<Row<'_>> = transfers
         .iter()
-        .map(|((kind, host), transfer)| (format!("{} {}", kind.name(), host.name()), *kind, *host, transfer))
+        .map(|transfer| (format!("{} {}", transfer.kind, transfer.host_memory), transfer))
         .collect();
     screen.view.sort.apply(&mut rows, keys);
     let shown = screen.view.rows(ROWS).min(rows.len());
@@ -48,13 +47,13 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     if with_sizes && rows[..shown].iter().any(|(.., t)| t.timed > 0 && t.timed < t.count) {
         screen.remark("times by size are of timed operations only");
     }
-    if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known()) {
+    if table.has(GBPS) && rows[..shown].iter().any(|(.., t)| t.timed > 0 && !t.gbps_is_known) {
         screen.remark("GB/s: > marks a lower bound; - means that the GPU time is not known well enough");
     }
 }
 
-fn keys<'a>((name, _, _, transfer): &'a Row<'_>) -> Keys<'a> {
-    let total = transfer.total().map(|total| total.value);
+fn keys<'a>((name, transfer): &'a Row<'_>) -> Keys<'a> {
+    let total = transfer.total_ns.map(|total| total.value);
     Keys {
         total,
         count: transfer.count,
@@ -77,44 +76,44 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
         right("in calls"),
         right("avg call").or_drop(2),
     ]);
-    for (_, kind, host_memory, transfer) in rows {
-        let of_wall = transfer.total().map_or(NONE.to_owned(), |total| percent(total.value, wall));
+    for (_, transfer) in rows {
+        let of_wall = transfer.total_ns.map_or(NONE.to_owned(), |total| percent(total.value, wall));
         table.row([
-            kind.name().into(),
-            host_memory.name().replace("none", NONE).into(),
+            transfer.kind.into(),
+            transfer.host_memory.replace("none", NONE).into(),
             number(transfer.count),
             bytes(transfer.bytes).into(),
-            estimate(transfer.total()),
+            estimate(transfer.total_ns),
             dim(of_wall),
-            speed(transfer.gbps(), transfer.gbps_is_known()),
-            duration(transfer.host.total).into(),
-            time(transfer.host.mean().map(|mean| mean.round() as u64)),
+            speed(transfer.gbps, transfer.gbps_is_known),
+            duration(transfer.host.total_ns).into(),
+            time(transfer.host.avg_ns.map(|mean| mean.round() as u64)),
         ]);
         let sizes = transfer.sizes.iter().filter(|_| with_sizes);
-        sizes.for_each(|(class, part)| table.row(size(class.label(), part, wall)));
+        sizes.for_each(|of_size| table.row(size(of_size, wall)));
     }
     table
 }
 
 /// Returns the row of a size class.
-fn size(label: &str, part: &SizePart, wall: u64) -> [Text; 9] {
+fn size(part: &Size, wall: u64) -> [Text; 9] {
     let timed = part.timed > 0;
-    let of_wall = if timed { percent(part.time.value, wall) } else { NONE.to_owned() };
+    let of_wall = if timed { percent(part.timed_ns.value, wall) } else { NONE.to_owned() };
     [
         Text::default(),
-        dim(format!("  {label}")),
+        dim(format!("  {}", part.class.label())),
         number(part.count),
         bytes(part.bytes).into(),
-        estimate(timed.then(|| part.time.estimate())),
+        estimate(timed.then(|| part.timed_ns)),
         dim(of_wall),
-        speed(part.gbps(), part.gbps_is_known()),
+        speed(part.gbps, part.gbps_is_known),
         Text::default(),
         Text::default(),
     ]
 }
 
 /// Formats a throughput: its value if that is known, else its lower bound if that is at least half of it, else `-`.
-fn speed(gbps: Option<Estimate<Option<f64>>>, is_known: bool) -> Text {
+fn speed(gbps: Option<Rate>, is_known: bool) -> Text {
     let decimals = |gbps: f64| if gbps < 0.1 { "<0.1".to_owned() } else { format!("{gbps:.1}") };
     let ends = gbps.and_then(|gbps| Some((gbps.lo?, gbps.value?, gbps.hi?)));
     let is_wide = ends.is_none_or(|(lo, value, hi)| 5.0 * (hi - lo) > value);
