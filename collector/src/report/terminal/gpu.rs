@@ -4,9 +4,9 @@ use super::Run;
 use super::screen::{Screen, about, about_share, plural};
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
-use crate::analyze::identity::{Class, Identity};
-use crate::analyze::whole::extrapolated;
 use crate::report::chart::{Part, bar};
+use crate::report::rows::devices::Device;
+use crate::report::rows::numbers::{Estimate, Kind};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
@@ -14,9 +14,11 @@ use crate::report::units::{count, duration, percent};
 /// Draws a section for each GPU that had work.
 pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut is_silent = true;
-    for device in run.all.devices.iter().filter(|device| device.timelines > 0 && device.identity.span > 0) {
-        is_silent = false;
-        gpu(screen, run, device);
+    for (device, of) in run.rows.devices.iter().zip(&run.all.devices) {
+        if device.timelines > 0 && device.span_ns > 0 {
+            is_silent = false;
+            gpu(screen, run, device, of);
+        }
     }
     if is_silent {
         let why = if run.timing_is_off() { ", because timing was off" } else { "" };
@@ -28,41 +30,45 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &DeviceReport) {
-    let whole = extrapolated(&device.identity, &device.work);
-    let identity = whole.as_ref().unwrap_or(&device.identity);
-    let frame = Frame::of(device);
+/// Draws a GPU's section. `of` is what its row was made from: it also knows the time around the span.
+fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &Device, of: &DeviceReport) {
+    let frame = Frame::of(of);
     let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
-    screen.section(&title, verdict(device, identity));
-    let rows = rows(identity, frame);
+    screen.section(&title, verdict(device, of.timed));
+    let rows = rows(device, frame);
     let parts: Vec<Part> = rows.iter().map(|row| Part { value: row.time.value, ..row.part }).collect();
     screen.picture(bar(&parts, screen.inner(), screen.style.ascii));
-    screen.table(&table(screen, &rows, identity.span, frame), 0, "gpu");
-    remarks(screen, device, identity, &rows, whole.is_some());
+    screen.table(&table(screen, &rows, device.span_ns, frame), 0, "gpu");
+    remarks(screen, device, of.identity.unobserved.value, &rows);
     if run.filter().is_some() {
         screen.remark("idle: nothing ran that matches the filters");
     }
 }
 
+/// Returns the parts in which the GPU was busy.
+fn busy_parts(device: &Device) -> [Estimate; 4] {
+    [device.compute_ns, device.exposed_comm_ns, device.exposed_copy_ns, device.graph_ns]
+}
+
 /// Returns whether a part's value is its upper bound and less than half of it is certain. Printed alone, such a value would
 /// claim too much.
-fn is_loose(time: Sum) -> bool {
+fn is_loose(time: Estimate) -> bool {
     let is_most = time.hi.saturating_sub(time.value) <= time.value / 20;
     is_most && time.lo.saturating_mul(2) < time.value
 }
 
-/// Returns a sentence about how busy the GPU was.
-fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
+/// Returns a sentence about how busy the GPU was. `timed` is the number of operations with a GPU time.
+fn verdict(device: &Device, timed: u64) -> Text {
     let name = device.name.as_deref().unwrap_or("name unknown");
-    let span = identity.span;
+    let span = device.span_ns;
     let mut busy = Sum::default();
-    identity.busy.iter().for_each(|part| busy.add(*part));
+    busy_parts(device).into_iter().for_each(|part| busy.add(part.into()));
     let busy = Sum { hi: busy.hi.min(span), ..busy };
     // Only between two timed operations is the GPU known to be idle.
-    let is_known = identity.undecided.value == 0 && identity.unobserved.value == 0;
-    if busy.value == 0 && (device.timed == 0 || !is_known) {
-        let idle = format!("idle for at least {}", percent(identity.idle.lo, span));
-        let unknown = match device.timed {
+    let is_known = device.undecided_ns.value == 0 && device.unobserved_ns.value == 0;
+    if busy.value == 0 && (timed == 0 || !is_known) {
+        let idle = format!("idle for at least {}", percent(device.idle_ns.lo, span));
+        let unknown = match timed {
             0 => "no operation has a GPU time",
             _ => "busy time not known",
         };
@@ -71,20 +77,21 @@ fn verdict(device: &DeviceReport, identity: &Identity) -> Text {
         return Text::from(format!("{name}: ")).then(unknown).then("; ").then(idle).then(rest);
     }
     Text::from(format!("{name}: "))
-        .then(Text::toned(Tone::Work, format!("busy {}", busy_share(identity, busy))))
+        .then(Text::toned(Tone::Work, format!("busy {}", busy_share(device, busy))))
         .then(" and ")
-        .then(Text::toned(Tone::Waste, format!("idle {}", about_share(identity.idle.estimate(), span))))
+        .then(Text::toned(Tone::Waste, format!("idle {}", about_share(device.idle_ns, span))))
         .then(format!(" of its span of {}", duration(span)))
 }
 
 /// Returns the busy share of the span. It is an interval where parts are busy of which less than half is certain.
-fn busy_share(identity: &Identity, busy: Sum) -> String {
-    let loose = identity.busy.iter().filter(|part| is_loose(**part));
+fn busy_share(device: &Device, busy: Sum) -> String {
+    let (parts, span) = (busy_parts(device), device.span_ns);
+    let loose = parts.iter().filter(|part| is_loose(**part));
     let loose = loose.fold(0u64, |sum, part| sum.saturating_add(part.value - part.lo));
     if loose.saturating_mul(20) <= busy.value {
-        return about_share(busy.estimate(), identity.span);
+        return about_share(busy.estimate(), span);
     }
-    format!("{} .. {}", percent(busy.value - loose, identity.span), percent(busy.value, identity.span))
+    format!("{} .. {}", percent(busy.value - loose, span), percent(busy.value, span))
 }
 
 /// The time of the run outside a GPU's span, in ns.
@@ -128,7 +135,7 @@ impl Frame {
 struct Row {
     name: &'static str,
     part: Part,
-    time: Sum,
+    time: Estimate,
     /// Whether it is inside the span, from the first operation to the last.
     in_span: bool,
 }
@@ -136,25 +143,23 @@ struct Row {
 /// The part that is neither certainly busy nor certainly idle.
 const UNDECIDED: &str = "undecided";
 
-fn rows(identity: &Identity, frame: Option<Frame>) -> Vec<Row> {
+fn rows(device: &Device, frame: Option<Frame>) -> Vec<Row> {
     let row =
         |name, glyph, tone, time, in_span| Row { name, part: Part { value: 0, glyph, tone }, time, in_span };
-    let busy = |class: Class| identity.busy[class as usize];
-    let exactly = |ns| Sum { value: ns, lo: ns, hi: ns };
     let (start_up, tail) = frame.map_or((0, 0), |frame| (frame.start_up, frame.tail));
     let rows = [
-        row("before first operation", ['·', '-'], Tone::Dim, exactly(start_up), false),
-        row("compute", ['█', '#'], Tone::Work, busy(Class::Compute), true),
-        row("graphs", ['▓', '='], Tone::Work, busy(Class::Graph), true),
-        row("exposed communication", ['▞', '%'], Tone::Move, busy(Class::Communication), true),
-        row("exposed copies and memsets", ['▒', '+'], Tone::Move, busy(Class::Copy), true),
-        row(UNDECIDED, ['?', '?'], Tone::Dim, identity.undecided, true),
-        row("not observed", ['╌', '~'], Tone::Dim, identity.unobserved, true),
-        row("idle", ['░', '.'], Tone::Waste, identity.idle, true),
-        row("after last operation", ['·', '-'], Tone::Dim, exactly(tail), false),
+        row("before first operation", ['·', '-'], Tone::Dim, Estimate::exactly(start_up), false),
+        row("compute", ['█', '#'], Tone::Work, device.compute_ns, true),
+        row("graphs", ['▓', '='], Tone::Work, device.graph_ns, true),
+        row("exposed communication", ['▞', '%'], Tone::Move, device.exposed_comm_ns, true),
+        row("exposed copies and memsets", ['▒', '+'], Tone::Move, device.exposed_copy_ns, true),
+        row(UNDECIDED, ['?', '?'], Tone::Dim, device.undecided_ns, true),
+        row("not observed", ['╌', '~'], Tone::Dim, device.unobserved_ns, true),
+        row("idle", ['░', '.'], Tone::Waste, device.idle_ns, true),
+        row("after last operation", ['·', '-'], Tone::Dim, Estimate::exactly(tail), false),
     ];
     // Without any GPU time, parts that may be anything from zero to all of the undecided time are left out.
-    let is_timed = identity.busy.iter().any(|part| part.value > 0);
+    let is_timed = busy_parts(device).iter().any(|part| part.value > 0);
     rows.into_iter().filter(|row| row.time.value > 0 || (is_timed && row.time.hi > 0)).collect()
 }
 
@@ -171,7 +176,7 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         // A value that may well be zero is printed as an upper bound.
         let is_loose = row.part.tone != Tone::Dim && is_loose(row.time);
         let at_most = |text: String| if is_loose && !text.is_empty() { format!("<= {text}") } else { text };
-        let time = if is_loose { duration(row.time.value) } else { about(row.time.estimate()) };
+        let time = if is_loose { duration(row.time.value) } else { about(row.time) };
         table.row([
             glyph.then(" ").then(cell(row.name.to_owned())),
             cell(at_most(time)),
@@ -202,15 +207,10 @@ fn range(row: &Row, span: u64) -> Text {
     }
 }
 
-fn remarks(
-    screen: &mut Screen<'_>,
-    device: &DeviceReport,
-    identity: &Identity,
-    rows: &[Row],
-    extrapolated: bool,
-) {
-    if extrapolated {
-        let share = percent(device.identity.unobserved.value, identity.span);
+/// Draws the remarks. `paused` is the time in sampling pauses, in ns.
+fn remarks(screen: &mut Screen<'_>, device: &Device, paused: u64, rows: &[Row]) {
+    if matches!(device.idle_ns.kind, Kind::Extrapolated) {
+        let share = percent(paused, device.span_ns);
         screen.remark(&format!(
             "{share} of the span was in sampling pauses: work launched in them is assumed to take as long as timed work of its kind"
         ));
@@ -230,8 +230,8 @@ fn remarks(
             "{timelines} contexts whose device is not known: all times here are sums over them"
         ));
     }
-    if device.late > 0 {
-        let late = plural(device.late, "operation", "operations");
+    if device.late_operations > 0 {
+        let late = plural(device.late_operations, "operation", "operations");
         screen.remark(&format!("{late} came too late to be placed: the bounds allow for them"));
     }
 }

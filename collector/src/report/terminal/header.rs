@@ -130,7 +130,7 @@ fn trace(screen: &Screen<'_>, path: &str) -> Text {
 
 /// Returns the GPUs in words: `2 GPUs (2x NVIDIA H200)`.
 fn gpus(run: &Run<'_>) -> String {
-    let devices = &run.all.devices;
+    let devices = &run.rows.devices;
     if devices.is_empty() {
         return "GPUs unknown".to_owned();
     }
