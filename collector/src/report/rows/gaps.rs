@@ -54,6 +54,10 @@ pub struct Gap {
     pub pid: Option<u32>,
     /// The device's ordinal in the process.
     pub device: Option<u32>,
+    /// From the start of its process's collection to the start of that span, which the screen adds; `None` for several
+    /// timelines that were added.
+    #[serde(skip)]
+    pub began_ns: Option<u64>,
     /// From the start of the span of its timeline.
     pub start_ns: u64,
     pub duration_ns: Estimate,
@@ -107,6 +111,7 @@ impl Gap {
         Gap {
             pid: gap.pid,
             device: gap.device,
+            began_ns: gap.began_ns,
             start_ns: gap.start,
             duration_ns: gap.duration.into(),
             before: Side::of(&gap.before),

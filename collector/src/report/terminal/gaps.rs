@@ -2,11 +2,11 @@
 
 use super::Run;
 use super::screen::{Screen, about, number, plural};
-use crate::analyze::gaps::rows::{GapReport, GapRow, Side};
-use crate::analyze::gaps::{BANDS, Part};
+use crate::analyze::gaps::BANDS;
 use crate::analyze::kernels::UNKNOWN;
 use crate::report::chart::length;
-use crate::report::names::{LIBRARY, cut, demangle, library, shorten};
+use crate::report::names::{LIBRARY, cut, library, shorten};
+use crate::report::rows::gaps::{Gap, Gaps, Side};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent};
@@ -18,29 +18,29 @@ const BAR: usize = 24;
 
 /// Draws the section.
 pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let gaps = &run.all.gaps;
-    if run.all.devices.iter().all(|device| device.identity.span == 0) {
+    let gaps = &run.rows.gaps;
+    if run.rows.devices.iter().all(|device| device.span_ns == 0) {
         return screen.none("Gaps", "no operation has a GPU time, so gaps are not known");
     }
     let Some(largest) = gaps.largest.first() else {
         return screen.section("Gaps", screen.limited("no idle gap between two timed operations"));
     };
-    let total = gaps.total.value;
+    let total = gaps.total_ns.value;
     let of_wall = percent(total, run.gpu_wall());
-    let mut rest = format!(" in total ({of_wall} of wall), the longest {}", about(largest.duration));
+    let mut rest = format!(" in total ({of_wall} of wall), the longest {}", about(largest.duration_ns));
     if let [only] = gaps.by_library.as_slice()
         && only.library.is_some()
     {
         rest.push_str(&format!(", all ended by {}", library(only.library.as_deref())));
     }
     let sentence = Text::from(format!("{}, ", plural(gaps.count, "gap", "gaps")));
-    let sentence = sentence.then(Text::toned(Tone::Waste, about(gaps.total.estimate()))).then(rest);
+    let sentence = sentence.then(Text::toned(Tone::Waste, about(gaps.total_ns))).then(rest);
     screen.section("Gaps", sentence);
     let by_length = by_length(screen, gaps);
     screen.table(&by_length, 0, "gaps");
     by_library(screen, gaps);
     longest(screen, run);
-    let idle = run.all.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.whole().idle.value));
+    let idle = run.rows.devices.iter().fold(0u64, |sum, device| sum.saturating_add(device.idle_ns.value));
     let besides = idle.saturating_sub(total);
     if besides.saturating_mul(100) > idle {
         let besides = duration(besides);
@@ -50,24 +50,21 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
 }
 
 /// Returns a bar for a share of all gaps.
-fn share(screen: &Screen<'_>, total: u64, gaps: &GapReport) -> Text {
-    Text::toned(Tone::Waste, length(total, gaps.total.value, BAR, screen.style.ascii))
+fn share(screen: &Screen<'_>, total: u64, gaps: &Gaps) -> Text {
+    Text::toned(Tone::Waste, length(total, gaps.total_ns.value, BAR, screen.style.ascii))
 }
 
-fn by_length(screen: &Screen<'_>, gaps: &GapReport) -> Table {
+fn by_length(screen: &Screen<'_>, gaps: &Gaps) -> Table {
     let mut table = Table::new(&[right("gaps"), right("count"), right("total"), right("of gaps"), left("")]);
-    let bounds = BANDS.iter().map(|bound| format!("< {}", whole(*bound)));
     let last = BANDS.last().map_or_else(String::new, |bound| format!(">= {}", whole(*bound)));
-    for (band, Part { count, total }) in bounds.chain([last]).zip(gaps.bands) {
-        if count > 0 {
-            table.row([
-                band.into(),
-                number(count),
-                duration(total).into(),
-                percent(total, gaps.total.value).into(),
-                share(screen, total, gaps),
-            ]);
-        }
+    for band in gaps.bands.iter().filter(|band| band.count > 0) {
+        table.row([
+            band.below_ns.map_or_else(|| last.clone(), |bound| format!("< {}", whole(bound))).into(),
+            number(band.count),
+            duration(band.total_ns).into(),
+            percent(band.total_ns, gaps.total_ns.value).into(),
+            share(screen, band.total_ns, gaps),
+        ]);
     }
     table
 }
@@ -78,7 +75,7 @@ fn whole(ns: u64) -> String {
 }
 
 /// Draws the gaps by the library whose call ended them. If there is only one library, the overview says so in words.
-fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
+fn by_library(screen: &mut Screen<'_>, gaps: &Gaps) {
     let whole = !screen.view.sections.is_empty();
     if gaps.by_library.len() < 2 && !whole {
         return;
@@ -92,9 +89,9 @@ fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
         table.row([
             library(path).into(),
             number(row.count),
-            duration(row.total).into(),
-            percent(row.total, gaps.total.value).into(),
-            share(screen, row.total, gaps),
+            duration(row.total_ns).into(),
+            percent(row.total_ns, gaps.total_ns.value).into(),
+            share(screen, row.total_ns, gaps),
             dim(path.filter(|_| whole).unwrap_or_default()),
         ]);
     }
@@ -103,7 +100,7 @@ fn by_library(screen: &mut Screen<'_>, gaps: &GapReport) {
 
 /// Draws the longest gaps, each with the operations before and after it.
 fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let (gaps, several) = (&run.all.gaps, run.reports.len() > 1);
+    let (gaps, several) = (&run.rows.gaps, run.reports.len() > 1);
     let mut table = Table::new(&[
         right("longest"),
         right("at"),
@@ -114,9 +111,9 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     let shown = screen.view.rows(ROWS).min(gaps.largest.len());
     for gap in &gaps.largest[..shown] {
         table.row([
-            about(gap.duration).into(),
+            about(gap.duration_ns).into(),
             // The time base of `--since`.
-            duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start)).into(),
+            duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start_ns)).into(),
             operation(&gap.before).into(),
             operation(&gap.after).into(),
             caller(gap, several).into(),
@@ -126,8 +123,8 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
 }
 
 /// Returns the library (and with several processes, the process) whose call ended a gap.
-fn caller(gap: &GapRow, several: bool) -> String {
-    let library = library(gap.after.caller.as_ref().map(|site| site.path.as_str()));
+fn caller(gap: &Gap, several: bool) -> String {
+    let library = library(gap.after.library.as_deref());
     match gap.pid {
         Some(pid) if several => cut(&format!("{pid} {library}"), LIBRARY),
         _ => library,
@@ -135,8 +132,8 @@ fn caller(gap: &GapRow, several: bool) -> String {
 }
 
 fn operation(side: &Side) -> String {
-    match (side.kind, &side.symbol, side.bytes) {
-        (_, Some(symbol), _) => demangle(symbol),
+    match (side.kind, &side.name, side.bytes) {
+        (_, Some(name), _) => name.clone(),
         ("kernel", None, _) => UNKNOWN.to_owned(),
         ("graph", ..) => graph(side.kernels),
         (kind, None, Some(size)) => format!("{kind} {}", bytes(size)),
