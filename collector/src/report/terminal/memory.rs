@@ -3,9 +3,9 @@
 use super::Run;
 use super::screen::{NONE, Screen, number, plural};
 use crate::analyze::lines;
-use crate::analyze::memory::{MemoryLine, Use};
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library};
+use crate::report::rows::memory::{Peaks, Timeline, Use};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
@@ -18,7 +18,7 @@ const FILE: usize = 20;
 
 /// Draws the section.
 pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let memory = &run.all.memory;
+    let memory = &run.rows.memory;
     let failed = memory.out_of_memory;
     if memory.by_kind.is_empty() && failed == 0 {
         return screen.none("Memory", "no memory was allocated");
@@ -42,11 +42,10 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     ]);
     let wall = run.host_wall();
     for (kind, part) in &memory.by_kind {
-        let peak_at = if part.peak_bytes > 0 { duration(part.peak_at) } else { NONE.to_owned() };
         table.row([
             (*kind).into(),
             peak(part).into(),
-            dim(peak_at),
+            dim(part.peak_ns.map_or_else(|| NONE.to_owned(), duration)),
             bytes(part.live_bytes).into(),
             number(part.allocations),
             number(part.frees),
@@ -56,7 +55,7 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.table(&table, 0, "memory");
     let uncertain = memory.by_kind.values().filter(|part| !is_certain(part));
-    if let Some(part) = uncertain.max_by_key(|part| part.peak_bytes) {
+    if let Some(part) = uncertain.max_by_key(|part| part.peak_bytes.value) {
         screen.remark(&format!(
             "~ calls of several threads overlap: {} may be {}; all bounds are in --json",
             peak(part),
@@ -75,13 +74,13 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 /// Draws which libraries allocated, hold and freed device memory. If there is only one, the overview leaves the table out.
 fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let memory = &run.all.memory;
+    let memory = &run.rows.memory;
     let whole = !screen.view.sections.is_empty();
     if memory.by_library.len() < 2 && !whole {
         return;
     }
     let mut rows: Vec<_> = memory.by_library.iter().collect();
-    rows.sort_by_key(|(_, row)| Reverse((row.at_peak_bytes, row.allocated_bytes)));
+    rows.sort_by_key(|row| Reverse((row.at_peak_bytes, row.allocated_bytes)));
     let mut table = Table::new(&[
         left("allocated by"),
         right("at peak"),
@@ -93,16 +92,17 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
         names("file", cut).down_to(FILE).or_drop(1),
     ]);
     let shown = screen.view.rows(LIBRARIES).min(rows.len());
-    for (path, row) in &rows[..shown] {
+    for row in &rows[..shown] {
+        let path = row.library.as_deref();
         table.row([
-            library(path.as_deref()).into(),
+            library(path).into(),
             bytes(row.at_peak_bytes).into(),
-            percent(row.at_peak_bytes, memory.device.peak_bytes).into(),
+            percent(row.at_peak_bytes, memory.device.peak_bytes.value).into(),
             bytes(row.live_bytes).into(),
             number(row.allocations),
             number(row.frees),
             bytes(row.freed_bytes).into(),
-            dim(path.as_deref().filter(|_| whole).unwrap_or_default()),
+            dim(path.filter(|_| whole).unwrap_or_default()),
         ]);
     }
     screen.table(&table, rows.len() - shown, "memory");
@@ -110,29 +110,28 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 /// Returns whether both bounds of the peak print the same.
 fn is_certain(part: &Use) -> bool {
-    bytes(part.peak_between.0) == bytes(part.peak_between.1)
+    bytes(part.peak_bytes.lo) == bytes(part.peak_bytes.hi)
 }
 
 fn peak(part: &Use) -> String {
-    format!("{}{}", if is_certain(part) { "" } else { "~" }, bytes(part.peak_bytes))
+    format!("{}{}", if is_certain(part) { "" } else { "~" }, bytes(part.peak_bytes.value))
 }
 
 fn between(part: &Use) -> String {
-    let (lo, hi) = part.peak_between;
-    format!("{} to {}", bytes(lo), bytes(hi))
+    format!("{} to {}", bytes(part.peak_bytes.lo), bytes(part.peak_bytes.hi))
 }
 
 fn sentence(run: &Run<'_>) -> String {
-    let device = &run.all.memory.device;
-    let sizes: Vec<u64> = run.all.devices.iter().filter_map(|device| device.memory_bytes).collect();
+    let device = &run.rows.memory.device;
+    let sizes: Vec<u64> = run.rows.devices.iter().filter_map(|device| device.memory_bytes).collect();
     let of = match sizes.as_slice() {
         [size] => {
-            format!(" ({} of {})", percent(device.peak_bytes, *size), bytes(*size))
+            format!(" ({} of {})", percent(device.peak_bytes.value, *size), bytes(*size))
         }
         _ => String::new(),
     };
     let within = if is_certain(device) { String::new() } else { format!(", {}", between(device)) };
-    let peak = format!("{}{of} at {}{within}", peak(device), duration(device.peak_at));
+    let peak = format!("{}{of} at {}{within}", peak(device), duration(device.peak_ns.unwrap_or(0)));
     let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
     let place = if sizes.len() > 1 { "GPUs" } else { "GPU" };
     format!("on the {place}: peak {peak}, {live} at the end, {allocations} allocations/s")
@@ -143,17 +142,17 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     // There is none for processes on several machines.
     let mut lines = lines(run.reports);
     let (Some(line), None) = (lines.next(), lines.next()) else { return };
-    let memory = &run.all.memory;
-    let with_kinds = !screen.view.sections.is_empty() && memory.timelines.len() > 1;
-    let kinds = || memory.timelines.iter().filter(|_| with_kinds);
+    let memory = &run.rows.memory;
+    let with_kinds = !screen.view.sections.is_empty() && memory.timeline.by_kind.len() > 1;
+    let kinds = || memory.timeline.by_kind.iter().filter(|_| with_kinds);
     let ends = Ends {
         from: duration(memory.timeline.from_ns),
         to: duration(end(&memory.timeline).min(line.period_ns.1)),
         longest_kind: kinds().map(|(kind, _)| kind.len()).max().unwrap_or(0),
     };
     // The lines of kinds are below that of the device, labelled with the kind only.
-    if memory.device.peak_bytes > 0 {
-        draw(screen, &memory.timeline, &ends.from, &ends.to, &ends);
+    if memory.device.peak_bytes.value > 0 {
+        draw(screen, &memory.timeline.peaks_bytes, &ends.from, &ends.to, &ends);
     }
     for (kind, line) in kinds() {
         draw(screen, line, "", kind, &ends);
@@ -168,16 +167,16 @@ struct Ends {
     longest_kind: usize,
 }
 
-fn draw(screen: &mut Screen<'_>, line: &MemoryLine, before: &str, after: &str, ends: &Ends) {
+fn draw(screen: &mut Screen<'_>, line: &Peaks, before: &str, after: &str, ends: &Ends) {
     let left = ends.from.chars().count();
     let right = ends.to.chars().count().max(ends.longest_kind);
     let room = screen.inner().saturating_sub(left + right + 2);
-    let most = line.peaks.iter().copied().max().unwrap_or(0);
-    let drawn = sparkline(&line.peaks, most, room, screen.style.ascii);
+    let most = line.0.iter().copied().max().unwrap_or(0);
+    let drawn = sparkline(&line.0, most, room, screen.style.ascii);
     screen.picture(dim(format!("{before:left$} ")).then(drawn).then(" ").then(dim(after)));
 }
 
 /// Returns when a line ends, in ns since the start of the collection.
-fn end(line: &MemoryLine) -> u64 {
-    line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks.len() as u64))
+fn end(line: &Timeline) -> u64 {
+    line.from_ns.saturating_add(line.bucket_ns.saturating_mul(line.peaks_bytes.0.len() as u64))
 }
