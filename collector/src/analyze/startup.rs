@@ -205,16 +205,6 @@ pub struct Startup {
     pub module_loading: Option<String>,
 }
 
-impl Startup {
-    /// Returns the sum of all loads.
-    pub fn all_loads(&self) -> Calls {
-        self.loads.values().fold(Calls::default(), |mut sum, calls| {
-            sum.add(*calls);
-            sum
-        })
-    }
-}
-
 impl Merge for Startup {
     fn merge(&mut self, other: &Startup) {
         self.module_loading = match (self.processes, other.processes) {

@@ -118,6 +118,27 @@ impl Parts {
             own: division.of(Part::Own),
         }
     }
+
+    /// Returns one part, in ns.
+    pub fn part(&self, part: Part) -> u64 {
+        match part {
+            Part::Context => self.context,
+            Part::Load => self.load,
+            Part::Link => self.link,
+            Part::Launch => self.launch,
+            Part::Function => self.kernel_lookup,
+            Part::Memory => self.memory,
+            Part::Copy => self.copy,
+            Part::Wait => self.wait,
+            Part::Other => self.other,
+            Part::Own => self.own,
+        }
+    }
+
+    /// Returns the sum of all parts, in ns.
+    pub fn whole(&self) -> u64 {
+        Part::ALL.into_iter().fold(0, |sum, part| sum.saturating_add(self.part(part)))
+    }
 }
 
 impl Loads {

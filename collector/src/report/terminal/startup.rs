@@ -2,8 +2,9 @@
 
 use super::Run;
 use super::screen::{Screen, interval, plural};
-use crate::analyze::startup::{Calls, Part, Startup};
+use crate::analyze::startup::Part;
 use crate::report::names::plain;
+use crate::report::rows::startup::{Loads, Startup};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{duration, percent};
@@ -18,14 +19,14 @@ const LIBRARIES: usize = 3;
 
 /// Draws the section.
 pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let Some(startup) = &run.all.startup else {
+    let Some(startup) = &run.rows.startup else {
         return none(screen, run);
     };
     let wall = run.host_wall();
     if screen.view.sections.is_empty() && !is_worth_it(startup, wall) {
         return;
     }
-    let first = startup.first_kernel;
+    let first = startup.first_kernel_ns;
     let processes = match startup.processes {
         1 => String::new(),
         n => format!(" (summed over {n} processes)"),
@@ -37,7 +38,7 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
         percent(first.value, wall)
     );
     screen.section("Start-up", Text::from(sentence).then(interval(first.lo, first.hi)));
-    let warm_up = startup.until_steady.whole();
+    let warm_up = startup.warm_up_ns;
     if startup.steady > 0 {
         let warm_up = duration(warm_up);
         screen.more(format!("warm-up: {warm_up} more until all launches were of kernels launched before"));
@@ -72,27 +73,29 @@ fn is_captured(run: &Run<'_>) -> bool {
 }
 
 fn is_worth_it(startup: &Startup, wall: u64) -> bool {
-    let cold = startup.first_kernel.value.saturating_add(startup.first_launches.excess_ns);
+    let cold = startup.first_kernel_ns.value.saturating_add(startup.first_launches.excess_ns);
     cold >= WORTH_NS.saturating_mul(startup.processes)
         || cold.saturating_mul(100) >= wall.saturating_mul(WORTH_PERCENT)
 }
 
 fn loads(screen: &mut Screen<'_>, startup: &Startup) {
-    let all = startup.all_loads();
-    if all.count == 0 {
+    let sum =
+        |of: fn(&Loads) -> u64| startup.loads.iter().fold(0u64, |sum, loads| sum.saturating_add(of(loads)));
+    let (modules, host_ns) = (sum(|loads| loads.count), sum(|loads| loads.host_ns));
+    if modules == 0 {
         return;
     }
-    let mut libraries: Vec<(&Option<String>, &Calls)> = startup.loads.iter().collect();
-    libraries.sort_by_key(|(_, calls)| Reverse(calls.host_ns));
-    let named = libraries.iter().take(LIBRARIES).map(|(library, calls)| {
-        let path = library.as_deref().unwrap_or("(caller unknown)");
-        format!("{} {}", plain(path.rsplit('/').next().unwrap_or(path)), duration(calls.host_ns))
+    let mut libraries: Vec<&Loads> = startup.loads.iter().collect();
+    libraries.sort_by_key(|loads| Reverse(loads.host_ns));
+    let named = libraries.iter().take(LIBRARIES).map(|loads| {
+        let path = loads.library.as_deref().unwrap_or("(caller unknown)");
+        format!("{} {}", plain(path.rsplit('/').next().unwrap_or(path)), duration(loads.host_ns))
     });
     let named: Vec<String> = named.collect();
     screen.more(format!(
         "{} loaded in {}: {}",
-        plural(all.count, "module", "modules"),
-        duration(all.host_ns),
+        plural(modules, "module", "modules"),
+        duration(host_ns),
         named.join(", ")
     ));
 }
@@ -102,7 +105,7 @@ fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
     if first.excess_ns > 0 {
         screen.more(format!(
             "first launches of {} took {} longer than their later launches",
-            plural(first.compared.count, "kernel", "kernels"),
+            plural(first.compared, "kernel", "kernels"),
             duration(first.excess_ns)
         ));
     }
@@ -111,14 +114,14 @@ fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
 /// Returns what to change about the largest part. `own_ns` is the profiling overhead of the whole run: if that may be more
 /// than half of the time in which contexts were created (gpuspy creates its events then), the program has nothing to change.
 fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
-    let of = |part| startup.until_kernel.of(part);
+    let of = |part| startup.until_first_kernel_ns.part(part);
     let parts = [Part::Context, Part::Load, Part::Link, Part::Memory, Part::Copy, Part::Own];
     let parts = parts.into_iter().map(|part| (of(part), part));
     let (_, largest) =
         parts.chain([(startup.first_launches.excess_ns, Part::Launch)]).max_by_key(|(ns, _)| *ns)?;
     let is_eager = startup.module_loading.as_deref() == Some("EAGER");
     Some(match largest {
-        Part::Context if own_ns > startup.until_kernel.of(Part::Context) / 2 => return None,
+        Part::Context if own_ns > startup.until_first_kernel_ns.part(Part::Context) / 2 => return None,
         Part::Context => {
             "keep the process alive, so that it creates its context once; hide unused GPUs with CUDA_VISIBLE_DEVICES"
         }
@@ -144,18 +147,18 @@ fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
 }
 
 fn parts(screen: &mut Screen<'_>, startup: &Startup) {
-    let (first, warm_up) = (&startup.until_kernel, &startup.until_steady);
+    let (first, warm_up) = (&startup.until_first_kernel_ns, &startup.until_steady_ns);
     let mut rows: Vec<Part> =
-        Part::ALL.into_iter().filter(|part| first.of(*part) + warm_up.of(*part) > 0).collect();
-    rows.sort_by_key(|part| Reverse(first.of(*part)));
+        Part::ALL.into_iter().filter(|part| first.part(*part) + warm_up.part(*part) > 0).collect();
+    rows.sort_by_key(|part| Reverse(first.part(*part)));
     let mut table =
         Table::new(&[right("start-up"), right("share"), right("warm-up"), right("share"), left("in")]);
     let cells = |ns: u64, whole: u64| -> [Text; 2] {
         if whole == 0 { ["-".into(), "-".into()] } else { [duration(ns).into(), dim(percent(ns, whole))] }
     };
     for part in rows {
-        let [start, start_share] = cells(first.of(part), first.whole());
-        let [warm, warm_share] = cells(warm_up.of(part), warm_up.whole());
+        let [start, start_share] = cells(first.part(part), first.whole());
+        let [warm, warm_share] = cells(warm_up.part(part), warm_up.whole());
         let tone = if part == Part::Own { Tone::Plain } else { Tone::Waste };
         table.row([start, start_share, warm, warm_share, Text::toned(tone, part.label())]);
     }
@@ -164,7 +167,7 @@ fn parts(screen: &mut Screen<'_>, startup: &Startup) {
 
 /// Returns the profiling overhead of the start-up. The hooks' time is known only for the whole run and all threads.
 fn own_cost(startup: &Startup, own_ns: u64) -> String {
-    let until_kernel = duration(own_ns.min(startup.first_kernel.value));
+    let until_kernel = duration(own_ns.min(startup.first_kernel_ns.value));
     format!(
         "at most {until_kernel} of the start-up is profiling overhead (gpuspy creates its events with each context); {} in the whole run",
         duration(own_ns)
@@ -172,7 +175,7 @@ fn own_cost(startup: &Startup, own_ns: u64) -> String {
 }
 
 fn remarks(screen: &mut Screen<'_>, run: &Run<'_>, startup: &Startup) {
-    let first = startup.first_kernel;
+    let first = startup.first_kernel_ns;
     let off_by = first.value.saturating_sub(first.lo);
     if off_by.saturating_mul(100) >= first.value.saturating_mul(WORTH_PERCENT) {
         screen.remark(
