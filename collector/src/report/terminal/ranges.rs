@@ -2,8 +2,8 @@
 
 use super::Run;
 use super::screen::{Screen, estimate, number, plural, time};
-use crate::analyze::ranges::{RangeTimes, RangeUse};
 use crate::report::names::cut;
+use crate::report::rows::Report;
 use crate::report::rows::numbers::Estimate;
 use crate::report::rows::ranges::{Marker, Range};
 use crate::report::table::{Table, names, right};
@@ -18,40 +18,40 @@ const MARKERS: usize = 5;
 
 /// Draws the section.
 pub fn ranges(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let ranges = &run.all.ranges;
-    if ranges.is_empty() {
+    let rows = &run.rows;
+    if rows.ranges.is_empty() && rows.markers.is_empty() {
         return screen.none("Ranges", "the program reported no NVTX range");
     }
-    screen.section("Ranges", sentence(ranges));
-    if !ranges.marks.is_empty() {
-        screen.more(markers(screen, &run.rows.markers));
+    screen.section("Ranges", sentence(rows));
+    if !rows.markers.is_empty() {
+        screen.more(markers(screen, &rows.markers));
     }
-    if !ranges.by_name.is_empty() {
-        table(screen, &run.rows.ranges, run.host_wall());
+    if !rows.ranges.is_empty() {
+        table(screen, &rows.ranges, run.host_wall());
     }
 }
 
-fn sentence(ranges: &RangeUse) -> String {
-    let sum = |of: fn(&RangeTimes) -> u64| ranges.by_name.values().map(of).fold(0, u64::saturating_add);
-    let mut sentence = plural(sum(|times| times.host.count), "range", "ranges");
-    if sum(|times| times.gpu.count()) > 0 {
+fn sentence(rows: &Report) -> String {
+    let sum = |of: fn(&Range) -> u64| rows.ranges.iter().map(of).fold(0, u64::saturating_add);
+    let mut sentence = plural(sum(|range| range.count), "range", "ranges");
+    if sum(|range| range.projected) > 0 {
         sentence.push_str(
             "; GPU time is from the start of a range's first timed operation to the end of its last",
         );
     }
-    let (open, stray) = (sum(|times| times.open), ranges.stray);
+    let (open, stray) = (sum(|range| range.open), rows.coverage.stray_range_ends);
     if open > 0 {
         sentence.push_str(&format!("; {} never ended", count(open)));
     }
     if stray > 0 {
         sentence.push_str(&format!("; {} without a start", plural(stray, "end", "ends")));
     }
-    if ranges.not_followed > 0 {
-        let more = count(ranges.not_followed);
+    if rows.coverage.ranges_not_followed > 0 {
+        let more = count(rows.coverage.ranges_not_followed);
         sentence
             .push_str(&format!("; {more} more are not listed because too many were open when they started"));
     }
-    let payloads = ranges.marks.values().fold(sum(|times| times.payloads), |sum, mark| sum + mark.payloads);
+    let payloads = rows.markers.iter().fold(sum(|range| range.payloads), |sum, mark| sum + mark.payloads);
     if payloads > 0 {
         let payloads = plural(payloads, "payload", "payloads");
         sentence.push_str(&format!("; {payloads} not recorded"));
