@@ -1,8 +1,8 @@
 //! The report for people, and the same for programs.
 //!
-//! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on. Its rows are the structs in `rows/`,
-//! from which its JSON Schema in `collector/schema/report.schema.json` is generated. Both begin with the coverage. [`Operations`] writes a line of JSON for each
-//! operation.
+//! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on. The rows of both are the structs in
+//! `rows/`, from which the JSON Schema in `collector/schema/report.schema.json` is generated. Both begin with the coverage.
+//! [`Operations`] writes a line of JSON for each operation.
 
 mod chart;
 pub mod damage;

@@ -1,8 +1,9 @@
 //! The report as plain structs: one small module for each table.
 //!
-//! The terminal report takes its columns from the structs. They are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
-//! `collector/schema/report.schema.json` is generated from them (see `schema.rs`). Each row has an `of` that builds it
-//! from the rows of an analysis, which know nothing of JSON.
+//! The structs are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
+//! `collector/schema/report.schema.json` is generated from them (see `schema.rs`). The tables of the terminal report take
+//! their columns from the same structs; a field that only the screen shows has `#[serde(skip)]`. Each row has an `of`
+//! that builds it from the rows of an analysis, which know nothing of JSON.
 
 pub mod calls;
 pub mod clock;

@@ -14,7 +14,10 @@ pub struct ImplicitSync {
     /// from or to pageable memory; blocking_copy: another copy or memset that returns when it is done; unload: of a
     /// module or library; context_end.
     #[serde(serialize_with = "name")]
-    #[schemars(with = "&str", extend("enum" = ["free", "host_free", "pageable_copy", "blocking_copy", "unload", "context_end"]))]
+    #[schemars(
+        with = "&str",
+        extend("enum" = ["free", "host_free", "pageable_copy", "blocking_copy", "unload", "context_end"])
+    )]
     pub cause: Cause,
     /// Calls that waited.
     pub count: u64,
@@ -35,6 +38,7 @@ pub struct Undecided {
     pub host_ns: u64,
 }
 
+/// Writes a cause by its name.
 fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(cause.name())
 }

@@ -32,7 +32,7 @@ struct Run<'a> {
     reports: &'a [ProcessReport],
     /// The sums over all processes.
     all: Cow<'a, Tables>,
-    /// The rows of the tables, which the JSON report has too.
+    /// The JSON report's rows, from which the tables take their columns.
     rows: Report,
 }
 
