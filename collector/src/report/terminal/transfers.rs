@@ -104,7 +104,7 @@ fn size(part: &Size, wall: u64) -> [Text; 9] {
         dim(format!("  {}", part.class.label())),
         number(part.count),
         bytes(part.bytes).into(),
-        estimate(timed.then(|| part.timed_ns)),
+        estimate(timed.then_some(part.timed_ns)),
         dim(of_wall),
         speed(part.gbps, part.gbps_is_known),
         Text::default(),
