@@ -104,18 +104,18 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
         names("command", cut),
     ]);
     let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
-    for report in run.reports {
-        let (process, coverage) = (&report.process, &report.tables.coverage);
+    for (process, report) in run.rows.processes.iter().zip(run.reports) {
+        let wall_ns = process.captured.as_ref().map_or(process.wall_ns, |captured| captured.run_ns);
         let gpus = Some(process.gpus.len() as u32).filter(|n| *n > 0);
         table.row([
-            or_none(process.job.rank).into(),
+            or_none(process.rank).into(),
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
             dim(or_none(process.parent)),
             or_none(gpus).into(),
-            ending(process),
-            duration(process.line.wall_ns).into(),
-            number(coverage.launches),
-            percent(coverage.timed, coverage.launches).into(),
+            ending(&report.process),
+            duration(wall_ns).into(),
+            number(process.launches),
+            percent(process.timed, process.launches).into(),
             process.command.as_deref().unwrap_or(&process.path).into(),
         ]);
     }
