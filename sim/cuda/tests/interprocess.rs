@@ -52,7 +52,7 @@ fn owner(mut guest: Peer) {
     let (result, exported) = export(shared);
     assert_eq!(result, 0);
     assert_eq!(open(exported).0, INVALID_CONTEXT, "its own");
-    launch(kernel("owned_30ms"), stream, 0);
+    launch(kernel("owned_1000ms"), stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     guest.say(&exported.0);
     guest.hear::<1>();
@@ -89,7 +89,7 @@ fn guest(mut owner: Peer) {
     assert_eq!(query(shared), 0);
     synchronize(stream);
     // Recorded here, it is done when this stream is.
-    launch(kernel("third_20ms"), stream, 0);
+    launch(kernel("third_500ms"), stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     assert_eq!(query(shared), NOT_READY);
     synchronize(stream);
@@ -127,7 +127,7 @@ fn a_stream_waits_for_another_processs_event() {
                 field,
             )
         };
-        assert!(time("first_1us", "start") >= time("owned_30ms", "end"), "known when it was waited for");
+        assert!(time("first_1us", "start") >= time("owned_1000ms", "end"), "known when it was waited for");
         assert!(time("second_1us", "start") >= time("gated_1ms", "end"), "not known");
     });
 }
