@@ -1,12 +1,13 @@
 //! The collecting side of gpuspy as a library: it receives, stores, interprets and reports what the agent records.
 //!
-//! Dependencies point one way: `trace ← model ← analyze ← report ← export ← cli`, and `collect` writes what `trace`
+//! Dependencies point one way: `trace ← model ← analyze ← diagnose ← report ← export ← cli`, and `collect` writes what `trace`
 //! reads. ARCHITECTURE.md describes each folder.
 #![deny(missing_docs)]
 
 pub mod analyze;
 pub mod cli;
 pub mod collect;
+pub mod diagnose;
 pub mod export;
 pub mod model;
 pub mod report;

@@ -775,6 +775,16 @@ fn the_schema_requires_the_contracts_keys_and_rejects_others() {
     unknown["surprise"] = value!(1);
     assert!(!validator.is_valid(&unknown));
     let contract = [
+        ("verdict", "bound text share saves_ns unsafe"),
+        (
+            "identity",
+            "wall_ns start_up_ns compute_ns exposed_comm_ns exposed_copy_ns graph_ns idle_ns undecided_ns tail_ns",
+        ),
+        ("idle", "by_cause sites hta"),
+        (
+            "steps",
+            "count source launches_per_step warm_up mean_ns std_ns median_ns p95_ns p99_ns min_ns max_ns outliers",
+        ),
         (
             "coverage",
             "launches timed captured in_graphs untimed unattributed dropped dropped_by unknown_functions",

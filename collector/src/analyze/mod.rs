@@ -9,6 +9,7 @@
 //! - [`coverage`]: what was observed and what was not
 //! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
 //!   [`gaps`] the gaps, both computed from one [`timeline`]
+//! - [`idle`]: why the GPUs were idle; [`steps`]: the steps of the program
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
@@ -30,6 +31,7 @@ pub mod extrapolate;
 pub mod gaps;
 pub mod graphs;
 pub mod identity;
+pub mod idle;
 pub mod kernels;
 pub mod memory;
 pub mod merge;
@@ -41,6 +43,7 @@ pub mod ranges;
 pub mod scope;
 pub mod shapes;
 pub mod startup;
+pub mod steps;
 pub mod summary;
 pub mod timeline;
 pub mod together;

@@ -11,6 +11,7 @@ use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
 use super::graphs::{GraphTimes, GraphUse};
+use super::idle::IdleReport;
 use super::kernels::{Kernel, KernelTimes};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::merge::Merge;
@@ -19,12 +20,14 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::scope::Scope;
 use super::startup::{Startup, StartupFold};
+use super::steps::Steps;
 use super::summary::{ProcessInfo, ProcessReport};
 use super::timeline::Timelines;
 use super::transfers::{TransferTimes, Transfers};
 use super::waits::{ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
 use crate::model::filter::RecordFilter;
+use crate::model::steps::StepCounter;
 use crate::model::{Event, Model};
 use crate::trace::record::{Body, Record, Work};
 
@@ -43,11 +46,13 @@ where
     let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
     let start = Start { names, status, damage, began, period, captured };
     let mut model = Model::new(names, clocks);
+    let mut steps = StepCounter::new(&clocks.steps);
     let mut analyses = Analyses::new(&start);
     let mut last = began;
     for record in records {
         last = last.max(record.at).max(last_seen(&record));
-        let event = model.observe(&record);
+        let mut event = model.observe(&record);
+        event.step = steps.observe(&record);
         let scope = Scope::of(&mut record_filter, &event);
         analyses.observe(&event, &scope);
     }
@@ -86,6 +91,10 @@ macro_rules! analyses {
             $($(#[$line_doc])* pub $line: $line_rows,)*
             /// The idle gaps of all devices.
             pub gaps: GapReport,
+            /// Why the GPUs were idle.
+            pub idle: IdleReport,
+            /// The steps of the program.
+            pub steps: Steps,
             /// What profiling cost, by the agent's own account; `None` without a status.
             pub overhead: Option<Overhead>,
         }
@@ -119,6 +128,8 @@ macro_rules! analyses {
                     $($sum: self.$sum.finish(end),)*
                     $($line: self.$line.finish(end),)*
                     gaps: GapReport::default(),
+                    idle: IdleReport::default(),
+                    steps: Steps::default(),
                     overhead: None,
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::gpu_clock::{Bounds, Clock, fit_oscillator};
 use super::period::CaptureRanges;
+use super::steps::StepRule;
 use super::streams::Streams;
 use super::typical::Typical;
 use crate::trace::record::Status;
@@ -31,6 +32,8 @@ pub struct Clocks {
     pub bursts: HashMap<(u32, u64), u64>,
     /// Typical durations of operations.
     pub typical: Typical,
+    /// What begins a step of the program.
+    pub steps: StepRule,
     time_bases: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

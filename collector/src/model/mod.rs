@@ -25,6 +25,7 @@
 //! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
+//! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`]: which NVTX ranges are open around a call?
 //!
 //! Selection and context:
@@ -54,6 +55,7 @@ pub mod run;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
+pub mod steps;
 pub mod streams;
 pub mod survey;
 pub mod transfer;
@@ -92,6 +94,8 @@ pub struct Event<'r> {
     pub memory: Vec<MemoryChange>,
     /// Streams that are certainly empty.
     pub drained: Option<Drained>,
+    /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
+    pub step: Option<u64>,
 }
 
 impl<'r> Event<'r> {
@@ -105,6 +109,7 @@ impl<'r> Event<'r> {
             node: None,
             memory: Vec::new(),
             drained: None,
+            step: None,
         }
     }
 }

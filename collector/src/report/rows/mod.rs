@@ -9,8 +9,11 @@ pub mod calls;
 pub mod clock;
 pub mod coverage;
 pub mod devices;
+pub mod findings;
 pub mod gaps;
 pub mod graphs;
+pub mod identity;
+pub mod idle;
 pub mod kernels;
 pub mod memory;
 pub mod numbers;
@@ -21,13 +24,16 @@ pub mod ranges;
 mod schema;
 pub mod shapes;
 pub mod startup;
+pub mod steps;
 pub mod syncs;
 pub mod timing;
 pub mod transfers;
 pub mod unread;
+pub mod verdict;
 
 use super::view;
 use crate::analyze::{ProcessReport, Tables, lines};
+use crate::diagnose::Diagnosis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,6 +42,12 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "gpuspy report", extend("$id" = "urn:gpuspy:report:2"))]
 pub struct Report {
+    pub verdict: verdict::Verdict,
+    pub identity: identity::Identity,
+    pub idle: idle::Idle,
+    pub steps: steps::Steps,
+    /// What to change, the largest gain first.
+    pub findings: Vec<findings::Finding>,
     pub coverage: coverage::Coverage,
     /// What profiling cost; null = not in the trace.
     pub overhead: Option<overhead::Overhead>,
@@ -82,7 +94,13 @@ pub struct Report {
 impl Report {
     /// Composes the report of a run of which some traces could not be read. `all` are the sums over all processes.
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
+        let diagnosis = Diagnosis::of(reports, all);
         Report {
+            verdict: verdict::Verdict::of(&diagnosis.verdict),
+            identity: identity::Identity::of(&diagnosis.buckets),
+            idle: idle::Idle::of(&all.idle),
+            steps: steps::Steps::of(&all.steps),
+            findings: diagnosis.findings.iter().map(|found| findings::Finding::of(found, reports)).collect(),
             coverage: coverage::Coverage::of(all),
             overhead: all.overhead.as_ref().map(|taken| overhead::Overhead::of(taken, &all.duty)),
             clock: clock::Clock::of(&all.clock),

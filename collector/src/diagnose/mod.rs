@@ -1,0 +1,49 @@
+//! Why is it slow, what should be changed, what would that gain, and how can it be checked?
+//!
+//! A diagnosis is a pure function of the finished tables. [`buckets`] divides the wall time into parts that do not
+//! overlap. Each [finding](finding) has a module that looks for one fault, and claims the part of each bucket that
+//! removing the fault would give back. [`Diagnosis::of`] ranks the findings, so that no nanosecond is promised twice, and
+//! the [verdict] is made from the buckets and the first finding.
+
+pub mod buckets;
+pub mod finding;
+pub mod verdict;
+
+use crate::analyze::{ProcessReport, Tables};
+use buckets::Buckets;
+use finding::{FINDERS, Finding};
+use verdict::Verdict;
+
+/// What a diagnosis is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The processes.
+    pub reports: &'a [ProcessReport],
+    /// Their tables, added.
+    pub all: &'a Tables,
+    /// The parts of the wall time.
+    pub buckets: &'a Buckets,
+}
+
+/// The diagnosis of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// Where the wall time went.
+    pub buckets: Buckets,
+    /// The answer in at most three lines.
+    pub verdict: Verdict,
+    /// What to change, the largest gain first.
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// Diagnoses a run.
+    pub fn of(reports: &[ProcessReport], all: &Tables) -> Diagnosis {
+        let buckets = Buckets::of(reports, all);
+        let facts = Facts { reports, all, buckets: &buckets };
+        let claimed = FINDERS.iter().filter_map(|find| find(&facts)).collect();
+        let findings = finding::ranked(claimed, &buckets);
+        let verdict = Verdict::of(&facts, &findings);
+        Diagnosis { verdict, findings, buckets }
+    }
+}

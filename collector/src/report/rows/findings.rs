@@ -1,0 +1,86 @@
+//! What to change, and what that would gain.
+
+use super::numbers::Estimate;
+use crate::analyze::ProcessReport;
+use crate::diagnose::finding;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A fault of the program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Names the kind of fault.
+    pub id: &'static str,
+    /// What was found, in a few words.
+    pub title: String,
+    pub evidence: Evidence,
+    /// Why that costs time.
+    pub explanation: String,
+    /// What to change.
+    pub fix: String,
+    /// What that would gain, of the wall time. The gains of all findings together never exceed it. 0 for a fault that
+    /// costs something other than time.
+    pub saves_ns: Estimate,
+    /// The command that verifies it.
+    pub verify: String,
+}
+
+/// What a finding was found by; null = does not apply.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Evidence {
+    /// In a sentence.
+    pub text: String,
+    /// How often it happened.
+    pub count: u64,
+    /// The time that it took.
+    pub total_ns: Option<Estimate>,
+    /// From the start of the collection to the first time that it happened.
+    pub first_ns: Option<u64>,
+    /// The API.
+    pub api: Option<String>,
+    /// The kernel's name, demangled.
+    pub kernel: Option<String>,
+    /// Path of the library that made the call.
+    pub library: Option<String>,
+    /// The thread's id in the system.
+    pub tid: Option<u32>,
+}
+
+impl Finding {
+    /// Returns the row of a finding in a run.
+    pub fn of(found: &finding::Finding, reports: &[ProcessReport]) -> Finding {
+        Finding {
+            id: found.id,
+            title: found.title.clone(),
+            evidence: Evidence::of(&found.evidence),
+            explanation: found.explanation.clone(),
+            fix: found.fix.clone(),
+            saves_ns: found.saves.into(),
+            verify: verify(reports),
+        }
+    }
+}
+
+impl Evidence {
+    fn of(evidence: &finding::Evidence) -> Evidence {
+        let finding::Evidence { text, count, total, first, api, kernel, library, tid } = evidence.clone();
+        Evidence {
+            text,
+            count,
+            total_ns: total.map(Estimate::from),
+            first_ns: first,
+            api,
+            kernel,
+            library,
+            tid,
+        }
+    }
+}
+
+/// Returns the command that records the changed program and compares it with this trace.
+fn verify(reports: &[ProcessReport]) -> String {
+    let first = reports.first().map(|report| &report.process);
+    let command = first.and_then(|process| process.command.as_deref()).unwrap_or("CMD");
+    let path = first.map_or("BEFORE", |process| process.path.as_str());
+    format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {path} after.gspy")
+}

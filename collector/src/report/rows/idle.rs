@@ -1,0 +1,94 @@
+//! Why GPUs were idle.
+
+use super::numbers::Estimate;
+use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Part, Site};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// Why the GPUs were idle.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Idle {
+    /// The idle time by what the host was doing in it, or by what an enqueued operation waited for; the largest first.
+    /// Sums to the idle time of the devices.
+    pub by_cause: Vec<ByCause>,
+    /// The same by call, library, thread and NVTX range; the largest first, at most twenty.
+    #[schemars(length(max = 20))]
+    pub sites: Vec<BySite>,
+    pub hta: Hta,
+}
+
+/// The idle time of one cause.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ByCause {
+    /// outside_cuda: the thread that ended the gap was in no CUDA call; starting: the operation was enqueued, and
+    /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
+    #[schemars(extend("enum" = ["explicit_sync", "implicit_sync", "allocating", "freeing", "copying", "launching", "stream_wait", "starting", "loading", "host_callback", "other_call", "outside_cuda", "undecided"]))]
+    pub cause: &'static str,
+    /// The number of gaps that have such a part.
+    pub count: u64,
+    pub total_ns: Estimate,
+}
+
+/// The idle time of one cause at one place of the program.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BySite {
+    /// As in by_cause.
+    pub cause: &'static str,
+    /// The API that the thread was in; null = none.
+    pub api: Option<String>,
+    /// Path of the library that called it; outside CUDA, of the library whose call ended the gap.
+    pub library: Option<String>,
+    /// The thread's id in the system.
+    pub tid: Option<u32>,
+    /// The innermost NVTX range of that thread when the gap ended.
+    pub range: Option<String>,
+    /// The synchronization before the gap ended, if the work before the gap had been waited for.
+    pub after_wait: Option<String>,
+    /// The number of gaps that have such a part.
+    pub count: u64,
+    pub total_ns: Estimate,
+}
+
+/// The idle time of streams in the classes of Holistic Trace Analysis, ns. A gap is host_wait if the operation that
+/// ended it was launched after the one before it had ended; else kernel_wait if it is shorter than 30 µs; else other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Hta {
+    /// The host was late.
+    pub host_wait_ns: u64,
+    /// Between two enqueued kernels.
+    pub kernel_wait_ns: u64,
+    /// Everything else.
+    pub other_ns: u64,
+}
+
+/// The most sites in the report.
+const SITES: usize = 20;
+
+impl Idle {
+    /// Returns the rows.
+    pub fn of(idle: &IdleReport) -> Idle {
+        let mut by_cause: Vec<ByCause> = idle.by_cause.iter().map(ByCause::of).collect();
+        by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
+        let mut sites: Vec<BySite> = idle.sites.iter().map(BySite::of).collect();
+        sites.sort_by_key(|row| Reverse(row.total_ns.value));
+        sites.truncate(SITES);
+        let HtaClasses { host_wait, kernel_wait, other } = idle.hta;
+        let hta = Hta { host_wait_ns: host_wait, kernel_wait_ns: kernel_wait, other_ns: other };
+        Idle { by_cause, sites, hta }
+    }
+}
+
+impl ByCause {
+    fn of((cause, part): (&Cause, &Part)) -> ByCause {
+        ByCause { cause: cause.name(), count: part.count, total_ns: part.total.into() }
+    }
+}
+
+impl BySite {
+    fn of(((cause, site), part): (&(Cause, Site), &Part)) -> BySite {
+        let Site { api, library, tid, range, after_wait } = site.clone();
+        let (count, total_ns) = (part.count, part.total.into());
+        BySite { cause: cause.name(), api, library, tid, range, after_wait, count, total_ns }
+    }
+}

@@ -1,0 +1,160 @@
+//! The steps of the program.
+
+use crate::analyze::idle::Cause;
+use crate::analyze::steps;
+use crate::model::steps::Source;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The steps of the program; count is 0 if it has none. Times are of the steps after the warm-up, null = none.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Steps {
+    /// The number of steps, those of the warm-up included.
+    pub count: u64,
+    /// launches: the sequence of launches repeats; nvtx: a range is opened in each step; graphs: a graph is launched in
+    /// each step; null = no steps.
+    #[schemars(extend("enum" = ["launches", "nvtx", "graphs", null]))]
+    pub source: Option<&'static str>,
+    /// That range's name.
+    pub range: Option<String>,
+    /// Kernel and graph launches in a step, median.
+    pub launches_per_step: u64,
+    /// The steps at the start that are longer than those after them.
+    pub warm_up: u64,
+    #[schemars(range(min = 0))]
+    pub mean_ns: Option<f64>,
+    #[schemars(range(min = 0))]
+    pub std_ns: Option<f64>,
+    pub median_ns: Option<u64>,
+    pub p95_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    pub min_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    /// How much longer the steps at the end are than those at the start, as a share of the mean.
+    pub drift: Option<f64>,
+    /// Steps that took much longer than the others, the longest first; at most ten.
+    #[schemars(length(max = 10))]
+    pub outliers: Vec<Outlier>,
+    /// What a step after the warm-up contains, on average.
+    pub per_step: Contents,
+    /// NVTX ranges that are opened in nearly every step.
+    pub phases: Vec<Phase>,
+    /// Step times over the run: the means of equally many steps each; at most sixty.
+    #[schemars(length(max = 60))]
+    pub plot_ns: Vec<u64>,
+}
+
+/// A step that took much longer than the others.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Outlier {
+    /// Its number, from 0.
+    pub step: u64,
+    /// From the start of the collection.
+    pub start_ns: u64,
+    pub duration_ns: u64,
+}
+
+/// What a step contains, on average.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Contents {
+    /// The time in which the GPU was busy.
+    #[schemars(range(min = 0))]
+    pub busy_ns: f64,
+    /// The time in which it was idle.
+    #[schemars(range(min = 0))]
+    pub idle_ns: f64,
+    /// The same by cause, as in idle.
+    pub idle_by_cause_ns: BTreeMap<&'static str, f64>,
+    /// Copies and memsets.
+    #[schemars(range(min = 0))]
+    pub copies: f64,
+    /// What they moved.
+    #[schemars(range(min = 0))]
+    pub copied_bytes: f64,
+    /// Calls that synchronize.
+    #[schemars(range(min = 0))]
+    pub syncs: f64,
+    /// Allocations of device memory.
+    #[schemars(range(min = 0))]
+    pub allocations: f64,
+    #[schemars(range(min = 0))]
+    pub allocated_bytes: f64,
+    /// How much the live device memory grows.
+    pub growth_bytes: f64,
+}
+
+/// A phase of a step.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Phase {
+    /// The NVTX range's name.
+    pub name: String,
+    /// How often it is opened in a step.
+    #[schemars(range(min = 0))]
+    pub per_step: f64,
+    /// Host time in it per step.
+    #[schemars(range(min = 0))]
+    pub host_ns: f64,
+}
+
+impl Steps {
+    /// Returns the rows.
+    pub fn of(steps: &steps::Steps) -> Steps {
+        let (source, range) = match &steps.source {
+            None => (None, None),
+            Some(Source::Launches) => (Some("launches"), None),
+            Some(Source::NvtxRange(name)) => (Some("nvtx"), Some(name.clone())),
+            Some(Source::Graphs) => (Some("graphs"), None),
+        };
+        let time = steps.time;
+        Steps {
+            count: steps.count,
+            source,
+            range,
+            launches_per_step: steps.launches,
+            warm_up: steps.warm_up,
+            mean_ns: time.map(|time| time.mean),
+            std_ns: time.map(|time| time.std),
+            median_ns: time.map(|time| time.median),
+            p95_ns: time.map(|time| time.p95),
+            p99_ns: time.map(|time| time.p99),
+            min_ns: time.map(|time| time.min),
+            max_ns: time.map(|time| time.max),
+            drift: time.map(|time| time.drift),
+            outliers: steps.outliers.iter().map(Outlier::of).collect(),
+            per_step: Contents::of(&steps.contents),
+            phases: steps.phases.iter().map(Phase::of).collect(),
+            plot_ns: steps.plot.clone(),
+        }
+    }
+}
+
+impl Outlier {
+    fn of(outlier: &steps::Outlier) -> Outlier {
+        let steps::Outlier { step, start, duration } = *outlier;
+        Outlier { step, start_ns: start, duration_ns: duration }
+    }
+}
+
+impl Contents {
+    fn of(of: &steps::Contents) -> Contents {
+        let by_cause = |(cause, ns): (&Cause, &f64)| (cause.name(), *ns);
+        Contents {
+            busy_ns: of.busy,
+            idle_ns: of.idle,
+            idle_by_cause_ns: of.idle_by_cause.iter().map(by_cause).collect(),
+            copies: of.copies,
+            copied_bytes: of.copied_bytes,
+            syncs: of.syncs,
+            allocations: of.allocations,
+            allocated_bytes: of.allocated_bytes,
+            growth_bytes: of.growth_bytes,
+        }
+    }
+}
+
+impl Phase {
+    fn of(phase: &steps::Phase) -> Phase {
+        Phase { name: phase.name.clone(), per_step: phase.per_step, host_ns: phase.host }
+    }
+}
