@@ -19,7 +19,7 @@ pub enum Cause {
     Allocating,
     /// In a call that frees memory.
     Freeing,
-    /// In a call that copies or sets memory.
+    /// In a call that copies memory or does a memset.
     Copying,
     /// In a call that launches kernels or graphs.
     Launching,
