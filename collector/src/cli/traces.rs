@@ -52,8 +52,9 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
-    let clocks = Survey::of(reader.records());
-    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let names = reader.names().clone();
+    let clocks = Survey::of_trace(&names, reader.records());
+    let status = reader.status().cloned();
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
 }
 

@@ -26,7 +26,8 @@
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`steps`]: which launch begins a step of the program?
-//! - [`ranges`]: which NVTX ranges are open around a call?
+//! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
+//!   number?
 //!
 //! Selection and context:
 //!
@@ -50,6 +51,7 @@ pub mod names;
 pub mod order;
 pub mod outcome;
 pub mod period;
+pub mod range_names;
 pub mod ranges;
 pub mod run;
 #[cfg(test)]
