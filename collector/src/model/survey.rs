@@ -226,7 +226,7 @@ impl Survey {
 }
 
 /// Host ns at which the call or the range change of a record began.
-pub(super) fn begin(record: &Record) -> Option<u64> {
+pub fn begin(record: &Record) -> Option<u64> {
     match record.body {
         Body::NvtxRange(_) => Some(record.at),
         _ => record.body.call().map(|call| call.begin),

@@ -36,6 +36,8 @@ pub enum Section {
     Gpu,
     /// Idle gaps: how long, and what ended them
     Gaps,
+    /// Steps of the program: how long they take, how steady they are, what is in them
+    Steps,
     /// NVTX ranges and markers
     Ranges,
     /// Kernels by time

@@ -24,6 +24,7 @@ mod tests;
 mod token;
 
 use super::range_names::Folded;
+use super::survey::begin;
 use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::{Namespace, NvtxChange};
 use lane::Lane;
@@ -143,6 +144,40 @@ impl Finder {
         let Some((thread, anchor)) = found else { return StepRule::default() };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
         StepRule { source: Some(source), begins: Begins::Token { thread, anchor } }
+    }
+}
+
+/// When steps began on the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The number of steps of the trace.
+    pub count: u64,
+    /// Host ns at which the first of the steps that were asked for began.
+    pub from: Option<u64>,
+    /// Host ns at which the first step after them began.
+    pub to: Option<u64>,
+}
+
+impl Span {
+    /// Returns the host time of the steps from `first` to `last` in a trace with this rule.
+    pub fn of(
+        rule: &StepRule,
+        records: impl IntoIterator<Item = Record>,
+        (first, last): (u64, u64),
+    ) -> Span {
+        let (mut counter, mut span) = (StepCounter::new(rule), Span::default());
+        for record in records {
+            let Some(step) = counter.observe(&record).filter(|step| *step >= span.count) else { continue };
+            span.count = step + 1;
+            let at = begin(&record).unwrap_or(record.at);
+            if step == first {
+                span.from = Some(at);
+            }
+            if step == last.saturating_add(1) {
+                span.to = Some(at);
+            }
+        }
+        span
     }
 }
 

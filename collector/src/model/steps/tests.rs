@@ -18,7 +18,7 @@ struct Program {
 
 impl Program {
     /// Launches a kernel of this name, whose call comes `gap` ns after the last one.
-    fn after(&mut self, gap: u64, kernel: &str) -> &mut Self {
+    fn after(&mut self, gap: u64, kernel: &str) {
         let of = (1..).zip(&self.names.0).find(|(_, ((space, _), text))| {
             *space == Namespace::Kernel && text.as_str() == kernel
         });
@@ -35,14 +35,10 @@ impl Program {
         }
         launch.stream = u64::from(self.thread) + 7;
         self.records.push(Record { thread: self.thread, at: self.now + 1_000, body: Body::Work(launch) });
-        self
     }
 
-    fn launch(&mut self, kernels: &[&str]) -> &mut Self {
-        kernels.iter().for_each(|kernel| {
-            self.after(5_000, kernel);
-        });
-        self
+    fn launch(&mut self, kernels: &[&str]) {
+        kernels.iter().for_each(|kernel| self.after(5_000, kernel));
     }
 
     fn graph(&mut self, graph: u32) {
@@ -100,9 +96,9 @@ fn of(program: impl FnOnce(&mut Program)) -> Program {
 
 #[test]
 fn constant_steps_are_counted() {
-    let constant = of(|p| (0..50).for_each(|_| drop(p.launch(&STEP))));
+    let constant = of(|p| (0..50).for_each(|_| p.launch(&STEP)));
     assert_eq!((constant.steps(), constant.rule().source), (50, Some(Source::Launches)));
-    let few = of(|p| (0..4).for_each(|_| drop(p.launch(&STEP))));
+    let few = of(|p| (0..4).for_each(|_| p.launch(&STEP)));
     assert_eq!(few.steps(), 4);
     let synchronized = of(|p| {
         for _ in 0..30 {
@@ -117,7 +113,7 @@ fn constant_steps_are_counted() {
 fn warm_up_and_jitter_in_the_launches_do_not_matter() {
     let mut random = Random(3);
     let program = of(|p| {
-        (0..400).for_each(|n| drop(p.launch(&[["fill", "init", "gemm", "tune"][n % 4]])));
+        (0..400).for_each(|n| p.launch(&[["fill", "init", "gemm", "tune"][n % 4]]));
         for step in 0..200 {
             for kernel in STEP {
                 if step < 3 {
@@ -139,7 +135,7 @@ fn micro_batches_are_parts_of_a_step() {
     for update in update {
         let program = of(|p| {
             for _ in 0..40 {
-                (0..4).for_each(|_| drop(p.launch(&["forward", "relu", "loss", "backward"])));
+                (0..4).for_each(|_| p.launch(&["forward", "relu", "loss", "backward"]));
                 p.launch(update);
             }
         });
@@ -147,7 +143,7 @@ fn micro_batches_are_parts_of_a_step() {
     }
     let short = of(|p| {
         for _ in 0..40 {
-            (0..4).for_each(|_| drop(p.launch(&["forward", "backward"])));
+            (0..4).for_each(|_| p.launch(&["forward", "backward"]));
             p.launch(&["update"]);
         }
     });
@@ -161,7 +157,7 @@ fn an_evaluation_after_some_steps_is_no_level_of_its_own() {
             for step in 0..100 {
                 p.launch(&["forward", "loss", "backward", "update"]);
                 if step % every == every - 1 {
-                    (0..12).for_each(|_| drop(p.launch(&[own])));
+                    (0..12).for_each(|_| p.launch(&[own]));
                     p.launch(&["metric"]);
                 }
             }
@@ -188,9 +184,9 @@ fn layers_are_parts_of_a_step() {
     let training = of(|p| {
         for _ in 0..12 {
             p.launch(&["embed"]);
-            (0..24).for_each(|_| drop(p.launch(&["norm", "qkv", "attention", "mlp"])));
+            (0..24).for_each(|_| p.launch(&["norm", "qkv", "attention", "mlp"]));
             p.launch(&["head", "loss"]);
-            (0..24).for_each(|_| drop(p.launch(&["d_mlp", "d_mlp_w", "d_attention", "d_qkv", "d_qkv_w", "d_norm"])));
+            (0..24).for_each(|_| p.launch(&["d_mlp", "d_mlp_w", "d_attention", "d_qkv", "d_qkv_w", "d_norm"]));
             p.launch(&["update"]);
         }
     });
@@ -198,7 +194,7 @@ fn layers_are_parts_of_a_step() {
     let inference = of(|p| {
         for _ in 0..60 {
             p.launch(&["embed"]);
-            (0..32).for_each(|_| drop(p.launch(&["norm", "qkv", "attention", "mlp"])));
+            (0..32).for_each(|_| p.launch(&["norm", "qkv", "attention", "mlp"]));
             p.launch(&["norm_last", "head", "softmax", "cumsum", "sample"]);
             p.wait();
         }
@@ -275,7 +271,7 @@ fn an_nvtx_range_that_contains_most_launches_is_the_step() {
         for step in 0..20 {
             p.range(Some(&format!("ProfilerStep#{step}")));
             p.range(Some("forward"));
-            (0..1 + step % 3).for_each(|_| drop(p.launch(&["k", "l"])));
+            (0..1 + step % 3).for_each(|_| p.launch(&["k", "l"]));
             p.range(None);
             p.range(Some("Optimizer.step#SGD.step"));
             p.launch(&["sgd"]);
@@ -314,11 +310,11 @@ fn a_range_around_little_of_the_work_is_no_step() {
 
 #[test]
 fn one_long_phase_or_equal_launches_are_no_steps() {
-    let phase = of(|p| (0..900).for_each(|n| drop(p.launch(&[&format!("k{}", n * n % 1009)]))));
+    let phase = of(|p| (0..900).for_each(|n| p.launch(&[&format!("k{}", n * n % 1009)])));
     assert_eq!(phase.steps(), 0);
-    let equal = of(|p| (0..900).for_each(|_| drop(p.launch(&["k"]))));
+    let equal = of(|p| (0..900).for_each(|_| p.launch(&["k"])));
     assert_eq!(equal.steps(), 0);
-    let few = of(|p| (0..2).for_each(|_| drop(p.launch(&STEP))));
+    let few = of(|p| (0..2).for_each(|_| p.launch(&STEP)));
     assert_eq!(few.steps(), 0);
 }
 
@@ -368,7 +364,7 @@ proptest! {
                 p.after(random.below(50_000), &kernel);
             }
             for _ in 0..steps {
-                body.iter().for_each(|kernel| drop(p.after(random.below(50_000), kernel)));
+                body.iter().for_each(|kernel| p.after(random.below(50_000), kernel));
             }
         });
         prop_assert!(program.steps().abs_diff(steps) <= 1, "{} of {}: {:?}", program.steps(), steps, body);
