@@ -19,11 +19,11 @@
 
 use super::gpu_interval::host;
 use super::graphs::Contents;
+use super::host_time::begin;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::period::{CaptureRanges, Period};
 use super::streams::StreamNumbers;
-use super::survey::begin;
 use super::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};

@@ -9,6 +9,7 @@
 use super::clocks::Clocks;
 use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
+use super::host_time::begin;
 use super::period::CaptureRanges;
 use super::steps::Finder;
 use super::streams::Streams;
@@ -222,14 +223,6 @@ impl Survey {
         let bounds = self.time_bases.entry((sample.context, sample.time_base)).or_default();
         bounds.recorded(host(sample.after), gpu, sample.error.into());
         bounds.completed(host(sample.before), gpu, sample.error.into());
-    }
-}
-
-/// Host ns at which the call or the range change of a record began.
-pub fn begin(record: &Record) -> Option<u64> {
-    match record.body {
-        Body::NvtxRange(_) => Some(record.at),
-        _ => record.body.call().map(|call| call.begin),
     }
 }
 

@@ -23,8 +23,8 @@ mod spacing;
 mod tests;
 mod token;
 
+use super::host_time::begin;
 use super::range_names::Folded;
-use super::survey::begin;
 use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::{Namespace, NvtxChange};
 use lane::Lane;
