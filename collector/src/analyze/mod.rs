@@ -13,7 +13,7 @@
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
-//! - [`calls`]: API calls; [`waits`]: calls that waited for the GPU though they are no synchronize calls
+//! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`together`]: several processes on one machine
@@ -22,6 +22,7 @@
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 
 pub mod analysis;
+pub mod call_class;
 pub mod calls;
 pub mod coverage;
 pub mod devices;

@@ -149,6 +149,7 @@ impl Tables {
             }
         }
         all.gaps = devices::gaps(&all.devices);
+        all.idle = devices::idle(&all.devices);
         Cow::Owned(all)
     }
 }
