@@ -1,12 +1,12 @@
-// 200 steps that copy 1 MiB to the GPU and run a kernel on it. The fault: the copies are from pageable memory.
+// 40 steps that copy 1 MiB to the GPU and run a kernel on it. The fault: the copies are from pageable memory.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 200, BYTES = 1 << 20 };
+enum { STEPS = 40, BYTES = 1 << 20 };
 
 int main(int argc, char **argv)
 {
-    begin(argc, argv, "step_500us");
+    begin(argc, argv, "step_2ms");
     CUdeviceptr input = device_memory(BYTES);
     void *host = is_faulty ? calloc(1, BYTES) : pinned_memory(BYTES);
     REQUIRE(host != NULL);
