@@ -165,7 +165,9 @@ fn a_full_queue_is_found_and_gains_nothing() {
 fn a_program_that_keeps_the_gpu_busy_has_no_findings() {
     let clean = Fault { program: "host_stall", id: "", settings: &[] };
     until_one_is_good(|| {
-        let findings = clean.findings("fixed");
+        // What gpuspy itself takes depends on the other programs on the machine.
+        let mut findings = clean.findings("fixed");
+        findings.retain(|found| found["id"] != "profiler-cost");
         findings.is_empty().then_some(()).ok_or_else(|| format!("{findings:#?}"))
     });
 }

@@ -34,7 +34,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if number * 2 < all {
         return None;
     }
-    let idle = Idle::of_pieces(facts, |cause, site, piece| is_between_launches(cause, site) && piece < STALL);
+    let idle = Idle::of_pieces(facts, |cause, site, piece| {
+        is_between_launches(cause, site) && (cause == Cause::Launching || piece < STALL)
+    });
     let site = idle.main?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
