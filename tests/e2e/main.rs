@@ -18,6 +18,7 @@ mod findings;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;
+mod idle;
 mod interpose;
 mod kernel_facts;
 mod kernel_handles;

@@ -100,7 +100,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),
             late: time.late,
-            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller)),
+            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller), end),
             idle,
         }
     };

@@ -344,7 +344,8 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             device.idle = time.idle.report(&Processes(&known));
             let found = placed(&mut device, time, &own(number));
             device.idle.complete(device.whole().idle);
-            device.gaps = GapReport::of(found, (device.id, device.began_ns), beside, library);
+            device.gaps =
+                GapReport::of(found, (device.id, device.began_ns), beside, library, &Processes(&known));
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),

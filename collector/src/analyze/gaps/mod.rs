@@ -97,6 +97,8 @@ pub struct Gap {
     pub after: Neighbour,
     /// Its main causes.
     pub causes: Main,
+    /// The thread that led it: the number of its process on the line, and its own there.
+    pub leader: Option<(u32, u32)>,
 }
 
 /// Gaps of one or more timelines.

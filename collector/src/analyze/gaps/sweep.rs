@@ -234,9 +234,11 @@ impl Sweep {
             duration,
             off_by: open.before.off_by().max(after.off_by()),
         };
-        let causes = self.idle.split(closed, self.leads.get(after.lead), &self.period);
+        let lead = self.leads.get(after.lead);
+        let causes = self.idle.split(closed, lead, &self.period);
+        let leader = lead.map(|lead| (lead.process, lead.thread));
         let start = (start - origin) as u64;
-        self.gaps.add(Gap { start, duration, before: open.before, after, causes });
+        self.gaps.add(Gap { start, duration, before: open.before, after, causes, leader });
     }
 }
 

@@ -115,6 +115,27 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// The label on screen.
+    pub fn label(self) -> &'static str {
+        match self {
+            Cause::ExplicitSync => "synchronizing",
+            Cause::ImplicitSync => "synchronizing implicitly",
+            Cause::Allocating => "allocating memory",
+            Cause::Freeing => "freeing memory",
+            Cause::Copying => "copying",
+            Cause::Launching => "launching",
+            Cause::StreamWait => "waiting for another stream",
+            Cause::Starting => "starting the operation",
+            Cause::Loading => "loading code",
+            Cause::HostCallback => "in a host function",
+            Cause::OtherCall => "in other CUDA calls",
+            Cause::OutsideCuda => "outside CUDA",
+            Cause::Undecided => "undecided",
+        }
+    }
+}
+
 /// A part of the idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
