@@ -25,6 +25,7 @@
 //! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
+//! - [`framework`]: which framework does the program use?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`]: which NVTX ranges are open around a call?
 //!
@@ -37,6 +38,7 @@
 pub mod clocks;
 pub mod facts;
 pub mod filter;
+pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
@@ -94,6 +96,10 @@ pub struct Event<'r> {
     pub memory: Vec<MemoryChange>,
     /// Streams that are certainly empty.
     pub drained: Option<Drained>,
+    /// The number of its process on the line; 0 for the only one.
+    pub process: u32,
+    /// The number of its call's context on the line; 0 = unknown or none.
+    pub context: u32,
     /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
     pub step: Option<u64>,
 }
@@ -109,6 +115,8 @@ impl<'r> Event<'r> {
             node: None,
             memory: Vec::new(),
             drained: None,
+            process: 0,
+            context: record.body.call().map_or(0, |call| call.context),
             step: None,
         }
     }

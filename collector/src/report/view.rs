@@ -34,7 +34,9 @@ pub enum Section {
     Coverage,
     /// Where each GPU's time went: compute, exposed copies, idle
     Gpu,
-    /// Idle gaps: how long, and what ended them
+    /// Why each GPU was idle: what the host was doing
+    Idle,
+    /// Idle gaps: how long, and what the host was doing
     Gaps,
     /// NVTX ranges and markers
     Ranges,

@@ -8,6 +8,7 @@ mod gaps;
 mod gpu;
 mod graphs;
 mod header;
+mod idle;
 mod kernels;
 mod launches;
 mod memory;
@@ -51,9 +52,10 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 13] = [
+    let sections: [(Section, Draw); 14] = [
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
+        (Section::Idle, idle::idle),
         (Section::Gaps, gaps::gaps),
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
