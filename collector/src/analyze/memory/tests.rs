@@ -52,7 +52,7 @@ fn counts_of_several_lines_add_up_and_held_memory_does_not() {
     assert_eq!(both, used(3, 50, 2, 30, 7, 10));
 }
 
-const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
+const OF: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0, correlation: 0 };
 
 fn take(fold: &mut MemoryTimeline, event: &Event<'_>) {
     fold.observe(event, &Scope::whole(event, true));
