@@ -7,6 +7,7 @@ use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
+use crate::model::framework::Framework;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
@@ -34,6 +35,8 @@ pub struct ProcessInfo {
     pub pid: Option<u32>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
+    /// What it calls CUDA through.
+    pub framework: Framework,
     /// The path of the trace.
     pub path: String,
     /// How it ended; `None` if the trace has no status.
@@ -81,6 +84,7 @@ impl ProcessInfo {
             pid: end.pid,
             command: fact(names, Fact::CommandLine)
                 .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            framework: Framework::of(end.known.modules.paths(names)),
             path,
             outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
             parent: job::parent(names, status),

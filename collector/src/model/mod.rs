@@ -25,6 +25,7 @@
 //! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
+//! - [`framework`]: which framework does the program use?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`]: which NVTX ranges are open around a call?
 //!
@@ -37,6 +38,7 @@
 pub mod clocks;
 pub mod facts;
 pub mod filter;
+pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
