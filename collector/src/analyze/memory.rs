@@ -6,11 +6,21 @@
 //! launch has returned ([`graph`](crate::model::memory::graph) computes how much is held at once). Where calls of
 //! several threads overlap, each takes effect at an unknown moment of it, so that the order of returns is only the
 //! best estimate: then the peak is an interval ([`doubt`]).
+//!
+//! Of a process, and not of several on one line, each block is followed from its allocation to its free ([`held`]): who
+//! held memory at the peak, how long blocks live ([`lifetimes`]), and whether memory grows ([`trend`]).
 
+pub mod churn;
 mod doubt;
+mod held;
+pub mod holders;
+pub mod lifetimes;
 mod line;
+mod pools;
+mod stretches;
 #[cfg(test)]
 mod tests;
+mod trend;
 mod usage;
 
 use super::analysis::{Analysis, End, Start};
@@ -23,8 +33,10 @@ use crate::model::period::Period;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
-pub use line::MemoryLine;
+use held::Held;
 use line::Lines;
+pub use line::MemoryLine;
+pub use pools::pool_of;
 use std::collections::{BTreeMap, HashMap};
 pub use usage::{MemoryUse, Use};
 
@@ -48,6 +60,20 @@ struct Freeing {
     changes: Vec<MemoryChange>,
 }
 
+/// Whose call it was.
+#[derive(Clone, Copy, Debug, Default)]
+struct By {
+    thread: u32,
+    call: Call,
+}
+
+impl By {
+    /// A thread's call; the end of a context has none.
+    fn of(thread: u32, call: Option<&Call>) -> By {
+        By { thread, call: call.copied().unwrap_or_default() }
+    }
+}
+
 /// The analysis.
 #[derive(Debug)]
 pub struct MemoryTimeline {
@@ -58,6 +84,8 @@ pub struct MemoryTimeline {
     entered: usize,
     sum: MemoryUse,
     owners: Owners,
+    /// Each block; `None` for several processes, whose blocks are in their own reports.
+    held: Option<Held>,
     lines: Lines,
     doubts: BTreeMap<Part, Doubt>,
     /// By thread: a thread frees one block at a time.
@@ -74,6 +102,7 @@ impl MemoryTimeline {
             entered: 0,
             sum: MemoryUse::default(),
             owners: Owners::default(),
+            held: None,
             lines: Lines::default(),
             doubts: BTreeMap::new(),
             freeing: HashMap::new(),
@@ -85,11 +114,7 @@ impl MemoryTimeline {
     /// Returns the use of memory until the collection ended, at host ns `ended`; `library` names the file that an address
     /// lies in.
     pub fn rows(mut self, ended: u64, library: impl Fn(u64) -> Option<String>) -> MemoryUse {
-        // The returns of these calls are not in the trace.
-        let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
-        unseen.sort_unstable_by_key(|(thread, _)| *thread);
-        unseen.iter().for_each(|(_, freeing)| self.freed(freeing, host(ended), host(ended)));
-        self.enter(i64::MAX);
+        self.end(ended);
         let end = self.since_began(host(ended).min(self.period.ends().1)).saturating_sub(1);
         let MemoryUse { device, by_kind, by_library, timeline, timelines, .. } = &mut self.sum;
         let named = by_kind.iter_mut().map(|(kind, part)| (Some(*kind), part));
@@ -109,6 +134,15 @@ impl MemoryTimeline {
         self.sum
     }
 
+    /// Takes the end of the collection.
+    fn end(&mut self, ended: u64) {
+        // The returns of these calls are not in the trace.
+        let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
+        unseen.sort_unstable_by_key(|(thread, _)| *thread);
+        unseen.iter().for_each(|(thread, freeing)| self.freed(*thread, freeing, host(ended), host(ended)));
+        self.enter(i64::MAX);
+    }
+
     /// Enters the parts of the selected time that start by `moment`, each with what is held then.
     fn enter(&mut self, moment: i64) {
         while let Some((from, _)) =
@@ -126,6 +160,7 @@ impl MemoryTimeline {
             }
             if device.raise_peak(from, 0) {
                 self.owners.peaked();
+                self.held.iter_mut().for_each(|held| held.peaked(None));
             }
             self.lines.device.enter(device.live_bytes, on_line);
             self.doubts.entry(None).or_default().enters(device.live_bytes, begin);
@@ -141,7 +176,7 @@ impl MemoryTimeline {
         }
         let before = self.freeing.insert(record.thread, Freeing { call, changes: changes.to_vec() });
         if let Some(before) = before {
-            self.freed(&before, host(record.at), host(record.at));
+            self.freed(record.thread, &before, host(record.at), host(record.at));
         }
     }
 
@@ -168,23 +203,23 @@ impl MemoryTimeline {
                 }
             }
             // Nothing of it was certain since it began.
-            Some(_) => self.freed(&freeing, at, at),
-            None => self.freed(&freeing, host(call.begin).min(at), at),
+            Some(_) => self.freed(record.thread, &freeing, at, at),
+            None => self.freed(record.thread, &freeing, host(call.begin).min(at), at),
         }
     }
 
     /// Applies the effect of a call that freed and has returned.
-    fn freed(&mut self, freeing: &Freeing, began: i64, ended: i64) {
+    fn freed(&mut self, thread: u32, freeing: &Freeing, began: i64, ended: i64) {
         for change in &freeing.changes {
             let bytes = freed_bytes(change);
             parts(change.memory()).for_each(|part| self.doubt(part).ends_to_free(bytes));
         }
-        self.ended(&freeing.changes, freeing.call.map_or(0, |call| call.caller), began, ended);
+        self.ended(&freeing.changes, By::of(thread, freeing.call.as_ref()), began, ended);
     }
 
     /// Applies the changes of a call that has returned: each took effect at some moment of it, and those of a free at
     /// its return.
-    fn ended(&mut self, changes: &[MemoryChange], caller: u64, began: i64, ended: i64) {
+    fn ended(&mut self, changes: &[MemoryChange], by: By, began: i64, ended: i64) {
         let end = self.period.ends().1;
         if began >= end {
             return;
@@ -202,7 +237,7 @@ impl MemoryTimeline {
                 effects[here].2.takes(change);
             }
             if is_inside {
-                self.change(*change, caller, counts, self.since_began(ended));
+                self.change(*change, by, counts, self.since_began(ended));
             }
         }
         for (part, before, effect) in effects {
@@ -221,14 +256,17 @@ impl MemoryTimeline {
         part.map_or(self.sum.device.live_bytes, of_kind)
     }
 
-    fn change(&mut self, change: MemoryChange, caller: u64, is_counted: bool, at: u64) {
+    fn change(&mut self, change: MemoryChange, by: By, is_counted: bool, at: u64) {
         let MemoryUse { device, by_kind, .. } = &mut self.sum;
         let memory = change.memory();
         let part = by_kind.entry(memory.name()).or_default();
         part.change(change, is_counted);
         if is_device_memory(memory) {
             device.change(change, is_counted);
-            self.owners.change(&change, caller, is_counted);
+            self.owners.change(&change, by.call.caller, is_counted);
+            if let Some(held) = &mut self.held {
+                held.change(&change, by.thread, &by.call, self.began.saturating_add(at));
+            }
         }
         if !is_counted {
             return;
@@ -240,6 +278,8 @@ impl MemoryTimeline {
         if is_device_memory(memory) {
             if device.raise_peak(at, passing) {
                 self.owners.peaked_with(change.allocator().caller, passing);
+                let of = (memory, by.thread, &by.call, passing);
+                self.held.iter_mut().for_each(|held| held.peaked(Some(of)));
             }
             self.lines.device.change(device.live_bytes, passing, on_line);
         }
@@ -255,11 +295,17 @@ impl<'a> Analysis<'a> for MemoryTimeline {
     type Rows = MemoryUse;
 
     fn new(start: &Start<'a>) -> Self {
-        MemoryTimeline::over(start.began, start.period.clone())
+        MemoryTimeline {
+            held: Some(Held::new(start)),
+            ..MemoryTimeline::over(start.began, start.period.clone())
+        }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         let (record, changes) = (event.record, scope.memory());
+        if let Some(held) = &mut self.held {
+            held.observe(event);
+        }
         self.end_free(record);
         match &record.body {
             _ if changes.is_empty() => {}
@@ -268,7 +314,7 @@ impl<'a> Analysis<'a> for MemoryTimeline {
             body => {
                 let call = body.call().copied().unwrap_or_default();
                 let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
-                self.ended(changes, call.caller, host(began), host(record.at));
+                self.ended(changes, By { thread: record.thread, call }, host(began), host(record.at));
             }
         }
         if let (Body::Api(api), Some(call)) = (&record.body, event.call)
@@ -277,11 +323,17 @@ impl<'a> Analysis<'a> for MemoryTimeline {
             && scope.call()
         {
             self.sum.out_of_memory += 1;
+            let held = |kind| self.sum.by_kind.get(kind).map_or(0, |part| part.live_bytes);
+            let unmapped = held(Memory::Reserved.name()).saturating_sub(held(Memory::Mapped.name()));
+            self.held.iter_mut().for_each(|held| held.refused(record.thread, api, record.at, unmapped));
         }
     }
 
-    fn finish(self, end: &End<'_>) -> MemoryUse {
-        self.rows(end.ended, |caller| end.library(caller))
+    fn finish(mut self, end: &End<'_>) -> MemoryUse {
+        self.end(end.ended);
+        let held = self.held.take();
+        let rows = self.rows(end.ended, |caller| end.library(caller));
+        MemoryUse { holders: held.map(|held| held.finish(end)).unwrap_or_default(), ..rows }
     }
 }
 

@@ -104,13 +104,13 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds a freed block. `peak` is the number of the last peak, at which it was held if `is_at_peak`.
-    pub fn freed(&mut self, life: Life, bytes: u64, peak: u64, is_at_peak: bool) {
+    /// Adds freed blocks. `peak` is the number of the last peak.
+    pub fn freed(&mut self, life: Life, freed: Lived, peak: u64) {
         let (of_peak, lived) = self.classes.entry(Class::of(life)).or_default();
         if *of_peak != peak {
             (*of_peak, lived.at_peak_bytes) = (peak, 0);
         }
-        lived.add(Lived { blocks: 1, bytes, at_peak_bytes: if is_at_peak { bytes } else { 0 } });
+        lived.add(freed);
     }
 
     /// Returns the table of a run of `run_ns`, whose last peak is the highest.
@@ -131,9 +131,8 @@ mod tests {
     #[test]
     fn a_block_is_classed_by_its_work_its_steps_and_the_run() {
         let run = 1_000_000_000;
-        let class = |ms: u64, steps, has_work| {
-            Class::of(Life { ns: ms * 1_000_000, steps, has_work }).lifetime(run)
-        };
+        let class =
+            |ms: u64, steps, has_work| Class::of(Life { ns: ms * 1_000_000, steps, has_work }).lifetime(run);
         assert_eq!(class(900, None, false), Lifetime::Temporary);
         assert_eq!(class(1, Some(0), true), Lifetime::Temporary);
         assert_eq!(class(600, Some(1), true), Lifetime::PerStep);
@@ -147,9 +146,10 @@ mod tests {
     fn only_blocks_of_the_last_peak_count_at_the_peak() {
         let mut lifetimes = Lifetimes::default();
         let life = Life { ns: 1, steps: None, has_work: false };
-        lifetimes.freed(life, 10, 1, true);
-        lifetimes.freed(life, 20, 2, true);
-        lifetimes.freed(life, 40, 2, false);
+        let freed = |bytes, at_peak_bytes| Lived { blocks: 1, bytes, at_peak_bytes };
+        lifetimes.freed(life, freed(10, 10), 1);
+        lifetimes.freed(life, freed(20, 20), 2);
+        lifetimes.freed(life, freed(40, 0), 2);
         let expected = Lived { blocks: 3, bytes: 70, at_peak_bytes: 20 };
         assert_eq!(lifetimes.finish(9, 2), BTreeMap::from([(Lifetime::Temporary, expected)]));
     }

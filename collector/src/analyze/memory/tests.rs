@@ -126,8 +126,7 @@ fn a_long_line_gets_longer_intervals() {
 
 #[test]
 fn memory_from_before_the_selected_time_is_held_from_its_start_on() {
-    let changes =
-        [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
+    let changes = [(1_000_100, 100), (1_000_200, -60), (1_003_000, 10), (1_004_000, -50), (1_009_000, 500)];
     let mut fold = MemoryTimeline::over(1_000_000, Period::between(1_002_000, 1_008_000));
     observe(&mut fold, &changes);
     let memory = fold.rows(2_000_000, |_| None);
@@ -146,10 +145,7 @@ fn memory_from_before_the_selected_time_is_held_from_its_start_on() {
     let mut quiet = MemoryTimeline::over(1_000_000, Period::between(1_001_000, 1_002_000));
     observe(&mut quiet, &changes);
     let memory = quiet.rows(2_000_000, |_| None);
-    assert_eq!(
-        (memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations),
-        (40, 1_000, 0)
-    );
+    assert_eq!((memory.device.peak_bytes, memory.device.peak_at, memory.device.allocations), (40, 1_000, 0));
 }
 
 #[test]
@@ -175,8 +171,7 @@ fn each_of_several_selected_parts_starts_with_what_is_held_then() {
 fn freed(from: i64, to: i64, fails: bool) -> Use {
     let mut fold = MemoryTimeline::over(0, Period::between(from, to));
     observe(&mut fold, &[(10, 8)]);
-    let call =
-        Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
+    let call = Call { begin: 20, end: 40, flags: if fails { flag::FAILED } else { 0 }, ..Call::default() };
     let free = Free { call, memory: Memory::Device, address: 1, stream: 0, bytes: 0 };
     let free = Record { thread: 1, at: 20, body: Body::Free(free) };
     let api = Api { call, result: i32::from(fails), subject: 0, calls: 1, inside: 0, entered: 0 };

@@ -1,5 +1,6 @@
 //! How much memory was used: the rows.
 
+use super::holders::Holders;
 use super::line::MemoryLine;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
@@ -27,7 +28,7 @@ pub struct Use {
 }
 
 /// Use of memory by one process or by several.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryUse {
     /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
@@ -41,6 +42,8 @@ pub struct MemoryUse {
     pub timelines: BTreeMap<&'static str, MemoryLine>,
     /// Calls that failed because of too little memory.
     pub out_of_memory: u64,
+    /// Who holds device memory, and how long.
+    pub holders: Holders,
 }
 
 impl Use {
@@ -118,5 +121,6 @@ impl Merge for MemoryUse {
             self.by_kind.entry(kind).or_default().merge(theirs);
         }
         self.out_of_memory += other.out_of_memory;
+        self.holders.merge(&other.holders);
     }
 }
