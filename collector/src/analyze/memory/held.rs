@@ -5,7 +5,7 @@
 //! it was there, by its number, and is added to the account of the last peak when it is freed.
 
 use super::churn::{ChurnFold, Place};
-use super::holders::{Failure, Growth, Holder, Holders, Origin, listed};
+use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
 use super::lifetimes::{Life, Lifetime, Lifetimes, Lived};
 use super::pools::pool_of;
 use super::stretches::{Floor, Stretches};
@@ -18,6 +18,7 @@ use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::{Event, When};
 use crate::trace::record::{Api, Body, Call, NvtxRange};
 use gpuspy_wire::record::{Memory, Namespace, NvtxChange};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The most origins that are told apart; all further ones are one.
@@ -409,7 +410,8 @@ impl Held {
         let grown = self.accounts.iter().zip(origins);
         let mut grown: Vec<_> =
             grown.filter_map(|(account, origin)| Some((origin.clone(), growth(account)?))).collect();
-        grown.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        grown.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        grown.truncate(LISTED);
         // An index is a step, or a microsecond.
         let slope = slope / whole.length as f64 * if is_per_step { 1.0 } else { 1e6 };
         Some(Growth { is_per_step, slope, first, last, origins: grown })
