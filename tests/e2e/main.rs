@@ -14,6 +14,7 @@ mod devices;
 mod doctor;
 mod estimates;
 mod export;
+mod findings;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;

@@ -12,6 +12,7 @@
 //! - [`idle`]: why the GPUs were idle; [`steps`]: the steps of the program
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
+//! - [`copy_sites`]: which calls copy
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
 //! - [`calls`]: API calls; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
@@ -23,6 +24,7 @@
 
 pub mod analysis;
 pub mod calls;
+pub mod copy_sites;
 pub mod coverage;
 pub mod devices;
 pub mod durations;

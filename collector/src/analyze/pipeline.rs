@@ -7,6 +7,7 @@
 use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
+use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
@@ -151,6 +152,8 @@ analyses! {
         graphs: GraphTimes<'a> => GraphUse,
         /// Copies and memsets.
         transfers: TransferTimes => Transfers,
+        /// Copies and memsets by the calls that make them.
+        copy_sites: CopyCalls<'a> => CopySites,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
         /// API calls that synchronize.

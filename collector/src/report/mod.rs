@@ -13,9 +13,9 @@ mod rows;
 mod table;
 mod terminal;
 mod text;
-pub mod units;
 mod view;
 
+pub use crate::units;
 pub use json::{json, json_without};
 pub use operations::Operations;
 pub use terminal::terminal;
