@@ -3,6 +3,7 @@
 //! What is allocated before the first operation, and freed after the last, costs once. Stream-ordered calls
 //! (`cuMemAllocAsync`) do not count: they take memory from a pool and wait for nothing.
 
+use super::holders::Origin;
 use super::stretches::{Join, Stretches};
 use crate::model::Event;
 use crate::trace::record::Body;
@@ -53,10 +54,10 @@ pub struct Churn {
     pub spread: f64,
     /// Their share of the host time of all that was done since the first operation, 0 to 1.
     pub share: f64,
-    /// The number of the API that took the most host time, and a return address of a call of it.
-    pub most: Option<(u16, u64)>,
-    /// When the first call after the first operation was made: host ns.
-    pub first: u64,
+    /// What took the most host time of them.
+    pub origin: Origin,
+    /// When the first one after the first operation was called: ns since the collection began.
+    pub first_ns: u64,
 }
 
 /// Where in the run something happens: as of the last operation.
@@ -148,11 +149,14 @@ impl ChurnFold {
         }
     }
 
-    /// Returns the row, at the end of the run.
-    pub fn finish(mut self, end: Place) -> Option<Churn> {
+    /// Returns the API and the return address that took the most host time.
+    pub fn most(&self) -> Option<(u16, u64)> {
+        self.by_site.iter().max_by_key(|(site, ns)| (**ns, **site)).map(|(site, _)| *site)
+    }
+
+    /// Returns the row, at the end of a run that began at host ns `began`; `origin` is that of [`most`](Self::most).
+    pub fn finish(mut self, end: Place, began: u64, origin: Origin) -> Option<Churn> {
         self.settle(end);
-        let (most, _) = self.by_site.iter().max_by_key(|(site, ns)| (**ns, **site))?;
-        let most = Some(*most);
         let is_in_steps = end.step.is_some_and(|last| last >= 8);
         let (mut of, last) = if is_in_steps {
             (self.steps, end.step.unwrap_or(0))
@@ -171,7 +175,7 @@ impl ChurnFold {
         let steps = is_in_steps.then(|| (last + 1).saturating_sub(from as u64 * of.length));
         let (spread, share) =
             (some as f64 / steady.len() as f64, counts.host_ns as f64 / all.host_ns.max(1) as f64);
-        Some(Churn { counts, steps, spread, share, most, first: self.first })
+        Some(Churn { counts, steps, spread, share, origin, first_ns: self.first.saturating_sub(began) })
     }
 }
 

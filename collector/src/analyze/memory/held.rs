@@ -341,11 +341,10 @@ impl Held {
         let failure = self.refused.take().map(|refused| self.failure(refused, &origins, end));
         let never_freed = self.never_freed(&origins);
         let growth = self.growth(&origins);
-        let churn = std::mem::take(&mut self.churn).finish(self.place);
-        let churn = churn.map(|mut churn| {
-            churn.first = churn.first.saturating_sub(self.began);
-            churn
-        });
+        let churn = std::mem::take(&mut self.churn);
+        let most = churn.most().map(|(api, caller)| Key { api, caller, ..Key::default() });
+        let origin = most.map(|key| Origin { tid: None, ..self.named(&key, end) }).unwrap_or_default();
+        let churn = churn.finish(self.place, self.began, origin);
         let at_peak = self.at_peak(&origins);
         Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure }
     }
