@@ -14,7 +14,7 @@
 //!   well they fill a GPU
 //! - [`copy_sites`]: which calls copy
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
-//! - [`calls`]: API calls; [`waits`]: calls that waited for the GPU though they are no synchronize calls
+//! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`together`]: several processes on one machine
@@ -23,6 +23,7 @@
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 
 pub mod analysis;
+pub mod call_class;
 pub mod calls;
 pub mod copy_sites;
 pub mod coverage;

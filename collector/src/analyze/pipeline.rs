@@ -61,7 +61,7 @@ where
     let ended = status.map_or(last, |status| status.ended.max(last));
     let line = Line::of(began, ended, &start.period);
     let (known, pid) = (model.finish(), status.map(|status| status.pid));
-    let end = End { names, known: &known, pid, ended, line };
+    let end = End { names, known: &known, pid, status, ended, line };
     let mut tables = analyses.finish(&end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
@@ -182,5 +182,6 @@ impl Tables {
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers);
         }
         self.gaps = devices::gaps(&self.devices);
+        self.idle = devices::idle(&self.devices);
     }
 }

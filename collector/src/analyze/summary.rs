@@ -153,6 +153,7 @@ impl Tables {
             }
         }
         all.gaps = devices::gaps(&all.devices);
+        all.idle = devices::idle(&all.devices);
         Cow::Owned(all)
     }
 }

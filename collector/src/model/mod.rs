@@ -96,6 +96,10 @@ pub struct Event<'r> {
     pub memory: Vec<MemoryChange>,
     /// Streams that are certainly empty.
     pub drained: Option<Drained>,
+    /// The number of its process on the line; 0 for the only one.
+    pub process: u32,
+    /// The number of its call's context on the line; 0 = unknown or none.
+    pub context: u32,
     /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
     pub step: Option<u64>,
 }
@@ -111,6 +115,8 @@ impl<'r> Event<'r> {
             node: None,
             memory: Vec::new(),
             drained: None,
+            process: 0,
+            context: record.body.call().map_or(0, |call| call.context),
             step: None,
         }
     }

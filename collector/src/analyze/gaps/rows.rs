@@ -1,6 +1,7 @@
 //! The rows about idle gaps, with the names of what is beside them.
 
 use super::super::estimate::{Estimate, Sum};
+use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use crate::model::modules::CallSite;
@@ -54,6 +55,8 @@ pub struct GapRow {
     pub before: Side,
     /// The operation after it.
     pub after: Side,
+    /// Its main causes.
+    pub causes: Main,
 }
 
 /// An operation beside a gap.
@@ -94,8 +97,8 @@ impl GapReport {
     ) -> GapReport {
         let row = |gap: &Gap| {
             let ((_, before), (pid, after)) = (beside(&gap.before)?, beside(&gap.after)?);
-            let Gap { start, duration, .. } = *gap;
-            Some(GapRow { pid, device, began_ns, start, duration, before, after })
+            let Gap { start, duration, causes, .. } = *gap;
+            Some(GapRow { pid, device, began_ns, start, duration, before, after, causes })
         };
         let Found { count, total, bands, callers, largest } = found;
         let by_library = by_library(callers.into_iter().map(|(caller, part)| (library(caller), part)));
