@@ -52,7 +52,8 @@ pub struct Churn {
     pub steps: Option<u64>,
     /// The share of the stretches after the warm-up in which there was one, 0 to 1.
     pub spread: f64,
-    /// Their share of the host time of all that was done since the first operation, 0 to 1.
+    /// The share of the host time of all allocations and frees since the first operation that such calls take at the rate
+    /// that they have after the warm-up, 0 to 1. The rest is done once.
     pub share: f64,
     /// What took the most host time of them.
     pub origin: Origin,
@@ -173,8 +174,9 @@ impl ChurnFold {
         }
         let some = steady.iter().filter(|counts| !counts.is_none()).count();
         let steps = is_in_steps.then(|| (last + 1).saturating_sub(from as u64 * of.length));
-        let (spread, share) =
-            (some as f64 / steady.len() as f64, counts.host_ns as f64 / all.host_ns.max(1) as f64);
+        let spread = some as f64 / steady.len() as f64;
+        let whole = counts.host_ns as f64 * of.values.len() as f64 / steady.len() as f64;
+        let share = (whole / all.host_ns.max(1) as f64).min(1.0);
         Some(Churn { counts, steps, spread, share, origin, first_ns: self.first.saturating_sub(began) })
     }
 }

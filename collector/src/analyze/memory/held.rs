@@ -156,6 +156,8 @@ pub struct Held {
     place: Place,
     /// Host ns of the first operation's call.
     first_work: Option<u64>,
+    /// Host ns of the first allocation.
+    first_block: Option<u64>,
     keys: HashMap<Key, u32>,
     accounts: Vec<Account>,
     blocks: HashMap<u64, Block>,
@@ -181,6 +183,7 @@ impl Held {
             ranges: Ranges::new(0),
             place: Place::default(),
             first_work: None,
+            first_block: None,
             keys: HashMap::new(),
             accounts: Vec::new(),
             blocks: HashMap::new(),
@@ -234,6 +237,7 @@ impl Held {
                 let origin = self.origin(memory, thread, call);
                 let (number, place) = (self.numbers, self.place);
                 self.numbers += 1;
+                self.first_block.get_or_insert(at);
                 let new = Block { origin, bytes: 0, blocks: 0, at, place, number };
                 let block = self.blocks.entry(of.correlation).or_insert(new);
                 block.bytes = block.bytes.saturating_add(bytes);
@@ -381,7 +385,8 @@ impl Held {
     }
 
     fn lifetimes(self, end: &End<'_>) -> BTreeMap<Lifetime, Lived> {
-        let mut table = self.lifetimes.finish(end.line.wall_ns, self.peaks);
+        let run_ns = end.ended.saturating_sub(self.first_block.unwrap_or(end.ended));
+        let mut table = self.lifetimes.finish(run_ns, self.peaks);
         for block in self.blocks.values() {
             let at_peak_bytes = if block.number < self.peak_before { block.bytes } else { 0 };
             let lived = Lived { blocks: block.blocks, bytes: block.bytes, at_peak_bytes };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// How long a block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lifetime {
-    /// It is held at the end, or was held for half of the run.
+    /// It is held at the end, or was held for half of the run, which begins with the first allocation.
     Persistent,
     /// It was freed in the step in which it was allocated, or in the next one; without steps, after less than a twentieth
     /// of the run.

@@ -24,8 +24,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let held = holding::holders(&failure.holders, failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
     let text = format!(
-        "{} calls failed. The last one, {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
+        "{} {} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
         count(failures),
+        if failures == 1 { "call" } else { "calls" },
         holding::place(&failure.origin),
         duration(failure.at),
         bytes(failure.live),
