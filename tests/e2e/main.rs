@@ -15,6 +15,7 @@ mod doctor;
 mod estimates;
 mod export;
 mod findings;
+mod findings_memory;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;

@@ -48,6 +48,13 @@ impl RangeName {
         RangeName { domain, text: text.unwrap_or(NO_TEXT).to_owned() }
     }
 
+    /// Returns the name of a domain and a text, by their numbers.
+    pub fn numbered((domain, text): (u32, u32), names: &Names) -> RangeName {
+        let change = NvtxChange::Mark;
+        let range = NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false };
+        RangeName::of(&range, names)
+    }
+
     fn others() -> RangeName {
         RangeName { domain: None, text: OTHERS.to_owned() }
     }
@@ -328,7 +335,7 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(end.ended);
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
-        let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
+        let name = |key: Key| key.map_or_else(RangeName::others, |key| RangeName::numbered(key, self.names));
         let (stray, not_followed) = (self.stray, self.not_followed);
         let mut all = RangeUse { stray, not_followed, ..RangeUse::default() };
         for (key, times) in self.by_name {
@@ -339,9 +346,4 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         }
         all
     }
-}
-
-fn named((domain, text): (u32, u32), names: &Names) -> RangeName {
-    let change = NvtxChange::Mark;
-    RangeName::of(&NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
 }

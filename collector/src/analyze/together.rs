@@ -530,5 +530,5 @@ fn counted(mut line: MemoryUse, sum: MemoryUse) -> MemoryUse {
         let Holding { at_peak_bytes, live_bytes, .. } = held.get(library).copied().unwrap_or_default();
         *counts = Holding { at_peak_bytes, live_bytes, ..*counts };
     }
-    MemoryUse { out_of_memory: sum.out_of_memory, ..line }
+    MemoryUse { out_of_memory: sum.out_of_memory, holders: sum.holders, ..line }
 }

@@ -100,6 +100,11 @@ impl Cause {
         })
     }
 
+    /// Whether an API, by its [`base_name`], frees memory, and waits for the GPU before it does.
+    pub fn is_free(api: &str) -> bool {
+        matches!(Cause::of(api), Some(Cause::Free | Cause::HostFree))
+    }
+
     /// Returns the cause for a copy or a memset.
     pub(super) fn of_transfer(what: Action, flags: u16) -> Option<Cause> {
         match what {

@@ -574,7 +574,7 @@ mod tests {
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![requested], ..Filter::default() };
             let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
-            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
+            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0, correlation: 0 };
             let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));
             assert_eq!(record_filter.holds(&unknown), passes, "its memory too");
             passes

@@ -686,7 +686,7 @@ mod tests {
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);
         assert!(ended.call.unwrap().failed);
-        let of = memory::Allocator { context: 1, thread: 1, stream: None, caller: 0 };
+        let of = memory::Allocator { context: 1, thread: 1, stream: None, caller: 0, correlation: 0 };
         assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0, of }]);
     }
 
@@ -773,7 +773,7 @@ mod tests {
             model.observe(&record(Body::Work(launch))).memory
         };
         assert_eq!(memory_of(flag::CAPTURED), []);
-        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0 };
+        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0, correlation: 0 };
         let came = |bytes| MemoryChange::Allocated { memory: Memory::Graph, bytes, of };
         let memory = Memory::Graph;
         let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, of };

@@ -4,13 +4,20 @@
 //! would give back, and [`ranked`](super::finding::ranked) drops what is not worth the change.
 
 mod adaptive_launches;
+mod allocation_churn;
 mod cold_start;
 mod copies;
 mod device_wide_sync;
+mod fragmentation;
+mod holding;
 mod host_stall;
 mod idle;
+mod memory_grows;
+mod never_freed;
 mod no_overlap;
+mod out_of_memory;
 mod pageable_copies;
+mod peak_memory;
 mod profiler_cost;
 mod queue_full;
 mod small_copies;
@@ -31,6 +38,7 @@ pub const FINDERS: &[Find] = &[
     pageable_copies::find,
     small_copies::find,
     no_overlap::find,
+    allocation_churn::find,
     tiny_kernels::find,
     adaptive_launches::find,
     host_stall::find,
@@ -38,4 +46,9 @@ pub const FINDERS: &[Find] = &[
     cold_start::find,
     queue_full::find,
     profiler_cost::find,
+    fragmentation::find,
+    memory_grows::find,
+    never_freed::find,
+    out_of_memory::find,
+    peak_memory::find,
 ];
