@@ -17,6 +17,7 @@ mod ranges;
 mod screen;
 mod startup;
 mod stats;
+mod steps;
 mod syncs;
 mod transfers;
 
@@ -57,6 +58,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         (Section::Gpu, gpu::gpus),
         (Section::Idle, idle::idle),
         (Section::Gaps, gaps::gaps),
+        (Section::Steps, steps::steps),
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),
