@@ -13,6 +13,7 @@ mod launches;
 mod memory;
 mod occupancy;
 mod ranges;
+mod ranks;
 mod screen;
 mod startup;
 mod stats;
@@ -51,7 +52,8 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 13] = [
+    let sections: [(Section, Draw); 14] = [
+        (Section::Ranks, ranks::ranks),
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
         (Section::Gaps, gaps::gaps),
