@@ -63,7 +63,11 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
 ///
 /// # Errors
 /// The filter selects something that no trace contains.
-pub(super) fn filters(path: &Path, traces: &mut Vec<Opened>, filter: &Filter) -> Result<Vec<Filter>, Failure> {
+pub(super) fn filters(
+    path: &Path,
+    traces: &mut Vec<Opened>,
+    filter: &Filter,
+) -> Result<Vec<Filter>, Failure> {
     fn surveyed(trace: &Opened) -> Surveyed<'_> {
         let Opened { names, status, clocks, .. } = trace;
         Surveyed { names, status: status.as_ref(), clocks }

@@ -32,7 +32,8 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     remarks(screen, &run.rows.compared.matched);
     let is_overview = screen.view.sections.is_empty();
     let most = screen.view.rows(if rows.len() > FEW { 0 } else { FEW });
-    let shown: Vec<&Rank> = if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
+    let shown: Vec<&Rank> =
+        if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
     let mut table = table();
     if rows.len() > FEW {
         summary(&mut table, rows);
@@ -117,7 +118,12 @@ const FIGURES: [Figures; 10] = [
     },
     Figures { of: |one| Some(one.findings as f64), text: counted, least: 0.5, share: 0.0 },
     Figures { of: |one| Some(one.launches as f64), text: counted, least: 0.0, share: 0.05 },
-    Figures { of: |one| (one.launches > 0).then(|| one.timed as f64 / one.launches as f64), text: shared, least: 0.2, share: 0.0 },
+    Figures {
+        of: |one| (one.launches > 0).then(|| one.timed as f64 / one.launches as f64),
+        text: shared,
+        least: 0.2,
+        share: 0.0,
+    },
 ];
 
 fn share(ns: u64, rank: &Rank) -> Option<f64> {
@@ -201,9 +207,21 @@ fn slower(odd: &Odd, rank: u32) -> Text {
         Some((what, more)) => format!("{} {} longer {unit}", doing(what), duration(more)),
         None => format!("it comes {} later {unit}", duration(odd.late)),
     };
-    let kernel = shorten(&demangle(&odd.collective), NAME);
+    let collective = operation(&odd.collective);
     Text::toned(Tone::Waste, format!("rank {rank} is slower than the others"))
-        .then(format!(": {why}; the others wait for it in {}", plain(&kernel)))
+        .then(format!(": {why}; the others wait for it in {collective}"))
+}
+
+/// Returns the NCCL function that launches a kernel, from the kernel's symbol: `ncclDevKernel_AllReduce_…`, before 2.19
+/// `ncclKernel_AllReduce_…`. For other kernels it is the kernel's name.
+fn operation(symbol: &str) -> String {
+    let name = demangle(symbol);
+    let operation = ["ncclDevKernel_", "ncclKernel_"].into_iter().find_map(|start| name.split_once(start));
+    let operation = operation.and_then(|(_, rest)| rest.split('_').next());
+    match operation.filter(|operation| !operation.is_empty() && *operation != "Generic") {
+        Some(operation) => plain(&format!("nccl{operation}")),
+        None => shorten(&name, NAME),
+    }
 }
 
 /// Returns what a rank does, up to the time that it does so.
@@ -250,7 +268,8 @@ fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn remarks(screen: &mut Screen<'_>, matched: &Matched) {
     if matched.uneven > 0 {
         let kernels = plural(matched.uneven, "communication kernel", "communication kernels");
-        screen.more(format!("not all ranks launched {kernels} equally often: they are matched by their order"));
+        screen
+            .more(format!("not all ranks launched {kernels} equally often: they are matched by their order"));
     }
     if matched.apart > 0 {
         let all = matched.apart + matched.compared;
