@@ -5,6 +5,9 @@
 //! the last, whatever ran between; a range without a timed operation has none. Captured operations did not run and
 //! belong to no range. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
 //!
+//! Names that differ only in a number after `#` at their end, as PyTorch's `ProfilerStep#17`, are one row:
+//! `ProfilerStep#*`.
+//!
 //! If only a part of a trace is selected, a range belongs to the time at which it starts and to the thread that
 //! starts it, and counts whole. Its operations count if they pass the filter, whenever they ran.
 
@@ -19,7 +22,7 @@ use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// The most ranges, and markers, with rows of their own; all others share one row.
@@ -253,6 +256,10 @@ type Key = Option<(u32, u32)>;
 pub struct RangeFold<'a> {
     names: &'a Names,
     open: Ranges<Contents>,
+    /// Number of a text → that of the first text of its row.
+    firsts: HashMap<u32, u32>,
+    /// The part of numbered names before the number → the number of the first such text.
+    stems: HashMap<&'a str, u32>,
     by_name: BTreeMap<Key, RangeTimes>,
     marks: BTreeMap<Key, MarkTimes>,
     stray: u64,
@@ -260,13 +267,24 @@ pub struct RangeFold<'a> {
 }
 
 impl RangeFold<'_> {
+    /// Returns the key of a range's row.
+    fn key(&mut self, range: &NvtxRange) -> (u32, u32) {
+        let (text, names) = (range.text, self.names);
+        let first = *self.firsts.entry(text).or_insert_with(|| {
+            let stem = names.get(Namespace::NvtxRange, text).and_then(stem);
+            stem.map_or(text, |stem| *self.stems.entry(stem).or_insert(text))
+        });
+        (range.domain, first)
+    }
+
     /// Counts a range that has ended, if it passes the filter.
     fn over(&mut self, over: &Over<Contents>, is_open: bool) {
         let Begun { at, range, inside, .. } = &over.begun;
         if !inside.counts {
             return;
         }
-        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
+        let key = self.key(range);
+        let times = row(&mut self.by_name, Some(key), || None);
         let host_ns = over.end.saturating_sub(*at);
         times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
         if let Some(projection) = &inside.projection {
@@ -287,6 +305,8 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         RangeFold {
             names: start.names,
             open: Ranges::new(RECENT),
+            firsts: HashMap::new(),
+            stems: HashMap::new(),
             by_name: BTreeMap::new(),
             marks: BTreeMap::new(),
             stray: 0,
@@ -311,7 +331,8 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
             }
             NvtxChange::Mark if counts => {
                 let mark = MarkTimes { count: 1, payloads: u64::from(range.payload) };
-                return row(&mut self.marks, Some((range.domain, range.text)), || None).merge(&mark);
+                let key = self.key(range);
+                return row(&mut self.marks, Some(key), || None).merge(&mark);
             }
             NvtxChange::Mark => return,
             NvtxChange::Pop => self.open.pop(record.thread, range.domain, record.at),
@@ -343,5 +364,29 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
 
 fn named((domain, text): (u32, u32), names: &Names) -> RangeName {
     let change = NvtxChange::Mark;
-    RangeName::of(&NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
+    let range = NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false };
+    let name = RangeName::of(&range, names);
+    match stem(&name.text) {
+        Some(stem) => RangeName { text: format!("{stem}*"), ..name },
+        None => name,
+    }
+}
+
+/// Returns the part of a name before the number at its end, if that follows a `#`.
+fn stem(text: &str) -> Option<&str> {
+    let stem = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    (stem.len() < text.len() && stem.ends_with('#')).then_some(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_number_after_a_hash_is_left_out_of_a_name() {
+        assert_eq!(stem("ProfilerStep#17"), Some("ProfilerStep#"));
+        for whole in ["layer17", "step 17", "ProfilerStep#", "a#1b", "17", ""] {
+            assert_eq!(stem(whole), None, "{whole}");
+        }
+    }
 }

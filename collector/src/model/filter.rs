@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// The conditions, all of which a selected event meets. An empty list and a field that is `None` are no condition.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Processes of a run, by their ranks. Whoever opens the traces of the run leaves the others out.
+    /// Processes of a run, by their ranks. The traces of the others are not read further once their ranks are known.
     pub ranks: Vec<u32>,
     /// Ordinals of devices in their process.
     pub devices: Vec<u32>,
