@@ -115,7 +115,7 @@ fn a_rank_can_be_selected_and_one_that_does_not_exist_is_refused() {
     let output = gpuspy_report(&traces, &["--json", "--rank", "1"]);
     let one: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(one["processes"].as_array().unwrap().as_slice(), [whole["processes"][1].clone()]);
-    assert!(screen(&traces, &["--rank", "1"]).contains(", rank 1, "));
+    assert!(screen(&traces, &["--rank", "1"]).contains("rank 1, pid "));
     let two = gpuspy_report(&traces, &["--json", "--rank", "0", "--rank", "2"]);
     let two: Value = serde_json::from_slice(&two.stdout).unwrap();
     let ranks: Vec<&Value> = two["ranks"].as_array().unwrap().iter().map(|row| &row["rank"]).collect();

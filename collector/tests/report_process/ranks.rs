@@ -1,6 +1,7 @@
 //! The ranks of a job: one line for each, and the one that the others wait for.
 
 use super::*;
+use gpuspy_collector::analyze::idle::{Cause, Part};
 use gpuspy_collector::report::Section;
 
 const MS: u64 = 1_000_000;
@@ -195,4 +196,32 @@ fn a_gpu_is_named_by_the_rank_that_has_it_to_itself() {
         }
     }
     assert_eq!(titles(&reports_of(shared, &Filter::default())), ["GPU 0"]);
+}
+
+/// The table of idle time by cause is made up here: what the host did is found elsewhere.
+#[test]
+fn what_the_slow_rank_does_longer_than_the_others_is_named_by_step() {
+    let mut reports = job(8, sixth_sleeps);
+    for report in &mut reports {
+        let is_late = report.process.job.rank == Some(6);
+        let part = |each: u64| Part { count: STEPS, total: exactly(STEPS * each) };
+        let outside = if is_late { 24 * MS } else { 4 * MS };
+        report.tables.idle.by_cause =
+            BTreeMap::from([(Cause::OutsideCuda, part(outside)), (Cause::Launching, part(MS))]);
+        report.tables.steps.count = STEPS;
+    }
+    let said = |reports: &[ProcessReport]| {
+        section(reports, 160).lines().find(|line| line.contains("slower")).unwrap_or_default().to_owned()
+    };
+    let expected = "rank 6 is slower than the others: its host is outside CUDA 20.0 ms longer in each step; the others \
+                    wait for it in ncclAllReduce";
+    assert!(said(&reports).ends_with(expected), "{}", said(&reports));
+    // What explains less than half of it is no explanation.
+    let outside = reports[6].tables.idle.by_cause.get_mut(&Cause::OutsideCuda).unwrap();
+    outside.total = exactly(STEPS * 12 * MS);
+    assert!(said(&reports).contains("it comes 20.0 ms later in each step"), "{}", said(&reports));
+}
+
+fn exactly(ns: u64) -> Sum {
+    Sum { value: ns, lo: ns, hi: ns }
 }

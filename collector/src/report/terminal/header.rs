@@ -108,7 +108,6 @@ fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
 }
 
 /// Lists the processes that the section of ranks does not contain.
-
 fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut table = Table::new(&[
         right("rank"),

@@ -268,8 +268,7 @@ fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn remarks(screen: &mut Screen<'_>, matched: &Matched) {
     if matched.uneven > 0 {
         let kernels = plural(matched.uneven, "communication kernel", "communication kernels");
-        screen
-            .more(format!("not all ranks launched {kernels} equally often: they are matched by their order"));
+        screen.more(format!("{kernels} launched more often on some ranks than on others: matched by order"));
     }
     if matched.apart > 0 {
         let all = matched.apart + matched.compared;
