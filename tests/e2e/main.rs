@@ -32,6 +32,7 @@ mod poller;
 mod processes;
 mod programmatic_launches;
 mod random_programs;
+mod ranks;
 mod report_tables;
 mod reused_handles;
 mod runs_and_bursts;

@@ -18,6 +18,7 @@
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`together`]: several processes on one machine
+//! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
@@ -26,6 +27,7 @@ pub mod analysis;
 pub mod call_class;
 pub mod calls;
 pub mod copy_sites;
+pub mod collectives;
 pub mod coverage;
 pub mod devices;
 pub mod durations;
@@ -43,6 +45,7 @@ pub mod owners;
 pub mod pipeline;
 pub mod quantile;
 pub mod ranges;
+pub mod ranks;
 pub mod scope;
 pub mod shapes;
 pub mod startup;

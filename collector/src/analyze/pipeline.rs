@@ -8,6 +8,7 @@ use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
 use super::copy_sites::{CopyCalls, CopySites};
+use super::collectives::{CollectiveFold, Collectives};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
@@ -171,6 +172,8 @@ analyses! {
         devices: Timelines => Vec<DeviceReport>,
         /// Memory; times in it are host ns since the collection began.
         memory: MemoryTimeline => MemoryUse,
+        /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.
+        collectives: CollectiveFold<'a> => Collectives,
     }
 }
 

@@ -35,6 +35,8 @@ use std::sync::Arc;
 /// The conditions, all of which a selected event meets. An empty list and a field that is `None` are no condition.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    /// Processes of a run, by their ranks. The traces of the others are not read further once their ranks are known.
+    pub ranks: Vec<u32>,
     /// Ordinals of devices in their process.
     pub devices: Vec<u32>,
     /// Streams, by their [numbers](super::run).
@@ -65,6 +67,11 @@ impl Filter {
     /// Whether a device is selected; `None` stands for an unknown one.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
+    }
+
+    /// Whether a process with this rank is selected.
+    pub fn is_of_rank(&self, rank: Option<u32>) -> bool {
+        self.ranks.is_empty() || rank.is_some_and(|rank| self.ranks.contains(&rank))
     }
 
     /// The number that reports show for a stream.

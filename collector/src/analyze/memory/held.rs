@@ -14,6 +14,7 @@ use crate::analyze::analysis::{End, Start};
 use crate::analyze::calls::base_name;
 use crate::analyze::ranges::RangeName;
 use crate::model::memory::MemoryChange;
+use crate::model::range_names::Folded;
 use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::{Event, When};
 use crate::trace::record::{Api, Body, Call, NvtxRange};
@@ -153,6 +154,7 @@ pub struct Held {
     began: u64,
     tids: BTreeMap<u32, u32>,
     ranges: Ranges<Nothing>,
+    folded: Folded,
     place: Place,
     /// Host ns of the first operation's call.
     first_work: Option<u64>,
@@ -181,6 +183,7 @@ impl Held {
             began: start.began,
             tids: start.status.map(|status| status.threads.clone()).unwrap_or_default(),
             ranges: Ranges::new(0),
+            folded: Folded::of(start.names),
             place: Place::default(),
             first_work: None,
             first_block: None,
@@ -278,7 +281,8 @@ impl Held {
 
     fn key(&mut self, kind: &'static str, thread: u32, call: &Call) -> Key {
         let around = self.ranges.around(thread, call.begin);
-        let range = around.max_by_key(|begun| begun.at).map(|begun| (begun.range.domain, begun.range.text));
+        let innermost = around.max_by_key(|begun| begun.at).map(|begun| &begun.range);
+        let range = innermost.map(|range| (range.domain, self.folded.number(range.text)));
         Key { api: call.api, caller: call.caller, thread, range, kind }
     }
 
@@ -359,7 +363,7 @@ impl Held {
         }
         let library = end.library(key.caller);
         let api = end.names.get(Namespace::Api, key.api.into()).map(|name| base_name(name).to_owned());
-        let range = key.range.map(|range| RangeName::numbered(range, end.names).to_string());
+        let range = key.range.map(|range| RangeName::numbered(range, end.names, &self.folded).to_string());
         let pool = library.as_deref().and_then(pool_of);
         let tid = self.tids.get(&key.thread).copied();
         Origin { pid: end.pid, tid, library, api, range, kind: key.kind, pool }

@@ -14,6 +14,7 @@ mod launches;
 mod memory;
 mod occupancy;
 mod ranges;
+mod ranks;
 mod screen;
 mod startup;
 mod stats;
@@ -53,7 +54,8 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 14] = [
+    let sections: [(Section, Draw); 16] = [
+        (Section::Ranks, ranks::ranks),
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
         (Section::Idle, idle::idle),
