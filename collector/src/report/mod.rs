@@ -23,5 +23,6 @@ mod view;
 pub use diff::{Diff, Run as DiffRun};
 pub use json::{json, json_without};
 pub use operations::Operations;
+pub use rows::findings::verify;
 pub use terminal::{terminal, terminal_diff};
 pub use view::{DiffSection, DiffView, NARROWEST, Section, Sort, Style, USUAL, Unread, View};

@@ -124,7 +124,7 @@ fn captured(report: &Report) -> Option<String> {
 }
 
 fn differing_coverage(before: &Coverage, after: &Coverage) -> Option<String> {
-    let known = |coverage: &Coverage| coverage.timed + coverage.runs.launches;
+    let known = |coverage: &Coverage| coverage.timed.saturating_add(coverage.runs.launches);
     let share = |coverage: &Coverage| known(coverage) as f64 / coverage.launches.max(1) as f64;
     let have_launches = before.launches > 0 && after.launches > 0;
     let shown = |coverage: &Coverage| percent(known(coverage), coverage.launches);

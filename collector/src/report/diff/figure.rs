@@ -86,9 +86,9 @@ impl Figure {
         self.change == Some(0.0) || (self.before.is_none() && self.after.is_none())
     }
 
-    /// Whether neither run has anything of this.
+    /// Whether neither run has anything of this, by the best values.
     pub fn is_nothing(&self) -> bool {
-        let is_none = |side: Option<Estimate<f64>>| side.is_none_or(|side| side.hi == 0.0);
+        let is_none = |side: Option<Estimate<f64>>| side.is_none_or(|side| side.value == 0.0);
         is_none(self.before) && is_none(self.after)
     }
 }

@@ -37,7 +37,7 @@ pub struct Diff {
     /// What else differs, or is missing, so that the change may not be the program's: a sentence each.
     pub warnings: Vec<String>,
     /// What the counts and total times below are of. step: both runs have steps, and the figures of each run are
-    /// divided by its number of steps. Bytes at one time (peak_bytes, live_bytes) are always of the run.
+    /// divided by its number of steps; those of memory are always of the run.
     pub per: Per,
     /// null = neither run has steps.
     pub steps: Option<steps::Steps>,
@@ -104,7 +104,7 @@ impl Diff {
             kernels: kernels::kernels(&one.kernels, &other.kernels, scale),
             transfers: work::transfers(one, other, scale),
             syncs: work::syncs(one, other, scale),
-            memory: memory::Memory::of(one, other, scale),
+            memory: memory::Memory::of(one, other),
             findings: findings::Findings::of(one, other, &change),
             change,
         }

@@ -79,7 +79,7 @@ impl Evidence {
 }
 
 /// Returns the command that records the changed program and compares it with this trace, quoted for a shell.
-fn verify(reports: &[ProcessReport]) -> String {
+pub fn verify(reports: &[ProcessReport]) -> String {
     let first = reports.first().map(|report| &report.process);
     let words = first.map(|process| process.arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>());
     let command = words.filter(|words| !words.is_empty()).map_or("CMD".to_owned(), |words| words.join(" "));

@@ -109,7 +109,7 @@ pub fn idle(drawn: &mut Drawn<'_>) {
     if rows.is_empty() {
         return drawn.none("Idle", "no idle time has a known cause in either run");
     }
-    drawn.screen.section("Idle", format!("idle time by cause{}", drawn.per()));
+    drawn.screen.section("Idle", format!("idle time{}, by cause", drawn.per()));
     let mut table = figures("cause");
     let shown = drawn.shown(rows.len(), FEW);
     rows[..shown]
@@ -133,7 +133,7 @@ pub fn kernels(drawn: &mut Drawn<'_>) {
     drawn.screen.section(
         "Kernels",
         format!(
-            "{} compared by name{per}: {appeared} appeared, {vanished} vanished",
+            "{} compared by name; {appeared} appeared, {vanished} vanished; GPU time and count{per}",
             plural(all.len() as u64, "kernel", "kernels")
         ),
     );
@@ -232,11 +232,7 @@ pub fn memory(drawn: &mut Drawn<'_>) {
     if rows.iter().all(|(_, figure, _)| figure.is_nothing()) {
         return drawn.none("Memory", "neither run took device memory");
     }
-    let per = match drawn.per() {
-        "" => "",
-        _ => "; allocations and frees are per step",
-    };
-    drawn.screen.section("Memory", format!("device memory{per}"));
+    drawn.screen.section("Memory", "device memory, of the run");
     let mut table = figures("");
     rows.into_iter().for_each(|(name, figure, unit)| add(&mut table, name, figure, unit));
     drawn.screen.table(&table, 0, "");
