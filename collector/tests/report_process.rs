@@ -830,6 +830,8 @@ fn the_schema_requires_the_contracts_keys_and_rejects_others() {
 
 #[path = "report_process/cold.rs"]
 mod cold;
+#[path = "report_process/comparisons.rs"]
+mod comparisons;
 #[path = "report_process/hostile.rs"]
 mod hostile;
 #[path = "report_process/limits.rs"]

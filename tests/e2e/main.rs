@@ -11,6 +11,7 @@ mod copies;
 mod deep_streams;
 mod demo;
 mod devices;
+mod diff;
 mod doctor;
 mod estimates;
 mod export;

@@ -37,6 +37,11 @@ pub struct ProcessInfo {
     pub command: Option<String>,
     /// What it calls CUDA through.
     pub framework: Framework,
+    /// The same, each argument for itself; empty if it is not known.
+    pub arguments: Vec<String>,
+    /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
+    /// minor one.
+    pub driver_version: Option<u32>,
     /// The path of the trace.
     pub path: String,
     /// How it ended; `None` if the trace has no status.
@@ -80,11 +85,17 @@ impl ProcessInfo {
             ranges: period.stretches().len() as u64,
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
+        let line = fact(names, Fact::CommandLine);
+        // Every argument ends with a NUL; the last one may be empty.
+        let arguments: Vec<String> = line.map_or(Vec::new(), |line| {
+            line.strip_suffix('\0').unwrap_or(line).split('\0').map(str::to_owned).collect()
+        });
         ProcessInfo {
             pid: end.pid,
-            command: fact(names, Fact::CommandLine)
-                .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             framework: Framework::of(end.known.modules.paths(names)),
+            arguments,
+            driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
             outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
             parent: job::parent(names, status),

@@ -89,9 +89,9 @@ fn beside(trace: &Path) -> PathBuf {
 }
 
 /// The reports of all traces that could be read; at least one.
-struct Run {
-    reports: Vec<ProcessReport>,
-    unread: Vec<Unread>,
+pub(super) struct Run {
+    pub reports: Vec<ProcessReport>,
+    pub unread: Vec<Unread>,
 }
 
 impl Run {
@@ -109,7 +109,7 @@ impl Run {
 }
 
 /// Reads a trace, or all traces of a directory.
-fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
+pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let mut opened = open_all(path, patience)?;
     let filters = filters(path, &mut opened.traces, filter)?;
     let mut reports = Vec::new();

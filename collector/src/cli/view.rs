@@ -18,6 +18,14 @@ pub(super) struct ViewOptions {
     /// Sort rows by this column
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
     sort: Sort,
+    #[command(flatten)]
+    style: StyleOptions,
+}
+
+/// Options that choose how a screen is drawn.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Display")]
+pub(super) struct StyleOptions {
     /// When to use colours. auto: on a terminal, with respect to NO_COLOR, CLICOLOR_FORCE and TERM=dumb
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
@@ -44,7 +52,7 @@ enum Color {
     Never,
 }
 
-fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
+pub(super) fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n >= LEAST).ok_or_else(|| format!("a number of {LEAST} or more is needed"))
 }
 
@@ -55,6 +63,13 @@ impl ViewOptions {
         View { sections, top: self.top, sort: self.sort, trace_bytes, unread }
     }
 
+    /// Returns how it is drawn on a stream.
+    pub(super) fn style(&self, stream: impl AsFd) -> Style {
+        self.style.style(stream)
+    }
+}
+
+impl StyleOptions {
     /// Returns how it is drawn on a stream.
     pub(super) fn style(&self, stream: impl AsFd) -> Style {
         let stream = stream.as_fd();

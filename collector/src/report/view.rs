@@ -64,6 +64,36 @@ pub enum Section {
     Calls,
 }
 
+/// A section of the comparison of two runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffSection {
+    /// What became of the findings: gone, new, still there
+    Findings,
+    /// Times and contents of steps
+    Steps,
+    /// Where the time of the GPU that was used most went
+    Wall,
+    /// Idle time by cause
+    Idle,
+    /// Kernels that appeared, vanished or changed
+    Kernels,
+    /// Copies and memsets by kind and memory
+    Transfers,
+    /// Calls that waited for the GPU
+    Syncs,
+    /// Device memory
+    Memory,
+}
+
+/// Which parts of the comparison of two runs are shown.
+#[derive(Clone, Debug, Default)]
+pub struct DiffView {
+    /// The selected sections, with all their rows. If none is selected, the overview is shown.
+    pub sections: Vec<DiffSection>,
+    /// The most rows of each table.
+    pub top: Option<usize>,
+}
+
 /// What the rows of a table are sorted by: largest first, names alphabetically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Sort {

@@ -1,7 +1,7 @@
 //! The report as plain structs: one small module for each table.
 //!
 //! The structs are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
-//! `collector/schema/report.schema.json` is generated from them (see `schema.rs`). The tables of the terminal report take
+//! `collector/schema/report.schema.json` is generated from them (see `report/schema.rs`). The tables of the terminal report take
 //! their columns from the same structs; a field that only the screen shows has `#[serde(skip)]`. Each row has an `of`
 //! that builds it from the rows of an analysis, which know nothing of JSON.
 
@@ -21,8 +21,6 @@ pub mod overhead;
 pub mod processes;
 pub mod ranges;
 pub mod ranks;
-#[cfg(test)]
-mod schema;
 pub mod shapes;
 pub mod startup;
 pub mod steps;

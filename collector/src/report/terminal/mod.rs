@@ -4,6 +4,7 @@
 
 mod calls;
 mod coverage;
+mod diff;
 mod gaps;
 mod gpu;
 mod graphs;
@@ -27,6 +28,7 @@ use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, ProcessReport, Tables, lines};
+pub use diff::diff as terminal_diff;
 use screen::Screen;
 use std::borrow::Cow;
 

@@ -108,6 +108,11 @@ impl<'a> Screen<'a> {
         self.titled("", INNER, dim(remark));
     }
 
+    /// Whether a text is on the screen.
+    pub fn has(&self, text: &str) -> bool {
+        self.lines.iter().any(|line| line.characters().contains(text))
+    }
+
     /// Returns all lines as they are printed, with a legend if a figure is marked with [`WIDE`].
     pub fn text(&mut self) -> String {
         if self.lines.iter().any(|line| has_wide_figure(&line.characters())) {
