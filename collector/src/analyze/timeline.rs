@@ -18,6 +18,7 @@
 //! untimed one may lie between the other's events.
 
 use super::analysis::{Analysis, End, Start};
+use super::bins::Bins;
 use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
 use super::gaps::sweep::{Sweep, Swept};
@@ -39,6 +40,8 @@ pub struct DeviceTime {
     pub began: Option<i64>,
     /// The parts of the time of its timelines, added.
     pub identity: Identity,
+    /// What ran when; empty for several timelines.
+    pub bins: Bins,
     /// The sum of the times of operations with an estimate, by [`Class`], ns. Operations that ran side by side are
     /// both in it.
     pub work: [u64; CLASSES],
@@ -134,9 +137,10 @@ impl Timelines {
             device.timed += timeline.timed;
             device.streams += timeline.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
-            let Swept { origin, identity, gaps, late } = timeline.finish();
+            let Swept { origin, identity, bins, gaps, late } = timeline.finish();
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
+            device.bins = if device.timelines == 1 { bins } else { Bins::default() };
             device.identity.add(&identity);
             device.gaps.merge(gaps);
             device.late += late;

@@ -56,7 +56,12 @@ impl Buckets {
         let wall = device.line.looked_ns.max(whole.span);
         let outside = wall - whole.span;
         let first = device.line.period_ns.0;
-        let start_up = device.began_ns.map_or(0, |began| began.saturating_sub(first)).min(outside);
+        let start_up = match device.began_ns {
+            // It has no work in the selected period.
+            _ if whole.span == 0 => outside,
+            Some(began) => began.saturating_sub(first).min(outside),
+            None => 0,
+        };
         let exactly = |value| Sum { value, lo: value, hi: value };
         let mut parts = BTreeMap::from([
             (Bucket::StartUp, exactly(start_up)),

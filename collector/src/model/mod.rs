@@ -52,6 +52,7 @@ pub mod outcome;
 pub mod period;
 pub mod ranges;
 pub mod run;
+pub mod short_names;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;

@@ -3,6 +3,7 @@
 //! All edges are passed, and time counts inside the selected period: a gap is clipped to that, and so is the span.
 //! Where capture ranges were recorded, they are the span, whatever ran in them.
 
+use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer};
 use super::{Gap, Gaps, Neighbour};
@@ -23,6 +24,7 @@ pub struct Sweep {
     arrivals: u64,
     cover: Cover,
     identity: Identity,
+    bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
     late: u64,
@@ -39,6 +41,8 @@ pub struct Swept {
     pub origin: Option<i64>,
     /// The parts of its time.
     pub identity: Identity,
+    /// What ran when.
+    pub bins: Bins,
     /// Its idle gaps.
     pub gaps: Gaps,
     /// Operations that arrived too late for their place in GPU order.
@@ -121,7 +125,8 @@ impl Sweep {
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
         self.identity.doubt(self.doubt);
-        Swept { origin: self.origin, identity: self.identity, gaps: self.gaps, late: self.late }
+        let Sweep { origin, identity, bins, gaps, late, .. } = self;
+        Swept { origin, identity, bins, gaps, late }
     }
 
     fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
@@ -139,6 +144,7 @@ impl Sweep {
             self.origin = self.origin.or_else(|| self.period.next(from));
         }
         self.identity.pass(&self.cover, ns);
+        self.bins.pass(self.cover.part(), ns);
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
         }
