@@ -13,7 +13,7 @@ mod rows;
 mod table;
 mod terminal;
 mod text;
-pub mod units;
+pub use crate::units;
 mod view;
 
 pub use json::{json, json_without};

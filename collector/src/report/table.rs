@@ -98,11 +98,17 @@ impl Table {
             let head = Text::toned(Tone::Dim, self.columns[*column].head);
             self.set(*column, *width, head)
         });
-        let columns: Vec<Vec<Text>> = shown.iter().map(|(column, width)| self.cells(*column, *width, |cell| cell.width() > *width)).collect();
+        let columns: Vec<Vec<Text>> = shown
+            .iter()
+            .map(|(column, width)| self.cells(*column, *width, |cell| cell.width() > *width))
+            .collect();
         let body = (0..self.rows.len()).map(|row| {
-            join(shown.iter().zip(&columns).map(|((column, width), cells)| {
-                self.set(*column, *width, cells[row].clone())
-            }))
+            join(
+                shown
+                    .iter()
+                    .zip(&columns)
+                    .map(|((column, width), cells)| self.set(*column, *width, cells[row].clone())),
+            )
         });
         let lines = std::iter::once(join(head)).chain(body);
         lines.map(|line| width.map_or(line.clone(), |width| line.clipped(width))).collect()
@@ -157,9 +163,13 @@ impl Table {
         let names: Vec<String> = cells.iter().map(Text::characters).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let long = |name: &str| is_long(&Text::from(name));
-        let short = distinct(&names, width, |name, width| {
-            if long(name) { shorten(name, width) } else { name.to_owned() }
-        });
+        let short = distinct(
+            &names,
+            width,
+            |name, width| {
+                if long(name) { shorten(name, width) } else { name.to_owned() }
+            },
+        );
         cells.iter().zip(short).map(|(cell, short)| cell.replaced(short)).collect()
     }
 

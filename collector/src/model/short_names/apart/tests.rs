@@ -79,7 +79,13 @@ fn the_functors_of_elementwise_kernels_are_kept() {
         ]
     );
     let copies = ["direct_copy_kernel_cuda", "sqrt_kernel_cuda"].map(nocast);
-    assert_eq!(short(&copies, 48), ["elementwise_..direct_copy_kernel_cuda..", "elementwise_..sqrt_kernel_cuda.."]);
+    assert_eq!(
+        short(&copies, 48),
+        [
+            "elementwise_kernel<..direct_copy_kernel_cuda(..>",
+            "elementwise_kernel<128, 2,..sqrt_kernel_cuda(..>"
+        ]
+    );
 }
 
 #[test]
