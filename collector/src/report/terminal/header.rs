@@ -82,8 +82,11 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
         let facts = Text::from(format!("{pid}, ")).then(ending(process));
-        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.line.wall_ns)));
-        screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
+        let facts = facts.then(format!(", {}, {}", gpus(run), duration(process.line.wall_ns)));
+        let more = facts.clone().then(", ").then(trace(screen, &process.path));
+        // The overview has no second line for the trace, which its reader has named.
+        let is_short = screen.view.sections.is_empty() && more.width() > room;
+        screen.titled("", INDENT, if is_short { facts } else { more });
         return;
     }
     let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
