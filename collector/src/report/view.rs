@@ -30,7 +30,7 @@ impl Default for Style {
 /// A section of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
-    /// Every section
+    /// Every section, each table with its first rows
     All,
     /// What to change, with the evidence, the gain and how to check it
     Findings,

@@ -10,7 +10,6 @@ use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
 use crate::diagnose::buckets::Buckets;
 use crate::diagnose::finding::Evidence;
-use crate::model::gpu_interval::Length;
 use gpuspy_wire::record::LossCause;
 
 const WALL: u64 = 1_000_000_000;
@@ -77,13 +76,7 @@ fn assert_bound(all: &Tables, bound: Bound, share: f64, saves_ms: u64, text: &[&
 #[test]
 fn a_busy_gpu_is_the_bound() {
     let mut all = run(20, [900, 0, 0, 0], &[(Cause::Launching, inside("cudaLaunchKernel"), 60, 600)]);
-    let kernel = |symbol: &str, us: u64| {
-        let mut kernel = Kernel { symbol: symbol.to_owned(), count: 1, ..Kernel::default() };
-        let ns = us * 1_000;
-        kernel.durations.add(Length { lo: ns, value: ns, hi: ns });
-        kernel
-    };
-    all.kernels = vec![kernel("sm90_gemm", 3_000), kernel("softmax", 1_000)];
+    all.kernels = vec![Kernel::of_launches("sm90_gemm", 3, MS), Kernel::of_launches("softmax", 1, MS)];
     let text = [
         "GPU-bound: 67.5 % of the wall is sm90_gemm, 90.0 % all kernels.",
         "All but GPU work takes 100 ms of 1.00 s: the rest needs faster kernels.",

@@ -237,9 +237,14 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let verify = Text::from(&first.verify);
-    let short = Text::from("record the changed program, then compare both traces: gpuspy diff");
-    block(screen, "Check", [if verify.width() <= room { verify } else { short }])
+    let path = run.reports.first().map_or("", |report| report.process.path.as_str());
+    let commands = [
+        first.verify.clone(),
+        format!("run it again, then gpuspy diff {path} NEW"),
+        "run it again, then compare both traces: gpuspy diff".to_owned(),
+    ];
+    let fits = commands.into_iter().map(Text::from).find(|command| command.width() <= room);
+    block(screen, "Check", fits)
 }
 
 /// Returns where everything else is, and what the sign before figures with wide bounds means.

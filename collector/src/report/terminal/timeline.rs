@@ -90,3 +90,40 @@ fn column(bins: &Bins, start_up: u64, span: u64, (from, to): (u64, u64)) -> Part
         _ => OUTSIDE,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_shows_what_took_most_of_its_time() {
+        let mut bins = Bins::default();
+        let compute = Of::Busy(Class::Compute);
+        for (part, ns) in [(compute, 20_480), (Of::Idle, 20_480), (Of::Unobserved, 20_480), (compute, 1_024)]
+        {
+            bins.pass(part, ns);
+        }
+        let (start_up, span) = (10_240, 62_464);
+        let line = |length: u64| -> String {
+            let edges = (0..90_000 / length).map(|at| (at * length, (at + 1) * length));
+            edges.map(|edges| column(&bins, start_up, span, edges).glyph[0]).collect()
+        };
+        assert_eq!(
+            line(10_240),
+            "·██░░╌╌·",
+            "the last nanoseconds of work are less than the time after them"
+        );
+        assert_eq!(
+            line(1_024),
+            format!(
+                "{}{}{}{}█{}",
+                "·".repeat(10),
+                "█".repeat(20),
+                "░".repeat(20),
+                "╌".repeat(20),
+                "·".repeat(16)
+            )
+        );
+        assert_eq!(line(30_000), "█░·", "time that was observed is shown before time that was not");
+    }
+}

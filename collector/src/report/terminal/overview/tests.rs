@@ -12,7 +12,6 @@ use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::steps::{StepTimes, Steps};
 use crate::analyze::{Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::finding::{Evidence, Finding};
-use crate::model::gpu_interval::Length;
 use crate::model::outcome::Outcome;
 use crate::report::rows::{Report, findings, verdict};
 use crate::report::view::{Section, Style, View};
@@ -105,10 +104,7 @@ fn kernel((functor, share): (&str, u64)) -> Kernel {
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_{functor}<float>, std::array<char*, \
          3ul> >(int, at::native::CUDAFunctor_{functor}<float>, std::array<char*, 3ul>)"
     );
-    let mut kernel = Kernel { symbol, count: 1, ..Kernel::default() };
-    let ns = 31_000 * MS / 10 * (5 - share);
-    kernel.durations.add(Length { lo: ns, value: ns, hi: ns });
-    kernel
+    Kernel::of_launches(&symbol, STEPS, 31 * MS / 10 * (5 - share))
 }
 
 fn fault(title: &str, text: &str, fix: &str, saves: u64) -> Finding {
