@@ -56,6 +56,8 @@ fn training() -> ProcessReport {
         peak_bytes: 41 << 30,
         peak_between: (41 << 30, 41 << 30),
         live_bytes: 38 << 30,
+        peak_at: 12_000 * MS,
+        allocations: 12_000,
         ..Use::default()
     };
     let mut tables = Tables { devices: vec![device], idle: idle(), steps: steps(), ..Tables::default() };
