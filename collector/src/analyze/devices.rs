@@ -2,6 +2,7 @@
 
 use super::analysis::End;
 use super::analysis::Line;
+use super::bins::Bins;
 use super::gaps::Neighbour;
 use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
@@ -35,6 +36,8 @@ pub struct DeviceReport {
     pub line: Line,
     /// The parts of its time.
     pub identity: Identity,
+    /// What ran when, as far as it was observed; empty for several timelines that were added.
+    pub bins: Bins,
     /// The time of its operations, observed and in the pauses of the budget.
     pub work: Work,
     /// The number of streams that had work.
@@ -95,6 +98,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             line,
             timed: time.timed,
             identity: time.identity,
+            bins: time.bins,
             work: Work { observed: time.work, ..Work::default() },
             streams: time.streams,
             timelines: time.timelines,

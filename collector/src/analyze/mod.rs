@@ -8,7 +8,7 @@
 //!   record filter lets through of an event; [`merge`]: how tables of several processes add up
 //! - [`coverage`]: what was observed and what was not
 //! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
-//!   [`gaps`] the gaps, both computed from one [`timeline`]
+//!   [`gaps`] the gaps, both computed from one [`timeline`]; [`bins`]: what ran when
 //! - [`idle`]: why the GPUs were idle; [`steps`]: the steps of the program
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
@@ -24,6 +24,7 @@
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 
 pub mod analysis;
+pub mod bins;
 pub mod call_class;
 pub mod calls;
 pub mod copy_sites;

@@ -18,6 +18,7 @@
 //! untimed one may lie between the other's events.
 
 use super::analysis::{Analysis, End, Start};
+use super::bins::Bins;
 use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
 use super::gaps::sweep::{Sweep, Swept};
@@ -44,6 +45,8 @@ pub struct DeviceTime {
     pub began: Option<i64>,
     /// The parts of the time of its timelines, added.
     pub identity: Identity,
+    /// What ran when; empty for several timelines.
+    pub bins: Bins,
     /// The sum of the times of operations with an estimate, by [`Class`], ns. Operations that ran side by side are
     /// both in it.
     pub work: [u64; CLASSES],
@@ -179,7 +182,7 @@ impl Timelines {
             device.streams += timeline.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, gaps, idle, late } = timeline.finish();
+            let Swept { origin, identity, bins, gaps, idle, late } = timeline.finish();
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let thread = self.hosts.get(key.0 as usize)?.history().get(key.1)?;
                 let (first, last) = thread.ends?;
@@ -189,6 +192,7 @@ impl Timelines {
             device.idle.add(Found { tally: idle, hta, threads });
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
+            device.bins = if device.timelines == 1 { bins } else { Bins::default() };
             device.identity.add(&identity);
             device.gaps.merge(gaps);
             device.late += late;

@@ -481,6 +481,7 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     (device.identity, device.timelines) = (time.identity, time.timelines);
     (device.timed, device.late) = (time.timed, time.late);
     device.streams = time.streams;
+    device.bins = time.bins;
     device.work.observed = time.work;
     for row in own {
         let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Display")]
 pub(super) struct ViewOptions {
-    /// Show only these sections, with all their rows; may be repeated
+    /// Show these sections with all their rows instead of the overview; may be repeated
     #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
     sections: Vec<Section>,
     /// Show at most N rows of each table
@@ -60,7 +60,7 @@ impl ViewOptions {
     /// Returns what is shown.
     pub(super) fn view(&self, trace_bytes: Option<u64>) -> View {
         let (sections, unread) = (self.sections.clone(), Vec::new());
-        View { sections, top: self.top, sort: self.sort, trace_bytes, unread }
+        View { sections, top: self.top, sort: self.sort, trace_bytes, unread, repeats_verdict: false }
     }
 
     /// Returns how it is drawn on a stream.

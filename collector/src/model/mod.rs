@@ -56,6 +56,7 @@ pub mod period;
 pub mod range_names;
 pub mod ranges;
 pub mod run;
+pub mod short_names;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;

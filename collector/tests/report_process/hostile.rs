@@ -98,7 +98,7 @@ proptest! {
             let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
             prop_assert_eq!(Some(sum), device["span_ns"].as_u64());
         }
-        let screen = terminal(&reports, &View::default(), &wide(100));
+        let screen = terminal(&reports, &everything(), &wide(100));
         prop_assert!(screen.lines().all(|line| line.chars().count() <= 100), "{}", screen);
     }
 }

@@ -68,7 +68,7 @@ fn ranges_have_the_operations_whose_calls_start_in_them() {
     assert_eq!((payloads("forward"), payloads("step")), (2, 0));
     let app = steps();
     let status = status_until(app.now);
-    let screen = terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(200));
+    let screen = terminal(&[app.report(Some(&status), Damage::default())], &everything(), &wide(200));
     assert!(screen.contains("; 3 payloads not recorded"), "{screen}");
 }
 
@@ -167,7 +167,7 @@ fn too_many_open_ranges_are_reported_and_their_ends_are_no_strays() {
     assert_eq!(rows(&report), [value!([null, "step", 256, 0, 0, 0, 0, 0])]);
     let coverage = &report["coverage"];
     assert_eq!((&coverage["stray_range_ends"], &coverage["ranges_not_followed"]), (&value!(0), &value!(44)));
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("256 ranges; 44 more are not listed"), "{screen}");
 }
 

@@ -31,7 +31,7 @@ const ALL: [Section; 15] = [
 ];
 
 fn screen(reports: &[ProcessReport], width: usize) -> String {
-    terminal(reports, &View { trace_bytes: Some(59_597), ..View::default() }, &wide(width))
+    terminal(reports, &View { trace_bytes: Some(59_597), ..everything() }, &wide(width))
 }
 
 fn section(reports: &[ProcessReport], sections: &[Section]) -> String {
@@ -212,12 +212,12 @@ fn ranges_have_a_section_if_there_are_any() {
 #[test]
 fn colour_does_not_change_the_text() {
     for width in [80, 160] {
-        let coloured = terminal(&whole_epoch(), &View::default(), &Style { color: true, ..wide(width) });
+        let coloured = terminal(&whole_epoch(), &everything(), &Style { color: true, ..wide(width) });
         let mut plain = String::new();
         for (n, part) in coloured.split('\u{1b}').enumerate() {
             plain.push_str(if n == 0 { part } else { part.split_once('m').unwrap().1 });
         }
-        assert_eq!(plain, terminal(&whole_epoch(), &View::default(), &wide(width)));
+        assert_eq!(plain, terminal(&whole_epoch(), &everything(), &wide(width)));
         insta::assert_snapshot!(format!("in_colour_at_{width}"), coloured.replace('\u{1b}', "ESC"));
     }
 }
@@ -235,7 +235,7 @@ fn colours_have_a_meaning() {
 
 #[test]
 fn without_unicode_the_screen_is_ascii() {
-    let ascii = terminal(&whole_epoch(), &View::default(), &Style { ascii: true, ..wide(100) });
+    let ascii = terminal(&whole_epoch(), &everything(), &Style { ascii: true, ..wide(100) });
     assert!(ascii.is_ascii());
     insta::assert_snapshot!(ascii);
 }
@@ -320,7 +320,7 @@ fn rows_are_limited_and_sorted_as_asked() {
     let longest = &names(Sort::Max, Some(1))[0];
     assert_eq!(longest, &names(Sort::Total, None)[0]);
     assert!(names(Sort::Count, Some(1))[0].starts_with("ncclDevKernel"), "launched most often");
-    let cut = terminal(&whole_epoch(), &View { top: Some(1), ..View::default() }, &wide(100));
+    let cut = terminal(&whole_epoch(), &View { top: Some(1), ..everything() }, &wide(100));
     assert!(cut.contains("and 2 more\n"), "{cut}");
 }
 
@@ -330,7 +330,7 @@ fn full_names_are_whole_however_long_the_line() {
                  std::array<char*, (unsigned long)3> >(int, at::native::CUDAFunctor_add<float>, \
                  std::array<char*, (unsigned long)3>)";
     let style = Style { full_names: true, ..wide(80) };
-    let full = terminal(&whole_epoch(), &View::default(), &style);
+    let full = terminal(&whole_epoch(), &everything(), &style);
     assert!(full.lines().any(|line| line.ends_with(whole)), "{full}");
     assert!(!screen(&whole_epoch(), 80).contains(whole));
 }
@@ -670,4 +670,11 @@ fn a_remark_says_that_times_by_size_are_of_timed_operations() {
     let some = section(&reports, &[Section::Transfers]);
     assert!(some.contains(remark), "{some}");
     assert!(!screen(&reports, 100).contains(remark), "the overview has no sizes");
+}
+
+#[test]
+fn the_overview_is_one_screen() {
+    let overview =
+        terminal(&whole_epoch(), &View { trace_bytes: Some(59_597), ..View::default() }, &wide(80));
+    insta::assert_snapshot!(overview);
 }

@@ -3,6 +3,7 @@
 //! All edges are passed, and time counts inside the selected period: a gap is clipped to that, and so is the span.
 //! Where capture ranges were recorded, they are the span, whatever ran in them.
 
+use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer};
 use super::super::idle::lead::{LeadNumber, Leads};
@@ -25,6 +26,7 @@ pub struct Sweep {
     arrivals: u64,
     cover: Cover,
     identity: Identity,
+    bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
     /// What the host did before the operations that have not been passed.
@@ -47,6 +49,8 @@ pub struct Swept {
     pub origin: Option<i64>,
     /// The parts of its time.
     pub identity: Identity,
+    /// What ran when.
+    pub bins: Bins,
     /// Its idle gaps.
     pub gaps: Gaps,
     /// The same by cause.
@@ -131,8 +135,8 @@ impl Sweep {
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
         self.identity.doubt(self.doubt);
-        let Sweep { origin, identity, gaps, idle, late, .. } = self;
-        Swept { origin, identity, gaps, idle, late }
+        let Sweep { origin, identity, bins, gaps, idle, late, .. } = self;
+        Swept { origin, identity, bins, gaps, idle, late }
     }
 
     fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
@@ -150,6 +154,7 @@ impl Sweep {
             self.origin = self.origin.or_else(|| self.period.next(from));
         }
         self.identity.pass(&self.cover, ns);
+        self.bins.pass(self.cover.part(), ns);
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
         }

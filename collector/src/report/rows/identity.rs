@@ -28,6 +28,9 @@ pub struct Identity {
     /// The parts with their bounds, for the comparison of two runs.
     #[serde(skip)]
     pub buckets: Buckets,
+    /// That GPU's place in the rows of devices.
+    #[serde(skip)]
+    pub device: Option<usize>,
 }
 
 impl Identity {
@@ -44,6 +47,7 @@ impl Identity {
             idle_ns: buckets.idle().value,
             undecided_ns: of(Bucket::Undecided),
             tail_ns: of(Bucket::Tail),
+            device: buckets.device,
             buckets: buckets.clone(),
         }
     }

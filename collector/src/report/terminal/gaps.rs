@@ -76,7 +76,7 @@ fn whole(ns: u64) -> String {
 
 /// Draws the gaps by the library whose call came next. If there is only one library, the overview says so in words.
 fn by_library(screen: &mut Screen<'_>, gaps: &Gaps) {
-    let whole = !screen.view.sections.is_empty();
+    let whole = screen.view.is_selected();
     if gaps.by_library.len() < 2 && !whole {
         return;
     }

@@ -84,8 +84,11 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
         let rank = process.job.rank.map_or(String::new(), |rank| format!("rank {rank}, "));
         let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
-        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.line.wall_ns)));
-        screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
+        let facts = facts.then(format!(", {}, {}", gpus(run), duration(process.line.wall_ns)));
+        let more = facts.clone().then(", ").then(trace(screen, &process.path));
+        // The overview has no second line for the trace, which its reader has named.
+        let is_short = screen.view.sections.is_empty() && more.width() > room;
+        screen.titled("", INDENT, if is_short { facts } else { more });
         return;
     }
     let processes_in_words = plural(run.reports.len() as u64, "process", "processes");

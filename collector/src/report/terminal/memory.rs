@@ -236,7 +236,7 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut lines = lines(run.reports);
     let (Some(line), None) = (lines.next(), lines.next()) else { return };
     let memory = &run.rows.memory;
-    let with_kinds = !screen.view.sections.is_empty() && memory.timeline.by_kind.len() > 1;
+    let with_kinds = screen.view.is_selected() && memory.timeline.by_kind.len() > 1;
     let kinds = || memory.timeline.by_kind.iter().filter(|_| with_kinds);
     let ends = Ends {
         from: duration(memory.timeline.from_ns),

@@ -1,10 +1,11 @@
-//! The terminal report: warnings first, then coverage, then where the time went, then the tables.
+//! The terminal report: warnings first, then the [`overview`] on one screen, or the selected sections.
 //!
 //! Each section has a module. A section is a title next to its first sentence, with tables below.
 
 mod calls;
 mod coverage;
 mod diff;
+mod findings;
 mod gaps;
 mod gpu;
 mod graphs;
@@ -14,6 +15,7 @@ mod kernels;
 mod launches;
 mod memory;
 mod occupancy;
+mod overview;
 mod ranges;
 mod ranks;
 mod screen;
@@ -21,6 +23,7 @@ mod startup;
 mod stats;
 mod steps;
 mod syncs;
+mod timeline;
 mod transfers;
 
 use super::rows::Report;
@@ -48,16 +51,24 @@ type Draw = fn(&mut Screen<'_>, &Run<'_>);
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
     let all = Tables::of_run(reports);
     let rows = Report::of(reports, &all, &view.unread);
-    let run = Run { reports, all, rows };
+    drawn(&Run { reports, all, rows }, view, style)
+}
+
+fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
     let mut screen = Screen::new(view, style, run.filter().is_some());
-    header::warnings(&mut screen, &run);
-    header::header(&mut screen, &run);
+    header::warnings(&mut screen, run);
     let nothing = run.nothing();
+    if view.sections.is_empty() && nothing.is_none() {
+        overview::overview(&mut screen, run);
+        return screen.text();
+    }
+    header::header(&mut screen, run);
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 16] = [
+    let sections: [(Section, Draw); 17] = [
         (Section::Ranks, ranks::ranks),
+        (Section::Findings, findings::findings),
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
         (Section::Idle, idle::idle),
@@ -76,8 +87,9 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     ];
     for (section, draw) in sections {
         // An empty trace has its coverage section too: it may say why the trace is empty.
-        if view.shows(section) && (nothing.is_none() || section == Section::Coverage) {
-            draw(&mut screen, &run);
+        let is_shown = view.shows(section) || (section == Section::Coverage && view.sections.is_empty());
+        if is_shown && (nothing.is_none() || section == Section::Coverage) {
+            draw(&mut screen, run);
         }
     }
     screen.text()
