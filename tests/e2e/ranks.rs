@@ -48,7 +48,7 @@ impl Arrivals {
         };
         let starts: Vec<Vec<u64>> = (0..ranks).map(starts).collect();
         let mut all = Arrivals { last: vec![0; ranks], late: vec![0; ranks] };
-        for collective in 0..STEPS {
+        (0..STEPS).for_each(|collective| {
             let came = |rank: &usize| starts[*rank][collective];
             let mut order: Vec<usize> = (0..ranks).collect();
             order.sort_by_key(came);
@@ -56,7 +56,7 @@ impl Arrivals {
             all.last[order[ranks - 1]] += 1;
             let median = came(&order[(ranks - 1) / 2]);
             order.iter().for_each(|rank| all.late[*rank] += came(rank).saturating_sub(median));
-        }
+        });
         all
     }
 }
