@@ -7,6 +7,7 @@ use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
+use crate::model::hangs::Hang;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
@@ -56,6 +57,8 @@ pub struct ProcessInfo {
     pub filter: String,
     /// Notes of the agent for the reader.
     pub notes: Vec<String>,
+    /// What hung.
+    pub hangs: Vec<Hang>,
     /// How often clock bounds contradicted each other: then times may be less certain than stated.
     pub clock_contradictions: u64,
     /// Operations that the line puts before their call, or after they were found completed.
@@ -77,6 +80,7 @@ impl ProcessInfo {
             ranges: period.stretches().len() as u64,
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
+        let hangs = status.into_iter().flat_map(|status| &status.hangs);
         ProcessInfo {
             pid: end.pid,
             command: fact(names, Fact::CommandLine)
@@ -92,6 +96,7 @@ impl ProcessInfo {
             damage,
             filter: filter.to_string(),
             notes: notes.map(str::to_owned).collect(),
+            hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),
             clock_contradictions: end.known.clock_contradictions,
             causality_broken: end.known.causality_broken,
         }

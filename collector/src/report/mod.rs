@@ -6,6 +6,7 @@
 
 mod chart;
 pub mod damage;
+pub mod hangs;
 mod json;
 pub mod names;
 mod operations;

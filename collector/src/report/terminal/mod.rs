@@ -7,6 +7,7 @@ mod coverage;
 mod gaps;
 mod gpu;
 mod graphs;
+mod hangs;
 mod header;
 mod kernels;
 mod launches;
@@ -45,6 +46,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     let rows = Report::of(reports, &all, &view.unread);
     let run = Run { reports, all, rows };
     let mut screen = Screen::new(view, style, run.filter().is_some());
+    hangs::hangs(&mut screen, &run);
     header::warnings(&mut screen, &run);
     header::header(&mut screen, &run);
     let nothing = run.nothing();
