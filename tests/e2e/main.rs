@@ -17,6 +17,7 @@ mod export;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;
+mod hangs;
 mod interpose;
 mod kernel_facts;
 mod kernel_handles;

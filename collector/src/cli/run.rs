@@ -106,7 +106,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => Target::default_place()?,
     };
     options.output.iter().for_each(|trace| panic::about(trace));
-    let Observed { status, collector, sessions } = observe(target, command(options), options.hangs.watch(), options.progress)?;
+    let Observed { status, collector, sessions } =
+        observe(target, command(options), options.hangs.watch(), options.progress)?;
     match status {
         Ok(status) => {
             // The exit code is the command's, whatever fails from here on.

@@ -38,16 +38,14 @@ fn pending(hang: &Hang) -> Vec<String> {
     if hang.untimed_before > 0 {
         let before = count(hang.untimed_before);
         let which = if hang.untimed_before == 1 { "may be the one" } else { "may include the one" };
-        parts.push(format!(
-            "{before} launched before it without a GPU time {which} that hangs"
-        ));
+        parts.push(format!("{before} launched before it without a GPU time {which} that hangs"));
     }
     parts
 }
 
 /// Returns what is known where only a call is known to block.
 fn unknown(hang: &Hang) -> Vec<String> {
-    let mut parts: Vec<String> = hang.call.iter().map(|call| format!("{} for {}", blocked(call), duration(hang.age))).collect();
+    let mut parts: Vec<String> = hang.call.iter().map(blocked).collect();
     parts.push(match &hang.operation {
         Some(operation) => format!(
             "whether the GPU goes on is not known, since the last launches have no GPU time; the last one is {}{}",
@@ -79,9 +77,9 @@ fn place(hang: &Hang) -> String {
 }
 
 fn blocked(call: &Blocked) -> String {
-    let by = call.library.as_deref().map(|path| format!(", called by {},", library(Some(path))));
-    let by = by.unwrap_or_default();
-    format!("thread {} has been in {}{}", call.tid, api(call), by.trim_end_matches(','))
+    let by =
+        call.library.as_deref().map_or(String::new(), |path| format!(", called by {}", library(Some(path))));
+    format!("thread {} has been in {} for {}{by}", call.tid, api(call), duration(call.age))
 }
 
 fn api(call: &Blocked) -> &str {
@@ -100,5 +98,67 @@ fn in_words(operation: &Named) -> String {
             format!("a run of {} launches{last}", count(launches))
         }
         (None, None) => kernel().unwrap_or_else(|| format!("a {}", operation.what)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::hangs::Completed;
+
+    fn kernel(name: &str) -> Named {
+        let kernel = Some(name.to_owned());
+        Named { what: "kernel", kernel, launches: None, bytes: None, direction: None }
+    }
+
+    fn hang() -> Hang {
+        Hang {
+            age: 61_000_000_000,
+            is_pending: true,
+            device: Some(0),
+            stream: Some(7),
+            operation: Some(kernel("flash_fwd_kernel")),
+            last: Some(Completed { operation: kernel("add"), ago: 62_000_000_000 }),
+            call: Some(Blocked {
+                tid: 4242,
+                api: Some("cudaStreamSynchronize".to_owned()),
+                library: Some("/opt/lib/libtorch_cuda.so".to_owned()),
+                age: 60_900_000_000,
+            }),
+            ..Hang::default()
+        }
+    }
+
+    #[test]
+    fn a_hang_is_told_in_a_sentence() {
+        assert_eq!(
+            sentence(&hang()),
+            "GPU 0, stream 7: flash_fwd_kernel has been pending for 61.0 s; the last operation that completed on the \
+             stream was add, 62.0 s ago; thread 4242 has been in cudaStreamSynchronize for 60.9 s, called by \
+             libtorch_cuda.so"
+        );
+        assert_eq!(
+            sentence(&Hang { is_over: true, ..hang() }),
+            "GPU 0, stream 7: flash_fwd_kernel completed after 61.0 s"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_claimed() {
+        let untimed = Hang { untimed_before: 3, last: None, call: None, ..hang() };
+        assert_eq!(
+            sentence(&untimed),
+            "GPU 0, stream 7: flash_fwd_kernel has been pending for 61.0 s; 3 launched before it without a GPU time may \
+             include the one that hangs; nothing is known to have completed on the stream before; no thread is blocked \
+             in a CUDA call"
+        );
+        let nothing = Hang { is_pending: false, operation: None, last: None, ..hang() };
+        assert_eq!(
+            sentence(&nothing),
+            "thread 4242 has been in cudaStreamSynchronize for 60.9 s, called by libtorch_cuda.so; no operation is known \
+             to be pending on the GPU"
+        );
+        let returned = Hang { is_over: true, ..nothing };
+        assert_eq!(sentence(&returned), "thread 4242: cudaStreamSynchronize returned after 61.0 s");
     }
 }

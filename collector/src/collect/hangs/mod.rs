@@ -197,7 +197,8 @@ impl Watch {
         let before = self.found.len();
         self.find_streams(look, limit);
         self.find_calls(look, limit);
-        let is_new = |(at, found): &(usize, &mut Found)| *at >= before || (found.hang.is_over && !found.is_told);
+        let is_new =
+            |(at, found): &(usize, &mut Found)| *at >= before || (found.hang.is_over && !found.is_told);
         let mut told = over;
         for (_, found) in self.found.iter_mut().enumerate().filter(is_new) {
             found.is_told = found.hang.is_over;
@@ -229,13 +230,15 @@ impl Watch {
         let mut stuck: Vec<(Key, u64)> = Vec::new();
         for (key, stream) in self.streams.iter() {
             let since = stream.oldest().map(|(_, since)| since);
-            stuck.extend(since.filter(|since| polled.saturating_sub(*since) >= limit).map(|since| (key, since)));
+            stuck.extend(
+                since.filter(|since| polled.saturating_sub(*since) >= limit).map(|since| (key, since)),
+            );
         }
         // The one that hangs for longest first: others may wait for it.
         stuck.sort_by_key(|(key, since)| (*since, *key));
         let least = self.limit.min(ns(BLOCKED) * 2) / 2;
         let call = longest(look, least).map(|call| self.blocked(call));
-        for (key, since) in stuck {
+        for (key, since) in stuck.into_iter().take(MAX_HANGS) {
             let others_complete = self.others_complete(key, since);
             if let Some(hang) = self.open(Place::Stream(key)) {
                 refresh(hang, polled, call, others_complete);
@@ -286,7 +289,8 @@ impl Watch {
                 continue;
             }
             let blocked = self.blocked(*call);
-            let is_told = self.found.iter().any(|found| !found.hang.is_over && found.hang.call == Some(blocked));
+            let is_told =
+                self.found.iter().any(|found| !found.hang.is_over && found.hang.call == Some(blocked));
             if !is_told && self.count_open() < MAX_HANGS {
                 let hang = Hang { since: call.since, until: look.now, call: Some(blocked), ..self.newest() };
                 self.found.push(Found { place, hang, is_told: false });
@@ -346,3 +350,6 @@ fn refresh(hang: &mut Hang, until: u64, call: Option<Blocked>, others_complete: 
     hang.call = call.or(hang.call);
     hang.others_complete |= others_complete;
 }
+
+#[cfg(test)]
+mod tests;
