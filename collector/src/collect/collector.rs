@@ -66,7 +66,7 @@ impl Collector {
         ))
     }
 
-    /// Sets when an operation counts as hung, and who is told.
+    /// Sets when an operation counts as hung, and who gets the report of it.
     #[must_use]
     pub fn watching(self, hangs: HangWatch) -> Collector {
         Collector { hangs, ..self }

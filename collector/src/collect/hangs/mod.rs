@@ -2,7 +2,7 @@
 //!
 //! A stream hangs if its oldest timed operation has been pending for longer than a limit and nothing of the stream
 //! completed meanwhile. A long queue that moves on is no hang, and neither is a stream without operations. Besides, each
-//! thread says which call it is in (`gpuspy_wire::in_progress`): a call that does not return is told with the stream
+//! thread says which call it is in (`gpuspy_wire::in_progress`): a call that does not return is reported with the stream
 //! that hangs, or by itself where no operation is known to be pending.
 //!
 //! That an operation is pending is known as of the poller's last polling pass, which the draining thread reads before it
@@ -28,15 +28,15 @@ const WHEN_KILLED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a thread has to be in one call to be told with a stream that hangs, unless the limit is short.
 const BLOCKED: Duration = Duration::from_millis(500);
-/// The most hangs that a look tells by themselves; of more, the number is told.
+/// The most hangs that a look tells by themselves; of more, the number is reported.
 const TOLD: usize = 4;
 
-/// When a hang is found, and who is told.
+/// When a hang is found, and who gets the report of it.
 #[derive(Clone, Copy, Debug)]
 pub struct HangWatch {
     /// The limit; `None` = hangs are not looked for.
     pub after: Option<Duration>,
-    /// Is told each hang when it is found, and when it is over.
+    /// Gets each hang when it is found, and when it is over.
     pub tell: Option<fn(&HangNotice<'_>)>,
 }
 

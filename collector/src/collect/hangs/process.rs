@@ -29,7 +29,7 @@ impl Polled {
     }
 }
 
-/// The watch over a process, and who is told.
+/// The watch over a process, and who gets the report of it.
 #[derive(Debug)]
 pub(in crate::collect) struct ProcessWatch<'s> {
     segment: Segment<'s>,

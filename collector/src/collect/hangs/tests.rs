@@ -48,7 +48,7 @@ impl Process {
         self.work(stream, submitted, Untimed::Timed, name)
     }
 
-    /// Looks at `now`; returns what is told.
+    /// Looks at `now`; returns what is reported.
     fn look(&mut self, now: u64, calls: &[InCall]) -> Vec<Hang> {
         self.watch.look(&Look { now, polled: Some(now), calls: calls.to_vec() }).0
     }
@@ -66,14 +66,14 @@ fn an_operation_is_told_once_when_it_hangs_and_once_when_it_completes() {
     let second = process.timed(7, 3 * S, 12);
     process.timed(7, 4 * S, 13);
     assert_eq!(process.look(62 * S, &[]), []);
-    let [hang] = &process.look(63 * S, &[in_call(42, 5 * S)])[..] else { panic!("a hang is told") };
+    let [hang] = &process.look(63 * S, &[in_call(42, 5 * S)])[..] else { panic!("a hang is reported") };
     assert_eq!((hang.since, hang.until, hang.device, hang.stream), (3 * S, 63 * S, Some(3), Some(7)));
     assert_eq!(hang.operation, Some(Operation::Kernel(12)));
     assert_eq!(hang.last.map(|last| (last.operation, last.seen)), Some((Operation::Kernel(11), 2 * S)));
     assert_eq!(hang.call, Some(Blocked { tid: 42, api: 5, library: 0, since: 5 * S }));
     assert_eq!(process.look(90 * S, &[in_call(42, 5 * S)]), [], "told once");
     process.watch.time(second, 91 * S);
-    let [over] = &process.look(92 * S, &[])[..] else { panic!("its end is told") };
+    let [over] = &process.look(92 * S, &[])[..] else { panic!("its end is reported") };
     assert_eq!((over.is_over, over.since, over.until), (true, 3 * S, 91 * S));
     assert_eq!(process.look(93 * S, &[]), []);
     assert_eq!(process.watch.hangs().len(), 1);
@@ -155,7 +155,7 @@ fn a_hang_says_what_may_hang_instead_and_what_goes_on() {
     process.timed(7, 4 * S, 2);
     let other = process.timed(8, 5 * S, 3);
     process.watch.time(other, 30 * S);
-    let [hang] = &process.look(64 * S, &[])[..] else { panic!("a hang is told") };
+    let [hang] = &process.look(64 * S, &[])[..] else { panic!("a hang is reported") };
     assert_eq!((hang.untimed_before, hang.behind, hang.others_complete), (2, Some(77), true));
     assert_eq!((hang.last, hang.call), (None, None));
 }
