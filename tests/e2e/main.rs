@@ -20,6 +20,7 @@ mod findings_memory;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;
+mod hangs;
 mod idle;
 mod interpose;
 mod kernel_facts;

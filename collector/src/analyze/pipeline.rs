@@ -7,8 +7,8 @@
 use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
-use super::copy_sites::{CopyCalls, CopySites};
 use super::collectives::{CollectiveFold, Collectives};
+use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;

@@ -167,9 +167,16 @@ mod tests {
     fn a_quantile_is_the_sample_at_its_rank() {
         assert_eq!(of([]).quantile(0.5), None);
         let hundred = of((1..=100).rev());
-        assert_eq!([0.0, 0.5, 0.95, 0.99, 1.0].map(|share| hundred.quantile(share)), [1, 50, 95, 99, 100].map(Some));
+        assert_eq!(
+            [0.0, 0.5, 0.95, 0.99, 1.0].map(|share| hundred.quantile(share)),
+            [1, 50, 95, 99, 100].map(Some)
+        );
         let many = of(1..=100_000);
-        assert!(many.quantile(0.95).is_some_and(|found| found.abs_diff(95_000) <= 500), "{:?}", many.quantile(0.95));
+        assert!(
+            many.quantile(0.95).is_some_and(|found| found.abs_diff(95_000) <= 500),
+            "{:?}",
+            many.quantile(0.95)
+        );
     }
 
     #[test]

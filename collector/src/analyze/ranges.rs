@@ -350,7 +350,9 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(end.ended);
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
-        let name = |key: Key| key.map_or_else(RangeName::others, |key| RangeName::numbered(key, self.names, &self.folded));
+        let name = |key: Key| {
+            key.map_or_else(RangeName::others, |key| RangeName::numbered(key, self.names, &self.folded))
+        };
         let (stray, not_followed) = (self.stray, self.not_followed);
         let mut all = RangeUse { stray, not_followed, ..RangeUse::default() };
         for (key, times) in self.by_name {

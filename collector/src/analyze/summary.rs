@@ -8,6 +8,7 @@ use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
 use crate::model::framework::Framework;
+use crate::model::hangs::Hang;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
@@ -64,6 +65,8 @@ pub struct ProcessInfo {
     pub filter: String,
     /// Notes of the agent for the reader.
     pub notes: Vec<String>,
+    /// What hung.
+    pub hangs: Vec<Hang>,
     /// How often clock bounds contradicted each other: then times may be less certain than stated.
     pub clock_contradictions: u64,
     /// Operations that the line puts before their call, or after they were found completed.
@@ -90,6 +93,7 @@ impl ProcessInfo {
         let arguments: Vec<String> = line.map_or(Vec::new(), |line| {
             line.strip_suffix('\0').unwrap_or(line).split('\0').map(str::to_owned).collect()
         });
+        let hangs = status.into_iter().flat_map(|status| &status.hangs);
         ProcessInfo {
             pid: end.pid,
             command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
@@ -107,6 +111,7 @@ impl ProcessInfo {
             damage,
             filter: filter.to_string(),
             notes: notes.map(str::to_owned).collect(),
+            hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),
             clock_contradictions: end.known.clock_contradictions,
             causality_broken: end.known.causality_broken,
         }

@@ -8,6 +8,7 @@ mod doctor;
 mod examples;
 mod export;
 mod filter;
+mod hangs;
 mod launch;
 mod operations;
 mod panic;

@@ -106,8 +106,7 @@ fn select(
     let spans = traces.iter_mut().map(of).zip(filters.iter());
     let most = spans.map(|((span, began), filter)| (span, filter.origin.unwrap_or(began)));
     let found = most.max_by_key(|(span, _)| span.count);
-    let Some((Span { from: Some(from), to, .. }, origin)) =
-        found.filter(|(span, _)| steps.1 < span.count)
+    let Some((Span { from: Some(from), to, .. }, origin)) = found.filter(|(span, _)| steps.1 < span.count)
     else {
         let path = path.display();
         let known = match found.map_or(0, |(span, _)| span.count) {

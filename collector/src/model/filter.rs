@@ -109,17 +109,18 @@ impl fmt::Display for Filter {
             [first @ .., last] => Some(format!("{what}s {} and {last}", first.join(", "))),
         };
         let seconds = |ns: u64| format!("{} s", ns as f64 / 1e9);
-        let conditions = [
-            list("device", self.devices.iter().map(u32::to_string).collect()),
-            list("stream", self.streams.iter().map(u64::to_string).collect()),
-            list("thread", self.threads.iter().map(u32::to_string).collect()),
-            self.kernel.as_ref().map(|kernel| format!("kernels that match {kernel}")),
-            self.steps.map(|(from, to)| {
-                if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
-            }),
-            self.since.map(|since| format!("from {}", seconds(since))),
-            self.until.map(|until| format!("until {}", seconds(until))),
-        ];
+        let conditions =
+            [
+                list("device", self.devices.iter().map(u32::to_string).collect()),
+                list("stream", self.streams.iter().map(u64::to_string).collect()),
+                list("thread", self.threads.iter().map(u32::to_string).collect()),
+                self.kernel.as_ref().map(|kernel| format!("kernels that match {kernel}")),
+                self.steps.map(|(from, to)| {
+                    if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
+                }),
+                self.since.map(|since| format!("from {}", seconds(since))),
+                self.until.map(|until| format!("until {}", seconds(until))),
+            ];
         let conditions: Vec<String> = conditions.into_iter().flatten().collect();
         f.write_str(&conditions.join(", "))
     }

@@ -43,6 +43,7 @@ pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
+pub mod hangs;
 pub mod host_time;
 pub mod job;
 pub mod members;

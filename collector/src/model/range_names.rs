@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn names_that_differ_in_a_number_are_one_name() {
-        let folded = Folded::of(&names(&["ProfilerStep#1", "load", "ProfilerStep#22", "layer1", "layer2", "7", "8"]));
+        let folded =
+            Folded::of(&names(&["ProfilerStep#1", "load", "ProfilerStep#22", "layer1", "layer2", "7", "8"]));
         assert_eq!([1, 2, 3, 4, 5, 6].map(|text| folded.number(text)), [1, 2, 1, 4, 5, 6]);
         assert_eq!((folded.name(1), folded.name(2), folded.name(4)), (Some("ProfilerStep#*"), None, None));
         let many = Folded::of(&names(&["step 1", "step 2", "step 3", "step 4", "step 15"]));

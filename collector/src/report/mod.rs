@@ -7,6 +7,7 @@
 mod chart;
 pub mod damage;
 mod diff;
+pub mod hangs;
 mod json;
 pub mod names;
 mod operations;

@@ -3,6 +3,7 @@
 //! Times are host ns on `CLOCK_MONOTONIC_RAW` unless a field says otherwise; GPU times are ns on their context's
 //! clock. Names are ids into [`Names`].
 
+pub use super::hang::{Blocked, Completed, Hang, MAX_HANGS, Operation};
 use gpuspy_wire::record::{
     Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
@@ -616,4 +617,6 @@ pub struct Status {
     pub driver_hooked: bool,
     /// Threads: claim number → Linux tid.
     pub threads: BTreeMap<u32, u32>,
+    /// What hung, in the order in which it was found; those that are over only as far as there is room.
+    pub hangs: Vec<Hang>,
 }

@@ -28,8 +28,10 @@ impl Growth {
     /// which a few steps that hold more do not change.
     pub(super) fn per_step(&self, from: u64) -> f64 {
         let noted: Vec<_> = self.noted.iter().filter(|(step, _)| *step >= from).collect();
-        let pairs = noted.iter().enumerate().flat_map(|(at, one)| noted[at + 1..].iter().map(move |two| (one, two)));
-        let slope = |(one, two): (&&(u64, u64), &&(u64, u64))| (two.1 as f64 - one.1 as f64) / (two.0 - one.0) as f64;
+        let pairs =
+            noted.iter().enumerate().flat_map(|(at, one)| noted[at + 1..].iter().map(move |two| (one, two)));
+        let slope =
+            |(one, two): (&&(u64, u64), &&(u64, u64))| (two.1 as f64 - one.1 as f64) / (two.0 - one.0) as f64;
         let mut slopes: Vec<f64> = pairs.map(slope).collect();
         slopes.sort_by(f64::total_cmp);
         slopes.get(slopes.len() / 2).copied().unwrap_or(0.0)

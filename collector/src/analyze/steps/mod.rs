@@ -24,20 +24,20 @@ mod times;
 use super::analysis::{Analysis, End};
 use super::devices::DeviceReport;
 use super::extrapolate::is_drawn;
+use super::idle::Cause;
 use super::idle::IdleReport;
 use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
+use crate::model::steps::Source;
 use crate::model::survey::begin;
 use contents::Filling;
 use phases::PhaseFold;
 use starts::{Start, Starts};
-use times::{Taken, Times};
-use super::idle::Cause;
-use crate::model::steps::Source;
 use std::collections::BTreeMap;
+use times::{Taken, Times};
 
 /// The steps that were found; without steps, `count` is 0.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -219,7 +219,10 @@ mod tests {
         let time = found.time.unwrap();
         assert_eq!((found.warm_up, time.max, time.min), (3, 5_000, 1_000));
         assert!(time.median.abs_diff(1_010) <= 2 && time.p99 < 1_022 && time.drift.abs() < 0.01, "{time:?}");
-        assert_eq!(found.outliers.iter().map(|of| (of.step, of.duration)).collect::<Vec<_>>(), [(777, 5_000)]);
+        assert_eq!(
+            found.outliers.iter().map(|of| (of.step, of.duration)).collect::<Vec<_>>(),
+            [(777, 5_000)]
+        );
         assert!((30..=60).contains(&found.plot.len()), "{}", found.plot.len());
     }
 

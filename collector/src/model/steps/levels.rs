@@ -61,8 +61,16 @@ const RICHER: usize = 4;
 
 /// Parts of kernel names that reveal an optimizer, in small letters: PyTorch's foreach and fused optimizers, Apex,
 /// DeepSpeed, bitsandbytes, JAX's and TensorFlow's own kernels.
-const OPTIMIZERS: [&str; 8] =
-    ["adam", "multi_tensor_apply", "sgd", "lamb", "adagrad", "rmsprop", "applygradientdescent", "applymomentum"];
+const OPTIMIZERS: [&str; 8] = [
+    "adam",
+    "multi_tensor_apply",
+    "sgd",
+    "lamb",
+    "adagrad",
+    "rmsprop",
+    "applygradientdescent",
+    "applymomentum",
+];
 
 /// Whether a kernel's name reveals an optimizer.
 pub(super) fn is_optimizer(name: &str) -> bool {
@@ -132,7 +140,8 @@ pub(super) struct Anchor {
 pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anchor> {
     let places = lane.len();
     let all = regular(lane);
-    let levels: Vec<Level<'_>> = grouped(&all).into_iter().filter(|level| level.is_loop(places) && level.is_sure()).collect();
+    let levels: Vec<Level<'_>> =
+        grouped(&all).into_iter().filter(|level| level.is_loop(places) && level.is_sure()).collect();
     let updates = |level: &Level<'_>| {
         level.tokens.iter().any(|token| matches!(token.of.kind, Kind::Kernel(name) if optimizers(name)))
     };
@@ -213,7 +222,8 @@ impl<'l> Level<'l> {
     /// Whether its tokens recur too often, or too exactly, for a coincidence.
     fn is_sure(&self) -> bool {
         let is_exact = |token: &&Regular<'_>| token.usual.exactness >= EXACTNESS;
-        moments(self.tokens.iter().filter(is_exact)) >= 2 || self.tokens.iter().any(|token| token.usual.count >= SURE)
+        moments(self.tokens.iter().filter(is_exact)) >= 2
+            || self.tokens.iter().any(|token| token.usual.count >= SURE)
     }
 
     /// The number of moments of a segment that its tokens mark.
@@ -242,7 +252,8 @@ impl<'l> Level<'l> {
         if added < 0.5 {
             return false;
         }
-        let has = |level: &Level<'_>, is: fn(Kind) -> bool| level.tokens.iter().any(|token| is(token.of.kind));
+        let has =
+            |level: &Level<'_>, is: fn(Kind) -> bool| level.tokens.iter().any(|token| is(token.of.kind));
         let is_short = added < self.distance && added_time < self.time;
         let is_rest = added < 0.5 * segments * self.distance;
         let meets_outside = has(outer, Kind::is_of_host) && !has(self, Kind::is_of_host);
@@ -253,8 +264,9 @@ impl<'l> Level<'l> {
     /// Whether other tokens recur as often, but not between its own.
     fn is_phase(&self, all: &[Regular<'_>]) -> bool {
         let Some(own) = self.tokens.iter().find(|token| token.of.count == self.count) else { return false };
-        let is_as_frequent =
-            |other: &&Regular<'_>| other.of.is_plain && other.of.count.abs_diff(self.count) <= self.count / 50;
+        let is_as_frequent = |other: &&Regular<'_>| {
+            other.of.is_plain && other.of.count.abs_diff(self.count) <= self.count / 50
+        };
         all.iter().filter(is_as_frequent).any(|other| !own.alternates_with(other))
     }
 

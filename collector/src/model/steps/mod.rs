@@ -114,7 +114,8 @@ impl Finder {
     /// A thread's own sequence. If there are too many, the one that launched least makes place if it launched little.
     fn lane(&mut self, thread: u32) -> Option<&mut Lane> {
         if !self.threads.contains_key(&thread) && self.threads.len() >= MOST_THREADS {
-            let (least, len) = self.threads.iter().map(|(of, lane)| (*of, lane.len())).min_by_key(|of| of.1)?;
+            let (least, len) =
+                self.threads.iter().map(|(of, lane)| (*of, lane.len())).min_by_key(|of| of.1)?;
             if len * 16 > self.process.len() / MOST_THREADS as u64 {
                 return None;
             }
@@ -133,8 +134,7 @@ impl Finder {
             let begins = Begins::Range { name, folded: Arc::new(folded) };
             return StepRule { source: Some(Source::NvtxRange(text)), begins };
         }
-        let optimizers =
-            |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(levels::is_optimizer);
+        let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(levels::is_optimizer);
         let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
         let of_process = levels::find(&process, optimizers).map(|anchor| (None, anchor));
         let found = of_process.or_else(|| {
@@ -160,11 +160,7 @@ pub struct Span {
 
 impl Span {
     /// Returns the host time of the steps from `first` to `last` in a trace with this rule.
-    pub fn of(
-        rule: &StepRule,
-        records: impl IntoIterator<Item = Record>,
-        (first, last): (u64, u64),
-    ) -> Span {
+    pub fn of(rule: &StepRule, records: impl IntoIterator<Item = Record>, (first, last): (u64, u64)) -> Span {
         let (mut counter, mut span) = (StepCounter::new(rule), Span::default());
         for record in records {
             let Some(step) = counter.observe(&record).filter(|step| *step >= span.count) else { continue };

@@ -117,9 +117,9 @@ impl Opens {
         let mut fits: Vec<(bool, u64, u32, String)> = Vec::new();
         for (&name, of) in &self.by_name {
             let inside = of.launches + if of.open > 0 { launches - of.from } else { 0 };
-            let Some(text) = text(name).filter(|_| {
-                of.count >= FEWEST && launches > 0 && inside as f64 >= COVERED * launches as f64
-            }) else {
+            let Some(text) = text(name)
+                .filter(|_| of.count >= FEWEST && launches > 0 && inside as f64 >= COVERED * launches as f64)
+            else {
                 continue;
             };
             let is_named = speaks_of_a_step(&text);

@@ -78,7 +78,8 @@ impl Spacings {
         // A launch more or less may cross a bin's edge. Distances of two to four are what they are: in a random sequence
         // of two letters most are among them.
         let reach = if most.number < SMALL { 0 } else { 1 };
-        let alike = || self.bins.iter().filter(|bin| bin.number > 0 && bin.number.abs_diff(most.number) <= reach);
+        let alike =
+            || self.bins.iter().filter(|bin| bin.number > 0 && bin.number.abs_diff(most.number) <= reach);
         let count: u64 = alike().map(|bin| bin.count).sum();
         let (distance, time) = alike()
             .fold((0u64, 0u64), |(d, t), bin| (d.saturating_add(bin.distance), t.saturating_add(bin.time)));

@@ -19,9 +19,9 @@ struct Program {
 impl Program {
     /// Launches a kernel of this name, whose call comes `gap` ns after the last one.
     fn after(&mut self, gap: u64, kernel: &str) {
-        let of = (1..).zip(&self.names.0).find(|(_, ((space, _), text))| {
-            *space == Namespace::Kernel && text.as_str() == kernel
-        });
+        let of = (1..)
+            .zip(&self.names.0)
+            .find(|(_, ((space, _), text))| *space == Namespace::Kernel && text.as_str() == kernel);
         let id = of.map(|(_, ((_, id), _))| *id).unwrap_or_else(|| {
             let id = self.names.0.len() as u32 + 1;
             self.names.0.insert((Namespace::Kernel, id), kernel.to_owned());
@@ -58,9 +58,11 @@ impl Program {
     fn range(&mut self, text: Option<&str>) {
         let change = if text.is_some() { NvtxChange::Push } else { NvtxChange::Pop };
         let text = text.map_or(0, |text| {
-            let known = self.names.0.iter().find(|((space, _), of)| {
-                *space == Namespace::NvtxRange && of.as_str() == text
-            });
+            let known = self
+                .names
+                .0
+                .iter()
+                .find(|((space, _), of)| *space == Namespace::NvtxRange && of.as_str() == text);
             known.map(|((_, id), _)| *id).unwrap_or_else(|| {
                 let id = self.names.0.len() as u32 + 1;
                 self.names.0.insert((Namespace::NvtxRange, id), text.to_owned());
@@ -186,7 +188,8 @@ fn layers_are_parts_of_a_step() {
             p.launch(&["embed"]);
             (0..24).for_each(|_| p.launch(&["norm", "qkv", "attention", "mlp"]));
             p.launch(&["head", "loss"]);
-            (0..24).for_each(|_| p.launch(&["d_mlp", "d_mlp_w", "d_attention", "d_qkv", "d_qkv_w", "d_norm"]));
+            (0..24)
+                .for_each(|_| p.launch(&["d_mlp", "d_mlp_w", "d_attention", "d_qkv", "d_qkv_w", "d_norm"]));
             p.launch(&["update"]);
         }
     });
@@ -331,7 +334,9 @@ fn memory_does_not_grow_with_the_trace() {
         finder.observe(&Record { thread: (n % 40) as u32, at: program.now, body: Body::Work(launch) });
     }
     let lanes = finder.threads.values().chain([&finder.process]);
-    assert!(lanes.clone().count() <= 1 + MOST_THREADS && lanes.map(|lane| lane.tokens.len()).all(|n| n <= 4098));
+    assert!(
+        lanes.clone().count() <= 1 + MOST_THREADS && lanes.map(|lane| lane.tokens.len()).all(|n| n <= 4098)
+    );
 }
 
 proptest! {

@@ -12,6 +12,7 @@ pub mod devices;
 pub mod findings;
 pub mod gaps;
 pub mod graphs;
+pub mod hangs;
 pub mod identity;
 pub mod idle;
 pub mod kernels;
@@ -42,6 +43,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "gpuspy report", extend("$id" = "urn:gpuspy:report:2"))]
 pub struct Report {
+    /// Operations and calls that did not end for long: first those that lasted to the end, and of these the longest.
+    pub hangs: Vec<hangs::Hang>,
     pub verdict: verdict::Verdict,
     pub identity: identity::Identity,
     pub idle: idle::Idle,
@@ -103,6 +106,7 @@ impl Report {
         let compared = Ranks::of(reports);
         let ranks = ranks::of_gpus(reports);
         Report {
+            hangs: hangs::Hang::all(reports),
             verdict: verdict::Verdict::of(&diagnosis.verdict),
             identity: identity::Identity::of(&diagnosis.buckets),
             idle: idle::Idle::of(&all.idle),

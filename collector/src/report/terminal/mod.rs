@@ -9,6 +9,7 @@ mod findings;
 mod gaps;
 mod gpu;
 mod graphs;
+mod hangs;
 mod header;
 mod idle;
 mod kernels;
@@ -56,6 +57,7 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
 
 fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
     let mut screen = Screen::new(view, style, run.filter().is_some());
+    hangs::hangs(&mut screen, run);
     header::warnings(&mut screen, run);
     let nothing = run.nothing();
     if view.sections.is_empty() && nothing.is_none() {

@@ -102,10 +102,14 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
     let mut table = Table::new(&[right("longest steps"), right("start"), right("took"), right("median")]);
     for outlier in &steps.outliers {
         let times = steps.median_ns.filter(|median| *median > 0);
-        let times = times.map_or_else(String::new, |median| {
-            format!("{:.1}x", outlier.duration_ns as f64 / median as f64)
-        });
-        table.row([number(outlier.step), time(Some(outlier.start_ns)), time(Some(outlier.duration_ns)), times.into()]);
+        let times = times
+            .map_or_else(String::new, |median| format!("{:.1}x", outlier.duration_ns as f64 / median as f64));
+        table.row([
+            number(outlier.step),
+            time(Some(outlier.start_ns)),
+            time(Some(outlier.duration_ns)),
+            times.into(),
+        ]);
     }
     screen.table(&table, 0, "steps");
 }
