@@ -70,6 +70,21 @@ fn allocating_in_each_step_is_the_cause_of_the_gaps() {
 }
 
 #[test]
+fn freeing_in_each_step_is_the_cause_of_the_gaps() {
+    check("freeing", "launch=3000,other=400000");
+}
+
+#[test]
+fn a_synchronization_in_each_step_that_takes_longer_than_the_kernel_is_the_cause() {
+    check("explicit_sync", "launch=3000,other=400000");
+}
+
+#[test]
+fn a_pageable_copy_in_each_step_that_takes_longer_than_the_kernel_is_the_cause() {
+    check("copying", "launch=3000,other=400000");
+}
+
+#[test]
 fn launching_is_the_cause_where_kernels_are_shorter_than_their_launches() {
     check("launching", "launch=100000,other=500");
 }
