@@ -119,7 +119,11 @@ impl Tally {
         let led = self.led.entry((lead.process, lead.thread)).or_default();
         *led = led.saturating_add(gap.duration.value);
         let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
-        self.lay_out(lead, gap.widest.0.min(gap.from) - off_by, gap.widest.1.max(gap.to) + off_by);
+        self.lay_out(
+            lead,
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
         let least = self.measure(&gap, lead, off_by, period);
         self.decide(&gap, lead, &least, off_by)
     }
@@ -163,10 +167,15 @@ impl Tally {
         for stretch in &self.stretches {
             self.slots[stretch.slot].value += part(gap, stretch, 0, period);
         }
-        let longest = (gap.widest.0.min(gap.from) - off_by, gap.widest.1.max(gap.to) + off_by);
+        let longest = (
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
         for stretch in &self.stretches {
             let hi = &mut self.slots[stretch.slot].hi;
-            *hi = hi.saturating_add((stretch.to.min(longest.1) - stretch.from.max(longest.0)).max(0) as u64);
+            *hi = hi.saturating_add(
+                stretch.to.min(longest.1).saturating_sub(stretch.from.max(longest.0)).max(0) as u64,
+            );
         }
         let mut least = [u64::MAX; Cause::COUNT];
         let mut look = |tally: &mut Tally, shift: i64| {
@@ -186,10 +195,13 @@ impl Tally {
             return least;
         }
         // It cannot have started before its call was entered.
-        let (first, last) = ((lead.called - gap.to).min(0).max(-off_by), off_by);
+        let (first, last) = (lead.called.saturating_sub(gap.to).min(0).max(-off_by), off_by);
         look(self, first);
         look(self, last);
-        let ends = self.stretches.iter().flat_map(|stretch| [stretch.from - gap.from, stretch.from - gap.to]);
+        let ends = self
+            .stretches
+            .iter()
+            .flat_map(|stretch| [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)]);
         let mut shifts: Vec<i64> = ends.filter(|shift| *shift > first && *shift < last).collect();
         if shifts.len() > PLACES || self.slots.len() > PLACES {
             self.slots.iter_mut().for_each(|slot| slot.lo = 0);
@@ -276,8 +288,9 @@ impl Tally {
 
 /// Returns how much a stretch has of a gap that lies `shift` later on the host's line, ns.
 fn part(gap: &Closed, stretch: &Stretch, shift: i64, period: &Period) -> u64 {
-    let (from, to) = (stretch.from.max(gap.from + shift), stretch.to.min(gap.to + shift));
-    if from >= to { 0 } else { period.length(from - shift, to - shift) }
+    let (from, to) =
+        (stretch.from.max(gap.from.saturating_add(shift)), stretch.to.min(gap.to.saturating_add(shift)));
+    if from >= to { 0 } else { period.length(from.saturating_sub(shift), to.saturating_sub(shift)) }
 }
 
 /// Keeps a cause if it is one of the largest.
