@@ -27,14 +27,19 @@ fn dominates(cause: &str, done: &Done) -> Result<Value, String> {
     let by_cause = report["idle"]["by_cause"].as_array().unwrap();
     let sum: u64 = by_cause.iter().map(|row| row["total_ns"]["value"].as_u64().unwrap()).sum();
     assert_eq!(sum, idle(&report), "{by_cause:?}");
-    let (spent, found) = (done.said()["ns"].as_u64().unwrap(), of(&report, cause));
-    println!("{cause}: {found} of {sum}, the program says {spent}");
-    let first = by_cause[0]["cause"].as_str().unwrap();
-    if first != cause || found * 10 < sum * 8 {
+    let said = |key: &str| done.said()[key].as_u64().unwrap();
+    // The GPU's time begins in the first launch, which loads code.
+    let first = said("first_ns");
+    let spent = said("ns") + if cause == "launching" { first } else { 0 };
+    let found = of(&report, cause);
+    println!("{cause}: {found} of {sum}, the program says {spent}, the first launch {first}");
+    if by_cause[0]["cause"] != cause || found * 10 < sum.saturating_sub(first) * 8 {
         return Err(format!("{cause} does not dominate: {by_cause:?}"));
     }
+    // A kernel behind a host function may have been called before that ended, so that some of the time is undecided.
+    let least = if cause == "host_callback" { 0.6 } else { 0.93 };
     let ratio = found as f64 / spent as f64;
-    if (0.93..=1.07).contains(&ratio) {
+    if (least..=1.07).contains(&ratio) {
         Ok(report)
     } else {
         Err(format!("{found} for {spent}: {by_cause:?}"))
@@ -70,8 +75,23 @@ fn allocating_in_each_step_is_the_cause_of_the_gaps() {
 }
 
 #[test]
+fn freeing_in_each_step_is_the_cause_of_the_gaps() {
+    check("freeing", "launch=3000,other=400000");
+}
+
+#[test]
+fn a_synchronization_in_each_step_that_takes_longer_than_the_kernel_is_the_cause() {
+    check("explicit_sync", "launch=3000,other=400000");
+}
+
+#[test]
+fn a_pageable_copy_in_each_step_that_takes_longer_than_the_kernel_is_the_cause() {
+    check("copying", "launch=3000,other=400000");
+}
+
+#[test]
 fn launching_is_the_cause_where_kernels_are_shorter_than_their_launches() {
-    check("launching", "launch=100000,other=500");
+    check("launching", "launch=400000,other=500,module=0");
 }
 
 #[test]

@@ -136,7 +136,11 @@ impl Timelines {
     fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
         let Timelines { period, open, owners, hosts } = self;
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
-        owners.insert(operation.context, owner);
+        if owners.insert(operation.context, owner).is_none()
+            && let Some(host) = hosts.get_mut(event.process as usize)
+        {
+            host.uses(operation.context);
+        }
         let timeline = open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW));
         let mut host = hosts.get_mut(event.process as usize);
         let mut lead = |from: i64| host.as_mut()?.lead(event, operation, from);
@@ -162,10 +166,16 @@ impl Timelines {
         if !self.hosts.get(event.process as usize)?.may_wait(event, call) {
             return None;
         }
-        let timeline = self.open.get(self.owners.get(&event.context)?)?;
+        let timeline = |context: &u32| self.open.get(self.owners.get(context)?);
         match &event.operation {
-            Some(operation) => timeline.ahead_of(operation),
-            None => timeline.last.map(|ran| ran.over()),
+            Some(operation) => timeline(&operation.context)?.ahead_of(operation),
+            None if event.context != 0 => timeline(&event.context)?.last.map(|ran| ran.over()),
+            // It may be about any context.
+            None => {
+                let contexts = self.hosts.get(event.process as usize)?.contexts().iter();
+                let last = contexts.filter_map(|context| timeline(context)?.last);
+                last.max_by_key(|ran| ran.end).map(|ran| ran.over())
+            }
         }
     }
 

@@ -36,6 +36,9 @@ pub struct Sweep {
     /// The leads of operations that were passed.
     passed: Vec<LeadNumber>,
     late: u64,
+    /// Where the span starts, until an operation runs by the best estimate: the first one may be known to have started
+    /// only within an interval.
+    lead_in: Option<i64>,
     /// The last edge of a timed operation that was passed, and the operation.
     last: Option<(i64, Neighbour)>,
     /// By how much the clocks of successive edges can change the counted time, ns.
@@ -163,7 +166,9 @@ impl Sweep {
         if self.period.is_span() && !self.period.holds(from, time) {
             self.open = None;
         }
-        self.now = Some(time);
+        if self.now.replace(time).is_none() && !self.period.is_span() {
+            self.lead_in = Some(time);
+        }
         let (mut ended, mut began) = (None, None);
         let was_idle = self.cover.is_idle();
         while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
@@ -183,7 +188,10 @@ impl Sweep {
             }
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
-            (true, false, Some(after), _) => self.close_gap(time, after),
+            (true, false, Some(after), _) => {
+                self.close_lead_in(time, &after);
+                self.close_gap(time, after);
+            }
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}
         }
@@ -223,6 +231,19 @@ impl Sweep {
         if self.period.length(from, to) > 0 { edge.off_by() } else { 0 }
     }
 
+    /// Divides the idle time from the start of the span to the first operation's start, which is no gap between two.
+    fn close_lead_in(&mut self, time: i64, after: &Neighbour) {
+        let Some(from) = self.lead_in.take() else { return };
+        let value = self.period.length(from, time);
+        if value > 0 {
+            let widest = (from, after.latest_start.max(time));
+            let hi = self.period.length(from, widest.1).max(value);
+            let (duration, off_by) = (Estimate::new(value, 0, hi), after.off_by());
+            let closed = Closed { from, to: time, widest, duration, off_by, is_gap: false };
+            self.idle.split(closed, self.leads.get(after.lead), &self.period);
+        }
+    }
+
     fn close_gap(&mut self, time: i64, after: Neighbour) {
         let Some(open) = self.open.take() else { return };
         let value = self.period.length(open.start, time);
@@ -238,6 +259,7 @@ impl Sweep {
             widest: (open.before.earliest_end, after.latest_start),
             duration,
             off_by: open.before.off_by().max(after.off_by()),
+            is_gap: true,
         };
         let lead = self.leads.get(after.lead);
         let causes = self.idle.split(closed, lead, &self.period);

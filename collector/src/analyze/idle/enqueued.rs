@@ -10,25 +10,25 @@ const LEGACY: [u64; 2] = [0, 1];
 /// What lies before the next operations of streams.
 #[derive(Debug, Default)]
 pub struct Enqueued {
-    /// The context and the id of a stream, by its context and its handle.
-    streams: HashMap<(u32, u64), (u32, u64)>,
+    /// The context and the id of a stream, by its handle.
+    streams: HashMap<u64, (u32, u64)>,
     /// By context and id.
     before: HashMap<(u32, u64), Cause>,
-    /// By context, on its legacy default stream.
-    legacy: HashMap<u32, Cause>,
+    /// On a legacy default stream.
+    legacy: Option<Cause>,
 }
 
 impl Enqueued {
     /// A stream became known.
     pub fn stream(&mut self, key: (u32, u64), handle: u64) {
-        self.streams.insert((key.0, handle), key);
+        self.streams.insert(handle, key);
     }
 
     /// A stream was destroyed.
     pub fn forget(&mut self, key: (u32, u64), handle: u64) {
         self.before.remove(&key);
-        if self.streams.get(&(key.0, handle)) == Some(&key) {
-            self.streams.remove(&(key.0, handle));
+        if self.streams.get(&handle) == Some(&key) {
+            self.streams.remove(&handle);
         }
     }
 
@@ -38,10 +38,10 @@ impl Enqueued {
     }
 
     /// A call that has the handle of a stream made it wait, or put a host function on it.
-    pub fn on_handle(&mut self, context: u32, handle: u64, cause: Cause) {
+    pub fn on_handle(&mut self, handle: u64, cause: Cause) {
         if LEGACY.contains(&handle) {
-            put(self.legacy.entry(context).or_insert(cause), cause);
-        } else if let Some(key) = self.streams.get(&(context, handle)).copied() {
+            put(self.legacy.get_or_insert(cause), cause);
+        } else if let Some(key) = self.streams.get(&handle).copied() {
             self.on_stream(key, cause);
         }
     }
@@ -49,7 +49,7 @@ impl Enqueued {
     /// Returns what lies before an operation of a stream, once.
     pub fn take(&mut self, key: (u32, u64), is_legacy: bool) -> Option<Cause> {
         let own = if self.before.is_empty() { None } else { self.before.remove(&key) };
-        let legacy = if is_legacy && !self.legacy.is_empty() { self.legacy.remove(&key.0) } else { None };
+        let legacy = if is_legacy { self.legacy.take() } else { None };
         [own, legacy].into_iter().flatten().reduce(|mut all, cause| {
             put(&mut all, cause);
             all

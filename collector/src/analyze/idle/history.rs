@@ -72,17 +72,11 @@ impl Thread {
         self.ends = Some((first.min(from), last.max(to)));
     }
 
-    /// Records of this thread were lost: what it did since its last call is not known.
-    pub fn lost(&mut self) {
-        self.spent.clear();
-        self.known_from = self.ends.map_or(i64::MIN, |(_, last)| last);
-        self.waited = None;
-    }
-
-    /// Records were lost until host ns `at`.
+    /// Records of this thread were lost until host ns `at`, so that what it did before is not known.
     pub fn lost_until(&mut self, at: i64) {
-        self.lost();
+        self.spent.clear();
         self.known_from = self.known_from.max(at);
+        self.waited = None;
     }
 
     /// Returns its calls after a moment, in order, and from when on they are all known.

@@ -40,6 +40,8 @@ pub struct Host {
     history: History,
     ranges: Ranges<Nothing>,
     enqueued: Enqueued,
+    /// The contexts that had work.
+    contexts: Vec<u32>,
 }
 
 impl Host {
@@ -53,7 +55,18 @@ impl Host {
             history: History::default(),
             ranges: Ranges::new(0),
             enqueued: Enqueued::default(),
+            contexts: Vec::new(),
         }
+    }
+
+    /// Notes that a context of the process has work.
+    pub fn uses(&mut self, context: u32) {
+        self.contexts.push(context);
+    }
+
+    /// The contexts of the process that had work, by their numbers on the line.
+    pub fn contexts(&self) -> &[u32] {
+        &self.contexts
     }
 
     /// Takes what an event says about the host, before its operation and its call.
@@ -70,10 +83,10 @@ impl Host {
             }
             Body::Api(api) if is_effective(&api.call) => match self.classes.of_api(api.call.api) {
                 CallClass::HostFunction => {
-                    self.enqueued.on_handle(event.context, api.subject, Cause::HostCallback);
+                    self.enqueued.on_handle(api.subject, Cause::HostCallback);
                 }
                 CallClass::StreamWait => {
-                    self.enqueued.on_handle(event.context, api.subject, Cause::StreamWait);
+                    self.enqueued.on_handle(api.subject, Cause::StreamWait);
                 }
                 _ => {}
             },

@@ -63,6 +63,15 @@ pub struct Closed {
     pub duration: Estimate<u64>,
     /// How far the clock allows its place to be off, ns.
     pub off_by: u64,
+    /// Whether it lies between two operations. The time at the start of the span does not.
+    pub is_gap: bool,
+}
+
+impl Closed {
+    /// Returns 1 if it counts as a gap.
+    fn count(&self) -> u64 {
+        u64::from(self.is_gap)
+    }
 }
 
 /// The time of one cause at one place, around a gap.
@@ -103,14 +112,18 @@ impl Tally {
     /// Divides a gap that the operation with this lead ended, and returns its largest causes.
     pub fn split(&mut self, gap: Closed, lead: Option<&Lead>, period: &Period) -> Main {
         let Some(lead) = lead else {
-            let all = Part { count: 1, total: gap.duration.into() };
+            let all = Part { count: gap.count(), total: gap.duration.into() };
             self.add(Cause::Undecided, all, None);
             return [Some((Cause::Undecided, gap.duration.value)), None, None];
         };
         let led = self.led.entry((lead.process, lead.thread)).or_default();
         *led = led.saturating_add(gap.duration.value);
         let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
-        self.lay_out(lead, gap.widest.0.min(gap.from) - off_by, gap.widest.1.max(gap.to) + off_by);
+        self.lay_out(
+            lead,
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
         let least = self.measure(&gap, lead, off_by, period);
         self.decide(&gap, lead, &least, off_by)
     }
@@ -151,11 +164,18 @@ impl Tally {
 
     /// Measures every slot where the clock puts the gap and where it may be, and returns the least of each cause.
     fn measure(&mut self, gap: &Closed, lead: &Lead, off_by: i64, period: &Period) -> [u64; Cause::COUNT] {
-        self.pass(gap, 0, period, |slot, ns| slot.value += ns);
-        let longest = (gap.widest.0.min(gap.from) - off_by, gap.widest.1.max(gap.to) + off_by);
+        for stretch in &self.stretches {
+            self.slots[stretch.slot].value += part(gap, stretch, 0, period);
+        }
+        let longest = (
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
         for stretch in &self.stretches {
             let hi = &mut self.slots[stretch.slot].hi;
-            *hi = hi.saturating_add((stretch.to.min(longest.1) - stretch.from.max(longest.0)).max(0) as u64);
+            *hi = hi.saturating_add(
+                stretch.to.min(longest.1).saturating_sub(stretch.from.max(longest.0)).max(0) as u64,
+            );
         }
         let mut least = [u64::MAX; Cause::COUNT];
         let mut look = |tally: &mut Tally, shift: i64| {
@@ -175,10 +195,13 @@ impl Tally {
             return least;
         }
         // It cannot have started before its call was entered.
-        let (first, last) = ((lead.called - gap.to).min(0).max(-off_by), off_by);
+        let (first, last) = (lead.called.saturating_sub(gap.to).min(0).max(-off_by), off_by);
         look(self, first);
         look(self, last);
-        let ends = self.stretches.iter().flat_map(|stretch| [stretch.from - gap.from, stretch.from - gap.to]);
+        let ends = self
+            .stretches
+            .iter()
+            .flat_map(|stretch| [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)]);
         let mut shifts: Vec<i64> = ends.filter(|shift| *shift > first && *shift < last).collect();
         if shifts.len() > PLACES || self.slots.len() > PLACES {
             self.slots.iter_mut().for_each(|slot| slot.lo = 0);
@@ -186,14 +209,6 @@ impl Tally {
         }
         shifts.drain(..).for_each(|shift| look(self, shift));
         least
-    }
-
-    fn pass(&mut self, gap: &Closed, shift: i64, period: &Period, mut add: impl FnMut(&mut Slot, u64)) {
-        let mut stretches = std::mem::take(&mut self.stretches);
-        for stretch in &stretches {
-            add(&mut self.slots[stretch.slot], part(gap, stretch, shift, period));
-        }
-        std::mem::swap(&mut self.stretches, &mut stretches);
     }
 
     fn pass_at(&self, gap: &Closed, shift: i64, period: &Period, mut add: impl FnMut(usize, Cause, u64)) {
@@ -219,7 +234,7 @@ impl Tally {
             let (process, thread, range) = (lead.process, lead.thread, lead.range);
             let waited = after.map(|(api, _)| api);
             let place = Place { process, thread, api, caller, range, waited };
-            self.site(cause, place, Part { count: 1, total: Sum { value, lo: lo.min(value), hi } });
+            self.site(cause, place, Part { count: gap.count(), total: Sum { value, lo: lo.min(value), hi } });
         }
         self.slots = slots;
         let mut undecided = 0;
@@ -238,14 +253,15 @@ impl Tally {
             let hi = hi.max(value);
             let total = Sum { value, lo: if cause == Cause::Undecided { 0 } else { lo }, hi };
             if value > 0 {
-                self.by_cause[cause as usize].count += 1;
+                self.by_cause[cause as usize].count += gap.count();
                 keep(&mut main, cause, value);
             }
             self.by_cause[cause as usize].total.add(total);
         }
         if undecided > 0 || all[Cause::Undecided as usize].value > 0 {
             let value = undecided + all[Cause::Undecided as usize].value;
-            let part = Part { count: 1, total: Sum { value, lo: 0, hi: gap.duration.hi.max(value) } };
+            let part =
+                Part { count: gap.count(), total: Sum { value, lo: 0, hi: gap.duration.hi.max(value) } };
             self.site(Cause::Undecided, Place::default(), part);
         }
         main
@@ -272,8 +288,9 @@ impl Tally {
 
 /// Returns how much a stretch has of a gap that lies `shift` later on the host's line, ns.
 fn part(gap: &Closed, stretch: &Stretch, shift: i64, period: &Period) -> u64 {
-    let (from, to) = (stretch.from.max(gap.from + shift), stretch.to.min(gap.to + shift));
-    if from >= to { 0 } else { period.length(from - shift, to - shift) }
+    let (from, to) =
+        (stretch.from.max(gap.from.saturating_add(shift)), stretch.to.min(gap.to.saturating_add(shift)));
+    if from >= to { 0 } else { period.length(from.saturating_sub(shift), to.saturating_sub(shift)) }
 }
 
 /// Keeps a cause if it is one of the largest.
@@ -284,3 +301,6 @@ fn keep(main: &mut Main, cause: Cause, ns: u64) {
         main[place] = Some((cause, ns));
     }
 }
+
+#[cfg(test)]
+mod tests;
