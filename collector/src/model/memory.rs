@@ -41,7 +41,7 @@ pub struct Allocator {
     pub stream: Option<u64>,
     /// Return address of the call.
     pub caller: u64,
-    /// The call's correlation, which tells the block from others.
+    /// The call's correlation, which tells the block from others; 0 = its allocation was never recorded.
     pub correlation: u64,
 }
 
@@ -261,7 +261,9 @@ impl Blocks {
             return Vec::new();
         }
         let mut pending = PendingFree { correlation: free.call.correlation, ..PendingFree::default() };
-        let unseen = Allocator::of(thread, &free.call, free.memory, free.stream);
+        // Which call allocated the block is not known.
+        let unseen =
+            Allocator { correlation: 0, ..Allocator::of(thread, &free.call, free.memory, free.stream) };
         match free.memory {
             // Unknown handles stand for memory that is not this process's own.
             Memory::Reserved => {

@@ -2,7 +2,7 @@
 
 use super::holding;
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::analyze::idle::{Cause, Site};
+use crate::analyze::idle::{Cause, Part, Site};
 use crate::analyze::memory::churn::Churn;
 use crate::analyze::waits;
 use crate::diagnose::Facts;
@@ -74,33 +74,43 @@ fn waits(facts: &Facts<'_>) -> (u64, u64) {
     of_frees.fold((0, 0), |(calls, ns), (_, waited)| (calls + waited.count, ns + waited.waited.value))
 }
 
-/// Whether the idle time of a site goes with the allocations and frees: the host was in one, or the GPU had run out of
-/// work because a free had waited for it.
-fn is_of_churn(cause: Cause, site: &Site) -> bool {
+/// Returns the share of a site's idle time that goes with the allocations and frees: the host was in one, or the GPU had
+/// run out of work because a free had waited for it. Where the calls that waited are not known, a gap in which the host
+/// was in a free began so, and all that is in it until its end was caused by that; `frees` are such gaps.
+fn share(cause: Cause, site: &Site, part: &Part, frees: u64) -> f64 {
     let is_free = |api: &Option<String>| api.as_deref().is_some_and(waits::Cause::is_free);
-    match cause {
-        Cause::Allocating | Cause::Freeing => true,
-        Cause::Undecided => false,
-        Cause::ImplicitSync => is_free(&site.api) || is_free(&site.after_wait),
-        _ => is_free(&site.after_wait),
+    match (cause, &site.after_wait) {
+        (Cause::Allocating | Cause::Freeing, _) => 1.0,
+        (Cause::ImplicitSync, _) if is_free(&site.api) => 1.0,
+        (_, after) if is_free(after) => 1.0,
+        (Cause::Launching | Cause::Starting | Cause::OutsideCuda | Cause::OtherCall, None) => {
+            (frees as f64 / part.count.max(1) as f64).min(1.0)
+        }
+        _ => 0.0,
     }
 }
 
 /// Claims that idle time, in as far as it is after the warm-up.
 fn claims(facts: &Facts<'_>, churn: &Churn) -> BTreeMap<Bucket, Sum> {
-    let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
-    for ((cause, site), part) in &facts.all.idle.sites {
-        if is_of_churn(*cause, site) {
-            claims.entry(Bucket::Idle(*cause)).or_default().add(part.total);
-        }
+    let idle = &facts.all.idle;
+    let mut frees: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+    if waits(facts).0 > 0 {
+        let sites = idle.sites.iter().filter(|((cause, _), _)| *cause == Cause::Freeing);
+        sites.for_each(|((_, site), part)| *frees.entry(site.tid).or_default() += part.count);
     }
-    for (bucket, claim) in &mut claims {
-        let Bucket::Idle(cause) = bucket else { continue };
+    let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
+    for ((cause, site), part) in &idle.sites {
+        let frees = frees.get(&site.tid).copied().unwrap_or(0);
         // The sites are those of all devices, the buckets those of one.
-        let all = facts.all.idle.by_cause.get(cause).map_or(0, |part| part.total.value);
-        let of_device = facts.buckets.get(*bucket).value as f64 / all.max(1) as f64;
-        let part = |ns: u64| (ns as f64 * of_device.min(1.0) * churn.share) as u64;
-        *claim = Sum { value: part(claim.value), lo: part(claim.lo), hi: part(claim.hi) };
+        let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
+            / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
+        let share = share(*cause, site, part, frees) * of_device.min(1.0) * churn.share;
+        if share > 0.0 {
+            let of = |ns: u64| (ns as f64 * share) as u64;
+            let Sum { value, lo, hi } = part.total;
+            let claim = Sum { value: of(value), lo: of(lo), hi: of(hi) };
+            claims.entry(Bucket::Idle(*cause)).or_default().add(claim);
+        }
     }
     claims
 }
