@@ -21,7 +21,7 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::scope::Scope;
 use super::startup::{Startup, StartupFold};
-use super::steps::Steps;
+use super::steps::{StepFold, Steps};
 use super::summary::{ProcessInfo, ProcessReport};
 use super::timeline::Timelines;
 use super::transfers::{TransferTimes, Transfers};
@@ -65,6 +65,7 @@ where
     let mut tables = analyses.finish(&end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
+    tables.steps.source = clocks.steps.source.clone().filter(|_| tables.steps.count > 0);
     tables.relate();
     let process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     ProcessReport { process, tables, together: None }
@@ -94,8 +95,6 @@ macro_rules! analyses {
             pub gaps: GapReport,
             /// Why the GPUs were idle.
             pub idle: IdleReport,
-            /// The steps of the program.
-            pub steps: Steps,
             /// What profiling cost, by the agent's own account; `None` without a status.
             pub overhead: Option<Overhead>,
         }
@@ -130,7 +129,6 @@ macro_rules! analyses {
                     $($line: self.$line.finish(end),)*
                     gaps: GapReport::default(),
                     idle: IdleReport::default(),
-                    steps: Steps::default(),
                     overhead: None,
                 }
             }
@@ -165,6 +163,8 @@ analyses! {
         startup: StartupFold<'a> => Option<Startup>,
         /// NVTX ranges and markers.
         ranges: RangeFold<'a> => RangeUse,
+        /// The steps of the program; of several processes, of the one that launched most.
+        steps: StepFold<'a> => Steps,
     }
     on_a_line {
         /// Where each GPU's time went, and its idle gaps.
@@ -183,5 +183,6 @@ impl Tables {
         }
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
+        self.steps.relate(&self.devices, &self.idle);
     }
 }

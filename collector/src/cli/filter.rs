@@ -35,6 +35,9 @@ pub(super) struct FilterOptions {
     /// Only what starts before this time
     #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
+    /// Only the host time of this step of the program, or of the steps N to M, counted from 0
+    #[arg(long = "step", value_name = "N|N..M", value_parser = steps, conflicts_with_all = ["since", "until"])]
+    steps: Option<(u64, u64)>,
 }
 
 impl FilterOptions {
@@ -45,7 +48,7 @@ impl FilterOptions {
         {
             return Err(Failure::usage("--until must be later than --since"));
         }
-        let FilterOptions { devices, streams, threads, kernel, since, until } = self;
+        let FilterOptions { devices, streams, threads, kernel, since, until, steps } = self;
         Ok(Filter {
             devices: devices.clone(),
             streams: streams.clone(),
@@ -53,6 +56,7 @@ impl FilterOptions {
             kernel: kernel.clone(),
             since: *since,
             until: *until,
+            steps: *steps,
             ..Filter::default()
         })
     }
@@ -130,6 +134,16 @@ fn listed(values: Vec<String>) -> Option<String> {
     (!list.is_empty()).then_some(list)
 }
 
+/// Parses a step, or the first and the last of several.
+fn steps(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not the number of a step"));
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(text)?, number(text)?),
+    };
+    if first <= last { Ok((first, last)) } else { Err("the last step comes before the first".to_owned()) }
+}
+
 /// Parses a regular expression; the error is one sentence.
 fn regex(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| {
@@ -149,6 +163,12 @@ mod tests {
         let error = regex("gemm(").unwrap_err();
         assert!(error.contains("unclosed group") && !error.contains('\n'), "{error}");
         assert!(regex("^gemm<[0-9]+>").is_ok());
+    }
+
+    #[test]
+    fn a_step_is_a_number_or_two() {
+        assert_eq!((steps("17"), steps("3..8"), steps("4..4")), (Ok((17, 17)), Ok((3, 8)), Ok((4, 4))));
+        assert!(["", "-1", "8..3", "3..", "..", "1.5", "3...5"].iter().all(|text| steps(text).is_err()));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Filter {
     pub since: Option<u64>,
     /// ns since the start of the collection: nothing from there on.
     pub until: Option<u64>,
+    /// The first and the last step: then the two times above are theirs.
+    pub steps: Option<(u64, u64)>,
     /// Host ns from which both count, if not from the start of the process's own collection: with several processes,
     /// the run's start.
     pub origin: Option<u64>,
@@ -105,6 +107,9 @@ impl fmt::Display for Filter {
             list("stream", self.streams.iter().map(u64::to_string).collect()),
             list("thread", self.threads.iter().map(u32::to_string).collect()),
             self.kernel.as_ref().map(|kernel| format!("kernels that match {kernel}")),
+            self.steps.map(|(from, to)| {
+                if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
+            }),
             self.since.map(|since| format!("from {}", seconds(since))),
             self.until.map(|until| format!("until {}", seconds(until))),
         ];

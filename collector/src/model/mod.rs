@@ -27,7 +27,8 @@
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`framework`]: which framework does the program use?
 //! - [`steps`]: which launch begins a step of the program?
-//! - [`ranges`]: which NVTX ranges are open around a call?
+//! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
+//!   number?
 //!
 //! Selection and context:
 //!
@@ -52,6 +53,7 @@ pub mod names;
 pub mod order;
 pub mod outcome;
 pub mod period;
+pub mod range_names;
 pub mod ranges;
 pub mod run;
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub enum Section {
     Idle,
     /// Idle gaps: how long, and what the host was doing
     Gaps,
+    /// Steps of the program: how long they take, how steady they are, what is in them
+    Steps,
     /// NVTX ranges and markers
     Ranges,
     /// Kernels by time

@@ -16,6 +16,7 @@ const ALL: [Section; 13] = [
     Section::Coverage,
     Section::Gpu,
     Section::Gaps,
+    Section::Steps,
     Section::Ranges,
     Section::Kernels,
     Section::Launches,

@@ -17,6 +17,7 @@ mod ranges;
 mod screen;
 mod startup;
 mod stats;
+mod steps;
 mod syncs;
 mod transfers;
 
@@ -52,11 +53,12 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 14] = [
+    let sections: [(Section, Draw); 15] = [
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
         (Section::Idle, idle::idle),
         (Section::Gaps, gaps::gaps),
+        (Section::Steps, steps::steps),
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),
