@@ -1,4 +1,4 @@
-//! For each finding a client that has the fault and its twin that has not: the first is told, first of all, with the gain that
+//! For each finding a client that has the fault and its twin that has not: the first is reported before all others, with the gain that
 //! the twin really has, and the second is not.
 
 use gpuspy_tests::{Run, until_one_is_good};
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Copies so slow that a small buffer takes a while: the simulator moves the bytes with processors that tests share.
 const SLOW_COPIES: &str = "pageable_mbps=100,pinned_mbps=400";
 
-/// A client `tests/programs/fault_NAME.c` and the finding that it has.
+/// A client of tests/programs whose name begins with `fault_`, and the finding that it has.
 struct Fault {
     program: &'static str,
     id: &'static str,
@@ -170,4 +170,32 @@ fn a_program_that_keeps_the_gpu_busy_has_no_findings() {
         findings.retain(|found| found["id"] != "profiler-cost");
         findings.is_empty().then_some(()).ok_or_else(|| format!("{findings:#?}"))
     });
+}
+
+#[test]
+fn of_two_faults_the_one_that_costs_more_comes_first() {
+    for (longer, host) in [("3000", "800"), ("9000", "400"), ("6000", "300")] {
+        let run = |arguments: [&str; 3]| {
+            arguments.iter().fold(Run::of("fault_two"), |run, argument| run.arg(argument))
+        };
+        let loop_ns = |arguments| run(arguments).plain().succeeded().said()["loop_ns"].as_f64().unwrap();
+        until_one_is_good(|| {
+            let both = loop_ns(["1", longer, host]);
+            let mut truth = [
+                ("device-wide-sync", both - loop_ns(["0", longer, host])),
+                ("unstable-kernel", both - loop_ns(["1", "1000", host])),
+            ];
+            truth.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let report = run(["1", longer, host]).observed().succeeded().report();
+            let mut found: Vec<_> = report["findings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|found| found["id"].as_str().unwrap())
+                .collect();
+            found.retain(|id| truth.iter().any(|(known, _)| known == id));
+            let is_right = found == truth.map(|(id, _)| id);
+            is_right.then_some(()).ok_or_else(|| format!("{found:?} and truly {truth:?}: {report:#}"))
+        });
+    }
 }

@@ -28,3 +28,29 @@ impl Advice {
         words.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+    use crate::diagnose::buckets::Buckets;
+
+    #[test]
+    fn advice_is_in_the_words_of_the_framework_that_all_processes_use() {
+        let advice = Advice { pytorch: "torch", jax: "jax", cuda: "cuda" };
+        let report = |framework| ProcessReport {
+            process: ProcessInfo { framework, ..ProcessInfo::default() },
+            tables: Tables::default(),
+            together: None,
+        };
+        let of = |frameworks: &[Framework]| {
+            let reports: Vec<_> = frameworks.iter().copied().map(report).collect();
+            let (all, buckets) = (Tables::default(), Buckets::default());
+            advice.of(&Facts { reports: &reports, all: &all, buckets: &buckets })
+        };
+        assert_eq!(of(&[Framework::PyTorch, Framework::PyTorch]), "torch");
+        assert_eq!(of(&[Framework::Jax]), "jax");
+        assert_eq!(of(&[Framework::PyTorch, Framework::Cuda]), "cuda");
+        assert_eq!(of(&[]), "cuda");
+    }
+}

@@ -18,7 +18,7 @@ const FIX: Advice = Advice {
            -arch), so that nothing is compiled from PTX, and keep CUDA's cache (CUDA_CACHE_PATH) between runs.",
 };
 
-/// The least that is worth telling, as a share of the wall time and in ns: every program has to load its code, and a short
+/// The least that is worth reporting, as a share of the wall time and in ns: every program has to load its code, and a short
 /// one is all start-up.
 const LEAST: (f64, u64) = (0.05, 100_000_000);
 

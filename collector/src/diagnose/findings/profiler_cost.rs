@@ -5,7 +5,7 @@ use super::super::finding::{Claimed, Evidence, Finding};
 use crate::analyze::estimate::Estimate;
 use std::collections::BTreeMap;
 
-/// The cost from which on it is told, percent: the least budget that users are likely to find too much.
+/// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
 const MUCH: f64 = 5.0;
 
 /// Looks for it.

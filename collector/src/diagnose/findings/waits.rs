@@ -56,3 +56,51 @@ fn is_in_wait(cause: Cause) -> bool {
 pub fn is_device_wide(api: &str) -> bool {
     matches!(api, "cudaDeviceSynchronize" | "cuCtxSynchronize" | "cudaThreadSynchronize")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::Tables;
+    use crate::analyze::idle::{Part, ThreadUse};
+    use crate::diagnose::buckets::Buckets;
+
+    const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
+
+    fn exactly(value: u64) -> Sum {
+        Sum { value, lo: value, hi: value }
+    }
+
+    /// Returns what waits cost whose thread waited for `waited` ns, where `count` gaps of 1000 ns in all are behind them, and
+    /// another 1000 ns are not.
+    fn cost(waited: u64, count: u64) -> Option<u64> {
+        let site = |wait: Option<&str>| Site {
+            tid: Some(7),
+            after_wait: wait.map(str::to_owned),
+            ..Site::default()
+        };
+        let part = Part { count, total: exactly(1_000) };
+        let mut all = Tables::default();
+        let sites = [Some("cuStreamSynchronize"), None].map(|wait| ((Cause::OutsideCuda, site(wait)), part));
+        all.idle.sites = sites.into();
+        all.idle.by_cause = [(Cause::OutsideCuda, Part { count: 2 * count, total: exactly(2_000) })].into();
+        let thread = |tid, waited| ThreadUse {
+            tid: Some(tid),
+            calls: [(Cause::ExplicitSync, waited), (Cause::Launching, 5_000)].into(),
+            ..ThreadUse::default()
+        };
+        all.idle.threads = vec![thread(7, waited), thread(8, 900)];
+        let parts = [(OUTSIDE, exactly(2_000)), (Bucket::Compute, exactly(8_000))].into();
+        let buckets = Buckets { wall: 10_000, parts, device: None };
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let waits = Waits::of(&facts, |api| api == "cuStreamSynchronize")?;
+        assert_eq!(waits.api(), Some("cuStreamSynchronize"));
+        Some(waits.claims[&OUTSIDE].value)
+    }
+
+    #[test]
+    fn waits_cost_the_idle_time_behind_them_and_at_most_the_time_in_them() {
+        assert_eq!(cost(5_000, 20), Some(1_000));
+        assert_eq!(cost(400, 20), Some(400), "the host has no more to gain");
+        assert_eq!(cost(5_000, 9), None, "that is no habit");
+    }
+}

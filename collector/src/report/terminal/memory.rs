@@ -39,7 +39,7 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     growth(screen, run);
     timeline(screen, run);
     holders(screen, run);
-    if !screen.view.sections.is_empty() {
+    if screen.view.is_selected() {
         lifetimes(screen, run);
         by_kind(screen, run);
         by_library(screen, run);
@@ -59,7 +59,7 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("thread").or_drop(2),
         names("NVTX range", cut).down_to(FILE).or_drop(1),
     ]);
-    let whole = !screen.view.sections.is_empty();
+    let whole = screen.view.is_selected();
     let with_steps = memory.holders.iter().any(|holder| holder.first_step.is_some());
     let shown = if whole { memory.holders.len() } else { HOLDERS.min(memory.holders.len()) };
     for holder in &memory.holders[..shown] {

@@ -68,7 +68,7 @@ fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 17] = [
+    let sections: &[(Section, Draw)] = &[
         (Section::Ranks, ranks::ranks),
         (Section::Findings, findings::findings),
         (Section::Coverage, coverage::coverage),
@@ -87,7 +87,7 @@ fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
         (Section::Syncs, syncs::syncs),
         (Section::Calls, calls::calls),
     ];
-    for (section, draw) in sections {
+    for &(section, draw) in sections {
         // An empty trace has its coverage section too: it may say why the trace is empty.
         let is_shown = view.shows(section) || (section == Section::Coverage && view.sections.is_empty());
         if is_shown && (nothing.is_none() || section == Section::Coverage) {

@@ -30,7 +30,7 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.section("Ranks", sentence(run));
     endings(screen, run);
     remarks(screen, &run.rows.compared.matched);
-    let is_overview = screen.view.sections.is_empty();
+    let is_overview = !screen.view.is_selected();
     let most = screen.view.rows(if rows.len() > FEW { 0 } else { FEW });
     let shown: Vec<&Rank> =
         if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
