@@ -840,6 +840,8 @@ mod limits;
 mod processes;
 #[path = "report_process/ranges.rs"]
 mod ranges;
+#[path = "report_process/ranks.rs"]
+mod ranks;
 #[path = "report_process/screen.rs"]
 mod screen;
 #[path = "report_process/shapes.rs"]

@@ -7,6 +7,8 @@
 use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
+use super::copy_sites::{CopyCalls, CopySites};
+use super::collectives::{CollectiveFold, Collectives};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
@@ -20,7 +22,7 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::scope::Scope;
 use super::startup::{Startup, StartupFold};
-use super::steps::Steps;
+use super::steps::{StepFold, Steps};
 use super::summary::{ProcessInfo, ProcessReport};
 use super::timeline::Timelines;
 use super::transfers::{TransferTimes, Transfers};
@@ -60,10 +62,11 @@ where
     let ended = status.map_or(last, |status| status.ended.max(last));
     let line = Line::of(began, ended, &start.period);
     let (known, pid) = (model.finish(), status.map(|status| status.pid));
-    let end = End { names, known: &known, pid, ended, line };
+    let end = End { names, known: &known, pid, status, ended, line };
     let mut tables = analyses.finish(&end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
+    tables.steps.source = clocks.steps.source.clone().filter(|_| tables.steps.count > 0);
     tables.relate();
     let process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     ProcessReport { process, tables, together: None }
@@ -93,8 +96,6 @@ macro_rules! analyses {
             pub gaps: GapReport,
             /// Why the GPUs were idle.
             pub idle: IdleReport,
-            /// The steps of the program.
-            pub steps: Steps,
             /// What profiling cost, by the agent's own account; `None` without a status.
             pub overhead: Option<Overhead>,
         }
@@ -129,7 +130,6 @@ macro_rules! analyses {
                     $($line: self.$line.finish(end),)*
                     gaps: GapReport::default(),
                     idle: IdleReport::default(),
-                    steps: Steps::default(),
                     overhead: None,
                 }
             }
@@ -151,6 +151,8 @@ analyses! {
         graphs: GraphTimes<'a> => GraphUse,
         /// Copies and memsets.
         transfers: TransferTimes => Transfers,
+        /// Copies and memsets by the calls that make them.
+        copy_sites: CopyCalls<'a> => CopySites,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
         /// API calls that synchronize.
@@ -162,12 +164,16 @@ analyses! {
         startup: StartupFold<'a> => Option<Startup>,
         /// NVTX ranges and markers.
         ranges: RangeFold<'a> => RangeUse,
+        /// The steps of the program; of several processes, of the one that launched most.
+        steps: StepFold<'a> => Steps,
     }
     on_a_line {
         /// Where each GPU's time went, and its idle gaps.
         devices: Timelines => Vec<DeviceReport>,
         /// Memory; times in it are host ns since the collection began.
         memory: MemoryTimeline => MemoryUse,
+        /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.
+        collectives: CollectiveFold<'a> => Collectives,
     }
 }
 
@@ -179,5 +185,7 @@ impl Tables {
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers);
         }
         self.gaps = devices::gaps(&self.devices);
+        self.idle = devices::idle(&self.devices);
+        self.steps.relate(&self.devices, &self.idle);
     }
 }

@@ -62,6 +62,19 @@ impl Quantiles {
         Some(Estimate { value, lo: below.0, hi: above.1, kind: Kind::Sketch })
     }
 
+    /// Returns the sample below which a share of all samples lies, by its nearest rank; from bins, the middle of its bin.
+    /// `None` without samples.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1)) - 1;
+        if !self.is_exact() {
+            let (lo, hi) = self.binned(rank);
+            return Some(lo + (hi - lo) / 2);
+        }
+        let mut samples = self.samples.clone();
+        let at = usize::try_from(rank).ok().filter(|at| *at < samples.len())?;
+        Some(*samples.select_nth_unstable(at).1)
+    }
+
     /// Returns the median of samples that are kept as they are.
     fn middle(&self) -> Option<u64> {
         let mut sorted = self.samples.clone();
@@ -148,6 +161,15 @@ mod tests {
         let most = of((0..EXACT as u64 - 1).rev());
         assert!(most.is_exact());
         assert_eq!(most.median(), exactly((EXACT as u64 - 2) / 2));
+    }
+
+    #[test]
+    fn a_quantile_is_the_sample_at_its_rank() {
+        assert_eq!(of([]).quantile(0.5), None);
+        let hundred = of((1..=100).rev());
+        assert_eq!([0.0, 0.5, 0.95, 0.99, 1.0].map(|share| hundred.quantile(share)), [1, 50, 95, 99, 100].map(Some));
+        let many = of(1..=100_000);
+        assert!(many.quantile(0.95).is_some_and(|found| found.abs_diff(95_000) <= 500), "{:?}", many.quantile(0.95));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! An operation belongs to every range that is open when its call starts ([`ranges`](crate::model::ranges)). The
 //! **projection** of a range onto the GPU is from the start of the first timed operation launched in it to the end of
 //! the last, whatever ran between; a range without a timed operation has none. Captured operations did not run and
-//! belong to no range. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
+//! belong to no range. Names that differ only in a number at their end ([`range_names`](crate::model::range_names)) share a
+//! row. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
 //!
 //! If only a part of a trace is selected, a range belongs to the time at which it starts and to the thread that
 //! starts it, and counts whole. Its operations count if they pass the filter, whenever they ran.
@@ -15,11 +16,12 @@ use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::gpu_clock::parted;
 use crate::model::gpu_interval::{GpuInterval, Length};
+use crate::model::range_names::Folded;
 use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 /// The most ranges, and markers, with rows of their own; all others share one row.
@@ -46,6 +48,14 @@ impl RangeName {
         });
         let text = names.get(Namespace::NvtxRange, range.text).filter(|_| range.text != 0);
         RangeName { domain, text: text.unwrap_or(NO_TEXT).to_owned() }
+    }
+
+    /// Returns the name of a domain and of all texts that this number stands for.
+    pub(super) fn numbered((domain, text): (u32, u32), names: &Names, folded: &Folded) -> RangeName {
+        let change = NvtxChange::Mark;
+        let range = NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false };
+        let name = RangeName::of(&range, names);
+        folded.name(text).map_or(name.clone(), |text| RangeName { text: text.to_owned(), ..name })
     }
 
     fn others() -> RangeName {
@@ -80,6 +90,10 @@ pub struct RangeTimes {
     pub payloads: u64,
     /// How many were never ended; these last until the end of the trace.
     pub open: u64,
+    /// The number of different names that differ in a number only; 0 if the name is the only one of the row.
+    pub names: u64,
+    /// Those names, by their numbers in the trace.
+    texts: HashSet<u32>,
 }
 
 impl RangeTimes {
@@ -91,6 +105,8 @@ impl RangeTimes {
         self.launches += other.launches;
         self.payloads += other.payloads;
         self.open += other.open;
+        // Processes use the same names.
+        self.names = self.names.max(other.names).max(other.texts.len() as u64);
     }
 }
 
@@ -252,6 +268,7 @@ type Key = Option<(u32, u32)>;
 #[derive(Debug)]
 pub struct RangeFold<'a> {
     names: &'a Names,
+    folded: Folded,
     open: Ranges<Contents>,
     by_name: BTreeMap<Key, RangeTimes>,
     marks: BTreeMap<Key, MarkTimes>,
@@ -266,7 +283,11 @@ impl RangeFold<'_> {
         if !inside.counts {
             return;
         }
-        let times = row(&mut self.by_name, Some((range.domain, range.text)), || None);
+        let name = self.folded.number(range.text);
+        let times = row(&mut self.by_name, Some((range.domain, name)), || None);
+        if self.folded.name(name).is_some() {
+            times.texts.insert(range.text);
+        }
         let host_ns = over.end.saturating_sub(*at);
         times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
         if let Some(projection) = &inside.projection {
@@ -286,6 +307,7 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
     fn new(start: &Start<'a>) -> Self {
         RangeFold {
             names: start.names,
+            folded: Folded::of(start.names),
             open: Ranges::new(RECENT),
             by_name: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -328,7 +350,7 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         let (over, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(end.ended);
         over.iter().for_each(|over| self.over(over, false));
         open.iter().for_each(|over| self.over(over, true));
-        let name = |key: Key| key.map_or_else(RangeName::others, |key| named(key, self.names));
+        let name = |key: Key| key.map_or_else(RangeName::others, |key| RangeName::numbered(key, self.names, &self.folded));
         let (stray, not_followed) = (self.stray, self.not_followed);
         let mut all = RangeUse { stray, not_followed, ..RangeUse::default() };
         for (key, times) in self.by_name {
@@ -339,9 +361,4 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         }
         all
     }
-}
-
-fn named((domain, text): (u32, u32), names: &Names) -> RangeName {
-    let change = NvtxChange::Mark;
-    RangeName::of(&NvtxRange { change, id: 0, domain, text, category: 0, color: 0, payload: false }, names)
 }

@@ -7,6 +7,7 @@ use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
+use crate::model::framework::Framework;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
@@ -34,6 +35,8 @@ pub struct ProcessInfo {
     pub pid: Option<u32>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
+    /// What it calls CUDA through.
+    pub framework: Framework,
     /// The same, each argument for itself; empty if it is not known.
     pub arguments: Vec<String>,
     /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
@@ -90,6 +93,7 @@ impl ProcessInfo {
         ProcessInfo {
             pid: end.pid,
             command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            framework: Framework::of(end.known.modules.paths(names)),
             arguments,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
@@ -160,6 +164,7 @@ impl Tables {
             }
         }
         all.gaps = devices::gaps(&all.devices);
+        all.idle = devices::idle(&all.devices);
         Cow::Owned(all)
     }
 }

@@ -3,6 +3,7 @@
 use super::{Failure, time};
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::model::names::demangle;
 use crate::report::names::plain;
 use crate::trace::record::{Names, Status};
@@ -17,6 +18,9 @@ use std::path::Path;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct FilterOptions {
+    /// Only this rank of a run; may be repeated
+    #[arg(long = "rank", value_name = "N", allow_negative_numbers = true)]
+    ranks: Vec<u32>,
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
@@ -35,6 +39,9 @@ pub(super) struct FilterOptions {
     /// Only what starts before this time
     #[arg(long, value_name = "T", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
+    /// Only the host time of this step of the program, or of the steps N to M, counted from 0
+    #[arg(long = "step", value_name = "N|N..M", value_parser = steps, conflicts_with_all = ["since", "until"])]
+    steps: Option<(u64, u64)>,
 }
 
 impl FilterOptions {
@@ -45,14 +52,16 @@ impl FilterOptions {
         {
             return Err(Failure::usage("--until must be later than --since"));
         }
-        let FilterOptions { devices, streams, threads, kernel, since, until } = self;
+        let FilterOptions { ranks, devices, streams, threads, kernel, since, until, steps } = self;
         Ok(Filter {
+            ranks: ranks.clone(),
             devices: devices.clone(),
             streams: streams.clone(),
             threads: threads.clone(),
             kernel: kernel.clone(),
             since: *since,
             until: *until,
+            steps: *steps,
             ..Filter::default()
         })
     }
@@ -69,6 +78,19 @@ pub(super) struct Contents<'a> {
 
 /// The most values that an error lists.
 const LISTED: usize = 16;
+
+/// Checks that each selected rank is one of the processes'.
+pub(super) fn check_ranks<'a>(
+    path: &Path,
+    filter: &Filter,
+    processes: impl Iterator<Item = &'a Names>,
+) -> Result<(), Failure> {
+    let ranks: BTreeSet<u32> = processes.filter_map(|names| Job::of(names).rank).collect();
+    let Some(missing) = filter.ranks.iter().find(|rank| !ranks.contains(rank)) else { return Ok(()) };
+    let known = listed(texts(&ranks))
+        .map_or_else(|| "its processes have no ranks".to_owned(), |list| format!("its ranks: {list}"));
+    Err(Failure::usage(format_args!("--rank {missing} is not in {}; {known}", path.display())))
+}
 
 /// Checks that each selected device, stream and thread is in one of the traces, and that a kernel matches.
 pub(super) fn check<'a>(
@@ -130,6 +152,16 @@ fn listed(values: Vec<String>) -> Option<String> {
     (!list.is_empty()).then_some(list)
 }
 
+/// Parses a step, or the first and the last of several.
+fn steps(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not the number of a step"));
+    let (first, last) = match text.split_once("..") {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(text)?, number(text)?),
+    };
+    if first <= last { Ok((first, last)) } else { Err("the last step comes before the first".to_owned()) }
+}
+
 /// Parses a regular expression; the error is one sentence.
 fn regex(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| {
@@ -149,6 +181,12 @@ mod tests {
         let error = regex("gemm(").unwrap_err();
         assert!(error.contains("unclosed group") && !error.contains('\n'), "{error}");
         assert!(regex("^gemm<[0-9]+>").is_ok());
+    }
+
+    #[test]
+    fn a_step_is_a_number_or_two() {
+        assert_eq!((steps("17"), steps("3..8"), steps("4..4")), (Ok((17, 17)), Ok((3, 8)), Ok((4, 4))));
+        assert!(["", "-1", "8..3", "3..", "..", "1.5", "3...5"].iter().all(|text| steps(text).is_err()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut opened = open_all(path, PATIENCE)?;
     // All traces are read once before the first line is printed, since stream numbers are unique in the run.
-    let filters = filters(path, &opened.traces, filter)?;
+    let filters = filters(path, &mut opened.traces, filter)?;
     for (trace, filter) in opened.traces.iter_mut().zip(&filters) {
         match print_one(trace, filter, &mut out).and_then(|()| out.flush()) {
             Ok(()) => say_damage(&trace.path, trace.reader.damage()),

@@ -110,8 +110,8 @@ impl Run {
 
 /// Reads a trace, or all traces of a directory.
 pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
-    let opened = open_all(path, patience)?;
-    let filters = filters(path, &opened.traces, filter)?;
+    let mut opened = open_all(path, patience)?;
+    let filters = filters(path, &mut opened.traces, filter)?;
     let mut reports = Vec::new();
     let mut traces = opened.traces;
     for (trace, filter) in traces.iter_mut().zip(&filters) {

@@ -4,7 +4,9 @@ use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::model::run::{self, Surveyed};
+use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
 use crate::trace::record::{Names, Status};
@@ -52,27 +54,74 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
-    let clocks = Survey::of(reader.records());
-    let (names, status) = (reader.names().clone(), reader.status().cloned());
+    let names = reader.names().clone();
+    let clocks = Survey::of_trace(&names, reader.records());
+    let status = reader.status().cloned();
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
 }
 
-/// Returns the filter of each trace, which has the numbers of its streams. `path` is what the user named.
+/// Returns the filter of each trace, which has the numbers of its streams. Traces of ranks that are not selected are
+/// dropped. `path` is what the user named.
 ///
 /// # Errors
 /// The filter selects something that no trace contains.
-pub(super) fn filters(path: &Path, traces: &[Opened], filter: &Filter) -> Result<Vec<Filter>, Failure> {
+pub(super) fn filters(
+    path: &Path,
+    traces: &mut Vec<Opened>,
+    filter: &Filter,
+) -> Result<Vec<Filter>, Failure> {
     fn surveyed(trace: &Opened) -> Surveyed<'_> {
         let Opened { names, status, clocks, .. } = trace;
         Surveyed { names, status: status.as_ref(), clocks }
     }
-    let filters = run::filters(&traces.iter().map(surveyed).collect::<Vec<_>>(), filter);
+    // Times count from the start of the run, and streams have their numbers in the run, whichever ranks are selected.
+    let mut filters = run::filters(&traces.iter().map(surveyed).collect::<Vec<_>>(), filter);
+    filter::check_ranks(path, filter, traces.iter().map(|trace| &trace.names))?;
+    let is_selected = |trace: &Opened| filter.is_of_rank(Job::of(&trace.names).rank);
+    let mut selected = traces.iter().map(is_selected).collect::<Vec<_>>().into_iter();
+    filters.retain(|_| selected.next().unwrap_or(true));
+    traces.retain(is_selected);
+    if let Some(steps) = filter.steps {
+        select(path, traces, &mut filters, steps)?;
+    }
     let contents = traces.iter().zip(&filters).map(|(trace, filter)| {
         let Opened { names, status, clocks, .. } = trace;
         Contents { names, status: status.as_ref(), clocks, filter }
     });
     filter::check(path, contents)?;
     Ok(filters)
+}
+
+/// Selects the host time of steps. Of several processes, it is the time of those of the one with most steps.
+fn select(
+    path: &Path,
+    traces: &mut [Opened],
+    filters: &mut [Filter],
+    steps: (u64, u64),
+) -> Result<(), Failure> {
+    let of = |trace: &mut Opened| {
+        let span = Span::of(&trace.clocks.steps, trace.reader.records(), steps);
+        (span, trace.clocks.began(trace.status.as_ref()))
+    };
+    let spans = traces.iter_mut().map(of).zip(filters.iter());
+    let most = spans.map(|((span, began), filter)| (span, filter.origin.unwrap_or(began)));
+    let found = most.max_by_key(|(span, _)| span.count);
+    let Some((Span { from: Some(from), to, .. }, origin)) =
+        found.filter(|(span, _)| steps.1 < span.count)
+    else {
+        let path = path.display();
+        let known = match found.map_or(0, |(span, _)| span.count) {
+            0 => "no steps were found in it".to_owned(),
+            1 => "it has only step 0".to_owned(),
+            count => format!("it has {count} steps, 0 to {}", count - 1),
+        };
+        return Err(Failure::usage(format_args!("--step {} is not in {path}; {known}", steps.1)));
+    };
+    for filter in filters {
+        filter.since = Some(from.saturating_sub(origin));
+        filter.until = to.map(|to| to.saturating_sub(origin));
+    }
+    Ok(())
 }
 
 pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {

@@ -35,6 +35,8 @@ use std::sync::Arc;
 /// The conditions, all of which a selected event meets. An empty list and a field that is `None` are no condition.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    /// Processes of a run, by their ranks. The traces of the others are not read further once their ranks are known.
+    pub ranks: Vec<u32>,
     /// Ordinals of devices in their process.
     pub devices: Vec<u32>,
     /// Streams, by their [numbers](super::run).
@@ -47,6 +49,8 @@ pub struct Filter {
     pub since: Option<u64>,
     /// ns since the start of the collection: nothing from there on.
     pub until: Option<u64>,
+    /// The first and the last step: then the two times above are theirs.
+    pub steps: Option<(u64, u64)>,
     /// Host ns from which both count, if not from the start of the process's own collection: with several processes,
     /// the run's start.
     pub origin: Option<u64>,
@@ -63,6 +67,11 @@ impl Filter {
     /// Whether a device is selected; `None` stands for an unknown one.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
+    }
+
+    /// Whether a process with this rank is selected.
+    pub fn is_of_rank(&self, rank: Option<u32>) -> bool {
+        self.ranks.is_empty() || rank.is_some_and(|rank| self.ranks.contains(&rank))
     }
 
     /// The number that reports show for a stream.
@@ -105,6 +114,9 @@ impl fmt::Display for Filter {
             list("stream", self.streams.iter().map(u64::to_string).collect()),
             list("thread", self.threads.iter().map(u32::to_string).collect()),
             self.kernel.as_ref().map(|kernel| format!("kernels that match {kernel}")),
+            self.steps.map(|(from, to)| {
+                if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
+            }),
             self.since.map(|since| format!("from {}", seconds(since))),
             self.until.map(|until| format!("until {}", seconds(until))),
         ];
@@ -574,7 +586,7 @@ mod tests {
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![requested], ..Filter::default() };
             let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
-            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
+            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0, correlation: 0 };
             let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));
             assert_eq!(record_filter.holds(&unknown), passes, "its memory too");
             passes

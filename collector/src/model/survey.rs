@@ -1,4 +1,5 @@
-//! What does the first pass over a trace learn? The clocks, and typical lengths of operations, from all of its records.
+//! What does the first pass over a trace learn? The clocks, typical lengths of operations, and what begins a step, from
+//! all of its records.
 //!
 //! A fold from records to [`Clocks`]. It keeps a few numbers per second and time base, and a small sample of each
 //! kind of operation, however many operations there are. The [`Model`](super::Model) reads the trace a second time
@@ -9,9 +10,10 @@ use super::clocks::Clocks;
 use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
 use super::period::CaptureRanges;
+use super::steps::Finder;
 use super::streams::Streams;
 use super::typical::{Lengths, Prior};
-use crate::trace::record::{Body, ClockSample, GpuTime, Record, Synchronize, What, Work};
+use crate::trace::record::{Body, ClockSample, GpuTime, Names, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -30,6 +32,7 @@ pub struct Survey {
     streams: Streams,
     bursts: HashMap<(u32, u64), u64>,
     lengths: Lengths,
+    steps: Finder,
     prior: Prior,
 }
 
@@ -111,6 +114,13 @@ impl Survey {
         Survey::with(Prior::default(), records)
     }
 
+    /// The same for a trace with these names, which the search for steps needs.
+    pub fn of_trace(names: &Names, records: impl IntoIterator<Item = Record>) -> Clocks {
+        let mut survey = Survey { steps: Finder::new(names), ..Survey::default() };
+        records.into_iter().for_each(|record| survey.observe(&record));
+        survey.finish()
+    }
+
     /// The same with a given use of typical lengths.
     pub fn with(prior: Prior, records: impl IntoIterator<Item = Record>) -> Clocks {
         let mut survey = Survey { prior, ..Survey::default() };
@@ -127,6 +137,7 @@ impl Survey {
         self.capture_ranges.observe(record);
         self.streams.observe(record);
         self.lengths.observe(record);
+        self.steps.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -159,6 +170,7 @@ impl Survey {
         clocks.streams = self.streams;
         clocks.bursts = self.bursts;
         clocks.typical = self.lengths.finish(self.prior, &clocks);
+        clocks.steps = self.steps.finish();
         clocks
     }
 
@@ -214,7 +226,7 @@ impl Survey {
 }
 
 /// Host ns at which the call or the range change of a record began.
-pub(super) fn begin(record: &Record) -> Option<u64> {
+pub fn begin(record: &Record) -> Option<u64> {
     match record.body {
         Body::NvtxRange(_) => Some(record.at),
         _ => record.body.call().map(|call| call.begin),
@@ -244,7 +256,7 @@ mod tests {
     use super::super::{Model, When};
     use super::*;
     use crate::trace::generator::Random;
-    use crate::trace::record::{Call, Names};
+    use crate::trace::record::Call;
 
     const SECOND: i64 = 1_000_000_000;
     const HOURS: i64 = 3_600 * SECOND;

@@ -17,9 +17,9 @@ pub mod shell;
 mod table;
 mod terminal;
 mod text;
-pub mod units;
 mod view;
 
+pub use crate::units;
 pub use diff::{Diff, Run as DiffRun};
 pub use json::{json, json_without};
 pub use operations::Operations;

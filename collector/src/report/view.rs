@@ -30,12 +30,18 @@ impl Default for Style {
 /// A section of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
+    /// The ranks of a job beside each other, and which one the others wait for
+    Ranks,
     /// What was recorded and timed, what was not and why, and the profiling overhead
     Coverage,
     /// Where each GPU's time went: compute, exposed copies, idle
     Gpu,
-    /// Idle gaps: how long, and what ended them
+    /// Why each GPU was idle: what the host was doing
+    Idle,
+    /// Idle gaps: how long, and what the host was doing
     Gaps,
+    /// Steps of the program: how long they take, how steady they are, what is in them
+    Steps,
     /// NVTX ranges and markers
     Ranges,
     /// Kernels by time

@@ -314,7 +314,7 @@ pub struct Api {
     pub call: Call,
     /// What it returned.
     pub result: i32,
-    /// The handle it was about, or 0.
+    /// The handle it was about, or 0. Of an allocation that failed, the bytes that it asked for; 0 = unknown.
     pub subject: u64,
     /// The number of calls: more than one only for queries (`cuEventQuery` and similar calls) in a row.
     pub calls: u32,

@@ -77,6 +77,8 @@ fn body() -> impl Strategy<Value = Body> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn whatever_a_trace_says_there_is_a_report(
         bodies in proptest::collection::vec((body(), number()), 0..60),

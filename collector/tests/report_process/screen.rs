@@ -12,10 +12,12 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// All sections.
-const ALL: [Section; 13] = [
+const ALL: [Section; 15] = [
+    Section::Ranks,
     Section::Coverage,
     Section::Gpu,
     Section::Gaps,
+    Section::Steps,
     Section::Ranges,
     Section::Kernels,
     Section::Launches,
@@ -631,13 +633,13 @@ fn a_value_that_may_be_zero_is_printed_as_an_upper_bound() {
 
 #[test]
 fn nothing_is_clipped_on_a_narrow_screen() {
-    let mut ranks = killed();
-    for (rank, report) in ranks.iter_mut().enumerate() {
-        (report.process.job.rank, report.process.outcome) = (Some(rank as u32), Some(Outcome::Vanished));
+    let mut processes = killed();
+    for report in &mut processes {
+        (report.process.parent, report.process.outcome) = (Some(1), Some(Outcome::Vanished));
         report.tables.coverage.launches = 123_456_789;
     }
-    let narrow = screen(&ranks, 80);
-    let head = narrow.lines().find(|line| line.contains("rank")).unwrap();
+    let narrow = screen(&processes, 80);
+    let head = narrow.lines().find(|line| line.contains("ending")).unwrap();
     assert!(head.contains("timed") && head.ends_with("command"), "{narrow}");
     let rows: Vec<&str> = narrow.lines().filter(|line| line.contains("123 456 789")).collect();
     assert!(rows.len() == 2 && rows.iter().all(|row| row.ends_with("<0.1 %  python train.py")), "{narrow}");

@@ -5,6 +5,8 @@
 
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer};
+use super::super::idle::lead::{LeadNumber, Leads};
+use super::super::idle::split::{Closed, Tally};
 use super::{Gap, Gaps, Neighbour};
 use crate::model::period::Period;
 use std::cmp::Reverse;
@@ -25,6 +27,12 @@ pub struct Sweep {
     identity: Identity,
     open: Option<OpenGap>,
     gaps: Gaps,
+    /// What the host did before the operations that have not been passed.
+    pub leads: Leads,
+    /// The gaps by what the host did in them.
+    idle: Tally,
+    /// The leads of operations that were passed.
+    passed: Vec<LeadNumber>,
     late: u64,
     /// The last edge of a timed operation that was passed, and the operation.
     last: Option<(i64, Neighbour)>,
@@ -41,6 +49,8 @@ pub struct Swept {
     pub identity: Identity,
     /// Its idle gaps.
     pub gaps: Gaps,
+    /// The same by cause.
+    pub idle: Tally,
     /// Operations that arrived too late for their place in GPU order.
     pub late: u64,
 }
@@ -121,7 +131,8 @@ impl Sweep {
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
         self.identity.doubt(self.doubt);
-        Swept { origin: self.origin, identity: self.identity, gaps: self.gaps, late: self.late }
+        let Sweep { origin, identity, gaps, idle, late, .. } = self;
+        Swept { origin, identity, gaps, idle, late }
     }
 
     fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
@@ -159,6 +170,10 @@ impl Sweep {
                 began = began.or(is_work.then_some(edge.neighbour));
             } else {
                 self.cover.leave(edge.layer, edge.class);
+                // It has begun by now, and if it ended a gap, that is closed below.
+                if edge.layer == Layer::Possible {
+                    self.passed.push(edge.neighbour.lead);
+                }
                 ended = is_work.then_some(edge.neighbour).or(ended);
             }
         }
@@ -167,6 +182,7 @@ impl Sweep {
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}
         }
+        self.passed.drain(..).for_each(|lead| self.leads.remove(lead));
     }
 
     /// Adds the doubt between this edge and the one before. Two clocks can be off against each other, so the time
@@ -210,12 +226,19 @@ impl Sweep {
         let longest = self.period.length(open.before.earliest_end, after.latest_start);
         let doubt = self.doubt_between(&(open.start, open.before), &(time, after));
         let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
-        self.gaps.add(Gap {
-            start: (start - origin) as u64,
-            duration: Estimate::new(value, lo, hi),
-            before: open.before,
-            after,
-        });
+        let duration = Estimate::new(value, lo, hi);
+        let closed = Closed {
+            from: open.start,
+            to: time,
+            widest: (open.before.earliest_end, after.latest_start),
+            duration,
+            off_by: open.before.off_by().max(after.off_by()),
+        };
+        let lead = self.leads.get(after.lead);
+        let causes = self.idle.split(closed, lead, &self.period);
+        let leader = lead.map(|lead| (lead.process, lead.thread));
+        let start = (start - origin) as u64;
+        self.gaps.add(Gap { start, duration, before: open.before, after, causes, leader });
     }
 }
 

@@ -20,6 +20,7 @@ pub mod numbers;
 pub mod overhead;
 pub mod processes;
 pub mod ranges;
+pub mod ranks;
 pub mod shapes;
 pub mod startup;
 pub mod steps;
@@ -30,6 +31,7 @@ pub mod unread;
 pub mod verdict;
 
 use super::view;
+use crate::analyze::ranks::Ranks;
 use crate::analyze::{ProcessReport, Tables, lines};
 use crate::diagnose::Diagnosis;
 use schemars::JsonSchema;
@@ -85,6 +87,11 @@ pub struct Report {
     /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
     pub processes: Vec<processes::Process>,
+    /// The ranks of the job, in their order; empty if fewer than two processes have a rank.
+    pub ranks: Vec<ranks::Rank>,
+    /// What the ranks were compared by.
+    #[serde(skip)]
+    pub compared: Ranks,
     /// Traces of the directory that could not be read at all. They are missing from the report.
     pub unread: Vec<unread::Unread>,
 }
@@ -93,6 +100,8 @@ impl Report {
     /// Composes the report of a run of which some traces could not be read. `all` are the sums over all processes.
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         let diagnosis = Diagnosis::of(reports, all);
+        let compared = Ranks::of(reports);
+        let ranks = ranks::of_gpus(reports);
         Report {
             verdict: verdict::Verdict::of(&diagnosis.verdict),
             identity: identity::Identity::of(&diagnosis.buckets),
@@ -102,7 +111,7 @@ impl Report {
             coverage: coverage::Coverage::of(all),
             overhead: all.overhead.as_ref().map(|taken| overhead::Overhead::of(taken, &all.duty)),
             clock: clock::Clock::of(&all.clock),
-            devices: all.devices.iter().map(devices::Device::of).collect(),
+            devices: all.devices.iter().map(|device| devices::Device::of(device, &ranks)).collect(),
             gaps: gaps::Gaps::of(&all.gaps),
             kernels: all.kernels.iter().map(kernels::Kernel::of).collect(),
             graphs: graphs::Graphs::of(&all.graphs),
@@ -116,6 +125,8 @@ impl Report {
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),
             wall_ns: lines(reports).map(|line| line.looked_ns).max(),
             processes: reports.iter().map(processes::Process::of).collect(),
+            ranks: ranks::rows(&compared, reports),
+            compared,
             unread: unread.iter().map(unread::Unread::of).collect(),
         }
     }

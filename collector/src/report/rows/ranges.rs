@@ -10,8 +10,10 @@ use serde::Serialize;
 pub struct Range {
     /// null = the default domain.
     pub domain: Option<String>,
-    /// The text of the range.
+    /// The text of the range; of ranges whose texts differ in a number at their end only, * stands for the number.
     pub name: String,
+    /// The number of such texts; null = the name is the only one of this row.
+    pub names: Option<u64>,
     /// The number of ranges.
     pub count: u64,
     /// Of those, ranges that were never ended: they last until the collection's end.
@@ -72,6 +74,7 @@ impl Range {
         Some(Range {
             domain: name.domain.clone(),
             name: name.text.clone(),
+            names: (times.names > 0).then_some(times.names),
             count: times.host.count,
             open: times.open,
             payloads: times.payloads,

@@ -9,14 +9,17 @@ mod gaps;
 mod gpu;
 mod graphs;
 mod header;
+mod idle;
 mod kernels;
 mod launches;
 mod memory;
 mod occupancy;
 mod ranges;
+mod ranks;
 mod screen;
 mod startup;
 mod stats;
+mod steps;
 mod syncs;
 mod transfers;
 
@@ -53,10 +56,13 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 13] = [
+    let sections: [(Section, Draw); 16] = [
+        (Section::Ranks, ranks::ranks),
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
+        (Section::Idle, idle::idle),
         (Section::Gaps, gaps::gaps),
+        (Section::Steps, steps::steps),
         (Section::Ranges, ranges::ranges),
         (Section::Kernels, kernels::kernels),
         (Section::Launches, launches::launches),

@@ -107,7 +107,11 @@ impl Row<'_> {
 fn table(screen: &mut Screen<'_>, ranges: &[Range], wall: u64) {
     let mut rows: Vec<Row<'_>> = ranges
         .iter()
-        .map(|range| Row { name: whole_name(range.domain.as_deref(), &range.name), range })
+        .map(|range| {
+            let names = range.names.map_or_else(String::new, |names| format!(" ({} names)", count(names)));
+            let name = whole_name(range.domain.as_deref(), &range.name) + &names;
+            Row { name, range }
+        })
         .collect();
     screen.view.sort.apply(&mut rows, Row::keys);
     let mut table = Table::new(&[

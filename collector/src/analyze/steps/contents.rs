@@ -1,0 +1,237 @@
+//! What is in a step.
+
+use super::Contents;
+use super::growth::Growth;
+use super::times::FIRST;
+use crate::analyze::extrapolate::is_drawn;
+use crate::analyze::quantile::Quantiles;
+use crate::analyze::scope::Scope;
+use crate::model::memory::{MemoryChange, is_device_memory};
+use crate::model::order::Reorder;
+use crate::model::{Action, Event, Operation, When};
+use crate::trace::record::{Body, Record};
+
+/// The operations that are held back to put them in the order of their starts: those of two full streams (1024 entries
+/// each in NVIDIA's queues).
+const WINDOW: usize = 2048;
+
+/// The share of operations without a GPU time from which on busy time cannot be added up from operations.
+const UNTIMED: f64 = 0.1;
+
+/// What one step contains, or several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    steps: u64,
+    busy: u64,
+    operations: u64,
+    untimed: u64,
+    copies: u64,
+    copied_bytes: u64,
+    syncs: u64,
+    allocations: u64,
+    allocated_bytes: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Sums) {
+        self.steps += other.steps;
+        self.busy = self.busy.saturating_add(other.busy);
+        self.operations += other.operations;
+        self.untimed += other.untimed;
+        self.copies += other.copies;
+        self.copied_bytes = self.copied_bytes.saturating_add(other.copied_bytes);
+        self.syncs += other.syncs;
+        self.allocations += other.allocations;
+        self.allocated_bytes = self.allocated_bytes.saturating_add(other.allocated_bytes);
+    }
+}
+
+/// The contents of all steps: those of the first ones apart, because they may be warm-up.
+#[derive(Debug)]
+pub(super) struct Filling {
+    first: Vec<Sums>,
+    /// The number of the first of them.
+    from: Option<u64>,
+    rest: Sums,
+    step: Option<u64>,
+    /// The step that has not ended yet; `None` if it does not count.
+    current: Option<Sums>,
+    launches_of: Quantiles,
+    launches_now: u64,
+    launches: u64,
+    live: u64,
+    growth: Growth,
+    order: Reorder<(i64, Option<u64>)>,
+    /// The time until which operations are counted as busy.
+    busy_until: i64,
+}
+
+impl Default for Filling {
+    fn default() -> Self {
+        Filling {
+            first: Vec::new(),
+            from: None,
+            rest: Sums::default(),
+            step: None,
+            current: None,
+            launches_of: Quantiles::default(),
+            launches_now: 0,
+            launches: 0,
+            live: 0,
+            growth: Growth::default(),
+            order: Reorder::new(WINDOW),
+            busy_until: i64::MIN,
+        }
+    }
+}
+
+/// What the steps contain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filled {
+    /// Launches, median.
+    pub launches: u64,
+    pub contents: Contents,
+    /// Whether nearly all operations have a GPU time, so that busy time could be added up.
+    pub is_busy_known: bool,
+}
+
+impl Filling {
+    /// A step begins; `counts` if it is in the selected time.
+    pub(super) fn began(&mut self, step: u64, counts: bool) {
+        self.over();
+        self.step = Some(step);
+        self.current = counts.then(Sums::default);
+        if counts {
+            self.from.get_or_insert(step);
+        }
+        self.growth.note(step, self.live);
+    }
+
+    /// Takes the next event.
+    pub(super) fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        event.memory.iter().for_each(|change| self.holds(change));
+        if let Some(operation) = scope.operation_at_any_time() {
+            self.operation(operation, event.record);
+        }
+        if let Some(current) = self.current.as_mut()
+            && matches!(event.record.body, Body::Synchronize(_))
+            && event.call.is_some()
+            && scope.call()
+        {
+            current.syncs += 1;
+        }
+    }
+
+    /// Kernel and graph launches, in steps or not.
+    pub(super) fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// Returns what a step after the warm-up contains, if its mean time is `mean` ns.
+    pub(super) fn finish(mut self, warm_up: u64, mean: Option<f64>) -> Filled {
+        // The last step is not over, and its end is not known.
+        self.current = None;
+        while let Some((start, (end, step))) = self.order.pop() {
+            self.busy(start, end, step);
+        }
+        let mut all = self.rest;
+        let skipped = warm_up.saturating_sub(self.from.unwrap_or(0)) as usize;
+        self.first.iter().skip(skipped).for_each(|sums| all.add(sums));
+        let per_step = |sum: u64| sum as f64 / all.steps.max(1) as f64;
+        let is_known = all.untimed as f64 <= UNTIMED * all.operations as f64;
+        let mean = mean.unwrap_or(0.0);
+        let busy = per_step(all.busy).min(mean);
+        let contents = Contents {
+            busy,
+            idle: mean - busy,
+            copies: per_step(all.copies),
+            copied_bytes: per_step(all.copied_bytes),
+            syncs: per_step(all.syncs),
+            allocations: per_step(all.allocations),
+            allocated_bytes: per_step(all.allocated_bytes),
+            growth_bytes: self.growth.per_step(warm_up),
+            ..Contents::default()
+        };
+        Filled { is_busy_known: is_known, launches: self.launches_of.quantile(0.5).unwrap_or(0), contents }
+    }
+
+    fn over(&mut self) {
+        let launches = std::mem::take(&mut self.launches_now);
+        let Some(sums) = self.current.take() else { return };
+        self.launches_of.add(launches);
+        let sums = Sums { steps: 1, ..sums };
+        if self.first.len() < FIRST {
+            self.first.push(sums);
+        } else {
+            self.rest.add(&sums);
+        }
+    }
+
+    fn operation(&mut self, operation: &Operation, record: &Record) {
+        let is_launch = matches!(operation.what, Action::Kernel { .. } | Action::Graph { .. });
+        if operation.when == When::Captured {
+            return;
+        }
+        self.launches += u64::from(is_launch);
+        self.launches_now += u64::from(is_launch);
+        let is_member = matches!(operation.when, When::Untimed { after: None, .. });
+        if let Some(current) = self.current.as_mut() {
+            if !matches!(operation.what, Action::Burst { .. }) {
+                current.operations += 1;
+                let is_untimed = matches!(operation.when, When::Untimed { .. }) && !is_member;
+                current.untimed += u64::from(is_untimed);
+            }
+            if let Some((_, _, bytes)) = operation.what.moved() {
+                current.copies += 1;
+                current.copied_bytes = current.copied_bytes.saturating_add(bytes);
+            }
+        }
+        // What was drawn from a run lies in the run's time.
+        if let When::Timed(interval) = operation.when
+            && !is_drawn(&record.body)
+        {
+            let step = self.step.filter(|_| self.current.is_some());
+            if let Some((start, (end, step))) = self.order.push(interval.start, (interval.end, step)) {
+                self.busy(start, end, step);
+            }
+        }
+    }
+
+    /// Counts the time of an operation in which no earlier one was running.
+    fn busy(&mut self, start: i64, end: i64, step: Option<u64>) {
+        let ns = end.saturating_sub(start.max(self.busy_until)).max(0) as u64;
+        self.busy_until = self.busy_until.max(end);
+        let Some(step) = step else { return };
+        let is_current = self.step == Some(step);
+        let sums = match self.current.as_mut().filter(|_| is_current) {
+            Some(current) => current,
+            None => {
+                let at = step.saturating_sub(self.from.unwrap_or(0)) as usize;
+                self.first.get_mut(at).unwrap_or(&mut self.rest)
+            }
+        };
+        sums.busy = sums.busy.saturating_add(ns);
+    }
+
+    fn holds(&mut self, change: &MemoryChange) {
+        if !is_device_memory(change.memory()) {
+            return;
+        }
+        let (mut blocks, mut allocated) = (0, 0);
+        match *change {
+            MemoryChange::Allocated { bytes, .. } => {
+                self.live = self.live.saturating_add(bytes);
+                (blocks, allocated) = (1, bytes);
+            }
+            MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => {
+                self.live = self.live.saturating_sub(bytes);
+            }
+            MemoryChange::FreeFailed { bytes, .. } => self.live = self.live.saturating_add(bytes),
+            MemoryChange::Passed { blocks: passed, bytes, .. } => (blocks, allocated) = (passed, bytes),
+        }
+        if let Some(current) = self.current.as_mut() {
+            current.allocations += blocks;
+            current.allocated_bytes = current.allocated_bytes.saturating_add(allocated);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The steps of a program: how long they take, how steady they are, and what is in them.
+//!
+//! Which launch begins a step is found in the first pass over the trace ([`model::steps`](crate::model::steps)). A step
+//! lasts until the next one begins, so the last one has no time. If the starts of first operations on the GPU are known for
+//! at least half of the steps, a step's time is from one such start to the next; steps of which one is unknown are left
+//! out. Otherwise it is from call to call on the host. On a deep stream the host is far ahead at first, and issues many
+//! steps at once.
+//!
+//! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median.
+//! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
+//!   standard deviations, taken from the quantiles between which 68 % of the times lie.
+//! - **Drift**: how much the median of the last third of the plot is above that of the first.
+//! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
+//!   operations have no GPU time, the share of the devices' whole time is used instead.
+//!
+//! With a filter on time, the steps that begin in the selected time are counted.
+
+mod contents;
+mod growth;
+mod phases;
+mod starts;
+mod times;
+
+use super::analysis::{Analysis, End};
+use super::devices::DeviceReport;
+use super::extrapolate::is_drawn;
+use super::idle::IdleReport;
+use super::merge::Merge;
+use super::scope::Scope;
+use crate::model::Event;
+use crate::model::gpu_interval::host;
+use crate::model::period::Period;
+use crate::model::survey::begin;
+use contents::Filling;
+use phases::PhaseFold;
+use starts::{Start, Starts};
+use times::{Taken, Times};
+use super::idle::Cause;
+use crate::model::steps::Source;
+use std::collections::BTreeMap;
+
+/// The steps that were found; without steps, `count` is 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps {
+    /// The number of steps, those of the warm-up included.
+    pub count: u64,
+    /// How they were found.
+    pub source: Option<Source>,
+    /// The launches of a step (kernels and graphs), median.
+    pub launches: u64,
+    /// The steps at the start that are longer than those after them.
+    pub warm_up: u64,
+    /// How long the steps after the warm-up took.
+    pub time: Option<StepTimes>,
+    /// Steps that took much longer than the others, the longest first; at most ten.
+    pub outliers: Vec<Outlier>,
+    /// Times of steps over the run, for a plot: the mean of equally many steps each; at most 60.
+    pub plot: Vec<u64>,
+    /// What a step after the warm-up contains, on average.
+    pub contents: Contents,
+    /// Phases of a step: NVTX ranges that are opened in nearly every step.
+    pub phases: Vec<Phase>,
+    /// Kernel and graph launches of the whole process: of several processes, the steps of the one with most count.
+    pub all_launches: u64,
+    /// Whether busy time could be added up from the operations in the steps.
+    pub is_busy_known: bool,
+}
+
+/// Times of steps, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTimes {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
+    /// Median.
+    pub median: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Shortest.
+    pub min: u64,
+    /// Longest.
+    pub max: u64,
+    /// How much longer the steps at the end are than those at the start, as a share of the mean.
+    pub drift: f64,
+}
+
+/// A step that took much longer than the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlier {
+    /// Its number, from 0.
+    pub step: u64,
+    /// ns from the start of the collection to its start.
+    pub start: u64,
+    /// ns that it took.
+    pub duration: u64,
+}
+
+/// What one step contains, on average.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// ns in which the GPU was busy.
+    pub busy: f64,
+    /// ns in which it was idle.
+    pub idle: f64,
+    /// The same by cause.
+    pub idle_by_cause: BTreeMap<Cause, f64>,
+    /// Copies and memsets.
+    pub copies: f64,
+    /// Bytes that they moved.
+    pub copied_bytes: f64,
+    /// Calls that synchronize.
+    pub syncs: f64,
+    /// Allocations of device memory.
+    pub allocations: f64,
+    /// Bytes that they allocated.
+    pub allocated_bytes: f64,
+    /// How much the live device memory grows, bytes.
+    pub growth_bytes: f64,
+}
+
+/// A phase of a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Phase {
+    /// The NVTX range's name.
+    pub name: String,
+    /// How often it is opened in a step, on average.
+    pub per_step: f64,
+    /// Host ns in it per step, on average.
+    pub host: f64,
+}
+
+impl Steps {
+    /// Fills in what other tables know: why the GPUs were idle, by the shares of the whole time, and the busy time if the steps themselves do not tell it.
+    pub(super) fn relate(&mut self, devices: &[DeviceReport], idle: &IdleReport) {
+        let mean = self.time.map_or(0.0, |time| time.mean);
+        if !self.is_busy_known {
+            let all = devices.iter().fold((0.0, 0.0), |(busy, idle), device| {
+                let whole = device.whole();
+                let sum: u64 = whole.busy.iter().map(|part| part.value).sum();
+                (busy + sum as f64, idle + whole.idle.value as f64)
+            });
+            let share = if all.0 + all.1 > 0.0 { all.0 / (all.0 + all.1) } else { 0.0 };
+            (self.contents.busy, self.contents.idle) = (share * mean, (1.0 - share) * mean);
+        }
+        let total: f64 = idle.by_cause.values().map(|part| part.total.value as f64).sum();
+        if total > 0.0 && self.count > 0 {
+            let share = |ns: u64| self.contents.idle * ns as f64 / total;
+            let causes = idle.by_cause.iter().map(|(cause, part)| (*cause, share(part.total.value)));
+            self.contents.idle_by_cause = causes.collect();
+        }
+    }
+}
+
+impl Merge for Steps {
+    /// Steps of two processes are not added: the process that launched more keeps its own.
+    fn merge(&mut self, other: &Steps) {
+        if (other.count > 0, other.all_launches) > (self.count > 0, self.all_launches) {
+            self.clone_from(other);
+        }
+    }
+}
+
+/// The analysis.
+#[derive(Debug)]
+pub struct StepFold<'a> {
+    period: Period,
+    began: u64,
+    step: Option<u64>,
+    count: u64,
+    starts: Starts,
+    last: Option<Start>,
+    on_gpu: Times,
+    on_host: Times,
+    filling: Filling,
+    phases: PhaseFold<'a>,
+}
+
+impl StepFold<'_> {
+    /// Takes the starts that are known by now.
+    fn take(&mut self) {
+        while let Some(start) = self.starts.next() {
+            if let Some(last) = self.last.replace(start).filter(|last| last.step + 1 == start.step)
+                && self.period.contains(host(last.host))
+            {
+                let Start { step, host, .. } = last;
+                let duration = start.host.saturating_sub(host);
+                self.on_host.add(Taken { step, start: host, duration });
+                if let (Some(from), Some(to)) = (last.gpu, start.gpu) {
+                    let duration = to.saturating_sub(from).max(0) as u64;
+                    self.on_gpu.add(Taken { step, start: from.max(0) as u64, duration });
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Analysis<'a> for StepFold<'a> {
+    type Rows = Steps;
+
+    fn new(start: &super::analysis::Start<'a>) -> Self {
+        StepFold {
+            period: start.period.clone(),
+            began: start.began,
+            step: None,
+            count: 0,
+            starts: Starts::default(),
+            last: None,
+            on_gpu: Times::default(),
+            on_host: Times::default(),
+            filling: Filling::default(),
+            phases: PhaseFold::new(start.names),
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(step) = event.step.filter(|_| event.step != self.step) {
+            self.step = event.step;
+            let at = begin(event.record).unwrap_or(event.record.at);
+            let counts = self.period.contains(host(at));
+            self.count += u64::from(counts);
+            self.filling.began(step, counts);
+            self.starts.began(step, at);
+        }
+        if let Some(operation) = &event.operation {
+            self.starts.operation(operation, is_drawn(&event.record.body));
+        }
+        self.filling.observe(event, scope);
+        if self.step.is_some() {
+            self.phases.observe(event.record, self.step, scope.call());
+        }
+        self.take();
+    }
+
+    fn finish(mut self, end: &End<'_>) -> Steps {
+        self.starts.end();
+        self.take();
+        let all_launches = self.filling.launches();
+        if self.count == 0 {
+            return Steps { all_launches, ..Steps::default() };
+        }
+        let times = if self.on_gpu.count * 2 >= self.on_host.count { self.on_gpu } else { self.on_host };
+        let told = times.told(self.began);
+        let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
+        Steps {
+            count: self.count,
+            source: None,
+            launches: filled.launches,
+            warm_up: told.warm_up,
+            time: told.time,
+            outliers: told.outliers,
+            plot: told.plot,
+            contents: filled.contents,
+            phases: self.phases.finish(self.count, end.ended),
+            all_launches,
+            is_busy_known: filled.is_busy_known,
+        }
+    }
+}

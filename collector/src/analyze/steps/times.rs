@@ -1,0 +1,239 @@
+//! How long steps take, in bounded memory.
+
+use super::{Outlier, StepTimes};
+use crate::analyze::quantile::Quantiles;
+
+/// The number of steps at the start that can be warm-up. Their times are kept one by one.
+pub(super) const FIRST: usize = 64;
+/// The most means of a plot.
+const PLOT: usize = 60;
+/// The number of longest steps that are kept.
+const LONGEST: usize = 64;
+/// The most outliers.
+const OUTLIERS: usize = 10;
+/// How many standard deviations an outlier is above the median at least. Of normally distributed times fewer than one
+/// in a million are.
+const SIGMAS: f64 = 5.0;
+/// How many times the median an outlier takes at least, so that very steady steps have none that nobody would notice.
+const LONG: f64 = 1.2;
+
+/// A step that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub step: u64,
+    /// Host ns.
+    pub start: u64,
+    pub duration: u64,
+}
+
+/// The times of the steps by one clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    pub count: u64,
+    first: Vec<Taken>,
+    rest: Moments,
+    longest: Vec<Taken>,
+    plot: Plot,
+}
+
+/// Quantiles, mean and spread.
+#[derive(Clone, Debug, Default)]
+struct Moments {
+    quantiles: Quantiles,
+    least: Option<u64>,
+    most: u64,
+    mean: f64,
+    /// Σ (value − mean)², by Welford's recurrence.
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, value: u64) {
+        self.quantiles.add(value);
+        self.least = Some(self.least.map_or(value, |least| least.min(value)));
+        self.most = self.most.max(value);
+        let before = value as f64 - self.mean;
+        self.mean += before / self.quantiles.count() as f64;
+        self.squares += before * (value as f64 - self.mean);
+    }
+
+    /// The standard deviation by the quantiles between which 68 % of a normal distribution lie: outliers do not change it.
+    fn robust_sigma(&self) -> f64 {
+        let at = |share| self.quantiles.quantile(share).unwrap_or(0);
+        at(0.841_345).saturating_sub(at(0.158_655)) as f64 / 2.0
+    }
+
+    fn median(&self) -> Option<u64> {
+        self.quantiles.quantile(0.5)
+    }
+}
+
+/// What the times of steps say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    pub warm_up: u64,
+    pub time: Option<StepTimes>,
+    pub outliers: Vec<Outlier>,
+    pub plot: Vec<u64>,
+}
+
+impl Times {
+    /// Takes the next step.
+    pub(super) fn add(&mut self, taken: Taken) {
+        self.count += 1;
+        self.plot.add(taken.duration);
+        if self.first.len() < FIRST {
+            self.first.push(taken);
+            return;
+        }
+        self.rest.add(taken.duration);
+        if self.longest.len() < LONGEST {
+            self.longest.push(taken);
+        } else if let Some(least) = self.longest.iter_mut().min_by_key(|of| of.duration)
+            && least.duration < taken.duration
+        {
+            *least = taken;
+        }
+    }
+
+    /// Returns what they say, for a collection that began at host ns `began`.
+    pub(super) fn told(mut self, began: u64) -> Told {
+        let mut all = self.rest.clone();
+        self.first.iter().for_each(|taken| all.add(taken.duration));
+        let Some(usual) = all.median() else { return Told::default() };
+        let threshold = (usual as f64 + SIGMAS * all.robust_sigma()).max(LONG * usual as f64) as u64;
+        // The warm-up is never most of the steps: then the others are shorter, and there is another reason.
+        let most = (self.count / 2) as usize;
+        let is_long = |taken: &&Taken| taken.duration as f64 > LONG * usual as f64;
+        let warm_up = self.first.iter().take_while(is_long).count().min(most);
+        let steady = self.first.split_off(warm_up);
+        steady.iter().for_each(|taken| self.rest.add(taken.duration));
+        let mut outliers: Vec<Taken> = steady.into_iter().chain(self.longest).collect();
+        outliers.retain(|taken| taken.duration > threshold);
+        outliers.sort_by_key(|taken| (std::cmp::Reverse(taken.duration), taken.step));
+        let outlier = |taken: &Taken| Outlier {
+            step: taken.step,
+            start: taken.start.saturating_sub(began),
+            duration: taken.duration,
+        };
+        let steady = self.count - warm_up as u64;
+        let drift = self.plot.drift(warm_up as u64) / self.rest.mean.max(1.0);
+        Told {
+            // The first step that was measured may not be the first one.
+            warm_up: self.first.last().map_or(0, |last| last.step + 1),
+            time: (steady > 0).then(|| StepTimes {
+                mean: self.rest.mean,
+                std: (self.rest.squares / steady as f64).sqrt(),
+                median: self.rest.median().unwrap_or(0),
+                p95: self.rest.quantiles.quantile(0.95).unwrap_or(0),
+                p99: self.rest.quantiles.quantile(0.99).unwrap_or(0),
+                min: self.rest.least.unwrap_or(0),
+                max: self.rest.most,
+                drift,
+            }),
+            outliers: outliers.iter().take(OUTLIERS).map(outlier).collect(),
+            plot: self.plot.means(),
+        }
+    }
+}
+
+/// The means of equally many steps each, of which there are at most [`PLOT`].
+#[derive(Clone, Debug)]
+struct Plot {
+    /// Sums of full bins, and the number of steps of each.
+    sums: Vec<u64>,
+    width: u64,
+    /// The bin that is not full yet.
+    sum: u64,
+    count: u64,
+}
+
+impl Default for Plot {
+    fn default() -> Self {
+        Plot { sums: Vec::new(), width: 1, sum: 0, count: 0 }
+    }
+}
+
+impl Plot {
+    fn add(&mut self, value: u64) {
+        self.sum = self.sum.saturating_add(value);
+        self.count += 1;
+        if self.count < self.width {
+            return;
+        }
+        self.sums.push(std::mem::take(&mut self.sum));
+        self.count = 0;
+        if self.sums.len() == PLOT {
+            self.sums = self.sums.chunks(2).map(|two| two.iter().fold(0, |a, b| a + b)).collect();
+            self.width *= 2;
+        }
+    }
+
+    /// The means; a last bin that is not half full would be noise.
+    fn means(&self) -> Vec<u64> {
+        let full = self.sums.iter().map(|sum| sum / self.width);
+        let last = (self.count * 2 >= self.width && self.count > 0).then(|| self.sum / self.count.max(1));
+        full.chain(last).collect()
+    }
+
+    /// How much longer, in ns, the last third of the steps is than the first after the warm-up: medians of bins, so that
+    /// outliers in some of them change nothing. 0 with fewer than twelve bins.
+    fn drift(&self, warm_up: u64) -> f64 {
+        let means = self.means();
+        let steady = means.get(warm_up.div_ceil(self.width) as usize..).unwrap_or_default();
+        if steady.len() < 12 {
+            return 0.0;
+        }
+        let middle = |part: &[u64]| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part[part.len() / 2] as f64
+        };
+        let third = steady.len() / 3;
+        middle(&steady[steady.len() - third..]) - middle(&steady[..third])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(durations: impl IntoIterator<Item = u64>) -> Told {
+        let mut times = Times::default();
+        let mut start = 1_000;
+        for (step, duration) in (0..).zip(durations) {
+            times.add(Taken { step, start, duration });
+            start += duration;
+        }
+        times.told(1_000)
+    }
+
+    #[test]
+    fn warm_up_and_outliers_are_told_apart_from_the_others() {
+        let durations = (0..2_000).map(|n: u64| match n {
+            0..3 => 9_000 - n * 1_000,
+            777 => 5_000,
+            _ => 1_000 + n * 37 % 20,
+        });
+        let found = told(durations);
+        let time = found.time.unwrap();
+        assert_eq!((found.warm_up, time.max, time.min), (3, 5_000, 1_000));
+        assert!(time.median.abs_diff(1_010) <= 2 && time.p99 < 1_022 && time.drift.abs() < 0.01, "{time:?}");
+        assert_eq!(found.outliers.iter().map(|of| (of.step, of.duration)).collect::<Vec<_>>(), [(777, 5_000)]);
+        assert!((30..=60).contains(&found.plot.len()), "{}", found.plot.len());
+    }
+
+    #[test]
+    fn steps_that_become_longer_drift() {
+        let found = told((0..900).map(|n| 1_000 + n));
+        let drift = found.time.unwrap().drift;
+        assert!((0.35..0.45).contains(&drift), "{drift}");
+        assert_eq!(found.outliers, []);
+    }
+
+    #[test]
+    fn steady_steps_have_no_outliers_that_nobody_would_notice() {
+        assert_eq!(told((0..300).map(|n| if n == 200 { 1_150 } else { 1_000 })).outliers, []);
+        assert_eq!(told([]).time, None);
+    }
+}

@@ -1,0 +1,117 @@
+//! How often and how regularly does each token of a sequence occur?
+
+use super::spacing::Spacings;
+use super::token::{Key, Kind, Letter, Place, Sequence};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The most tokens that are kept. The rarest half is dropped when there are more, so that tokens of a loop stay, which
+/// come again and again.
+const MOST_TOKENS: usize = 4096;
+
+/// The number of last occurrences that are kept.
+const RECENT: usize = 16;
+
+/// The occurrences of a token.
+#[derive(Clone, Debug)]
+pub(super) struct Occurrences {
+    pub kind: Kind,
+    /// Whether it is a plain token, not a precise one.
+    pub is_plain: bool,
+    pub count: u64,
+    /// Its first and last place.
+    pub first: u64,
+    pub last: u64,
+    time: u64,
+    pub spacings: Spacings,
+    recent: [u64; RECENT],
+}
+
+impl Occurrences {
+    fn first(place: &Place, is_plain: bool) -> Occurrences {
+        let Place { number, time, kind, .. } = *place;
+        let mut recent = [0; RECENT];
+        recent[0] = number;
+        let spacings = Spacings::default();
+        Occurrences { kind, is_plain, count: 1, first: number, last: number, time, spacings, recent }
+    }
+
+    fn again(&mut self, place: &Place) {
+        self.spacings.add(place.number - self.last, place.time.saturating_sub(self.time));
+        (self.last, self.time) = (place.number, place.time);
+        self.recent[self.count as usize % RECENT] = place.number;
+        self.count += 1;
+    }
+
+    /// Its last places, in order.
+    pub(super) fn recent(&self) -> impl Iterator<Item = u64> {
+        let kept = self.count.min(RECENT as u64);
+        (self.count - kept..self.count).map(|at| self.recent[at as usize % RECENT])
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// A sequence and its tokens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lane {
+    sequence: Sequence,
+    /// Kernel and graph launches.
+    pub launches: u64,
+    /// Operations inside graphs.
+    pub in_graphs: u64,
+    pub tokens: HashMap<Key, Occurrences, BuildHasherDefault<AsItIs>>,
+}
+
+impl Lane {
+    /// The number of places.
+    pub(super) fn len(&self) -> u64 {
+        self.sequence.len()
+    }
+
+    /// Takes what the next record contributes.
+    pub(super) fn observe(&mut self, letter: &Letter) {
+        self.launches += u64::from(letter.kind.computes());
+        if let Kind::Graph(operations) = letter.kind {
+            self.in_graphs += u64::from(operations);
+        }
+        let Some(place) = self.sequence.place(letter) else { return };
+        self.occurs(place.plain, &place, true);
+        self.occurs(place.precise, &place, false);
+        if self.tokens.len() > MOST_TOKENS {
+            self.drop_the_rarest();
+        }
+    }
+
+    fn occurs(&mut self, key: Key, place: &Place, is_plain: bool) {
+        let known = self.tokens.entry(key);
+        known.and_modify(|known| known.again(place)).or_insert_with(|| Occurrences::first(place, is_plain));
+    }
+
+    /// Drops the rarer half; among equally rare tokens those that came last, so that a long step's tokens stay until
+    /// they come again.
+    fn drop_the_rarest(&mut self) {
+        let mut order: Vec<(u64, std::cmp::Reverse<u64>, Key)> =
+            self.tokens.iter().map(|(key, of)| (of.count, std::cmp::Reverse(of.first), *key)).collect();
+        order.sort_unstable();
+        for (_, _, key) in &order[..order.len() / 2] {
+            self.tokens.remove(key);
+        }
+    }
+}

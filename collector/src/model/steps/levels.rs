@@ -1,0 +1,283 @@
+//! Which of the periods in a sequence is the step?
+//!
+//! Tokens that recur at about the same distance form a **level**. A program has several: the layers of a network, the
+//! micro-batches of a step, its steps, evaluation after some steps. The innermost level that the loop consists of is
+//! where the search begins; it goes on to the next outer level if the inner one looks like a part of a step:
+//!
+//! 1. Kernels whose names reveal an optimizer recur at one level: that one is the step.
+//! 2. The inner level is a **phase**: other tokens recur as often, but not between its own, as do the layers' forward and
+//!    backward kernels.
+//! 3. What the outer level adds to the inner segments is shorter than one of them, both in launches and in host time,
+//!    and it computes: an optimizer's update after some micro-batches.
+//! 4. The host and the GPU meet (a synchronization, a copy from or to the host) at the outer level only, and what it
+//!    adds is shorter than half of the inner segments: sampling after all layers.
+//!
+//! 5. The distances of the outer level are the same to the launch, and those of the inner one are not; or it has several
+//!    times as many tokens: then the inner level is a kernel that comes several times in a step.
+//!
+//! Otherwise the outer level is something that happens after some steps, as an evaluation or a checkpoint; or a variant of
+//! the inner one, as every second step on another stream. More than [`MOST_INNER`]
+//! inner segments are never parts of a step.
+//!
+//! Its limits: without an optimizer's name, a small kernel after every few steps, as a gradient's norm that is printed,
+//! looks like rule 3 and multiplies the step; and steps whose layers differ from evaluation in nothing but their number
+//! look like an evaluation.
+
+use super::lane::{Lane, Occurrences};
+use super::spacing::Usual;
+use super::token::{Key, Kind};
+use std::collections::BTreeSet;
+
+/// The fewest occurrences of a token from which a period is claimed.
+const FEWEST: u64 = 4;
+
+/// The share of distances that are alike in a regular token. Four micro-batches in a step have one distance in four
+/// that contains the update.
+const AGREEMENT: f64 = 0.7;
+
+/// The number of equal distances from which on they are no coincidence, whatever else recurs: of the hundreds of tokens of
+/// a random sequence, some recur at a few nearly equal distances.
+const SURE: u64 = 16;
+
+/// The share of distances that are the same to the place in tokens that recur less often.
+const EXACTNESS: f64 = 0.6;
+
+/// The share of a sequence that the regular distances of a level cover at least. The rest is what does not repeat:
+/// the program's start, evaluations.
+const COVERED: f64 = 0.2;
+
+/// The share of a sequence from the first to the last occurrence.
+const SPANNED: f64 = 0.5;
+
+/// The most inner segments that a step can have: layers of the largest language models (126 in Llama 3.1 405B).
+const MOST_INNER: f64 = 128.0;
+
+/// How far the distances of tokens of a level can differ, as a ratio.
+const ALIKE: f64 = 1.15;
+
+/// How many times more tokens an outer level has at most if it is a variant of the inner one. Steps on two streams by
+/// turns have each precise token twice, and precise tokens tell apart kernels that plain ones do not.
+const RICHER: usize = 4;
+
+/// Parts of kernel names that reveal an optimizer, in small letters: PyTorch's foreach and fused optimizers, Apex,
+/// DeepSpeed, bitsandbytes, JAX's and TensorFlow's own kernels.
+const OPTIMIZERS: [&str; 8] =
+    ["adam", "multi_tensor_apply", "sgd", "lamb", "adagrad", "rmsprop", "applygradientdescent", "applymomentum"];
+
+/// Whether a kernel's name reveals an optimizer.
+pub(super) fn is_optimizer(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    // Norms for clipping are computed by the same template.
+    OPTIMIZERS.iter().any(|part| name.contains(part)) && !name.contains("lpnorm")
+}
+
+/// A token that recurs regularly.
+#[derive(Clone, Copy, Debug)]
+struct Regular<'l> {
+    key: Key,
+    of: &'l Occurrences,
+    usual: Usual,
+}
+
+impl Regular<'_> {
+    /// The share of a sequence that its regular distances cover.
+    fn covers(&self, places: u64) -> f64 {
+        self.usual.count as f64 * self.usual.distance / places.max(1) as f64
+    }
+
+    fn spans(&self, places: u64) -> f64 {
+        (self.of.last - self.of.first) as f64 / places.max(1) as f64
+    }
+
+    /// Whether it occurs once between occurrences of another token, mostly.
+    fn alternates_with(&self, other: &Regular<'_>) -> bool {
+        let (mine, theirs): (Vec<u64>, Vec<u64>) = (self.of.recent().collect(), other.of.recent().collect());
+        let inside = |two: &&[u64]| theirs.first() < Some(&two[0]) && Some(&two[1]) < theirs.last();
+        let between = mine.windows(2).filter(inside);
+        let once = |two: &[u64]| theirs.iter().filter(|at| two[0] < **at && **at <= two[1]).count() == 1;
+        let (all, alternating) =
+            between.fold((0, 0), |(all, count), two| (all + 1, count + usize::from(once(two))));
+        all > 0 && alternating * 4 >= all * 3
+    }
+}
+
+/// Tokens that recur at about the same distance.
+#[derive(Clone, Debug)]
+pub(super) struct Level<'l> {
+    tokens: Vec<Regular<'l>>,
+    /// The agreement of its steadiest tokens at least, and how often they occur.
+    steadiest: f64,
+    count: u64,
+    /// The distance and the host ns from one occurrence to the next.
+    distance: f64,
+    time: f64,
+}
+
+/// Where a step begins in a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    /// The token that begins it.
+    pub begins: Key,
+    /// If given, it begins a step only after this one.
+    pub after: Option<Key>,
+    /// The fewest places between two steps: half of the usual number.
+    pub least: u64,
+    /// How often it was found.
+    pub count: u64,
+    /// Whether the step's launches are mostly graphs.
+    pub is_graph: bool,
+}
+
+/// Finds the steps of a sequence. `optimizers` says whether the kernel with this number is one.
+pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anchor> {
+    let places = lane.len();
+    let all = regular(lane);
+    let levels: Vec<Level<'_>> = grouped(&all).into_iter().filter(|level| level.is_loop(places) && level.is_sure()).collect();
+    let updates = |level: &Level<'_>| {
+        level.tokens.iter().any(|token| matches!(token.of.kind, Kind::Kernel(name) if optimizers(name)))
+    };
+    let step = levels.iter().rposition(updates).unwrap_or_else(|| outermost_part(&levels, &all));
+    let (step, inner) = (levels.get(step)?, levels[..step].last());
+    let is_graph = lane.in_graphs > lane.launches;
+    Some(Anchor { is_graph, ..step.anchor(inner)? })
+}
+
+/// Tokens that recur regularly, the shortest distance first. A period of one place is none, unless it is a graph of
+/// several operations.
+fn regular(lane: &Lane) -> Vec<Regular<'_>> {
+    let is_period = |of: &Occurrences, usual: &Usual| {
+        usual.distance >= 2.0 || matches!(of.kind, Kind::Graph(operations) if operations >= 2)
+    };
+    let tokens = lane.tokens.iter().filter(|(_, of)| of.count >= FEWEST);
+    let regular = tokens.filter_map(|(key, of)| {
+        let usual = of.spacings.usual()?;
+        (usual.agreement >= AGREEMENT && is_period(of, &usual)).then_some(Regular { key: *key, of, usual })
+    });
+    let mut regular: Vec<Regular<'_>> = regular.collect();
+    regular.sort_by(|a, b| {
+        let order = a.usual.distance.total_cmp(&b.usual.distance);
+        order.then(a.of.first.cmp(&b.of.first)).then(a.key.cmp(&b.key))
+    });
+    regular
+}
+
+fn grouped<'l>(all: &[Regular<'l>]) -> Vec<Level<'l>> {
+    let (mut levels, mut rest) = (Vec::new(), all);
+    while let Some(first) = rest.first() {
+        let is_alike = |token: &Regular<'_>| token.usual.distance <= first.usual.distance * ALIKE;
+        let (level, wider) = rest.split_at(rest.partition_point(is_alike));
+        levels.push(Level::of(level.to_vec()));
+        rest = wider;
+    }
+    levels
+}
+
+/// The level that the search ends at, from the innermost on.
+fn outermost_part(levels: &[Level<'_>], all: &[Regular<'_>]) -> usize {
+    let mut at = 0;
+    for outer in 1..levels.len() {
+        if levels[at].is_part_of(&levels[outer], all) {
+            at = outer;
+        }
+    }
+    at
+}
+
+/// The number of tokens that do not come at the same place.
+fn moments<'t>(tokens: impl Iterator<Item = &'t Regular<'t>>) -> usize {
+    let places: BTreeSet<u64> = tokens.map(|token| token.of.last).collect();
+    places.len()
+}
+
+impl<'l> Level<'l> {
+    fn of(tokens: Vec<Regular<'l>>) -> Level<'l> {
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        // Other tokens are not in all segments, or also elsewhere.
+        let best = tokens.iter().map(|token| token.usual.agreement).fold(0.0, f64::max);
+        let steadiest = best - 0.01;
+        let counts = tokens.iter().filter(|token| token.usual.agreement >= steadiest);
+        let count = median(counts.map(|token| token.of.count as f64).collect()) as u64;
+        let distance = median(tokens.iter().map(|token| token.usual.distance).collect());
+        let time = median(tokens.iter().map(|token| token.usual.time).collect());
+        Level { tokens, steadiest, count, distance, time }
+    }
+
+    /// Whether the sequence consists of its segments, as far as it repeats.
+    fn is_loop(&self, places: u64) -> bool {
+        self.tokens.iter().any(|token| token.covers(places) >= COVERED && token.spans(places) >= SPANNED)
+    }
+
+    /// Whether its tokens recur too often, or too exactly, for a coincidence.
+    fn is_sure(&self) -> bool {
+        let is_exact = |token: &&Regular<'_>| token.usual.exactness >= EXACTNESS;
+        moments(self.tokens.iter().filter(is_exact)) >= 2 || self.tokens.iter().any(|token| token.usual.count >= SURE)
+    }
+
+    /// The number of moments of a segment that its tokens mark.
+    fn moments(&self) -> usize {
+        moments(self.tokens.iter())
+    }
+
+    /// The largest share of distances that are the same to the place, among the tokens that all segments have.
+    fn exactness(&self) -> f64 {
+        let in_all = self.tokens.iter().filter(|token| token.of.count.abs_diff(self.count) <= 1);
+        in_all.map(|token| token.usual.exactness).fold(0.0, f64::max)
+    }
+
+    /// Whether its segments are parts of the steps that the outer level has. See the module.
+    fn is_part_of(&self, outer: &Level<'_>, all: &[Regular<'_>]) -> bool {
+        let segments = self.count as f64 / outer.count.max(1) as f64;
+        let added = outer.distance - segments.round() * self.distance;
+        let added_time = outer.time - segments.round() * self.time;
+        if !(1.5..=MOST_INNER).contains(&segments) {
+            return false;
+        }
+        let is_richer = outer.moments() > RICHER * self.moments();
+        if is_richer || outer.exactness() >= self.exactness() + 0.3 {
+            return true;
+        }
+        if added < 0.5 {
+            return false;
+        }
+        let has = |level: &Level<'_>, is: fn(Kind) -> bool| level.tokens.iter().any(|token| is(token.of.kind));
+        let is_short = added < self.distance && added_time < self.time;
+        let is_rest = added < 0.5 * segments * self.distance;
+        let meets_outside = has(outer, Kind::is_of_host) && !has(self, Kind::is_of_host);
+        let computes = has(outer, Kind::computes);
+        computes && (is_short || (is_rest && meets_outside) || self.is_phase(all))
+    }
+
+    /// Whether other tokens recur as often, but not between its own.
+    fn is_phase(&self, all: &[Regular<'_>]) -> bool {
+        let Some(own) = self.tokens.iter().find(|token| token.of.count == self.count) else { return false };
+        let is_as_frequent =
+            |other: &&Regular<'_>| other.of.is_plain && other.of.count.abs_diff(self.count) <= self.count / 50;
+        all.iter().filter(is_as_frequent).any(|other| !own.alternates_with(other))
+    }
+
+    /// The operation that begins its segments: the first one of those that occur in all of them.
+    fn beginning(&self) -> Option<&Regular<'l>> {
+        let operations = || self.tokens.iter().filter(|token| token.of.kind.is_operation());
+        let is_in_all = |token: &&Regular<'_>| {
+            token.of.count.abs_diff(self.count) <= 1 && token.usual.agreement >= self.steadiest
+        };
+        let first = operations().filter(is_in_all).min_by_key(|token| (token.of.first, !token.of.is_plain));
+        first.or_else(|| operations().max_by(|a, b| a.usual.agreement.total_cmp(&b.usual.agreement)))
+    }
+
+    /// Where its segments begin. If they end with what only they have, after some segments of the inner level, they
+    /// begin with the next one of those.
+    fn anchor(&self, inner: Option<&Level<'_>>) -> Option<Anchor> {
+        let own = self.beginning()?;
+        let least = (self.distance / 2.0) as u64;
+        let plain = Anchor { begins: own.key, after: None, least, count: own.of.count, is_graph: false };
+        let before = inner.and_then(Level::beginning).filter(|inner| inner.of.first < own.of.first);
+        let Some(before) = before else { return Some(plain) };
+        let is_last = |token: &&Regular<'_>| token.of.count == own.of.count && token.of.kind.is_operation();
+        let last = self.tokens.iter().filter(is_last).max_by_key(|token| token.of.last).unwrap_or(own);
+        Some(Anchor { begins: before.key, after: Some(last.key), ..plain })
+    }
+}

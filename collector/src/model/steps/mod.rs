@@ -1,0 +1,239 @@
+//! Which launch begins a step of the program?
+//!
+//! The first pass over a trace learns a [`StepRule`] ([`Finder`]); the second one gives every event the number of its step
+//! by following it ([`StepCounter`]). Three sources are asked, in this order:
+//!
+//! 1. An **NVTX range** that contains most launches and is opened again and again (`ranges`).
+//! 2. The **launch sequence** of the whole process: tokens (which kernel, copy or graph, `token`) that recur at about the
+//!    same distance (`spacing`) form levels, one of which is the step (`levels`). Threads that launch by turns, as
+//!    PyTorch's main thread and the thread of its backward pass, are one sequence.
+//! 3. If that has no steps, the same for the thread that launched most: several threads may each have a loop of their own.
+//!
+//! If the operations are mostly in graphs, the steps are counted by **graph launches**.
+//!
+//! Memory is bounded: some thousand tokens, each with a few bins of distances. Without at least four occurrences of a
+//! token (three of an NVTX range), most of them at the same distance, there are no steps: a program that launches at
+//! random, or that does one long thing, has none.
+
+mod lane;
+mod levels;
+mod ranges;
+mod spacing;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use super::range_names::Folded;
+use super::survey::begin;
+use crate::trace::record::{Body, Names, Record};
+use gpuspy_wire::record::{Namespace, NvtxChange};
+use lane::Lane;
+use levels::Anchor;
+use ranges::Opens;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use token::{Letter, Sequence, letter};
+
+/// The most threads whose own sequences are followed. A program that creates a thread for each step has its steps in the
+/// sequence of the process.
+const MOST_THREADS: usize = 8;
+
+/// How steps were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The sequence of launches repeats.
+    Launches,
+    /// An NVTX range of this name is opened once in each step; digits at its end count the steps.
+    NvtxRange(String),
+    /// A graph is launched once in each step.
+    Graphs,
+}
+
+/// What begins a step.
+#[derive(Clone, Debug, Default)]
+pub struct StepRule {
+    /// How the rule was found; `None` if the program has no steps.
+    pub source: Option<Source>,
+    begins: Begins,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Begins {
+    #[default]
+    Nothing,
+    /// A range with this number among folded names.
+    Range { name: u32, folded: Arc<Folded> },
+    /// A token of a sequence: of a thread, or of the process.
+    Token { thread: Option<u32>, anchor: Anchor },
+}
+
+/// Learns what begins a step, in the first pass over a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Finder {
+    names: Option<Arc<Names>>,
+    ranges: Opens,
+    process: Lane,
+    /// The threads' own sequences, from when the second thread launched.
+    threads: BTreeMap<u32, Lane>,
+    /// The thread that launched first.
+    first: Option<u32>,
+}
+
+impl Finder {
+    /// A finder at the start of a trace with these names. Without names, neither ranges nor optimizers are known.
+    pub fn new(names: &Names) -> Finder {
+        Finder { ranges: Opens::new(names), names: Some(Arc::new(names.clone())), ..Finder::default() }
+    }
+
+    /// Takes the next record.
+    pub fn observe(&mut self, record: &Record) {
+        if let Body::NvtxRange(range) = &record.body {
+            return self.ranges.changed(record.thread, record.at, range, self.process.launches);
+        }
+        let Some(letter) = letter(record) else { return };
+        self.process.observe(&letter);
+        if letter.kind.is_operation() && *self.first.get_or_insert(record.thread) != record.thread {
+            self.lane(record.thread);
+        }
+        // One thread's sequence is that of the process.
+        if !self.threads.is_empty() {
+            self.own(record.thread, &letter);
+        }
+    }
+
+    fn own(&mut self, thread: u32, letter: &Letter) {
+        if let Some(lane) = self.threads.get_mut(&thread) {
+            lane.observe(letter);
+        } else if letter.kind.is_operation()
+            && let Some(lane) = self.lane(thread)
+        {
+            lane.observe(letter);
+        }
+    }
+
+    /// A thread's own sequence. If there are too many, the one that launched least makes place if it launched little.
+    fn lane(&mut self, thread: u32) -> Option<&mut Lane> {
+        if !self.threads.contains_key(&thread) && self.threads.len() >= MOST_THREADS {
+            let (least, len) = self.threads.iter().map(|(of, lane)| (*of, lane.len())).min_by_key(|of| of.1)?;
+            if len * 16 > self.process.len() / MOST_THREADS as u64 {
+                return None;
+            }
+            self.threads.remove(&least);
+        }
+        Some(self.threads.entry(thread).or_default())
+    }
+
+    /// Decides what begins a step.
+    pub fn finish(self) -> StepRule {
+        let Finder { names, ranges, process, threads, .. } = self;
+        let unnamed = Arc::new(Names::default());
+        let names = names.as_ref().unwrap_or(&unnamed);
+        let folded = ranges.folded();
+        if let Some((name, text)) = ranges.step(names, process.launches) {
+            let begins = Begins::Range { name, folded: Arc::new(folded) };
+            return StepRule { source: Some(Source::NvtxRange(text)), begins };
+        }
+        let optimizers =
+            |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(levels::is_optimizer);
+        let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
+        let of_process = levels::find(&process, optimizers).map(|anchor| (None, anchor));
+        let found = of_process.or_else(|| {
+            let (thread, lane) = most?;
+            Some((Some(*thread), levels::find(lane, optimizers)?))
+        });
+        let Some((thread, anchor)) = found else { return StepRule::default() };
+        let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
+        StepRule { source: Some(source), begins: Begins::Token { thread, anchor } }
+    }
+}
+
+/// When steps began on the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The number of steps of the trace.
+    pub count: u64,
+    /// Host ns at which the first of the steps that were asked for began.
+    pub from: Option<u64>,
+    /// Host ns at which the first step after them began.
+    pub to: Option<u64>,
+}
+
+impl Span {
+    /// Returns the host time of the steps from `first` to `last` in a trace with this rule.
+    pub fn of(
+        rule: &StepRule,
+        records: impl IntoIterator<Item = Record>,
+        (first, last): (u64, u64),
+    ) -> Span {
+        let (mut counter, mut span) = (StepCounter::new(rule), Span::default());
+        for record in records {
+            let Some(step) = counter.observe(&record).filter(|step| *step >= span.count) else { continue };
+            span.count = step + 1;
+            let at = begin(&record).unwrap_or(record.at);
+            if step == first {
+                span.from = Some(at);
+            }
+            if step == last.saturating_add(1) {
+                span.to = Some(at);
+            }
+        }
+        span
+    }
+}
+
+/// Follows a [`StepRule`] through a trace.
+#[derive(Clone, Debug, Default)]
+pub struct StepCounter {
+    begins: Begins,
+    sequence: Sequence,
+    /// Whether the token after which a step begins has come.
+    is_due: bool,
+    /// The place at which the last step began.
+    began: Option<u64>,
+    step: Option<u64>,
+}
+
+impl StepCounter {
+    /// Creates a counter at the start of a trace.
+    pub fn new(rule: &StepRule) -> StepCounter {
+        StepCounter { begins: rule.begins.clone(), is_due: true, ..StepCounter::default() }
+    }
+
+    /// Takes the next record, and returns the number of its step, from 0; `None` before the first step.
+    pub fn observe(&mut self, record: &Record) -> Option<u64> {
+        let begins = match &self.begins {
+            Begins::Nothing => false,
+            Begins::Range { name, folded } => match &record.body {
+                Body::NvtxRange(range) => {
+                    matches!(range.change, NvtxChange::Push | NvtxChange::Start)
+                        && folded.number(range.text) == *name
+                }
+                _ => false,
+            },
+            Begins::Token { thread, anchor } => {
+                let is_in_it = thread.is_none_or(|thread| thread == record.thread);
+                let (thread, anchor) = (is_in_it.then(|| letter(record)).flatten(), *anchor);
+                thread.is_some_and(|letter| self.is_anchor(&letter, &anchor))
+            }
+        };
+        if begins {
+            self.step = Some(self.step.map_or(0, |step| step + 1));
+        }
+        self.step
+    }
+
+    fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {
+        let Some(place) = self.sequence.place(letter) else { return false };
+        let is = |key| key == place.plain || key == place.precise;
+        if anchor.after.is_some_and(is) {
+            self.is_due = true;
+        }
+        let is_soon = self.began.is_some_and(|began| place.number - began < anchor.least);
+        if !is(anchor.begins) || is_soon || !self.is_due {
+            return false;
+        }
+        self.began = Some(place.number);
+        self.is_due = anchor.after.is_none();
+        true
+    }
+}

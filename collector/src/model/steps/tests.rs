@@ -1,0 +1,372 @@
+//! Steps in sequences of launches whose steps are known.
+
+use super::*;
+use crate::model::simulation::work;
+use crate::trace::generator::Random;
+use crate::trace::record::{Call, NvtxRange, Synchronize, What};
+use gpuspy_wire::record::SyncScope;
+use proptest::prelude::*;
+
+/// A program, as records with times of their own.
+#[derive(Default)]
+struct Program {
+    records: Vec<Record>,
+    names: Names,
+    now: u64,
+    thread: u32,
+}
+
+impl Program {
+    /// Launches a kernel of this name, whose call comes `gap` ns after the last one.
+    fn after(&mut self, gap: u64, kernel: &str) {
+        let of = (1..).zip(&self.names.0).find(|(_, ((space, _), text))| {
+            *space == Namespace::Kernel && text.as_str() == kernel
+        });
+        let id = of.map(|(_, ((_, id), _))| *id).unwrap_or_else(|| {
+            let id = self.names.0.len() as u32 + 1;
+            self.names.0.insert((Namespace::Kernel, id), kernel.to_owned());
+            id
+        });
+        self.now += gap;
+        let mut launch = work(self.now, 2_000, 1_000);
+        launch.call.begin = self.now;
+        if let What::Kernel { name, .. } = &mut launch.what {
+            *name = id;
+        }
+        launch.stream = u64::from(self.thread) + 7;
+        self.records.push(Record { thread: self.thread, at: self.now + 1_000, body: Body::Work(launch) });
+    }
+
+    fn launch(&mut self, kernels: &[&str]) {
+        kernels.iter().for_each(|kernel| self.after(5_000, kernel));
+    }
+
+    fn graph(&mut self, graph: u32) {
+        self.after(5_000, "graph");
+        let Some(Body::Work(launch)) = self.records.last_mut().map(|record| &mut record.body) else { return };
+        launch.what = What::Graph { graph, handle: 0, kernels: 40, copies: 1, memsets: 0 };
+    }
+
+    fn wait(&mut self) {
+        self.now += 5_000;
+        let call = Call { begin: self.now, end: self.now + 1_000, context: 1, ..Call::default() };
+        let body = Body::Synchronize(Synchronize { call, scope: SyncScope::Stream, stream: 7, event: 0 });
+        self.records.push(Record { thread: self.thread, at: self.now + 1_000, body });
+    }
+
+    /// Opens a range, or ends one without a text.
+    fn range(&mut self, text: Option<&str>) {
+        let change = if text.is_some() { NvtxChange::Push } else { NvtxChange::Pop };
+        let text = text.map_or(0, |text| {
+            let known = self.names.0.iter().find(|((space, _), of)| {
+                *space == Namespace::NvtxRange && of.as_str() == text
+            });
+            known.map(|((_, id), _)| *id).unwrap_or_else(|| {
+                let id = self.names.0.len() as u32 + 1;
+                self.names.0.insert((Namespace::NvtxRange, id), text.to_owned());
+                id
+            })
+        });
+        self.now += 100;
+        let range = NvtxRange { change, id: 0, domain: 0, text, category: 0, color: 0, payload: false };
+        self.records.push(Record { thread: self.thread, at: self.now, body: Body::NvtxRange(range) });
+    }
+
+    fn rule(&self) -> StepRule {
+        let mut finder = Finder::new(&self.names);
+        self.records.iter().for_each(|record| finder.observe(record));
+        finder.finish()
+    }
+
+    /// The number of steps.
+    fn steps(&self) -> u64 {
+        let mut counter = StepCounter::new(&self.rule());
+        let steps = self.records.iter().filter_map(|record| counter.observe(record));
+        steps.max().map_or(0, |last| last + 1)
+    }
+}
+
+const STEP: [&str; 5] = ["embed", "gemm", "gelu", "gemm", "loss"];
+
+fn of(program: impl FnOnce(&mut Program)) -> Program {
+    let mut all = Program { now: 1_000_000, thread: 1, ..Program::default() };
+    program(&mut all);
+    all
+}
+
+#[test]
+fn constant_steps_are_counted() {
+    let constant = of(|p| (0..50).for_each(|_| p.launch(&STEP)));
+    assert_eq!((constant.steps(), constant.rule().source), (50, Some(Source::Launches)));
+    let few = of(|p| (0..4).for_each(|_| p.launch(&STEP)));
+    assert_eq!(few.steps(), 4);
+    let synchronized = of(|p| {
+        for _ in 0..30 {
+            p.launch(&["k"; 12]);
+            p.wait();
+        }
+    });
+    assert_eq!(synchronized.steps(), 30, "the wait tells equal launches apart");
+}
+
+#[test]
+fn warm_up_and_jitter_in_the_launches_do_not_matter() {
+    let mut random = Random(3);
+    let program = of(|p| {
+        (0..400).for_each(|n| p.launch(&[["fill", "init", "gemm", "tune"][n % 4]]));
+        for step in 0..200 {
+            for kernel in STEP {
+                if step < 3 {
+                    p.launch(&["tune"; 20]);
+                }
+                p.after(random.below(900_000), kernel);
+                if random.below(12) == 0 {
+                    p.launch(&["cast"]);
+                }
+            }
+        }
+    });
+    assert!((200..=201).contains(&program.steps()), "{}", program.steps());
+}
+
+#[test]
+fn micro_batches_are_parts_of_a_step() {
+    let update: [&[&str]; 3] = [&["update"], &["multi_tensor_apply_kernel"], &["scale", "update", "zero"]];
+    for update in update {
+        let program = of(|p| {
+            for _ in 0..40 {
+                (0..4).for_each(|_| p.launch(&["forward", "relu", "loss", "backward"]));
+                p.launch(update);
+            }
+        });
+        assert_eq!(program.steps(), 40, "{update:?}");
+    }
+    let short = of(|p| {
+        for _ in 0..40 {
+            (0..4).for_each(|_| p.launch(&["forward", "backward"]));
+            p.launch(&["update"]);
+        }
+    });
+    assert_eq!(short.steps(), 40);
+}
+
+#[test]
+fn an_evaluation_after_some_steps_is_no_level_of_its_own() {
+    for (every, own) in [(10, "evaluate"), (20, "forward"), (5, "evaluate")] {
+        let program = of(|p| {
+            for step in 0..100 {
+                p.launch(&["forward", "loss", "backward", "update"]);
+                if step % every == every - 1 {
+                    (0..12).for_each(|_| p.launch(&[own]));
+                    p.launch(&["metric"]);
+                }
+            }
+        });
+        assert!((99..=101).contains(&program.steps()), "every {every}, {own}: {}", program.steps());
+    }
+}
+
+#[test]
+fn an_optimizer_decides_whether_a_short_rest_ends_the_step() {
+    let program = of(|p| {
+        for step in 0..100 {
+            p.launch(&["forward", "loss", "backward", "multi_tensor_apply_kernel<adam>"]);
+            if step % 10 == 9 {
+                p.launch(&["log_norm"]);
+            }
+        }
+    });
+    assert_eq!(program.steps(), 100);
+}
+
+#[test]
+fn layers_are_parts_of_a_step() {
+    let training = of(|p| {
+        for _ in 0..12 {
+            p.launch(&["embed"]);
+            (0..24).for_each(|_| p.launch(&["norm", "qkv", "attention", "mlp"]));
+            p.launch(&["head", "loss"]);
+            (0..24).for_each(|_| p.launch(&["d_mlp", "d_mlp_w", "d_attention", "d_qkv", "d_qkv_w", "d_norm"]));
+            p.launch(&["update"]);
+        }
+    });
+    assert_eq!(training.steps(), 12);
+    let inference = of(|p| {
+        for _ in 0..60 {
+            p.launch(&["embed"]);
+            (0..32).for_each(|_| p.launch(&["norm", "qkv", "attention", "mlp"]));
+            p.launch(&["norm_last", "head", "softmax", "cumsum", "sample"]);
+            p.wait();
+        }
+    });
+    assert_eq!(inference.steps(), 60);
+}
+
+#[test]
+fn two_streams_or_threads_in_turns_are_one_sequence() {
+    let turns = of(|p| {
+        for _ in 0..60 {
+            p.thread = 1;
+            p.launch(&["forward", "gelu", "loss"]);
+            p.thread = 2;
+            p.launch(&["d_loss", "d_gelu", "d_forward"]);
+        }
+    });
+    assert_eq!(turns.steps(), 60);
+}
+
+#[test]
+fn every_second_step_on_another_stream_is_a_step_too() {
+    let program = of(|p| {
+        for step in 0..60 {
+            p.launch(&STEP);
+            for record in p.records.iter_mut().rev().take(STEP.len()) {
+                if let Body::Work(launch) = &mut record.body {
+                    launch.stream = 20 + step % 2;
+                }
+            }
+        }
+    });
+    assert_eq!(program.steps(), 60);
+}
+
+#[test]
+fn of_two_threads_with_loops_of_their_own_the_busier_ones_steps_count() {
+    let mut random = Random(9);
+    let program = of(|p| {
+        let (mut one, mut two) = (0, 0);
+        while one < 600 {
+            if random.below(10) < 6 {
+                p.thread = 1;
+                p.launch(&[["a", "b", "c", "d", "e", "f"][one % 6]]);
+                one += 1;
+            } else {
+                p.thread = 2;
+                p.launch(&[["x", "y", "z", "w"][two % 4]]);
+                two += 1;
+            }
+        }
+    });
+    let steps = program.steps();
+    assert!((99..=101).contains(&steps), "{steps}: {:?}", program.rule());
+}
+
+#[test]
+fn graphs_are_steps() {
+    let one = of(|p| (0..70).for_each(|_| p.graph(3)));
+    assert_eq!((one.steps(), one.rule().source), (70, Some(Source::Graphs)));
+    let two = of(|p| {
+        for _ in 0..70 {
+            p.graph(3);
+            p.graph(4);
+            p.launch(&["sample"]);
+        }
+    });
+    assert_eq!((two.steps(), two.rule().source), (70, Some(Source::Graphs)));
+}
+
+#[test]
+fn an_nvtx_range_that_contains_most_launches_is_the_step() {
+    let numbered = of(|p| {
+        for step in 0..20 {
+            p.range(Some(&format!("ProfilerStep#{step}")));
+            p.range(Some("forward"));
+            (0..1 + step % 3).for_each(|_| p.launch(&["k", "l"]));
+            p.range(None);
+            p.range(Some("Optimizer.step#SGD.step"));
+            p.launch(&["sgd"]);
+            p.range(None);
+            p.range(None);
+        }
+    });
+    assert_eq!(numbered.steps(), 20);
+    assert_eq!(numbered.rule().source, Some(Source::NvtxRange("ProfilerStep#*".into())));
+    let plain = of(|p| {
+        for _ in 0..20 {
+            p.range(Some("outer"));
+            (0..3).for_each(|_| {
+                p.range(Some("inner"));
+                p.launch(&["k", "l"]);
+                p.range(None);
+            });
+            p.range(None);
+        }
+    });
+    assert_eq!((plain.steps(), plain.rule().source), (20, Some(Source::NvtxRange("outer".into()))));
+}
+
+#[test]
+fn a_range_around_little_of_the_work_is_no_step() {
+    let program = of(|p| {
+        for _ in 0..40 {
+            p.range(Some("load batch"));
+            p.launch(&["copy"]);
+            p.range(None);
+            p.launch(&STEP);
+        }
+    });
+    assert_eq!((program.steps(), program.rule().source), (40, Some(Source::Launches)));
+}
+
+#[test]
+fn one_long_phase_or_equal_launches_are_no_steps() {
+    let phase = of(|p| (0..900).for_each(|n| p.launch(&[&format!("k{}", n * n % 1009)])));
+    assert_eq!(phase.steps(), 0);
+    let equal = of(|p| (0..900).for_each(|_| p.launch(&["k"])));
+    assert_eq!(equal.steps(), 0);
+    let few = of(|p| (0..2).for_each(|_| p.launch(&STEP)));
+    assert_eq!(few.steps(), 0);
+}
+
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let mut finder = Finder::default();
+    let mut program = of(|_| ());
+    for n in 0..200_000u64 {
+        program.now += 10;
+        let mut launch = work(program.now, 2_000, 1_000);
+        if let What::Kernel { name, .. } = &mut launch.what {
+            *name = n as u32;
+        }
+        finder.observe(&Record { thread: (n % 40) as u32, at: program.now, body: Body::Work(launch) });
+    }
+    let lanes = finder.threads.values().chain([&finder.process]);
+    assert!(lanes.clone().count() <= 1 + MOST_THREADS && lanes.map(|lane| lane.tokens.len()).all(|n| n <= 4098));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn random_launches_have_no_steps(seed in 1u64.., kernels in 2u64..12, launches in 100u64..3_000) {
+        let mut random = Random(seed);
+        let program = of(|p| {
+            for _ in 0..launches {
+                let kernel = format!("k{}", random.below(kernels));
+                p.after(random.below(50_000), &kernel);
+            }
+        });
+        prop_assert_eq!(program.steps(), 0, "{:?}", program.rule());
+    }
+
+    /// Steps of random kernels, each the same, after a start of other launches. Short steps of few kernels may consist of
+    /// equal halves.
+    #[test]
+    fn random_loops_are_found(
+        seed in 1u64.., kernels in 5u64..16, length in 12usize..60, steps in 8u64..80, start in 0u64..60,
+    ) {
+        let mut random = Random(seed);
+        let mut body: Vec<String> = (0..length).map(|_| format!("k{}", random.below(kernels))).collect();
+        body.push("loss".to_owned());
+        let program = of(|p| {
+            for _ in 0..start {
+                let kernel = format!("start{}", random.below(kernels));
+                p.after(random.below(50_000), &kernel);
+            }
+            for _ in 0..steps {
+                body.iter().for_each(|kernel| p.after(random.below(50_000), kernel));
+            }
+        });
+        prop_assert!(program.steps().abs_diff(steps) <= 1, "{} of {}: {:?}", program.steps(), steps, body);
+    }
+}

@@ -1,0 +1,123 @@
+//! The program's steps: how long they take, how steady they are, and what is in them.
+
+use super::Run;
+use super::screen::{Screen, number, plural, time};
+use crate::report::chart::sparkline;
+use crate::report::names::cut;
+use crate::report::rows::steps::{Contents, Steps};
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::{Text, dim};
+use crate::report::units::{bytes, count, duration, percent};
+
+/// Drift that is worth a word: a twentieth of a step.
+const DRIFTS: f64 = 0.05;
+
+/// Draws the section. The overview has its first lines.
+pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let steps = &run.rows.steps;
+    if steps.count == 0 {
+        return screen.none("Steps", "no launches, NVTX ranges or graphs that recur regularly");
+    }
+    screen.section("Steps", sentence(steps));
+    plot(screen, steps);
+    if screen.view.sections.is_empty() {
+        return;
+    }
+    contents(screen, steps);
+    outliers(screen, steps);
+    phases(screen, steps);
+}
+
+fn sentence(steps: &Steps) -> String {
+    let mut parts = vec![format!(
+        "{} found{} ({} each)",
+        count(steps.count),
+        match (&steps.range, steps.source) {
+            (Some(range), _) => format!(" by the NVTX range {}", cut(range, 40)),
+            (None, Some("graphs")) => " by graph launches".to_owned(),
+            (None, _) => String::new(),
+        },
+        plural(steps.launches_per_step, "launch", "launches")
+    )];
+    if steps.warm_up > 0 {
+        parts.push(format!("warm-up {}", count(steps.warm_up)));
+    }
+    if let (Some(median), Some(p95), Some(p99)) = (steps.median_ns, steps.p95_ns, steps.p99_ns) {
+        parts.push(format!("median {}, p95 {}, p99 {}", duration(median), duration(p95), duration(p99)));
+    }
+    if let Some(drift) = steps.drift.filter(|drift| drift.abs() >= DRIFTS) {
+        let direction = if drift > 0.0 { "longer" } else { "shorter" };
+        let share = percent((drift.abs() * 1e6) as u64, 1_000_000);
+        parts.push(format!("the last ones {share} {direction} than the first"));
+    }
+    parts.join(" \u{b7} ")
+}
+
+fn plot(screen: &mut Screen<'_>, steps: &Steps) {
+    let most = steps.plot_ns.iter().copied().max().unwrap_or(0);
+    if steps.plot_ns.len() < 2 || most == 0 {
+        return;
+    }
+    let width = steps.plot_ns.len().min(screen.inner());
+    let line = sparkline(&steps.plot_ns, most, width, screen.style.ascii);
+    screen.more(Text::from(line).then(dim(format!(" up to {}", duration(most)))));
+}
+
+fn contents(screen: &mut Screen<'_>, steps: &Steps) {
+    let Contents { busy_ns, idle_ns, ref idle_by_cause_ns, .. } = steps.per_step;
+    let whole = (busy_ns + idle_ns).round() as u64;
+    let mut table = Table::new(&[left("per step"), right("mean"), right("of step")]);
+    let mut timed = |name: String, ns: f64| {
+        let ns = ns.round() as u64;
+        table.row([Text::from(name), time(Some(ns)), dim(percent(ns, whole))]);
+    };
+    timed("GPU busy".to_owned(), busy_ns);
+    timed("GPU idle".to_owned(), idle_ns);
+    let mut causes: Vec<_> = idle_by_cause_ns.iter().filter(|(_, ns)| **ns >= 1.0).collect();
+    causes.sort_by(|a, b| b.1.total_cmp(a.1));
+    causes.iter().for_each(|(cause, ns)| timed(format!("  {}", cause.replace('_', " ")), **ns));
+    screen.table(&table, 0, "steps");
+    screen.remark(&counted(&steps.per_step));
+}
+
+fn counted(of: &Contents) -> String {
+    let each = |n: f64| if n.fract() == 0.0 { count(n as u64) } else { format!("{n:.1}") };
+    let size = |n: f64| bytes(n.abs().round() as u64);
+    let mut parts = vec![
+        format!("copies and memsets {} ({})", each(of.copies), size(of.copied_bytes)),
+        format!("synchronizations {}", each(of.syncs)),
+        format!("allocations {} ({})", each(of.allocations), size(of.allocated_bytes)),
+    ];
+    if of.growth_bytes.abs() >= 1.0 {
+        let change = if of.growth_bytes > 0.0 { "grows" } else { "shrinks" };
+        parts.push(format!("memory {change} by {}", size(of.growth_bytes)));
+    }
+    format!("per step: {}", parts.join(", "))
+}
+
+fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
+    if steps.outliers.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[right("longest steps"), right("start"), right("took"), right("median")]);
+    for outlier in &steps.outliers {
+        let times = steps.median_ns.filter(|median| *median > 0);
+        let times = times.map_or_else(String::new, |median| {
+            format!("{:.1}x", outlier.duration_ns as f64 / median as f64)
+        });
+        table.row([number(outlier.step), time(Some(outlier.start_ns)), time(Some(outlier.duration_ns)), times.into()]);
+    }
+    screen.table(&table, 0, "steps");
+}
+
+fn phases(screen: &mut Screen<'_>, steps: &Steps) {
+    if steps.phases.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[right("host"), right("per step"), names("phase", cut)]);
+    for phase in &steps.phases {
+        let per_step = format!("{:.1}", phase.per_step);
+        table.row([time(Some(phase.host_ns.round() as u64)), per_step.into(), Text::from(&phase.name)]);
+    }
+    screen.table(&table, 0, "steps");
+}
