@@ -59,7 +59,7 @@ fn a_speedup_is_told_within_5_percent_of_the_true_one() {
 #[test]
 fn the_same_program_twice_has_not_changed() {
     until_one_is_good(|| {
-        let (before, after) = (train(60, 1000, 0), train(60, 1000, 0));
+        let (before, after) = (train(300, 1000, 0), train(300, 1000, 0));
         let output = diff(&before.trace(), &after.trace(), &["--fail-over", "5"]);
         let screen = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.code() != Some(0) {
@@ -72,20 +72,32 @@ fn the_same_program_twice_has_not_changed() {
     });
 }
 
+/// Other programs on the machine can delay a run's launches, which is then a slowdown too.
 #[test]
 fn a_slowdown_over_the_limit_exits_with_4() {
-    let (before, after) = (train(60, 1000, 0), train(60, 1240, 0));
-    let (before, after) = (before.trace(), after.trace());
-    for (limit, code) in [("10", 4), ("0", 4), ("30", 0)] {
-        let output = diff(&before, &after, &["--fail-over", limit]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{limit}: {said}");
-        assert_eq!(said.contains(&format!("slower than --fail-over {limit} allows")), code == 4, "{said}");
-        assert!(!output.stdout.is_empty(), "the comparison is printed all the same");
-    }
-    assert_eq!(diff(&after, &before, &["--fail-over", "0"]).status.code(), Some(0), "faster is no failure");
-    let share = json(&before, &after)["change"]["share"].as_f64().unwrap();
-    assert!((share - 0.2).abs() < 0.02, "{share}: 1440 us instead of 1200 us");
+    until_one_is_good(|| {
+        let (before, after) = (train(300, 1000, 0), train(300, 1240, 0));
+        let (before, after) = (before.trace(), after.trace());
+        let share = json(&before, &after)["change"]["share"].as_f64().unwrap();
+        // A step takes 1440 us instead of 1200 us.
+        if (share - 0.2).abs() > 0.02 {
+            return Err(format!("{share} is not 0.2"));
+        }
+        for (limit, code) in [("10", 4), ("0", 4), ("30", 0)] {
+            let output = diff(&before, &after, &["--fail-over", limit]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{limit}: {said}");
+            assert_eq!(
+                said.contains(&format!("slower than --fail-over {limit} allows")),
+                code == 4,
+                "{said}"
+            );
+            assert!(!output.stdout.is_empty(), "the comparison is printed all the same");
+        }
+        let back = diff(&after, &before, &["--fail-over", "0"]);
+        assert_eq!(back.status.code(), Some(0), "faster is no failure");
+        Ok(())
+    });
 }
 
 #[test]

@@ -24,12 +24,15 @@ struct Drawn<'a> {
     diff: &'a Diff,
 }
 
+/// A function that draws one section.
+type Draw = fn(&mut Drawn<'_>);
+
 /// Draws the comparison of two runs.
 pub fn diff(diff: &Diff, view: &DiffView, style: &Style) -> String {
     let whole = View::default();
     let mut drawn = Drawn { screen: Screen::new(&whole, style, false), view, diff };
     drawn.head();
-    let sections: [(DiffSection, fn(&mut Drawn<'_>)); 8] = [
+    let sections: [(DiffSection, Draw); 8] = [
         (DiffSection::Findings, tables::findings),
         (DiffSection::Steps, tables::steps),
         (DiffSection::Wall, tables::wall),
