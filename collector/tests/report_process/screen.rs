@@ -12,7 +12,7 @@ const SOFTMAX: u32 = 5;
 const NCCL_CALLER: u64 = 0xA234;
 
 /// All sections.
-const ALL: [Section; 13] = [
+const ALL: [Section; 14] = [
     Section::Coverage,
     Section::Gpu,
     Section::Gaps,
