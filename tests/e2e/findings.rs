@@ -108,7 +108,7 @@ fn many_small_copies_are_found_with_what_one_copy_gains() {
     let fault = Fault {
         program: "small_copies",
         id: "small-copies",
-        settings: &[("SIMCUDA_ASSUME", "copy_ns=20000")],
+        settings: &[("SIMCUDA_ASSUME", "copy_ns=100000")],
     };
     fault.is_reported_with_its_gain();
     fault.is_absent_from_the_twin();

@@ -1,8 +1,8 @@
-// 60 steps that copy 64 KiB and run a kernel. The fault: they copy 64 times 1 KiB.
+// 60 steps that copy 64 KiB and run a kernel. The fault: they copy 16 times 4 KiB.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 60, BYTES = 64 << 10, PIECES = 64 };
+enum { STEPS = 60, BYTES = 64 << 10, PIECES = 16 };
 
 int main(int argc, char **argv)
 {
