@@ -23,7 +23,6 @@ use super::memory::Allocator;
 use super::names::demangle;
 use super::period::{CaptureRanges, Period};
 use super::streams::StreamNumbers;
-use super::survey::begin;
 use super::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
@@ -213,7 +212,7 @@ impl<'a> RecordFilter<'a> {
         let concerns = self.concerns(event);
         Passed {
             concerns,
-            call: concerns && begin(event.record).is_none_or(|begin| self.period.contains(host(begin))),
+            call: concerns && event.record.began().is_none_or(|begin| self.period.contains(host(begin))),
             operation: concerns && self.starts_in_time(event),
         }
     }

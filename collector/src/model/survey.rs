@@ -131,7 +131,7 @@ impl Survey {
     /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
         self.first.get_or_insert(record.at);
-        if let Some(begin) = begin(record) {
+        if let Some(begin) = record.began() {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
         self.capture_ranges.observe(record);
@@ -222,14 +222,6 @@ impl Survey {
         let bounds = self.time_bases.entry((sample.context, sample.time_base)).or_default();
         bounds.recorded(host(sample.after), gpu, sample.error.into());
         bounds.completed(host(sample.before), gpu, sample.error.into());
-    }
-}
-
-/// Host ns at which the call or the range change of a record began.
-pub fn begin(record: &Record) -> Option<u64> {
-    match record.body {
-        Body::NvtxRange(_) => Some(record.at),
-        _ => record.body.call().map(|call| call.begin),
     }
 }
 

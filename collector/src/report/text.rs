@@ -148,6 +148,7 @@ impl Text {
             }
             match c {
                 'µ' if ascii => out.push('u'),
+                '·' if ascii => out.push('-'),
                 c if ascii && !c.is_ascii() => (0..char_width(*c)).for_each(|_| out.push('?')),
                 c => out.push(*c),
             }
@@ -188,9 +189,9 @@ mod tests {
 
     #[test]
     fn ascii_keeps_the_width() {
-        let line = Text::from("10 µs 世é");
-        assert_eq!(line.render(false, true), "10 us ???");
-        assert_eq!(line.width(), 9);
+        let line = Text::from("10 µs · 世é");
+        assert_eq!(line.render(false, true), "10 us - ???");
+        assert_eq!(line.width(), 11);
     }
 
     #[test]

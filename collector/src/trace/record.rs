@@ -22,6 +22,16 @@ pub struct Record {
     pub body: Body,
 }
 
+impl Record {
+    /// Returns the host ns at which its call, or the change of its NVTX range, began; `None` for other records.
+    pub fn began(&self) -> Option<u64> {
+        match self.body {
+            Body::NvtxRange(_) => Some(self.at),
+            _ => self.body.call().map(|call| call.begin),
+        }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {

@@ -1,6 +1,7 @@
 //! Snapshots of screens, and checks of all of them.
 
 use super::*;
+use clap::ValueEnum;
 use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::report::units::{bytes, count, duration, percent};
 use gpuspy_collector::report::{Section, Sort};
@@ -11,24 +12,10 @@ const SOFTMAX: u32 = 5;
 /// An address in the second library.
 const NCCL_CALLER: u64 = 0xA234;
 
-/// All sections.
-const ALL: [Section; 15] = [
-    Section::Ranks,
-    Section::Coverage,
-    Section::Gpu,
-    Section::Gaps,
-    Section::Steps,
-    Section::Ranges,
-    Section::Kernels,
-    Section::Launches,
-    Section::Occupancy,
-    Section::Graphs,
-    Section::Transfers,
-    Section::Memory,
-    Section::Startup,
-    Section::Syncs,
-    Section::Calls,
-];
+/// Returns each section by itself.
+fn all_sections() -> Vec<Section> {
+    Section::value_variants().iter().copied().filter(|section| *section != Section::All).collect()
+}
 
 fn screen(reports: &[ProcessReport], width: usize) -> String {
     terminal(reports, &View { trace_bytes: Some(59_597), ..everything() }, &wide(width))
@@ -275,7 +262,7 @@ fn regex(text: &str) -> Option<regex::Regex> {
 
 #[test]
 fn selected_sections_are_shown_completely_and_alone() {
-    insta::assert_snapshot!(section(&whole_epoch(), &ALL));
+    insta::assert_snapshot!(section(&whole_epoch(), &all_sections()));
     let one = section(&whole_epoch(), &[Section::Memory]);
     assert!(one.contains("\nMemory") && !one.contains("\nCoverage") && !one.contains("\nKernels"), "{one}");
 }
@@ -285,7 +272,7 @@ fn an_empty_section_says_so() {
     let mut app = App::new();
     app.sync(1_000);
     let reports = [reported(app, &texts(), 1, Ending::Exited, &Filter::default())];
-    let screen = section(&reports, &ALL);
+    let screen = section(&reports, &all_sections());
     for (title, said) in [
         ("GPU", "no operation has a GPU time"),
         ("Gaps", "gaps are not known"),
@@ -355,7 +342,7 @@ fn no_line_is_longer_than_the_screen() {
     ];
     for width in [80, 100, 160] {
         for reports in all {
-            for sections in [Vec::new(), ALL.to_vec()] {
+            for sections in [Vec::new(), all_sections()] {
                 for (color, ascii) in [(false, false), (false, true)] {
                     let view = View { sections: sections.clone(), ..View::default() };
                     let screen = terminal(reports, &view, &Style { color, ascii, ..wide(width) });

@@ -32,7 +32,6 @@ use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::steps::Source;
-use crate::model::survey::begin;
 use contents::Filling;
 use phases::PhaseFold;
 use starts::{Start, Starts};
@@ -218,7 +217,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         if let Some(step) = event.step.filter(|_| event.step != self.step) {
             self.step = event.step;
-            let at = begin(event.record).unwrap_or(event.record.at);
+            let at = event.record.began().unwrap_or(event.record.at);
             let counts = self.period.contains(host(at));
             self.count += u64::from(counts);
             self.filling.began(step, counts);

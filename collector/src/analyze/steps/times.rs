@@ -164,7 +164,7 @@ impl Plot {
         self.sums.push(std::mem::take(&mut self.sum));
         self.count = 0;
         if self.sums.len() == PLOT {
-            self.sums = self.sums.chunks(2).map(|two| two.iter().fold(0, |a, b| a + b)).collect();
+            self.sums = self.sums.chunks(2).map(|two| two.iter().sum()).collect();
             self.width *= 2;
         }
     }
