@@ -49,8 +49,9 @@ judge() {
     "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
     node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
+    "$gpuspy" report "$trace" --json >"$scratch/$name.report"
     # By default the tool rounds to whole µs, which makes a short operation's time negative.
-    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$export" "$scratch/$name.operations"
+    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$export" "$scratch/$name.operations" "$scratch/$name.report"
 }
 
 # capture NAME COMMAND...: records a program and checks its export.

@@ -6,26 +6,26 @@ use gpuspy_wire::capture_range::CaptureRange;
 /// Which operations are timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Those in windows, within a budget (`crate::gpu::budget`).
+    /// Operations in windows, within a budget (`crate::gpu::budget`).
     Auto,
-    /// All.
+    /// All operations.
     Exact,
-    /// None.
+    /// No operation.
     Off,
 }
 
-/// `GPUSPY_TIMING`, `GPUSPY_BUDGET` and `GPUSPY_CAPTURE_RANGE`.
+/// The values of `GPUSPY_TIMING`, `GPUSPY_BUDGET` and `GPUSPY_CAPTURE_RANGE`.
 pub struct Options {
     pub mode: Mode,
-    /// What the agent may cost, in percent of wall time: above 0, at most 100.
+    /// The most that the agent may cost, in percent of wall time: above 0, at most 100.
     pub percent: f64,
     /// Windows are short and far apart, whatever they cost.
     pub is_sparse: bool,
-    /// Why that is not what the variables say: the number of one of [`NOTES`], from 1; 0 = it is what they say.
+    /// Why the settings differ from the variables: the number of one of [`NOTES`], from 1; 0 = they do not differ.
     pub note: u8,
-    /// Which part of the run is observed, a [`CaptureRange`]; `None` = all of it.
+    /// The part of the run that is recorded, the text of a [`CaptureRange`]; `None` = all of it.
     pub range: Option<&'static str>,
-    /// `GPUSPY_CAPTURE_RANGE` has a value that is no [`CaptureRange`].
+    /// `GPUSPY_CAPTURE_RANGE` has a value that cannot be read as a [`CaptureRange`].
     pub is_bad_range: bool,
     /// The program's NVTX ranges go to another tool.
     pub is_nvtx_elsewhere: bool,
@@ -34,7 +34,7 @@ pub struct Options {
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: u32 = 8;
 
-/// Reads `CUDA_DEVICE_MAX_CONNECTIONS`.
+/// Returns the number of hardware queues from the value of `CUDA_DEVICE_MAX_CONNECTIONS`.
 pub fn connections(text: Option<&CStr>) -> u32 {
     let number = text.and_then(|text| text.to_str().ok()?.trim().parse().ok());
     number.unwrap_or(CONNECTIONS).clamp(1, 32)
@@ -48,18 +48,18 @@ const BAD_BUDGET: u8 = 2;
 const ONE_CONNECTION: u8 = 3;
 const ONE_CONNECTION_UNASKED: u8 = 4;
 const NOTES: [&str; 4] = [
-    "GPUSPY_TIMING is none of auto, exact and off: timed as with auto",
-    "GPUSPY_BUDGET is no percentage above 0 and up to 100: the budget is 5 %",
-    "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: at most a tenth of a second is timed in each second",
-    "CUDA_DEVICE_MAX_CONNECTIONS=1, where timing events make streams wait that would overlap: nothing is timed unless --timing auto asks for it",
+    "GPUSPY_TIMING is not one of auto, exact and off: auto is used",
+    "GPUSPY_BUDGET is not a percentage above 0 and up to 100: the budget is 5 %",
+    "CUDA_DEVICE_MAX_CONNECTIONS=1: with one hardware queue, timing events make streams wait for each other, so at most a tenth of each second is timed",
+    "CUDA_DEVICE_MAX_CONNECTIONS=1: with one hardware queue, timing events make streams wait for each other, so nothing is timed unless --timing auto requests it",
 ];
-const CROWDED: &str = "more streams than hardware queues (CUDA_DEVICE_MAX_CONNECTIONS), where timing events could make streams wait that \
-                       would overlap: at most a tenth of a second is timed in each second";
-const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is none of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: all \
-                         of the run is looked at";
+const CROWDED: &str = "more streams than hardware queues (CUDA_DEVICE_MAX_CONNECTIONS): timing events could make streams that share a queue \
+                       wait for each other, so at most a tenth of each second is timed";
+const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is not one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: the \
+                         whole run is recorded";
 
-const NVTX_ELSEWHERE: &str = "NVTX_INJECTION64_PATH names another file than libgpuspy.so: the program's NVTX ranges are left \
-                              to that, and not seen";
+const NVTX_ELSEWHERE: &str = "NVTX_INJECTION64_PATH names another tool than libgpuspy.so: the program's NVTX ranges go to that \
+                              tool and are not recorded";
 
 impl Options {
     /// Returns the defaults with this mode.
@@ -88,8 +88,8 @@ impl Options {
                 Mode::Auto
             }
         };
-        // With one connection, events that keep time end the overlap of streams (TransformerEngine #1353). Work after a
-        // collective that waits for its peer would then wait too, so this happens only where --timing auto asks for it.
+        // With one connection, timing events end the overlap of streams (TransformerEngine #1353). Work after a
+        // collective that waits for its peer would then wait too, so events are used only if --timing auto requests them.
         let one_connection = mode != Mode::Off && self::connections(connections) == 1;
         if one_connection && timing.is_none_or(CStr::is_empty) {
             (mode, note) = (Mode::Off, ONE_CONNECTION_UNASKED);

@@ -10,6 +10,7 @@
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use gpuspy_wire::in_progress;
 use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
@@ -197,6 +198,9 @@ pub fn enter(entry: &Entry) -> Option<Call> {
             if t.runtime.frame != 0 { (t.runtime, Via::RuntimeDriver) } else { (scope, Via::Driver) }
         }
     };
+    if via != Via::RuntimeDriver {
+        t.enter_call(scope);
+    }
     Some(Call {
         session,
         state,
@@ -435,6 +439,7 @@ impl Call {
             *word = end;
         }
         if t.runtime.frame == 0 {
+            t.leave_call();
             t.flush_pending(0);
             t.push_behind(Some(end));
         }
@@ -641,6 +646,23 @@ impl Thread {
             // Relaxed load and store: this thread is the only writer.
             let ticks = &counters.agent_ticks;
             ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the collector which outermost call the thread is in: if it never returns, this is all that there is of it.
+    #[inline]
+    fn enter_call(&self, scope: Scope) {
+        if let Some(counters) = self.counters() {
+            let Scope { api, caller, begin: since, .. } = scope;
+            counters.in_progress.enter(in_progress::Call { api, caller, since });
+        }
+    }
+
+    /// Tells the collector that the thread is in no call any more.
+    #[inline]
+    fn leave_call(&self) {
+        if let Some(counters) = self.counters() {
+            counters.in_progress.leave();
         }
     }
 

@@ -12,4 +12,5 @@ pub mod export;
 pub mod model;
 pub mod report;
 pub mod trace;
+pub mod units;
 mod why;

@@ -6,7 +6,7 @@ use gpuspy_collector::analyze::extrapolate::{self, Extent};
 use gpuspy_collector::analyze::{Damage, Input, Member, ProcessReport, process, together};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::survey::Survey;
-use gpuspy_collector::report::{Style, View, json, terminal};
+use gpuspy_collector::report::{Section, Style, View, json, terminal};
 use gpuspy_collector::trace::record::*;
 use gpuspy_wire::record::{
     Direction, Fact, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via,
@@ -273,6 +273,11 @@ fn training() -> App {
     app
 }
 
+/// Returns the view of `--section all`.
+fn everything() -> View {
+    View { sections: vec![Section::All], ..View::default() }
+}
+
 /// Returns the style of a screen of `width` columns.
 fn wide(width: usize) -> Style {
     Style { width, ..Style::default() }
@@ -288,6 +293,10 @@ fn assert_valid(report: &Value) {
     let errors: Vec<String> =
         validator().iter_errors(report).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
+    let identity = report["identity"].as_object().unwrap();
+    let parts = identity.iter().filter(|(key, _)| *key != "wall_ns");
+    let sum: u128 = parts.map(|(_, ns)| u128::from(ns.as_u64().unwrap())).sum();
+    assert_eq!(u64::try_from(sum).ok(), identity["wall_ns"].as_u64(), "{identity:#?}");
 }
 
 #[test]
@@ -525,7 +534,7 @@ fn sampling_windows_are_reported_with_their_cost_and_what_stays_untimed() {
     assert!(total["hi"].as_u64() < Some(3 * truth), "{total}");
     let gemm = report["kernels"].as_array().unwrap().iter().find(|row| row["timed"] == 0).unwrap();
     assert_eq!((&gemm["count"], &gemm["total_ns"]), (&value!(21), &Value::Null));
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     let coverage = screen.lines().skip_while(|line| !line.starts_with("Coverage"));
     insta::assert_snapshot!(coverage.take(7).collect::<Vec<_>>().join("\n"));
 }
@@ -555,7 +564,7 @@ fn gpu_time_in_sampling_pauses_is_extrapolated_and_reported() {
     assert_eq!((sum, device["observed_ns"].as_u64()), (4 * observed + 1, Some(observed)));
     assert_eq!(device["compute_ns"]["value"].as_u64(), Some(4 * compute), "{device}");
     assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("75.0 % of the span was in sampling pauses"), "{screen}");
 }
 
@@ -578,7 +587,7 @@ fn out_of_memory_failures_are_counted_and_reported() {
     }
     let reports = [app.report(None, Damage::default())];
     assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("2 calls failed because memory ran out; --section calls shows"), "{screen}");
 }
 
@@ -590,7 +599,7 @@ fn an_empty_trace_is_reported_as_empty() {
     assert_valid(&report);
     assert_eq!(report["clock"]["uncertainty_ns"], Value::Null);
     assert_eq!((&report["overhead"], &report["devices"]), (&Value::Null, &value!([])));
-    let screen = terminal(&reports, &View::default(), &wide(80));
+    let screen = terminal(&reports, &everything(), &wide(80));
     for said in
         ["0 launches", "profiling overhead unknown", "nothing was timed", "the trace contains no CUDA call"]
     {
@@ -601,7 +610,7 @@ fn an_empty_trace_is_reported_as_empty() {
 #[test]
 fn a_damaged_trace_without_a_readable_call_may_have_had_some() {
     let empty = || App { now: 0, correlation: 0, records: Vec::new() };
-    let said = |damage| terminal(&[empty().report(None, damage)], &View::default(), &wide(100));
+    let said = |damage| terminal(&[empty().report(None, damage)], &everything(), &wide(100));
     let cut = said(Damage { chunks_lost: 1, cut: true, ..Damage::default() });
     assert!(cut.contains("the readable part of the trace contains no CUDA call"), "{cut}");
     assert!(!cut.contains("made none"), "{cut}");
@@ -615,7 +624,7 @@ fn causes_of_losses_are_given_in_words() {
     status.lost = lost.map(|cause| (cause, 31)).collect();
     let damage = Damage { chunks_lost: 1, records_lost: 181, ..Damage::default() };
     let reports = [training().report(Some(&status), damage)];
-    let screen = terminal(&reports, &View::default(), &wide(4_000));
+    let screen = terminal(&reports, &everything(), &wide(4_000));
     let line =
         screen.lines().find(|line| line.contains("LOST records")).unwrap_or_else(|| panic!("{screen}"));
     assert!(line.contains("31 while tracing was set up"), "{line}");
@@ -641,7 +650,7 @@ fn no_sampling_window_is_counted_where_nothing_could_be_timed() {
         filter: &Filter::default(),
         records: app.records.into_iter(),
     })];
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     let said = "0 launches; nothing was timed, because no sampling window opened (budget 5 %)";
     assert!(screen.contains(said) && !screen.contains("0 sampling windows"), "{screen}");
 }
@@ -651,7 +660,7 @@ fn warnings_come_first() {
     let mut status = status();
     status.driver_hooked = false;
     let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true, ..Damage::default() };
-    let screen = terminal(&[training().report(Some(&status), damage)], &View::default(), &wide(100));
+    let screen = terminal(&[training().report(Some(&status), damage)], &everything(), &wide(100));
     assert!(screen.starts_with("driver not hooked"), "{screen}");
     let header = screen.find("gpuspy  python").unwrap();
     let damaged = "damaged trace: 2 chunks could not be read, at least 70 records and 30 GPU times missing.";
@@ -679,7 +688,7 @@ fn text_of_a_trace_cannot_move_the_cursor() {
         filter: &Filter::default(),
         records,
     });
-    let screen = terminal(&[report], &View::default(), &wide(100));
+    let screen = terminal(&[report], &everything(), &wide(100));
     assert!(screen.chars().all(|c| c == '\n' || !c.is_control()));
 }
 
@@ -700,7 +709,7 @@ fn several_processes_add_up() {
     assert_eq!(report["kernels"][0]["count"], 4);
     let pids: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|p| &p["pid"]).collect();
     assert_eq!(pids, [4242, 4243]);
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("2 processes") && screen.contains("4243"), "{screen}");
 }
 
@@ -719,14 +728,14 @@ fn unknown_functions_are_counted_once_and_summed_over_processes() {
     assert_valid(&report);
     let unknown = value!([{ "name": null, "lookups": 2 }, { "name": "cuFooBar", "lookups": 7 }]);
     assert_eq!(report["coverage"]["unknown_functions"], unknown);
-    let screen = terminal(&reports, &View::default(), &wide(200));
+    let screen = terminal(&reports, &everything(), &wide(200));
     assert!(
         screen.contains("unknown to this version: others (2 lookups), cuFooBar (7 lookups); GPU work that"),
         "{screen}"
     );
     let known = [training().report(None, Damage::default())];
     assert_eq!(json(&known)["coverage"]["unknown_functions"], value!([]));
-    assert!(!terminal(&known, &View::default(), &wide(200)).contains("unknown to this version"));
+    assert!(!terminal(&known, &everything(), &wide(200)).contains("unknown to this version"));
 }
 
 #[test]
@@ -738,7 +747,7 @@ fn queries_are_listed_with_synchronization() {
     }
     let screen = |app: App, ended: u64| {
         let status = Status { ended, ..status() };
-        terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(160))
+        terminal(&[app.report(Some(&status), Damage::default())], &everything(), &wide(160))
     };
     let queries = "40 001 queries whether work was done (cuEventQuery 20 001, cuStreamQuery 20 000): 80.0 % of wall in those";
     let alone = screen(app, BEGAN + 500_000);
@@ -754,7 +763,7 @@ fn profiling_overhead_is_a_share_of_time_that_includes_the_first_call() {
     let status = Status { ended: BEGAN + 100_000, agent_ns: 150_000, ..status() };
     let reports = [app.report(Some(&status), Damage::default())];
     assert_eq!(json(&reports)["overhead"]["wall_ns"], 200_000);
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(
         screen.contains("profiling overhead 81.0 % of host time: hooks 75.0 %, poller 6.0 %"),
         "{screen}"
@@ -830,6 +839,8 @@ fn the_schema_requires_the_contracts_keys_and_rejects_others() {
 
 #[path = "report_process/cold.rs"]
 mod cold;
+#[path = "report_process/comparisons.rs"]
+mod comparisons;
 #[path = "report_process/hostile.rs"]
 mod hostile;
 #[path = "report_process/limits.rs"]
@@ -838,6 +849,8 @@ mod limits;
 mod processes;
 #[path = "report_process/ranges.rs"]
 mod ranges;
+#[path = "report_process/ranks.rs"]
+mod ranks;
 #[path = "report_process/screen.rs"]
 mod screen;
 #[path = "report_process/shapes.rs"]

@@ -183,7 +183,7 @@ fn a_small_file_that_claims_millions_of_records_is_read_as_far_as_its_size_allow
 #[test]
 fn unused_late_times_take_only_their_own_memory() {
     let mut bytes = Vec::new();
-    while bytes.len() < 12 << 10 {
+    while bytes.len() < 4 << 10 {
         let first = bytes.len() as u64 * FULL;
         bytes.extend(records(first..first + FULL, |n| launch(n, n, None)));
         let mut encoder = Encoder::default();
@@ -196,7 +196,7 @@ fn unused_late_times_take_only_their_own_memory() {
     let bytes = [bytes, vec![0; 1 << 20]].concat();
     let ((read, damage), held) = most_held(|| read(&bytes));
     println!("{} bytes: {read} records read with {} KiB, {damage:?}", bytes.len(), held >> 10);
-    assert!(read > 20 * FULL && damage.chunks_refused == 0, "{read}: {damage:?}");
+    assert!(read > 6 * FULL && damage.chunks_refused == 0, "{read}: {damage:?}");
     assert!(held < 16 << 20, "{held}");
 }
 
@@ -230,7 +230,7 @@ fn one_second_per_record_has_linear_cost() {
             let launch = |n| launch(n, seen(n).0, Some((1, seen(n).1)));
             (0..launches).map(launch).collect()
         };
-        let growth = growth(trace, |trace| drop(Survey::of(trace.iter().cloned())), 3_000);
+        let growth = growth(trace, |trace| drop(Survey::of(trace.iter().cloned())), 1_200);
         println!("{how}: 4 times the seconds, {growth:.1} times the work");
         assert!(growth < 9.0, "{how}: {growth}");
     }

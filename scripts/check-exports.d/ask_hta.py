@@ -1,6 +1,7 @@
-"""ask_hta.py EXPORT OPERATIONS: has Holistic Trace Analysis read the export, and compares its results with what follows
-from the operations themselves (`gpuspy report --operations`): the idle time of each stream by its cause, the time of
-each kernel and of each kind of transfer, and the lengths of the launch queues."""
+"""ask_hta.py EXPORT OPERATIONS REPORT: has Holistic Trace Analysis read the export, and compares its results with what
+follows from the operations themselves (`gpuspy report --operations`): the idle time of each stream by its cause, the
+time of each kernel and of each kind of transfer, the lengths of the launch queues; and with the idle classes of the
+report (`gpuspy report --json`)."""
 
 import gzip
 import json
@@ -135,7 +136,19 @@ def same(what, ours, theirs, close=CLOSE):
             fail(what, a, b)
 
 
-def main(export, operations):
+def classes(report, theirs, doubt):
+    """Compares the classes of idle time in the report with the sums over HTA's streams, in µs. They may differ by 0.1 % and
+    by what HTA rounds."""
+    with open(report) as file:
+        hta = json.load(file)["idle"]["hta"]
+    ours = [hta[f"{name}_ns"] / 1000 for name in ("host_wait", "kernel_wait", "other")]
+    theirs = [sum(row[cause] for row in theirs.values()) for cause in range(3)]
+    for a, b in zip(ours, theirs):
+        if abs(a - b) > max(doubt, 0.001 * sum(theirs)):
+            fail("the report's idle classes", ours, theirs)
+
+
+def main(export, operations, report):
     for level in ("standard", "complete"):
         is_valid, complaints = validate_trace_format(export, level)
         if not is_valid:
@@ -149,8 +162,11 @@ def main(export, operations):
     for _, row in found.iterrows():
         cause = ["host_wait", "kernel_wait", "other"].index(row["idle_category"])
         theirs[row["stream"]][cause] = float(row["idle_time"])
+    doubts = 0
     for (causes, doubt), stream in zip(map(idle, streams), order):
         same("idle time", [causes], [theirs[stream]], doubt)
+        doubts += doubt
+    classes(report, theirs, doubts)
 
     _, found = hta.get_gpu_kernel_breakdown(visualize=False, num_kernels=1 << 20, include_memory_kernels=True)
     theirs = defaultdict(float)

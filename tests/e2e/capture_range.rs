@@ -327,7 +327,7 @@ fn filters_apply_within_ranges_and_screen_and_export_cover_only_the_ranges() {
         (&json!(INSIDE), &json!(1))
     );
     assert_eq!(report["processes"][0]["wall_ns"], ranges[1].1 - ranges[1].0);
-    let screen = asked(&["report"]);
+    let screen = asked(&["report", "--section", "all"]);
     let line = screen.lines().find(|line| line.starts_with("Range ")).unwrap();
     assert!(line.contains("profiler-api: 2 ranges, ") && line.contains(" ms of "), "{line}");
     assert!(!screen.contains("outside_2us"), "{screen}");

@@ -67,6 +67,21 @@ fn a_collective_followed_only_by_a_wait_delays_no_other_work() {
     known("wait");
 }
 
+/// When a collective starts says when its rank came to it. Before, most collectives on a deep stream were timed in runs
+/// with other kernels, and no rank could be compared with another.
+#[test]
+fn a_collective_on_a_deep_stream_is_timed_alone() {
+    let done = Run::of("collectives").arg("deep").observed().succeeded();
+    let compared = compare(&done);
+    let violations: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    let (reduces, others): (Vec<_>, Vec<_>) = compared.iter().partition(|c| c.truth.name.contains("nccl"));
+    let alone = |those: &[&Compared]| those.iter().filter(|c| c.timed().is_some()).count();
+    assert_eq!(reduces.len(), 200);
+    assert!(done.is_share(alone(&reduces), reduces.len(), 0.9), "{} of 200", alone(&reduces));
+    assert!(alone(&others) < others.len() / 2, "the stream is deep: {} of {}", alone(&others), others.len());
+}
+
 /// Two ranks' kernels wait for each other on streams that share a hardware queue: an event after the first of them
 /// would keep the second from ever starting.
 #[test]

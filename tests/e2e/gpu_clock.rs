@@ -6,8 +6,9 @@ use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, Record};
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, gpuspy};
 use std::collections::BTreeMap;
+use std::process::Command;
 
 /// Offsets of hours in either direction, with the drift that two bad oscillators may have.
 const CLOCKS: &[(&str, &str)] =
@@ -201,7 +202,9 @@ fn the_report_states_what_it_assumes_about_the_clocks() {
     assert_eq!(clock["assumptions"]["drift_change_ppm_per_s"], 1);
     assert!(clock["uncertainty_ns"].as_u64().is_some_and(|ns| ns < 1_000_000), "{clock}");
     assert_eq!(report["processes"][0]["causality_broken"], 0);
-    assert!(done.stderr.contains("assumes a drift of at most 200 ppm"), "{}", done.stderr);
+    let section = Command::new(gpuspy()).args(["report", "--section", "coverage"]).arg(done.trace()).output();
+    let section = String::from_utf8(section.unwrap().stdout).unwrap();
+    assert!(section.contains("assumes a drift of at most 200 ppm"), "{section}");
 }
 
 #[test]

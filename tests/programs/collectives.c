@@ -3,6 +3,7 @@
 //   collectives record|wait|next     beside compute; each is followed by an event that compute waits for, by a
 //                                    synchronization, or by the next one
 //   collectives graph                the same inside a CUDA graph, with an event after each launch
+//   collectives deep                 on one stream with compute, hundreds of launches ahead of the GPU
 //   collectives crossed              two processes: in each, two communication kernels wait for those of the other
 //                                    process, on two of 17 streams, launched in opposite orders: neither may delay
 //                                    the other
@@ -59,6 +60,20 @@ static void beside_compute(const char *behind)
     printf("{\"program\":\"collectives\",\"communication\":%d}\n", ROUNDS);
 }
 
+static void deep(void)
+{
+    start_cuda();
+    CUfunction reduce = load_kernel(REDUCE), compute = load_kernel("gemm_50us");
+    CUstream stream = new_stream();
+    for (int round = 0; round < 4 * ROUNDS; round++) {
+        for (int left = 20; left > 0; left--)
+            launch(compute, stream);
+        launch(reduce, stream);
+    }
+    CHECK(cuStreamSynchronize(stream));
+    printf("{\"program\":\"collectives\",\"communication\":%d}\n", 4 * ROUNDS);
+}
+
 // Runs until the matching kernel of the other process does.
 static void meet(CUfunction kernel, CUstream stream, atomic_uint *counter)
 {
@@ -100,6 +115,8 @@ int main(int argc, char **argv)
     REQUIRE(argc == 2);
     if (strcmp(argv[1], "crossed") == 0)
         crossed();
+    else if (strcmp(argv[1], "deep") == 0)
+        deep();
     else
         beside_compute(argv[1]);
     return 0;

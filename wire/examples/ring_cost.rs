@@ -2,8 +2,9 @@
 //!
 //! Prints nanoseconds for one 128-byte record (a launch) as medians of several runs: pushed and popped by one
 //! thread in turns, so that each side is timed alone and its data is in the cache; and through the ring while
-//! a second thread drains it.
+//! a second thread drains it. The last line is what it costs to publish a call in progress, and its end.
 
+use gpuspy_wire::in_progress::{Call, InProgress};
 use gpuspy_wire::record::{Head, Launch, Record};
 use gpuspy_wire::ring::{Cursors, MAX_RECORD_WORDS, Reader, Writer};
 use gpuspy_wire::segment::LEVEL_CELLS;
@@ -94,6 +95,19 @@ fn across_threads(buffers: &[Vec<AtomicU64>; 3]) -> f64 {
     })
 }
 
+/// Measures the ns that a call's entry and return take to publish that it is in progress, of a batch of calls, which is
+/// too short to be interrupted often.
+fn calls_in_progress() -> f64 {
+    let thread = InProgress::<AtomicU64>::default();
+    let start = Instant::now();
+    for since in 1..=BATCH as u64 {
+        let thread = std::hint::black_box(&thread);
+        thread.enter(Call { api: 7, caller: 0x7fff_0000_1234, since });
+        thread.leave();
+    }
+    nanoseconds(start.elapsed(), BATCH)
+}
+
 fn main() {
     let buffers = LEVEL_CELLS.map(words);
     println!("ns per 128-byte record, median of {RUNS} runs of {RECORDS}");
@@ -108,4 +122,6 @@ fn main() {
     }
     let through = median((0..RUNS).map(|_| across_threads(&buffers)).collect());
     println!("two threads          through {through:5.1}");
+    let calls = median((0..RUNS * 1000).map(|_| calls_in_progress()).collect());
+    println!("call in progress     both {calls:8.2}");
 }

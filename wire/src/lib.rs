@@ -1,12 +1,13 @@
 //! What do gpuspy's two halves say to each other? The agent writes into shared memory, and the collector
 //! reads it; this crate is the contract between them. `README.md` gives an overview.
 //!
-//! There are three layers, each in its own module:
+//! There are four parts, each in its own module:
 //!
 //! - [`record`]: what one record means, byte by byte. Records have a fixed width and a version; unknown kinds
 //!   can be skipped.
 //! - [`ring`]: how records travel. Each thread has one single-producer single-consumer ring; its contract is
 //!   a list of numbered rules.
+//! - [`in_progress`]: which call each thread is in, since a call's record comes when it returns.
 //! - [`segment`]: where everything is in the one shared memory object of a process, readable after the
 //!   process's death.
 //!
@@ -23,6 +24,7 @@ pub mod capture_range;
 pub mod communication;
 pub mod duration;
 pub mod handshake;
+pub mod in_progress;
 pub mod pace;
 pub mod record;
 pub mod ring;

@@ -10,6 +10,7 @@
 //! A reader takes every offset from the header, after [`Layout::check`] has checked it against the object's
 //! real size. So the same code can read the segment of a dead process, or of another version.
 
+use crate::in_progress::InProgress;
 use crate::record::{CELL_BYTES, CELL_WORDS, LossCause};
 use crate::ring::{Cursors, LEVELS, Line, State};
 use core::mem::{offset_of, size_of};
@@ -18,7 +19,7 @@ use core::sync::atomic::AtomicU64;
 /// The first word of a segment: "GPUSPYSG".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYSG");
 /// The version of the layout below.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Has another value when read on a machine of the other endianness.
 pub const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of slots of a segment: threads that call CUDA at the same time, and the poller.
@@ -82,8 +83,8 @@ pub struct Header {
     pub live: Line<Live>,
 }
 
-/// The changing fields of the header. All are relaxed: each is independent, and what they announce is
-/// published elsewhere.
+/// The changing fields of the header. All but `polled` are relaxed: each is independent, and what they
+/// announce is published elsewhere.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Live {
@@ -104,6 +105,9 @@ pub struct Live {
     pub pending: AtomicU64,
     /// Collector: 1 when it drains this segment.
     pub attached: AtomicU64,
+    /// Agent: host ticks when the last polling pass began; 0 = none has ended. The GPU times of all operations that
+    /// it found complete are in the poller's ring. Release by the poller, acquire by the collector.
+    pub polled: AtomicU64,
     /// Agent: the number of losses before a thread had a slot, by [`LossCause`].
     pub lost: [AtomicU64; LOSS_COUNTERS],
 }
@@ -127,7 +131,7 @@ pub struct Slot {
     pub counters: Line<Counters>,
 }
 
-/// A slot's counters. They only grow, over all owners.
+/// A slot's counters, which only grow, over all owners; and the call that its owner is in.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Counters {
@@ -137,8 +141,10 @@ pub struct Counters {
     pub records: AtomicU64,
     /// The number of calls entered.
     pub calls: AtomicU64,
+    /// The call that the owner is in.
+    pub in_progress: InProgress<AtomicU64>,
     /// Zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 3],
     /// The number of losses, by [`LossCause`].
     pub lost: [AtomicU64; LOSS_COUNTERS],
 }
@@ -350,6 +356,7 @@ const _: () = {
     assert!(size_of::<Slot>() == 448);
     assert!(offset_of!(Slot, cursors) == 64);
     assert!(offset_of!(Slot, counters) == 256);
+    assert!(offset_of!(Counters, in_progress) == 24 && offset_of!(Counters, lost) == 64);
     assert!(offset_of!(Cursors<AtomicU64>, head) == 64);
     assert!(offset_of!(Cursors<AtomicU64>, moved) == 128);
     assert!((LossCause::NameLost as usize) < LOSS_COUNTERS);

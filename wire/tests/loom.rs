@@ -6,6 +6,7 @@
 //! detect the fault.
 #![cfg(not(miri))] // loom switches stacks, which Miri does not support
 
+use gpuspy_wire::in_progress::{Call, InProgress};
 use gpuspy_wire::record::CELL_WORDS;
 use gpuspy_wire::ring::{Cursors, LEVELS, Line, MAX_RECORD_WORDS, Phase, Reader, State, Word, Writer};
 use loom::cell::UnsafeCell;
@@ -78,6 +79,7 @@ enum Weakened {
     Tail,
     Head,
     State,
+    Call,
 }
 
 struct Slot {
@@ -259,6 +261,47 @@ fn claim_together(weakened: Weakened) -> u32 {
         assert_eq!(slot.state.get(), (Phase::Claiming, 1));
         u32::from(mine.is_some()) | u32::from(theirs.is_some()) << 1
     })
+}
+
+/// A reader looks twice while a thread makes two calls, and must never take a part of one for the other.
+fn two_calls(weakened: Weakened) -> u32 {
+    const CALLS: [Call; 2] =
+        [Call { api: 1, caller: 0x11, since: 10 }, Call { api: 2, caller: 0x22, since: 20 }];
+    explore(3, move || {
+        let word = || Shared::Atomic {
+            word: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+            weakened: weakened == Weakened::Call,
+        };
+        let mine = Arc::new(InProgress { since: word(), call: word() });
+        let theirs = mine.clone();
+        let thread = thread::spawn(move || {
+            theirs.enter(CALLS[0]);
+            theirs.leave();
+            theirs.enter(CALLS[1]);
+        });
+        let mut seen = 0;
+        for _ in 0..2 {
+            if let Some(call) = mine.get() {
+                assert!(CALLS.contains(&call), "the call is whole: {call:?}");
+                seen |= u32::from(call.api);
+            }
+        }
+        thread.join().unwrap();
+        assert_eq!(mine.get(), Some(CALLS[1]));
+        seen
+    })
+}
+
+#[test]
+fn a_call_in_progress_is_seen_whole_or_not_at_all() {
+    assert_eq!(two_calls(Weakened::Nothing), 0b11);
+}
+
+#[test]
+#[should_panic(expected = "the call is whole")]
+fn the_model_fails_when_a_call_in_progress_is_relaxed() {
+    two_calls(Weakened::Call);
 }
 
 #[test]

@@ -185,6 +185,14 @@ impl Plain for Alloc {
         call.record(&record);
         true
     }
+
+    /// Of a call that failed, the bytes that it asked for.
+    fn subject(&self) -> u64 {
+        match self.size {
+            Size::Bytes(bytes) => bytes as u64,
+            Size::Rows(..) | Size::FromDriver => 0,
+        }
+    }
 }
 
 /// A free. It is published before the real call, so that no allocation of the same address can come before

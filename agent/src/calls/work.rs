@@ -155,7 +155,10 @@ impl OnStream {
             let member = burst::join(call, self.driver, self.stream, &self.overlap);
             return member.map_or(Around::Nothing(Untimed::Programmatic), Around::Burst);
         }
-        match event_pairs::open(call, self.driver, self.stream, &self.overlap, what.kernel()) {
+        // A communication kernel is timed alone: when it starts says when this rank came to the collective, and the time
+        // of a run would hide that.
+        let is_apart = || what.waits_for_others(call);
+        match event_pairs::open(call, self.driver, self.stream, &self.overlap, what.kernel(), &is_apart) {
             Ok(Opened::Pair(pair)) => Around::Pair(pair),
             Ok(Opened::Member(member)) => Around::Burst(member),
             Err(why) => {

@@ -4,7 +4,8 @@
 //! distance could hit the same kernel every time. The launches between two drawn ones are timed together as a
 //! run. In addition, the first launch of each kernel on a deep stream is timed alone, and so is a launch that
 //! follows a pause of the host in which the stream may have run empty, because a run would hide that idle
-//! gap.
+//! gap. Communication kernels are not drawn: each is timed alone, since ranks are compared by when theirs
+//! start.
 //!
 //! A stream can look deep only because nothing has queried it lately. So before a run starts, the driver is
 //! queried for the event at the start of the previous run: while that has not fired, the GPU is at least one

@@ -115,7 +115,7 @@ pub enum Opened {
 }
 
 /// Starts to time an operation on a stream, or returns the reason why it is not timed. `kernel` is the handle
-/// launched, or 0.
+/// launched, or 0. `is_apart` says whether it is timed alone on deep streams too, wherever others are.
 #[inline]
 pub fn open(
     call: &Call,
@@ -123,6 +123,7 @@ pub fn open(
     stream: &'static Stream,
     overlap: &OverlapCheck,
     kernel: u64,
+    is_apart: &dyn Fn() -> bool,
 ) -> Result<Opened, Untimed> {
     let session = call.session;
     session.get::<Gate>().admit()?;
@@ -134,7 +135,7 @@ pub fn open(
     }
     match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
-        _ => open_deep(call, driver, context, hold, overlap, kernel),
+        _ => open_deep(call, driver, context, hold, overlap, kernel, is_apart),
     }
 }
 
@@ -148,12 +149,13 @@ fn open_deep(
     hold: Hold,
     overlap: &OverlapCheck,
     kernel: u64,
+    is_apart: &dyn Fn() -> bool,
 ) -> Result<Opened, Untimed> {
     let (session, stream) = (call.session, hold.stream());
     query_at_intervals(session, driver, stream, context);
     match stream.entries.density(*session.get::<Queue>()) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
-        Density::Sampled if kernel == 0 => pair(call, driver, context, hold, overlap, false),
+        Density::Sampled if kernel == 0 || is_apart() => pair(call, driver, context, hold, overlap, false),
         Density::None => Err(Untimed::DeepQueue),
         Density::Sparse if kernel == 0 => Err(Untimed::DeepQueue),
         density => match burst::run(call, driver, hold, overlap, density, kernel)? {

@@ -116,6 +116,7 @@ impl Poller {
         let mut woken = true;
         loop {
             let slept = self.meter.begin();
+            let began = sys::ticks();
             let may_query = shared.begin_poll();
             let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
             shared.end_poll();
@@ -123,6 +124,10 @@ impl Poller {
             self.keep_up();
             // Relaxed: figures for the report.
             live.pending.store(found.pending, Ordering::Relaxed);
+            if may_query {
+                // Release pairs with the collector's acquire: it finds all that this pass has published in our ring.
+                live.polled.store(began, Ordering::Release);
+            }
             live.poller_ns.fetch_add(slept + self.meter.end(), Ordering::Relaxed);
             let sleep = rhythm.next(found, woken);
             if let Some((compared, share)) = self.reader.compared() {

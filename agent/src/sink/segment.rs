@@ -123,6 +123,8 @@ impl Segment {
             // Relaxed: published by `open`.
             slot.tid.store(u64::from(sys::tid()), Ordering::Relaxed);
             slot.claim.store(number, Ordering::Relaxed);
+            // The thread that had the slot before may have ended inside a call.
+            slot.counters.0.in_progress.leave();
             slot.state.open(generation);
             return Some(Claim { index, generation, number, slot, writer });
         }

@@ -48,6 +48,8 @@ pub struct End<'e> {
     pub known: &'e model::Process,
     /// Its process id, if the trace has a status.
     pub pid: Option<u32>,
+    /// Its last status, if the trace has one.
+    pub status: Option<&'e Status>,
     /// When its collection ended: host ns.
     pub ended: u64,
     /// The time that the report is about.
@@ -110,5 +112,12 @@ impl<'a> Start<'a> {
 #[cfg(test)]
 pub fn finish_at<'a, A: Analysis<'a>>(analysis: A, ended: u64) -> A::Rows {
     let (names, known) = (Names::default(), model::Process::default());
-    analysis.finish(&End { names: &names, known: &known, pid: None, ended, line: Line::default() })
+    analysis.finish(&End {
+        names: &names,
+        known: &known,
+        pid: None,
+        status: None,
+        ended,
+        line: Line::default(),
+    })
 }

@@ -2,10 +2,13 @@
 
 use super::analysis::End;
 use super::analysis::Line;
+use super::bins::Bins;
 use super::gaps::Neighbour;
 use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
 use super::identity::Identity;
+use super::idle::IdleReport;
+use super::idle::rows::Resolve;
 use super::kernels::{self, Kernel};
 use super::merge::Merge;
 use super::timeline::DeviceTime;
@@ -33,6 +36,8 @@ pub struct DeviceReport {
     pub line: Line,
     /// The parts of its time.
     pub identity: Identity,
+    /// What ran when, as far as it was observed; empty for several timelines that were added.
+    pub bins: Bins,
     /// The time of its operations, observed and in the pauses of the budget.
     pub work: Work,
     /// The number of streams that had work.
@@ -47,6 +52,8 @@ pub struct DeviceReport {
     pub late: u64,
     /// Its idle gaps.
     pub gaps: GapReport,
+    /// Why it was idle: the gaps by cause, and the rest of its idle time.
+    pub idle: IdleReport,
 }
 
 impl DeviceReport {
@@ -61,6 +68,7 @@ impl DeviceReport {
         let copies = transfers::untimed(transfers, |strata| strata.unseen(id));
         self.work.unseen = [compute, graphs.strata.unseen(id), communication, copies];
         self.gaps.total.hi = self.whole().idle.hi;
+        self.idle.complete(self.whole().idle);
     }
 
     /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be
@@ -79,6 +87,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
     let row = |(id, time): (Option<u32>, DeviceTime)| {
         let device = id.and_then(|id| known.devices.get(&id));
         let began_ns = time.began.map(|at| at.saturating_sub(host(line.began)).max(0) as u64);
+        let idle = time.idle.report(end);
         let found = time.gaps.finish(time.identity.idle.hi);
         DeviceReport {
             id,
@@ -89,15 +98,38 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             line,
             timed: time.timed,
             identity: time.identity,
+            bins: time.bins,
             work: Work { observed: time.work, ..Work::default() },
             streams: time.streams,
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),
             late: time.late,
-            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller)),
+            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller), end),
+            idle,
         }
     };
     times.into_iter().map(row).collect()
+}
+
+impl Resolve for End<'_> {
+    fn tid(&self, _: u32, thread: u32) -> Option<u32> {
+        self.status?.threads.get(&thread).copied()
+    }
+
+    fn text(&self, _: u32, namespace: Namespace, id: u32) -> Option<&str> {
+        self.names.get(namespace, id)
+    }
+
+    fn library(&self, _: u32, address: u64) -> Option<String> {
+        End::library(self, address)
+    }
+}
+
+/// Returns why all devices together were idle.
+pub fn idle(devices: &[DeviceReport]) -> IdleReport {
+    let mut all = IdleReport::default();
+    devices.iter().for_each(|device| all.merge(&device.idle));
+    all
 }
 
 /// Returns the gaps of all devices together.

@@ -44,6 +44,45 @@ impl Class {
 /// The number of classes.
 pub const CLASSES: usize = 4;
 
+/// A part of a span by the best estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The GPU ran work of this class.
+    Busy(Class),
+    /// The time was not observed.
+    Unobserved,
+    /// It is neither certainly busy nor idle.
+    Undecided,
+    /// Nothing ran.
+    Idle,
+}
+
+/// The number of parts.
+pub const PARTS: usize = CLASSES + 3;
+
+impl Part {
+    /// All, in order of precedence.
+    pub const ALL: [Part; PARTS] = [
+        Part::Busy(Class::Compute),
+        Part::Busy(Class::Graph),
+        Part::Busy(Class::Communication),
+        Part::Busy(Class::Copy),
+        Part::Unobserved,
+        Part::Undecided,
+        Part::Idle,
+    ];
+
+    /// Its place in [`ALL`](Self::ALL).
+    pub fn index(self) -> usize {
+        match self {
+            Part::Busy(class) => class as usize,
+            Part::Unobserved => CLASSES,
+            Part::Undecided => CLASSES + 1,
+            Part::Idle => CLASSES + 2,
+        }
+    }
+}
+
 /// How certain it is that an operation covers an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
@@ -78,6 +117,16 @@ impl Cover {
     /// Removes an operation whose interval ends.
     pub fn leave(&mut self, layer: Layer, class: Class) {
         self.layer(layer)[class as usize] -= 1;
+    }
+
+    /// Returns the part of the span that the current moment belongs to.
+    pub fn part(&self) -> Part {
+        match self.estimated.iter().position(|count| *count > 0) {
+            Some(class) => Part::Busy(Class::ALL[class]),
+            None if any(&self.unobserved) => Part::Unobserved,
+            None if any(&self.undecided) => Part::Undecided,
+            None => Part::Idle,
+        }
     }
 
     /// Whether nothing runs or may run, by the best estimate.
@@ -127,17 +176,17 @@ impl Identity {
     /// Counts `ns` during which `cover` applies.
     pub fn pass(&mut self, cover: &Cover, ns: u64) {
         self.span += ns;
-        match cover.estimated.iter().position(|count| *count > 0) {
-            Some(class) => self.busy[class].value += ns,
-            None if any(&cover.unobserved) => {
+        match cover.part() {
+            Part::Busy(class) => self.busy[class as usize].value += ns,
+            Part::Unobserved => {
                 self.unobserved.value += ns;
                 self.unobserved.lo += ns;
             }
-            None if any(&cover.undecided) => {
+            Part::Undecided => {
                 self.undecided.value += ns;
                 self.undecided.lo += ns;
             }
-            None => self.idle.value += ns,
+            Part::Idle => self.idle.value += ns,
         }
         let mut is_certain = cover.is_certainly_idle();
         for class in 0..CLASSES {

@@ -82,6 +82,19 @@ impl Kernel {
     }
 }
 
+#[cfg(test)]
+impl Kernel {
+    /// A kernel each of whose launches took `ns`.
+    pub fn of_launches(symbol: &str, launches: u64, ns: u64) -> Kernel {
+        let mut kernel = Kernel { symbol: symbol.to_owned(), count: launches, ..Kernel::default() };
+        for _ in 0..launches {
+            kernel.durations.add(Length { lo: ns, value: ns, hi: ns });
+            kernel.strata.add(Shaped::default(), 1, Some(ns));
+        }
+        kernel
+    }
+}
+
 impl Merge for Kernel {
     fn merge(&mut self, other: &Kernel) {
         self.count += other.count;

@@ -8,21 +8,27 @@
 //!   record filter lets through of an event; [`merge`]: how tables of several processes add up
 //! - [`coverage`]: what was observed and what was not
 //! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
-//!   [`gaps`] the gaps, both computed from one [`timeline`]
+//!   [`gaps`] the gaps, both computed from one [`timeline`]; [`bins`]: what ran when
 //! - [`idle`]: why the GPUs were idle; [`steps`]: the steps of the program
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
+//! - [`copy_sites`]: which calls copy
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
-//! - [`calls`]: API calls; [`waits`]: calls that waited for the GPU though they are no synchronize calls
+//! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`together`]: several processes on one machine
+//! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 
 pub mod analysis;
+pub mod bins;
+pub mod call_class;
 pub mod calls;
+pub mod collectives;
+pub mod copy_sites;
 pub mod coverage;
 pub mod devices;
 pub mod durations;
@@ -40,6 +46,7 @@ pub mod owners;
 pub mod pipeline;
 pub mod quantile;
 pub mod ranges;
+pub mod ranks;
 pub mod scope;
 pub mod shapes;
 pub mod startup;

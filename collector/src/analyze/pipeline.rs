@@ -7,6 +7,8 @@
 use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
+use super::collectives::{CollectiveFold, Collectives};
+use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
@@ -60,7 +62,7 @@ where
     let ended = status.map_or(last, |status| status.ended.max(last));
     let line = Line::of(began, ended, &start.period);
     let (known, pid) = (model.finish(), status.map(|status| status.pid));
-    let end = End { names, known: &known, pid, ended, line };
+    let end = End { names, known: &known, pid, status, ended, line };
     let mut tables = analyses.finish(&end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
@@ -149,6 +151,8 @@ analyses! {
         graphs: GraphTimes<'a> => GraphUse,
         /// Copies and memsets.
         transfers: TransferTimes => Transfers,
+        /// Copies and memsets by the calls that make them.
+        copy_sites: CopyCalls<'a> => CopySites,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
         /// API calls that synchronize.
@@ -168,6 +172,8 @@ analyses! {
         devices: Timelines => Vec<DeviceReport>,
         /// Memory; times in it are host ns since the collection began.
         memory: MemoryTimeline => MemoryUse,
+        /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.
+        collectives: CollectiveFold<'a> => Collectives,
     }
 }
 
@@ -179,6 +185,7 @@ impl Tables {
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers);
         }
         self.gaps = devices::gaps(&self.devices);
+        self.idle = devices::idle(&self.devices);
         self.steps.relate(&self.devices, &self.idle);
     }
 }

@@ -16,16 +16,16 @@
 //! took beyond their median.
 
 use super::analysis::{Analysis, End, Start};
-use super::calls::base_name;
+use super::call_class::{CallClass, CallClasses};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
-use crate::trace::record::{Body, Names};
+use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// The number of launches in a row, none of them a kernel's first, after which a process is steady.
 pub const STEADY: u64 = 100;
@@ -94,31 +94,20 @@ impl Part {
         }
     }
 
-    /// Returns the part of a call that is neither work nor a synchronization, by its [`base_name`].
-    fn of(api: &str) -> Part {
-        let begins = |starts: &[&str]| starts.iter().any(|start| api.starts_with(start));
-        match api {
-            "cuInit" | "cuCtxCreate" | "cuDevicePrimaryCtxRetain" | "cudaInitDevice" => Part::Context,
-            _ if begins(&["cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuFuncLoad"]) => Part::Load,
-            _ if begins(&["cuLink"]) => Part::Link,
-            _ if begins(&[
-                "cuFunc",
-                "cudaFunc",
-                "cuKernel",
-                "cudaKernel",
-                "cuOccupancy",
-                "cudaOccupancy",
-            ]) || begins(&["cuModuleGet", "cuLibraryGet", "cudaLibraryGet"]) =>
-            {
-                Part::Function
+    /// Returns the part that calls of a class belong to.
+    fn of(class: CallClass) -> Part {
+        match class {
+            CallClass::Context => Part::Context,
+            CallClass::Load => Part::Load,
+            CallClass::Link => Part::Link,
+            CallClass::Launch => Part::Launch,
+            CallClass::Function => Part::Function,
+            CallClass::Allocate | CallClass::Free | CallClass::Memory => Part::Memory,
+            CallClass::Copy => Part::Copy,
+            CallClass::Wait => Part::Wait,
+            CallClass::Query | CallClass::HostFunction | CallClass::StreamWait | CallClass::Other => {
+                Part::Other
             }
-            _ if begins(&["cudaMalloc", "cuMemAlloc", "cudaFree", "cuMemFree", "cudaHost", "cuMemHost"])
-                || begins(&["cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemAddress"])
-                || begins(&["cuMemSetAccess", "cuMemPool", "cudaMemPool"]) =>
-            {
-                Part::Memory
-            }
-            _ => Part::Other,
         }
     }
 }
@@ -275,9 +264,7 @@ impl KernelStart {
 pub struct StartupFold<'a> {
     names: &'a Names,
     period: Period,
-    parts: HashMap<u16, Part>,
-    /// Threads in a call that has created a context.
-    made_context: HashSet<u32>,
+    classes: CallClasses,
     first_kernel: Option<KernelStart>,
     /// Kernels by context and name.
     kernels: HashMap<(u32, u32), Launches>,
@@ -394,20 +381,6 @@ impl StartupFold<'_> {
         })
     }
 
-    /// Returns the part that a call belongs to.
-    fn part(&mut self, event: &Event<'_>, call: CountedCall) -> Part {
-        if self.made_context.remove(&event.record.thread) {
-            return Part::Context;
-        }
-        match (&event.record.body, event.operation.map(|operation| operation.what)) {
-            (_, Some(Action::Transfer { .. })) => Part::Copy,
-            (_, Some(_)) => Part::Launch,
-            (Body::Synchronize(_), None) => Part::Wait,
-            (Body::Alloc(_), None) => Part::Memory,
-            _ => self.parts.get(&call.api).copied().unwrap_or(Part::Other),
-        }
-    }
-
     /// Takes a call that issued work.
     fn launched(&mut self, operation: &Operation, begin: i64, call: CountedCall) {
         let is_first = match operation.what {
@@ -460,15 +433,10 @@ impl<'a> Analysis<'a> for StartupFold<'a> {
     type Rows = Option<Startup>;
 
     fn new(start: &Start<'a>) -> Self {
-        let apis = start.names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
-        let part = |((_, id), name): (&(Namespace, u32), &String)| {
-            Some((u16::try_from(*id).ok()?, Part::of(base_name(name))))
-        };
         StartupFold {
             names: start.names,
             period: start.period.clone(),
-            parts: apis.filter_map(part).collect(),
-            made_context: HashSet::new(),
+            classes: CallClasses::new(start.names),
             first_kernel: None,
             kernels: HashMap::new(),
             row: None,
@@ -479,14 +447,10 @@ impl<'a> Analysis<'a> for StartupFold<'a> {
 
     /// Takes all calls: a process starts once, whatever the filter selects. Only the time in the period counts.
     fn observe(&mut self, event: &Event<'_>, _: &Scope<'_>) {
-        if let Body::Context(context) = &event.record.body
-            && !context.destroyed
-        {
-            self.made_context.insert(event.record.thread);
-        }
+        self.classes.observe(event);
         let (Some(of), Some(call)) = (event.record.body.call(), event.call) else { return };
         let begin = host(of.begin);
-        let part = self.part(event, call);
+        let part = Part::of(self.classes.of(event, call));
         if part == Part::Load && self.period.contains(begin) {
             self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
         }

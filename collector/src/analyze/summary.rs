@@ -7,6 +7,8 @@ use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
 use crate::model::filter::Filter;
+use crate::model::framework::Framework;
+use crate::model::hangs::Hang;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
@@ -34,6 +36,13 @@ pub struct ProcessInfo {
     pub pid: Option<u32>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
+    /// What it calls CUDA through.
+    pub framework: Framework,
+    /// The same, each argument for itself; empty if it is not known.
+    pub arguments: Vec<String>,
+    /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
+    /// minor one.
+    pub driver_version: Option<u32>,
     /// The path of the trace.
     pub path: String,
     /// How it ended; `None` if the trace has no status.
@@ -56,6 +65,8 @@ pub struct ProcessInfo {
     pub filter: String,
     /// Notes of the agent for the reader.
     pub notes: Vec<String>,
+    /// What hung.
+    pub hangs: Vec<Hang>,
     /// How often clock bounds contradicted each other: then times may be less certain than stated.
     pub clock_contradictions: u64,
     /// Operations that the line puts before their call, or after they were found completed.
@@ -77,10 +88,18 @@ impl ProcessInfo {
             ranges: period.stretches().len() as u64,
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
+        let line = fact(names, Fact::CommandLine);
+        // Every argument ends with a NUL; the last one may be empty.
+        let arguments: Vec<String> = line.map_or(Vec::new(), |line| {
+            line.strip_suffix('\0').unwrap_or(line).split('\0').map(str::to_owned).collect()
+        });
+        let hangs = status.into_iter().flat_map(|status| &status.hangs);
         ProcessInfo {
             pid: end.pid,
-            command: fact(names, Fact::CommandLine)
-                .map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
+            framework: Framework::of(end.known.modules.paths(names)),
+            arguments,
+            driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
             outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
             parent: job::parent(names, status),
@@ -92,6 +111,7 @@ impl ProcessInfo {
             damage,
             filter: filter.to_string(),
             notes: notes.map(str::to_owned).collect(),
+            hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),
             clock_contradictions: end.known.clock_contradictions,
             causality_broken: end.known.causality_broken,
         }
@@ -149,6 +169,7 @@ impl Tables {
             }
         }
         all.gaps = devices::gaps(&all.devices);
+        all.idle = devices::idle(&all.devices);
         Cow::Owned(all)
     }
 }

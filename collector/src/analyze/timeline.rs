@@ -18,17 +18,23 @@
 //! untimed one may lie between the other's events.
 
 use super::analysis::{Analysis, End, Start};
+use super::bins::Bins;
 use super::devices::{self, DeviceReport};
 use super::extrapolate::is_drawn;
 use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
+use super::idle::HtaClasses;
+use super::idle::host::{Host, Over};
+use super::idle::hta::HtaStream;
+use super::idle::lead::{Lead, LeadNumber};
+use super::idle::rows::{Found, Used};
 use super::scope::Scope;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
-use crate::trace::record::Body;
+use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Untimed;
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,6 +45,8 @@ pub struct DeviceTime {
     pub began: Option<i64>,
     /// The parts of the time of its timelines, added.
     pub identity: Identity,
+    /// What ran when; empty for several timelines.
+    pub bins: Bins,
     /// The sum of the times of operations with an estimate, by [`Class`], ns. Operations that ran side by side are
     /// both in it.
     pub work: [u64; CLASSES],
@@ -52,6 +60,8 @@ pub struct DeviceTime {
     pub late: u64,
     /// The gaps of its timelines.
     pub gaps: Gaps,
+    /// The same by cause.
+    pub idle: Found,
 }
 
 /// What a timeline belongs to.
@@ -68,28 +78,27 @@ pub struct Timelines {
     period: Period,
     open: BTreeMap<Owner, Timeline>,
     owners: HashMap<u32, Owner>,
+    /// The host's side of each process, by its number.
+    hosts: Vec<Host>,
 }
 
 impl<'a> Analysis<'a> for Timelines {
     type Rows = Vec<DeviceReport>;
 
     fn new(start: &Start<'a>) -> Self {
-        Timelines::over(start.period.clone())
+        Timelines::over(start.period.clone(), [start.names])
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if let Some(host) = self.hosts.get_mut(event.process as usize) {
+            host.observe(event);
+        }
+        let over = self.waited_until(event);
         if let Some(operation) = scope.operation_at_any_time() {
-            match operation.when {
-                When::Timed(interval) => {
-                    let timeline = self.of(operation);
-                    timeline.work(operation, &interval, &event.record.body);
-                    timeline.timed(operation, &interval);
-                }
-                When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
-                    self.of(operation).untimed(operation, reason, after);
-                }
-                When::Untimed { .. } | When::Captured => {}
-            }
+            self.operation(event, operation);
+        }
+        if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
+            host.call(event, call, over, &self.period);
         }
         if let Some(drained) = &event.drained
             && let Some(timeline) = self.known(drained.context)
@@ -117,9 +126,57 @@ impl<'a> Analysis<'a> for Timelines {
 }
 
 impl Timelines {
-    /// Creates timelines that count the time in `period`.
-    pub fn over(period: Period) -> Self {
-        Timelines { period, ..Timelines::default() }
+    /// Creates timelines that count the time in `period`, of processes with these names.
+    pub fn over<'n>(period: Period, processes: impl IntoIterator<Item = &'n Names>) -> Self {
+        let hosts = processes.into_iter().map(Host::new).collect();
+        Timelines { period, hosts, ..Timelines::default() }
+    }
+
+    /// Takes an operation.
+    fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
+        let Timelines { period, open, owners, hosts } = self;
+        let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
+        if owners.insert(operation.context, owner).is_none()
+            && let Some(host) = hosts.get_mut(event.process as usize)
+        {
+            host.uses(operation.context);
+        }
+        let timeline = open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW));
+        let mut host = hosts.get_mut(event.process as usize);
+        let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
+        match operation.when {
+            When::Timed(interval) => {
+                timeline.work(operation, &interval, &event.record.body);
+                let shows_call = event.record.body.call().is_some_and(|call| call.api != 0);
+                timeline.idle_of_stream(operation, &interval, shows_call);
+                timeline.timed(operation, &interval, lead);
+            }
+            When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
+                timeline.untimed(operation, reason, after, lead);
+            }
+            // It is timed together with others: the first of them leads.
+            When::Untimed { after: None, .. } => timeline.member(operation, lead),
+            When::Untimed { .. } | When::Captured => drop(lead((i64::MAX, 0))),
+        }
+    }
+
+    /// Returns when the work was over that the call which ends here may have waited for.
+    fn waited_until(&self, event: &Event<'_>) -> Option<Over> {
+        let call = event.call?;
+        if !self.hosts.get(event.process as usize)?.may_wait(event, call) {
+            return None;
+        }
+        let timeline = |context: &u32| self.open.get(self.owners.get(context)?);
+        match &event.operation {
+            Some(operation) => timeline(&operation.context)?.ahead_of(operation),
+            None if event.context != 0 => timeline(&event.context)?.last.map(|ran| ran.over()),
+            // It may be about any context.
+            None => {
+                let contexts = self.hosts.get(event.process as usize)?.contexts().iter();
+                let last = contexts.filter_map(|context| timeline(context)?.last);
+                last.max_by_key(|ran| ran.end).map(|ran| ran.over())
+            }
+        }
     }
 
     /// Returns what the sweep found of each device; `None` stands for the contexts whose device is not known.
@@ -134,21 +191,23 @@ impl Timelines {
             device.timed += timeline.timed;
             device.streams += timeline.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
-            let Swept { origin, identity, gaps, late } = timeline.finish();
+            let hta = timeline.hta;
+            let Swept { origin, identity, bins, gaps, idle, late } = timeline.finish();
+            let led = idle.led.iter().filter_map(|(key, led)| {
+                let thread = self.hosts.get(key.0 as usize)?.history().get(key.1)?;
+                let (first, last) = thread.ends?;
+                Some((*key, Used::of(thread, self.period.length(first, last), *led)))
+            });
+            let threads = led.collect();
+            device.idle.add(Found { tally: idle, hta, threads });
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
+            device.bins = if device.timelines == 1 { bins } else { Bins::default() };
             device.identity.add(&identity);
             device.gaps.merge(gaps);
             device.late += late;
         }
         done
-    }
-
-    fn of(&mut self, operation: &Operation) -> &mut Timeline {
-        let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
-        self.owners.insert(operation.context, owner);
-        let period = &self.period;
-        self.open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW))
     }
 
     /// Returns the timeline of a context that has had work.
@@ -173,7 +232,31 @@ struct Timeline {
     timed: u64,
     period: Period,
     work: [u64; CLASSES],
+    /// The timed operation that ended last.
+    last: Option<Ran>,
+    hta: HtaClasses,
     sweep: Sweep,
+}
+
+/// When a timed operation ran: host ns on the line.
+#[derive(Clone, Copy, Debug)]
+struct Ran {
+    start: i64,
+    end: i64,
+    earliest_end: i64,
+    /// How far its place can be off, ns.
+    off_by: i64,
+}
+
+impl Ran {
+    fn of(interval: &GpuInterval) -> Ran {
+        let GpuInterval { start, end, earliest_end, off_by, .. } = *interval;
+        Ran { start, end, earliest_end, off_by: off_by.map_or(i64::MAX, host) }
+    }
+
+    fn over(&self) -> Over {
+        Over { at: self.end, off_by: self.off_by }
+    }
 }
 
 /// What a timeline remembers of a stream.
@@ -185,6 +268,11 @@ struct Stream {
     returned: u64,
     /// Untimed work that no timed operation has followed yet: at most one entry for each class and layer.
     untimed: Vec<Untracked>,
+    /// Its last timed operation.
+    last: Option<Ran>,
+    /// The lead of the first of the launches that the next burst or run will have timed.
+    first_member: LeadNumber,
+    hta: HtaStream,
 }
 
 /// Untimed work.
@@ -214,7 +302,8 @@ impl Timeline {
     fn new(period: Period, window: usize) -> Self {
         let (order, streams) = (Reorder::new(window), HashMap::new());
         let sweep = Sweep::new(period.clone());
-        Timeline { order, streams, used: 0, timed: 0, period, work: [0; CLASSES], sweep }
+        let (work, hta) = ([0; CLASSES], HtaClasses::default());
+        Timeline { order, streams, used: 0, timed: 0, period, work, last: None, hta, sweep }
     }
 
     /// Adds the time of an operation, unless it was drawn from a run, whose time contains it.
@@ -225,14 +314,83 @@ impl Timeline {
         }
     }
 
-    fn timed(&mut self, operation: &Operation, interval: &GpuInterval) {
+    /// Counts the idle time before an operation on its stream as HTA does, from an export of the same time.
+    fn idle_of_stream(&mut self, operation: &Operation, interval: &GpuInterval, shows_call: bool) {
+        let (start, end) = (interval.start, interval.end.max(interval.start));
+        if self.period.contains(start) || self.period.length(start, end) > 0 {
+            let called = shows_call.then_some(host(operation.called));
+            let mut classes = self.hta;
+            self.stream(operation).hta.next((start, end), called, &mut classes);
+            self.hta = classes;
+        }
+    }
+
+    /// Returns the earliest start that the gap can have which an operation ends: the end of the work before it.
+    fn earliest_gap(&self, operation: &Operation, start: i64) -> i64 {
+        let before = match self.last {
+            Some(last) if last.end <= start => Some(last),
+            _ => {
+                let ran = self.streams.values().filter_map(|stream| stream.last);
+                ran.filter(|ran| ran.start <= start).max_by_key(|ran| ran.end)
+            }
+        };
+        let off_by = match operation.when {
+            When::Timed(interval) => interval.off_by.map_or(i64::MAX, host),
+            _ => 0,
+        };
+        before.map_or(i64::MIN, |ran| ran.end.min(ran.earliest_end).saturating_sub(ran.off_by.max(off_by)))
+    }
+
+    /// Returns when the work ahead of an operation was over, by the order of its stream.
+    fn ahead_of(&self, operation: &Operation) -> Option<Over> {
+        let stream = self.streams.get(&(operation.context, operation.stream))?;
+        stream.last.map(|ran| ran.over())
+    }
+
+    /// Takes a launch that a burst or a run will have timed.
+    fn member(&mut self, operation: &Operation, lead: impl FnOnce((i64, usize)) -> Option<Lead>) {
+        let has_first = self.stream(operation).first_member != LeadNumber::default();
+        let from = if has_first { i64::MAX } else { self.earliest_gap(operation, i64::MAX) };
+        let Some(lead) = lead((from, self.sweep.leads.most_calls())).filter(|_| !has_first) else { return };
+        self.stream(operation).first_member = self.sweep.leads.add(lead);
+    }
+
+    /// Keeps the lead of an operation that starts at host ns `start`. Of a burst or a run it is that of the first launch.
+    fn lead(
+        &mut self,
+        operation: &Operation,
+        start: i64,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
+    ) -> LeadNumber {
+        let first = std::mem::take(&mut self.stream(operation).first_member);
+        if matches!(operation.what, Action::Burst { .. }) && first != LeadNumber::default() {
+            return first;
+        }
+        self.sweep.leads.remove(first);
+        let from = self.earliest_gap(operation, start);
+        lead((from, self.sweep.leads.most_calls()))
+            .map_or_else(LeadNumber::default, |lead| self.sweep.leads.add(lead))
+    }
+
+    fn timed(
+        &mut self,
+        operation: &Operation,
+        interval: &GpuInterval,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
+    ) {
         self.timed += 1;
+        let lead = self.lead(operation, interval.start, lead);
+        let ran = Ran::of(interval);
+        if self.last.is_none_or(|last| last.end <= ran.end) {
+            self.last = Some(ran);
+        }
         let GpuInterval { time_base, off_by, .. } = *interval;
         let lane = Some(Lane { context: operation.context, time_base, off_by });
-        let neighbour = neighbour(operation, lane, interval.earliest_end, interval.latest_start);
+        let neighbour = neighbour(operation, lane, interval.earliest_end, interval.latest_start, lead);
         let off = interval.stamps_off_by();
         let stream = self.stream(operation);
         stream.end = interval.latest_end - 2 * off;
+        stream.last = Some(ran);
         stream.returned = stream.returned.max(operation.returned);
         let ahead = stream.untimed.extract_if(.., |open| open.issued <= operation.called).collect();
         self.close(ahead, interval.earliest_start + off);
@@ -240,7 +398,13 @@ impl Timeline {
         self.push(interval.earliest_start, item);
     }
 
-    fn untimed(&mut self, operation: &Operation, reason: Reason, after: i64) {
+    fn untimed(
+        &mut self,
+        operation: &Operation,
+        reason: Reason,
+        after: i64,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
+    ) {
         let class = class(operation.what);
         let layer = match reason {
             Reason::Untimed(Untimed::Budget) => Layer::Unobserved,
@@ -248,10 +412,18 @@ impl Timeline {
         };
         let stream = self.stream(operation);
         let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
+        let is_same = |open: &&mut Untracked| (open.layer, open.class) == (layer, class);
+        let is_first = stream.untimed.iter_mut().find(is_same).is_none_or(|open| since < open.since);
+        let lead = if is_first {
+            self.lead(operation, since, lead)
+        } else {
+            drop(lead((i64::MAX, 0)));
+            LeadNumber::default()
+        };
         // Where nothing else runs, it has started by the return of its call.
-        let first = neighbour(operation, None, since, since.max(host(operation.returned)));
-        let same = stream.untimed.iter_mut().find(|open| (open.layer, open.class) == (layer, class));
-        let Some(open) = same else {
+        let first = neighbour(operation, None, since, since.max(host(operation.returned)), lead);
+        let stream = self.stream(operation);
+        let Some(open) = stream.untimed.iter_mut().find(is_same) else {
             stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
             self.push(since, Item::From { layer, class, neighbour: first });
             return;
@@ -268,7 +440,14 @@ impl Timeline {
     fn stream(&mut self, operation: &Operation) -> &mut Stream {
         self.streams.entry((operation.context, operation.stream)).or_insert_with(|| {
             self.used += 1;
-            Stream { end: i64::MIN, returned: 0, untimed: Vec::new() }
+            Stream {
+                end: i64::MIN,
+                returned: 0,
+                untimed: Vec::new(),
+                last: None,
+                first_member: LeadNumber::default(),
+                hta: HtaStream::default(),
+            }
         })
     }
 
@@ -292,8 +471,10 @@ impl Timeline {
 
     /// Forgets a stream that was destroyed. If it has untimed work, it stays until a synchronization or the end.
     fn forget(&mut self, stream: (u32, u64)) {
-        if self.streams.get(&stream).is_some_and(|stream| stream.untimed.is_empty()) {
-            self.streams.remove(&stream);
+        if self.streams.get(&stream).is_some_and(|stream| stream.untimed.is_empty())
+            && let Some(gone) = self.streams.remove(&stream)
+        {
+            self.sweep.leads.remove(gone.first_member);
         }
     }
 
@@ -330,9 +511,15 @@ fn class(what: Action) -> Class {
     }
 }
 
-fn neighbour(operation: &Operation, lane: Option<Lane>, earliest_end: i64, latest_start: i64) -> Neighbour {
+fn neighbour(
+    operation: &Operation,
+    lane: Option<Lane>,
+    earliest_end: i64,
+    latest_start: i64,
+    lead: LeadNumber,
+) -> Neighbour {
     let Operation { correlation, what, caller, .. } = *operation;
-    Neighbour { correlation, what, caller, lane, earliest_end, latest_start }
+    Neighbour { correlation, what, caller, lane, earliest_end, latest_start, lead }
 }
 
 /// Passes an item to the sweep.

@@ -22,6 +22,7 @@ use super::extrapolate::Extent;
 use super::gaps::rows::{GapReport, side};
 use super::gaps::{Found, Neighbour};
 use super::identity::{CLASSES, Identity};
+use super::idle::rows::Resolve;
 use super::memory::{MemoryTimeline, MemoryUse, Use};
 use super::merge::Merge;
 use super::owners::Holding;
@@ -37,7 +38,7 @@ use crate::model::period::Period;
 use crate::model::run::{Machine, Surveyed};
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Record, Status};
-use gpuspy_wire::record::{LossCause, Memory, Untimed};
+use gpuspy_wire::record::{LossCause, Memory, Namespace, Untimed};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::hash::Hash;
@@ -134,6 +135,7 @@ impl<T: Copy + Eq + Hash> Numbers<T> {
 struct Process<'a, Records: Iterator<Item = Record>> {
     report: &'a ProcessReport,
     names: &'a Names,
+    status: Option<&'a Status>,
     model: Model<'a>,
     record_filter: RecordFilter<'a>,
     records: Peekable<Records>,
@@ -189,14 +191,15 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
             }
         }
+        let timelines = Timelines::over(period.clone(), processes.iter().map(|process| process.names));
         Fold {
             line,
             processes,
             devices,
             contexts: Numbers::new(),
             callers: Numbers::new(),
-            memory: MemoryTimeline::over(began, period.clone()),
-            timelines: Timelines::over(period),
+            memory: MemoryTimeline::over(began, period),
+            timelines,
             unrecorded,
         }
     }
@@ -223,6 +226,11 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let scope = Scope::of(&mut process.record_filter, &own);
         let mut event = Event::new(record);
         event.call = own.call;
+        event.process = at as u32;
+        event.context = match event.context {
+            0 => 0,
+            context => self.contexts.of(at, context),
+        };
         event.memory = scope.memory().to_vec();
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
@@ -333,8 +341,11 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 Some(device) => device.clone(),
                 None => DeviceReport { line, processes: 1, ..DeviceReport::default() },
             };
+            device.idle = time.idle.report(&Processes(&known));
             let found = placed(&mut device, time, &own(number));
-            device.gaps = GapReport::of(found, (device.id, device.began_ns), beside, library);
+            device.idle.complete(device.whole().idle);
+            device.gaps =
+                GapReport::of(found, (device.id, device.began_ns), beside, library, &Processes(&known));
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),
@@ -345,10 +356,28 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     }
 }
 
+/// The processes of the line, by number.
+struct Processes<'k, 'a>(&'k [Known<'a>]);
+
+impl Resolve for Processes<'_, '_> {
+    fn tid(&self, process: u32, thread: u32) -> Option<u32> {
+        self.0.get(process as usize)?.status?.threads.get(&thread).copied()
+    }
+
+    fn text(&self, process: u32, namespace: Namespace, id: u32) -> Option<&str> {
+        self.0.get(process as usize)?.names.get(namespace, id)
+    }
+
+    fn library(&self, process: u32, address: u64) -> Option<String> {
+        self.0.get(process as usize)?.library(address)
+    }
+}
+
 /// What is known of a process at the end.
 struct Known<'a> {
     pid: Option<u32>,
     names: &'a Names,
+    status: Option<&'a Status>,
     model: model::Process,
 }
 
@@ -386,6 +415,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
         Process {
             report,
             names,
+            status,
             model: Model::new(names, clocks),
             record_filter,
             records: records.peekable(),
@@ -414,7 +444,8 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     }
 
     fn finish(self) -> Known<'a> {
-        Known { pid: self.report.process.pid, names: self.names, model: self.model.finish() }
+        let (pid, model) = (self.report.process.pid, self.model.finish());
+        Known { pid, names: self.names, status: self.status, model }
     }
 }
 
@@ -424,8 +455,8 @@ fn nothing_at(moment: i64) -> Record {
     Record { thread: 0, at: moment.max(0) as u64, body }
 }
 
-/// Returns the record of the end of a context or of a stream with the context's number on the line; `None` for any
-/// other record.
+/// Returns the record of a stream, or of the end of a context, with the context's number on the line; `None` for any other
+/// record.
 fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
     let body = match &record.body {
         Body::Context(context) if context.destroyed => {
@@ -433,7 +464,7 @@ fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
             context.context = number(context.context);
             Body::Context(context)
         }
-        Body::Stream(stream) if stream.destroyed => {
+        Body::Stream(stream) => {
             let mut stream = stream.clone();
             stream.context = number(stream.context);
             Body::Stream(stream)
@@ -450,6 +481,7 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     (device.identity, device.timelines) = (time.identity, time.timelines);
     (device.timed, device.late) = (time.timed, time.late);
     device.streams = time.streams;
+    device.bins = time.bins;
     device.work.observed = time.work;
     for row in own {
         let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {
@@ -499,5 +531,5 @@ fn counted(mut line: MemoryUse, sum: MemoryUse) -> MemoryUse {
         let Holding { at_peak_bytes, live_bytes, .. } = held.get(library).copied().unwrap_or_default();
         *counts = Holding { at_peak_bytes, live_bytes, ..*counts };
     }
-    MemoryUse { out_of_memory: sum.out_of_memory, ..line }
+    MemoryUse { out_of_memory: sum.out_of_memory, holders: sum.holders, ..line }
 }

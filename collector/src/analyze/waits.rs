@@ -77,7 +77,7 @@ impl Cause {
     }
 
     /// Returns the cause for a call that is no copy, by its [`base_name`].
-    fn of(api: &str) -> Option<Cause> {
+    pub(super) fn of(api: &str) -> Option<Cause> {
         Some(match api {
             "cudaFree"
             | "cuMemFree"
@@ -100,8 +100,13 @@ impl Cause {
         })
     }
 
+    /// Whether an API, by its [`base_name`], frees memory, and waits for the GPU before it does.
+    pub fn is_free(api: &str) -> bool {
+        matches!(Cause::of(api), Some(Cause::Free | Cause::HostFree))
+    }
+
     /// Returns the cause for a copy or a memset.
-    fn of_transfer(what: Action, flags: u16) -> Option<Cause> {
+    pub(super) fn of_transfer(what: Action, flags: u16) -> Option<Cause> {
         match what {
             Action::Transfer { host_memory: HostMemory::Pageable, .. } => Some(Cause::PageableCopy),
             Action::Transfer { .. } if flags & flag::BLOCKING != 0 => Some(Cause::BlockingCopy),
@@ -114,7 +119,7 @@ impl Cause {
 /// follows from its having been over then; `None` if that is unknown. A copy to the device from pageable memory
 /// returns when its data has been staged: a blocking one waits for its stream before that, others may (CUDA Driver
 /// API, "API synchronization behavior"). Other operations that return before they are over wait for nothing.
-fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Option<bool> {
+pub(super) fn waits_for_its_stream(operation: &Operation, flags: u16, returned: u64) -> Option<bool> {
     let is_over = WorkEnd::of(operation).lo <= host(returned);
     let is_timed = matches!(operation.when, When::Timed(_));
     let (kind, memory) = match operation.what {

@@ -1,5 +1,6 @@
 //! `gpuspy collect`.
 
+use super::hangs::HangOptions;
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
@@ -31,6 +32,8 @@ pub(super) struct Options {
     /// The trace [default: gpuspy-<program>-<pid>.gspy]
     #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    hangs: HangOptions,
     /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
@@ -39,20 +42,22 @@ pub(super) struct Options {
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
     options.output.iter().chain(&options.dir).for_each(|place| panic::about(place));
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
-        (Some(dir), ..) => listen_in(dir, options.quiet),
-        (_, Some(pid), _, output) => attach(pid, output.as_deref(), options.quiet),
-        (.., Some(number), Some(output)) => serve_agent(number, output),
+        (Some(dir), ..) => listen_in(dir, options),
+        (_, Some(pid), _, output) => attach(pid, output.as_deref(), options),
+        (.., Some(number), Some(output)) => serve_agent(number, output, options),
         // Checked here and not by clap, which would name the hidden option too.
         _ => Err(Failure::usage("collect needs --dir DIR or --pid PID; see gpuspy collect --help")),
     }
 }
 
-fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
+fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
+    let quiet = options.quiet;
     let directory = prepare(directory)?;
     let socket = directory.join("gpuspy.sock");
     let signals = stopping_signals()?;
     let listener = bind_anew(&socket)?;
     let (collector, stopper) = Collector::new(Target::Directory(directory))?;
+    let collector = collector.watching(options.hangs.watch());
     if !quiet {
         let socket = quoted(&socket);
         say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"));
@@ -76,10 +81,12 @@ fn listen_in(directory: &Path, quiet: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn attach(pid: u32, output: Option<&Path>, quiet: bool) -> Result<ExitCode, Failure> {
+fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode, Failure> {
+    let quiet = options.quiet;
     let target = output.map_or_else(Target::default_place, Target::from_option)?;
     let signals = stopping_signals()?;
     let (collector, stopper) = Collector::new(target)?;
+    let collector = collector.watching(options.hangs.watch());
     let (done, is_done) = a_stop()?;
     let began = Instant::now();
     let session = std::thread::scope(|threads| {
@@ -113,10 +120,11 @@ fn show_progress(collector: &Collector, is_over: &Stopped, quiet: bool) {
 }
 
 /// Serves an agent that found no collector and started this one. There is no terminal to print to.
-fn serve_agent(number: i32, output: &Path) -> Result<ExitCode, Failure> {
+fn serve_agent(number: i32, output: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let output = std::path::absolute(output).map_err(Failure::usage)?;
     let socket = UnixStream::from(collect::leave_all_but(number)?);
     let (collector, _stopper) = Collector::new(Target::File(output))?;
+    let collector = collector.watching(options.hangs.untold());
     collector.receive(socket)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,7 +16,7 @@ pub(super) use workload::{COMMAND as WORKLOAD, run as run_workload};
 use super::launch::PrivateDir;
 use super::run::{Observed, observe};
 use super::{Failure, doctor, export, print, quoted, report, say, say_what_is_missing};
-use crate::collect::{Session, Target};
+use crate::collect::{HangWatch, Session, Target};
 use crate::why::why;
 use clap::Args;
 use phases::Window;
@@ -124,7 +124,7 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")
         .envs(stage.library_path.iter().map(|path| ("LD_LIBRARY_PATH", path)));
-    let Observed { status, collector, sessions } = observe(target, command, false)?;
+    let Observed { status, collector, sessions } = observe(target, command, HangWatch::default(), false)?;
     let traces = collector.traces();
     for session in &sessions {
         match session {

@@ -6,9 +6,10 @@ Examples:
   gpuspy demo                            what does it show? (no GPU needed)
   gpuspy run -- python train.py          run, collect, print the report
   gpuspy report gpuspy-python-123.gspy   print the report again
+  gpuspy diff before.gspy after.gspy     did the change help?
 
-Exit status: 0; 2 on bad usage or when something cannot be set up; 3 when a trace cannot be read at all; 70 on an \
-internal error of gpuspy. `run` exits as its program does, `doctor` with 1 if it finds a problem.";
+Exit status: 0; 2 on bad usage or when something cannot be set up; 3 when a trace cannot be read at all; 4 when `diff` finds \
+more than --fail-over allows; 70 on an internal error of gpuspy. `run` exits as its program does, `doctor` with 1 if it finds a problem.";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -41,6 +42,20 @@ Examples:
 The filters (--device to --until) apply to --json and --operations as well.
 
 Exit status: 0; 2 on bad usage; 3 when no trace can be read.";
+
+pub(super) const DIFF: &str = "\
+Examples:
+  gpuspy run -o before.gspy -- python train.py
+  gpuspy run -o after.gspy -- python train.py     after a change
+  gpuspy diff before.gspy after.gspy
+  gpuspy diff before.gspy after.gspy --fail-over 5 || echo 'slower by more than 5 %'
+  gpuspy diff before.gspy after.gspy --section kernels --top 20
+  gpuspy diff runs/before runs/after --json | jq .change
+
+Where both runs have steps, the median step is compared, and the noise is what the steps of both vary by; other figures are \
+of a step. Without steps, the noise is not known, and --fail-over compares the plain times. The filters apply to both traces.
+
+Exit status: 0; 2 on bad usage; 3 when no trace can be read; 4 when AFTER is slower than --fail-over allows.";
 
 pub(super) const EXPORT: &str = "\
 Examples:

@@ -5,6 +5,7 @@ use super::traces::{PATIENCE, say_damage, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::report::units::bytes;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use crate::why::{said, why};
@@ -163,6 +164,8 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
         }
     }
     lay_out(&mut opened.iter_mut().map(|one| &mut one.source).collect::<Vec<_>>(), filter);
+    filter::check_ranks(path, filter, opened.iter().map(|one| one.source.contents().0))?;
+    opened.retain(|one| filter.is_of_rank(Job::of(one.source.contents().0).rank));
     filter::check(
         path,
         opened.iter().map(|one| {

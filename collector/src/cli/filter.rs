@@ -3,6 +3,7 @@
 use super::{Failure, time};
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::model::names::demangle;
 use crate::report::names::plain;
 use crate::trace::record::{Names, Status};
@@ -17,6 +18,9 @@ use std::path::Path;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct FilterOptions {
+    /// Only this rank of a run; may be repeated
+    #[arg(long = "rank", value_name = "N", allow_negative_numbers = true)]
+    ranks: Vec<u32>,
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
@@ -48,8 +52,9 @@ impl FilterOptions {
         {
             return Err(Failure::usage("--until must be later than --since"));
         }
-        let FilterOptions { devices, streams, threads, kernel, since, until, steps } = self;
+        let FilterOptions { ranks, devices, streams, threads, kernel, since, until, steps } = self;
         Ok(Filter {
+            ranks: ranks.clone(),
             devices: devices.clone(),
             streams: streams.clone(),
             threads: threads.clone(),
@@ -73,6 +78,19 @@ pub(super) struct Contents<'a> {
 
 /// The most values that an error lists.
 const LISTED: usize = 16;
+
+/// Checks that each selected rank is one of the processes'.
+pub(super) fn check_ranks<'a>(
+    path: &Path,
+    filter: &Filter,
+    processes: impl Iterator<Item = &'a Names>,
+) -> Result<(), Failure> {
+    let ranks: BTreeSet<u32> = processes.filter_map(|names| Job::of(names).rank).collect();
+    let Some(missing) = filter.ranks.iter().find(|rank| !ranks.contains(rank)) else { return Ok(()) };
+    let known = listed(texts(&ranks))
+        .map_or_else(|| "its processes have no ranks".to_owned(), |list| format!("its ranks: {list}"));
+    Err(Failure::usage(format_args!("--rank {missing} is not in {}; {known}", path.display())))
+}
 
 /// Checks that each selected device, stream and thread is in one of the traces, and that a kernel matches.
 pub(super) fn check<'a>(

@@ -3,10 +3,12 @@
 mod collect;
 mod completions;
 mod demo;
+mod diff;
 mod doctor;
 mod examples;
 mod export;
 mod filter;
+mod hangs;
 mod launch;
 mod operations;
 mod panic;
@@ -45,6 +47,9 @@ enum Command {
     /// Print the report of a trace
     #[command(after_help = examples::REPORT)]
     Report(report::Options),
+    /// Compare two traces: what became faster or slower, and is that more than noise
+    #[command(after_help = examples::DIFF)]
+    Diff(diff::Options),
     /// Export a trace for Perfetto, chrome://tracing or HTA
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
@@ -79,6 +84,9 @@ struct Failure {
 const USAGE: u8 = 2;
 /// The exit code of a trace that cannot be read at all.
 const UNREADABLE: u8 = 3;
+
+/// The exit code of a comparison that found more than it was told to allow.
+const OVER_LIMIT: u8 = 4;
 
 impl Failure {
     fn usage(sentence: impl fmt::Display) -> Failure {
@@ -134,6 +142,7 @@ fn run_command(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
+        Command::Diff(options) => diff::diff(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::DemoWorkload => demo::run_workload(),
@@ -176,10 +185,5 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
 
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
+    crate::report::shell::quoted(&path.to_string_lossy())
 }

@@ -43,7 +43,7 @@ pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     if options.json {
         return print(&run.json());
     }
-    print(&run.screen(&options.view, &io::stdout()))
+    print(&run.screen(&options.view, &io::stdout(), false))
 }
 
 /// Prints the report of traces that were just written on stderr, and writes it as JSON beside them.
@@ -54,7 +54,8 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
     let run = read(trace, Duration::ZERO, &Filter::default())?;
     if print {
         let stderr = io::stderr();
-        let text = run.screen(&ViewOptions::default(), &stderr);
+        // The top of the screen may have scrolled away.
+        let text = run.screen(&ViewOptions::default(), &stderr, true);
         // A closed stderr is not an error.
         let _ = stderr.lock().write_all(text.as_bytes());
     }
@@ -69,7 +70,7 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
 /// Returns the report of traces that were just written, drawn for stdout.
 pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
     let run = read(trace, Duration::ZERO, &Filter::default())?;
-    Ok(run.screen(&ViewOptions::default(), &io::stdout()))
+    Ok(run.screen(&ViewOptions::default(), &io::stdout(), false))
 }
 
 /// Returns the width of stdout in columns.
@@ -89,17 +90,17 @@ fn beside(trace: &Path) -> PathBuf {
 }
 
 /// The reports of all traces that could be read; at least one.
-struct Run {
-    reports: Vec<ProcessReport>,
-    unread: Vec<Unread>,
+pub(super) struct Run {
+    pub reports: Vec<ProcessReport>,
+    pub unread: Vec<Unread>,
 }
 
 impl Run {
-    fn screen(&self, options: &ViewOptions, stream: &impl AsFd) -> String {
+    fn screen(&self, options: &ViewOptions, stream: &impl AsFd, repeats_verdict: bool) -> String {
         let sizes =
             self.reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
         let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
-        let view = View { unread: self.unread.clone(), ..options.view(trace_bytes) };
+        let view = View { unread: self.unread.clone(), repeats_verdict, ..options.view(trace_bytes) };
         report::terminal(&self.reports, &view, &options.style(stream))
     }
 
@@ -109,7 +110,7 @@ impl Run {
 }
 
 /// Reads a trace, or all traces of a directory.
-fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
+pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let mut opened = open_all(path, patience)?;
     let filters = filters(path, &mut opened.traces, filter)?;
     let mut reports = Vec::new();

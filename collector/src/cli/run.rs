@@ -1,9 +1,10 @@
 //! `gpuspy run`.
 
+use super::hangs::HangOptions;
 use super::launch::{self, BlindSpot, PrivateDir};
 use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
-use crate::collect::{self, Collector, Session, Stopper, Target};
+use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target};
 use crate::trace::record::Ending;
 use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
@@ -37,6 +38,8 @@ pub(super) struct Options {
     /// from the first CUDA call; also with a unit, 200ms). All ranges of the run are recorded
     #[arg(long, value_name = "RANGE", env = CAPTURE_RANGE, value_parser = capture_range)]
     capture_range: Option<String>,
+    #[command(flatten)]
+    hangs: HangOptions,
     /// What gets GPU times in graph launches. `nodes` adds events to the program's graphs, which slows them down
     #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
     graph: Graph,
@@ -103,7 +106,8 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         None => Target::default_place()?,
     };
     options.output.iter().for_each(|trace| panic::about(trace));
-    let Observed { status, collector, sessions } = observe(target, command(options), options.progress)?;
+    let Observed { status, collector, sessions } =
+        observe(target, command(options), options.hangs.watch(), options.progress)?;
     match status {
         Ok(status) => {
             // The exit code is the command's, whatever fails from here on.
@@ -168,6 +172,7 @@ const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 pub(super) fn observe(
     target: Target,
     mut command: Command,
+    hangs: HangWatch,
     shows_progress: bool,
 ) -> Result<Observed, Failure> {
     let private = PrivateDir::new()?;
@@ -187,6 +192,7 @@ pub(super) fn observe(
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
     let listener = collect::bind(&socket)?;
     let (collector, stopper) = Collector::new(target)?;
+    let collector = collector.watching(hangs);
     let sessions = Mutex::new(Vec::new());
     let (over, is_over) =
         sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {}", why(&e))))?;

@@ -4,6 +4,7 @@ use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
+use crate::model::job::Job;
 use crate::model::run::{self, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
@@ -59,16 +60,27 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
 }
 
-/// Returns the filter of each trace, which has the numbers of its streams. `path` is what the user named.
+/// Returns the filter of each trace, which has the numbers of its streams. Traces of ranks that are not selected are
+/// dropped. `path` is what the user named.
 ///
 /// # Errors
 /// The filter selects something that no trace contains.
-pub(super) fn filters(path: &Path, traces: &mut [Opened], filter: &Filter) -> Result<Vec<Filter>, Failure> {
+pub(super) fn filters(
+    path: &Path,
+    traces: &mut Vec<Opened>,
+    filter: &Filter,
+) -> Result<Vec<Filter>, Failure> {
     fn surveyed(trace: &Opened) -> Surveyed<'_> {
         let Opened { names, status, clocks, .. } = trace;
         Surveyed { names, status: status.as_ref(), clocks }
     }
+    // Times count from the start of the run, and streams have their numbers in the run, whichever ranks are selected.
     let mut filters = run::filters(&traces.iter().map(surveyed).collect::<Vec<_>>(), filter);
+    filter::check_ranks(path, filter, traces.iter().map(|trace| &trace.names))?;
+    let is_selected = |trace: &Opened| filter.is_of_rank(Job::of(&trace.names).rank);
+    let mut selected = traces.iter().map(is_selected).collect::<Vec<_>>().into_iter();
+    filters.retain(|_| selected.next().unwrap_or(true));
+    traces.retain(is_selected);
     if let Some(steps) = filter.steps {
         select(path, traces, &mut filters, steps)?;
     }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Display")]
 pub(super) struct ViewOptions {
-    /// Show only these sections, with all their rows; may be repeated
+    /// Show these sections with all their rows instead of the overview; may be repeated
     #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
     sections: Vec<Section>,
     /// Show at most N rows of each table
@@ -18,6 +18,14 @@ pub(super) struct ViewOptions {
     /// Sort rows by this column
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
     sort: Sort,
+    #[command(flatten)]
+    style: StyleOptions,
+}
+
+/// Options that choose how a screen is drawn.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Display")]
+pub(super) struct StyleOptions {
     /// When to use colours. auto: on a terminal, with respect to NO_COLOR, CLICOLOR_FORCE and TERM=dumb
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     color: Color,
@@ -44,7 +52,7 @@ enum Color {
     Never,
 }
 
-fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
+pub(super) fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| *n >= LEAST).ok_or_else(|| format!("a number of {LEAST} or more is needed"))
 }
 
@@ -52,9 +60,16 @@ impl ViewOptions {
     /// Returns what is shown.
     pub(super) fn view(&self, trace_bytes: Option<u64>) -> View {
         let (sections, unread) = (self.sections.clone(), Vec::new());
-        View { sections, top: self.top, sort: self.sort, trace_bytes, unread }
+        View { sections, top: self.top, sort: self.sort, trace_bytes, unread, repeats_verdict: false }
     }
 
+    /// Returns how it is drawn on a stream.
+    pub(super) fn style(&self, stream: impl AsFd) -> Style {
+        self.style.style(stream)
+    }
+}
+
+impl StyleOptions {
     /// Returns how it is drawn on a stream.
     pub(super) fn style(&self, stream: impl AsFd) -> Style {
         let stream = stream.as_fd();

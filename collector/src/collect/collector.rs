@@ -1,5 +1,6 @@
 //! How are many sessions collected at once? Each process that connects is drained on threads of its own.
 
+use super::hangs::HangWatch;
 use super::host_ticks::Pair;
 use super::output::{Target, Traces};
 use super::progress::Progress;
@@ -24,6 +25,7 @@ pub struct Collector {
     running: Arc<AtomicUsize>,
     first: Pair,
     progress: Progress,
+    hangs: HangWatch,
 }
 
 /// Stops a [`Collector`] when dropped: it detaches from running processes and completes their traces.
@@ -52,9 +54,26 @@ impl Collector {
         let stopper = Stopper { _stop: stop, running: Arc::clone(&running) };
         let traces = Mutex::new(Traces::new(target));
         Ok((
-            Collector { traces, stopped, running, first: Pair::now(), progress: Progress::default() },
+            Collector {
+                traces,
+                stopped,
+                running,
+                first: Pair::now(),
+                progress: Progress::default(),
+                hangs: HangWatch::default(),
+            },
             stopper,
         ))
+    }
+
+    /// Sets when an operation counts as hung, and who gets the report of it.
+    #[must_use]
+    pub fn watching(self, hangs: HangWatch) -> Collector {
+        Collector { hangs, ..self }
+    }
+
+    fn run(&self, peer: &Peer) -> Result<Session> {
+        Session::run(peer, &self.stopped, &self.traces, &self.first, &self.progress, self.hangs)
     }
 
     /// Collects from every process that connects, until stopped. Calls `report` with each session that ends.
@@ -91,7 +110,7 @@ impl Collector {
     pub fn receive(&self, socket: UnixStream) -> Result<Session> {
         // On most systems accepted sockets do not inherit the flag; where they do, it must go.
         socket.set_nonblocking(false).map_err(|e| Error::io("cannot wait for a greeting", e))?;
-        Session::run(&Peer::receive(socket)?, &self.stopped, &self.traces, &self.first, &self.progress)
+        self.run(&Peer::receive(socket)?)
     }
 
     /// Collects from a running process that no collector drains.
@@ -99,7 +118,7 @@ impl Collector {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn attach(&self, pid: u32) -> Result<Session> {
-        Session::run(&Peer::open(pid)?, &self.stopped, &self.traces, &self.first, &self.progress)
+        self.run(&Peer::open(pid)?)
     }
 
     /// What has been collected so far.

@@ -3,6 +3,7 @@
 use super::capture_range::{CaptureRanges, Outside};
 use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
+use super::hangs::{HangWatch, Polled, ProcessWatch, Watch};
 use super::host_ticks::{Clock, Pair, Slope};
 use super::output::Traces;
 use super::process::{self, Process};
@@ -35,7 +36,7 @@ enum Drained {
     /// Records of a thread.
     Batch(Batch),
     /// Every ring has been empty since the last such message.
-    Emptied,
+    Emptied(Polled),
 }
 
 /// A session that has ended.
@@ -65,6 +66,7 @@ impl Session {
         traces: &Mutex<Traces>,
         first: &Pair,
         progress: &Progress,
+        hangs: HangWatch,
     ) -> Result<Session> {
         // Of the two threads here, this one writes.
         sys::survive_size_limit();
@@ -77,7 +79,7 @@ impl Session {
             let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
             // This owns the receiver: if there is no recorder, the drain notices that it is gone.
             let recorder =
-                Recorder::new(segment, &peer.process, first, traces, &program).map(|mut recorder| {
+                Recorder::new(segment, &peer.process, first, traces, &program, hangs).map(|mut recorder| {
                     recorder.record(&receiver, progress);
                     recorder
                 });
@@ -110,8 +112,9 @@ fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Dr
     let mut drain = Drain::new(segment);
     let send = |drained| sender.send(drained).map_err(|_| Gone);
     let mut round = || {
+        let polled = Polled::read(segment);
         let found = drain.round(|batch| send(Drained::Batch(batch)))?;
-        if found.more { Ok(found) } else { send(Drained::Emptied).map(|()| found) }
+        if found.more { Ok(found) } else { send(Drained::Emptied(polled)).map(|()| found) }
     };
     let mut pace = Pace::new();
     let is_stopped = loop {
@@ -188,6 +191,8 @@ struct Recorder<'s> {
     began: u64,
     /// Decides which records are kept.
     capture_ranges: CaptureRanges,
+    /// Looks for what hangs, unless that is off.
+    hangs: Option<ProcessWatch<'s>>,
     /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
     failure: Option<io::Error>,
 }
@@ -198,7 +203,8 @@ impl<'s> Recorder<'s> {
         process: &'s Process,
         first: &Pair,
         traces: &Mutex<Traces>,
-        program: &str,
+        program: &'s str,
+        hangs: HangWatch,
     ) -> Result<Recorder<'s>> {
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
@@ -219,6 +225,7 @@ impl<'s> Recorder<'s> {
             latest: 0,
             began: began.began,
             capture_ranges: CaptureRanges::default(),
+            hangs: ProcessWatch::new(segment, hangs, process.pid, program),
             failure: None,
         })
     }
@@ -230,9 +237,12 @@ impl<'s> Recorder<'s> {
         loop {
             match batches.recv_deadline(due) {
                 Ok(Drained::Batch(batch)) => self.take(&batch),
-                Ok(Drained::Emptied) => {
+                Ok(Drained::Emptied(polled)) => {
                     let decided = self.capture_ranges.emptied();
                     self.write(decided);
+                    if let Some(hangs) = &mut self.hangs {
+                        hangs.look(polled, &self.clock.clock, || self.clock.now());
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -291,10 +301,12 @@ impl<'s> Recorder<'s> {
                 if (namespace, id) == (Namespace::Fact, Fact::CaptureRange as u32) && !text.is_empty() {
                     self.capture_ranges.begin();
                 }
+                self.watch(|watch| watch.name(namespace, id, &text));
                 self.writer.name(namespace, id, &text)
             }
             Item::GpuTime(correlation, time) => {
                 self.timed += 1;
+                self.watch(|watch| watch.time(correlation, time.seen));
                 self.writer.gpu_time(correlation, time)
             }
             Item::Anchor(anchor) => {
@@ -317,6 +329,7 @@ impl<'s> Recorder<'s> {
 
     /// Gives a record to the trace, unless it is held back or left out.
     fn push(&mut self, record: Record) -> io::Result<()> {
+        self.watch(|watch| watch.record(&record));
         if !self.capture_ranges.is_on() {
             return self.writer.push(record);
         }
@@ -329,6 +342,12 @@ impl<'s> Recorder<'s> {
         for record in records {
             let written = self.writer.push(record);
             self.note(written);
+        }
+    }
+
+    fn watch(&mut self, with: impl FnOnce(&mut Watch)) {
+        if let Some(hangs) = &mut self.hangs {
+            with(hangs.watch());
         }
     }
 
@@ -352,6 +371,7 @@ impl<'s> Recorder<'s> {
         let Outside { launches, others } = self.capture_ranges.outside();
         (status.outside_launches, status.outside_others) = (launches, others);
         status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
+        status.hangs = self.hangs.as_ref().map(ProcessWatch::hangs).unwrap_or_default();
         if self.corrupt != 0 {
             *status.lost.entry(LossCause::Corrupt).or_default() += self.corrupt;
         }
@@ -361,6 +381,9 @@ impl<'s> Recorder<'s> {
     fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
         let rest = self.capture_ranges.finish();
         self.write(rest);
+        if let Some(hangs) = &mut self.hangs {
+            hangs.finish(&self.clock.clock, self.clock.now(), end.ending);
+        }
         let status = self.status(end);
         let finished = self.writer.finish(&status).map(drop);
         let failure = self.failure.take().or(finished.err());
@@ -397,6 +420,7 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
         lookups_hooked: read(&live.lookups_hooked),
         driver_hooked: read(&live.driver_hooked) == 1,
         threads: BTreeMap::new(),
+        hangs: Vec::new(),
     };
     let mut lose = |counters: &[AtomicU64]| {
         for &cause in LossCause::ALL {

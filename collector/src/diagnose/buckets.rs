@@ -56,7 +56,12 @@ impl Buckets {
         let wall = device.line.looked_ns.max(whole.span);
         let outside = wall - whole.span;
         let first = device.line.period_ns.0;
-        let start_up = device.began_ns.map_or(0, |began| began.saturating_sub(first)).min(outside);
+        let start_up = match device.began_ns {
+            // It has no work in the selected period.
+            _ if whole.span == 0 => outside,
+            Some(began) => began.saturating_sub(first).min(outside),
+            None => 0,
+        };
         let exactly = |value| Sum { value, lo: value, hi: value };
         let mut parts = BTreeMap::from([
             (Bucket::StartUp, exactly(start_up)),
@@ -90,6 +95,12 @@ impl Buckets {
         self.parts.get(&bucket).copied().unwrap_or_default()
     }
 
+    /// Returns the time from the GPU's first operation to its last, ns.
+    pub fn span(&self) -> u64 {
+        let outside = [Bucket::StartUp, Bucket::Tail].map(|bucket| self.get(bucket).value);
+        outside.into_iter().fold(self.wall, u64::saturating_sub)
+    }
+
     /// Returns the idle time of all causes, ns.
     pub fn idle(&self) -> Sum {
         let idle = self.parts.iter().filter(|(bucket, _)| matches!(bucket, Bucket::Idle(_)));
@@ -97,5 +108,76 @@ impl Buckets {
             all.add(*part);
             all
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::identity::{CLASSES, Identity};
+    use crate::analyze::idle::{IdleReport, Part};
+    use crate::analyze::{Line, ProcessInfo};
+    use proptest::prelude::*;
+
+    fn exactly(value: u64) -> Sum {
+        Sum { value, lo: value, hi: value }
+    }
+
+    fn device(line: Line, began: Option<u64>, parts: [u64; CLASSES + 3]) -> DeviceReport {
+        let [a, b, c, d, idle, undecided, unobserved] = parts.map(exactly);
+        let span = parts.iter().sum();
+        let identity =
+            Identity { span, busy: [a, b, c, d], idle, undecided, unobserved, ..Identity::default() };
+        DeviceReport { line, began_ns: began, identity, timelines: 1, ..DeviceReport::default() }
+    }
+
+    fn process(line: Line) -> ProcessReport {
+        let process = ProcessInfo { line, ..ProcessInfo::default() };
+        ProcessReport { process, tables: Tables::default(), together: None }
+    }
+
+    #[test]
+    fn time_around_the_span_is_start_up_and_tail() {
+        let line = Line { wall_ns: 1_000, period_ns: (100, 900), looked_ns: 800, ..Line::default() };
+        let all =
+            Tables { devices: vec![device(line, Some(150), [1, 2, 3, 4, 5, 6, 7])], ..Tables::default() };
+        let buckets = Buckets::of(&[process(line)], &all);
+        let of = |bucket| buckets.get(bucket).value;
+        assert_eq!((of(Bucket::StartUp), buckets.span(), of(Bucket::Tail)), (50, 28, 722));
+        assert_eq!((of(Bucket::Undecided), buckets.idle().value, buckets.wall), (13, 5, 800));
+    }
+
+    #[test]
+    fn a_gpu_without_work_in_the_selected_time_is_starting_up() {
+        let line = Line { wall_ns: 1_000, period_ns: (0, 1_000), looked_ns: 1_000, ..Line::default() };
+        let all = Tables { devices: vec![device(line, None, [0; 7])], ..Tables::default() };
+        for all in [all, Tables::default()] {
+            let buckets = Buckets::of(&[process(line)], &all);
+            assert_eq!((buckets.get(Bucket::StartUp).value, buckets.wall), (1_000, 1_000));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_sum_to_the_wall_time_to_the_nanosecond(
+            devices in prop::collection::vec(
+                (prop::array::uniform7(0u64..1_000_000_000_000), prop::option::of(0u64..1_000_000)), 0..4),
+            causes in prop::collection::vec((0..Cause::ALL.len(), 0u64..u64::MAX / 64), 0..13),
+            (wall, since) in (0u64..4_000_000_000_000, 0u64..1_000_000),
+        ) {
+            let line = Line { wall_ns: wall, period_ns: (since, wall), looked_ns: wall, ..Line::default() };
+            let idle = causes.into_iter().map(|(cause, ns)| {
+                (Cause::ALL[cause], Part { count: 1, total: Sum { value: ns, lo: ns / 2, hi: ns * 2 } })
+            });
+            let idle = IdleReport { by_cause: idle.collect(), ..IdleReport::default() };
+            let devices: Vec<_> = devices.into_iter().map(|(parts, began)| device(line, began, parts)).collect();
+            let most = devices.iter().map(|device| device.identity.span).max().unwrap_or(0);
+            let all = Tables { devices, idle, ..Tables::default() };
+            let buckets = Buckets::of(&[process(line)], &all);
+            prop_assert_eq!(buckets.wall, wall.max(most));
+            prop_assert_eq!(buckets.parts.values().map(|part| part.value).sum::<u64>(), buckets.wall);
+            prop_assert_eq!(buckets.span(), most);
+            prop_assert!(buckets.parts.values().all(|part| part.lo <= part.value && part.value <= part.hi));
+        }
     }
 }

@@ -7,11 +7,14 @@
 
 pub mod buckets;
 pub mod finding;
+pub mod findings;
+pub mod framework;
 pub mod verdict;
 
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
-use finding::{FINDERS, Finding};
+use finding::Finding;
+use findings::FINDERS;
 use verdict::Verdict;
 
 /// What a diagnosis is made from.

@@ -1,7 +1,47 @@
 //! The verdict: what bounds the program, in at most three lines.
+//!
+//! It starts from the [parts](super::buckets) of the wall time of the GPU that was used most. Each part belongs to one
+//! bound:
+//!
+//! - `gpu`: kernels and graph launches ran; `communication` and `copies`: only those ran, or the host was in a call that
+//!   copies;
+//! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or after the work
+//!   before the gap had been waited for, so that the host's way to the next launch was exposed;
+//! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average. Behind a wait, that counts
+//!   only if the leading thread is active for longer than the GPU is busy: otherwise, launches would stay ahead of the
+//!   GPU without the wait;
+//! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
+//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded.
+//!
+//! The GPU bounds a program if kernels and graphs run for 85 % of the GPU's span or more. Otherwise the largest of the
+//! other groups does, if it is a tenth of the wall time or more; start-up only if it is larger than the GPU's part, too.
+//!
+//! Removing a bound saves at most its group. A program bound by synchronization saves at most what its threads waited:
+//! without waits, they are still active for the rest of the time.
+
+mod groups;
+mod safety;
 
 use super::Facts;
+use super::buckets::Bucket;
 use super::finding::Finding;
+use crate::analyze::kernels::Kernel;
+use crate::model::names::demangle;
+use crate::model::short_names::shorten;
+use crate::units::{duration, percent};
+use groups::{Group, groups};
+use safety::Unsafe;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The share of its span from which on a GPU that runs kernels and graphs is the bound.
+const BUSY: f64 = 0.85;
+/// The smallest share of the wall time of a bound other than the GPU.
+const LEAST: f64 = 0.1;
+/// If more than this share of the span is undecided, there is no verdict.
+const UNDECIDED: f64 = 0.25;
+/// The columns that a kernel's name has in the verdict.
+const NAME: usize = 24;
 
 /// What bounds a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +81,143 @@ pub struct Verdict {
 
 impl Verdict {
     /// Judges a run.
-    pub fn of(_facts: &Facts<'_>, _findings: &[Finding]) -> Verdict {
-        Verdict::default()
+    pub fn of(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
+        if let Some(why) = safety::of_run(facts) {
+            return Verdict::refused(why);
+        }
+        let groups = groups(facts.buckets, &facts.all.idle);
+        let bound = bound(facts, &groups);
+        let group = groups.get(&bound).cloned().unwrap_or_default();
+        if let Some(why) = safety::of_idle(facts, bound, &group) {
+            return Verdict::refused(why);
+        }
+        let saves = saves(facts, bound, &group);
+        let mut text = vec![what(facts, bound, &group), gain(facts, bound, &group, saves)];
+        let first = findings.iter().find(|finding| finding.saves.value > 0);
+        text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
+        let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
+        Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
+    }
+
+    fn refused(Unsafe { why, remedy }: Unsafe) -> Verdict {
+        Verdict {
+            text: vec![format!("No verdict: {why}"), remedy.clone()],
+            is_unsafe: Some(format!("{why} {remedy}")),
+            ..Verdict::default()
+        }
     }
 }
+
+/// Returns what bounds a run.
+fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
+    let of = |bound| groups.get(&bound).map_or(0, |group| group.ns);
+    let (gpu, wall) = (of(Bound::Gpu), facts.buckets.wall);
+    if of(Bound::StartUp) > gpu && groups.keys().all(|other| of(*other) <= of(Bound::StartUp)) {
+        return Bound::StartUp;
+    }
+    if gpu as f64 >= facts.buckets.span() as f64 * BUSY {
+        return Bound::Gpu;
+    }
+    let others = groups.keys().copied().filter(|bound| ![Bound::Gpu, Bound::StartUp].contains(bound));
+    let largest = others.max_by_key(|bound| (of(*bound), Reverse(*bound)));
+    largest.filter(|bound| of(*bound) as f64 >= wall as f64 * LEAST).unwrap_or(Bound::Gpu)
+}
+
+/// Returns the most that removing a bound would save, ns.
+fn saves(facts: &Facts<'_>, bound: Bound, group: &Group) -> u64 {
+    match bound {
+        Bound::Gpu => leading(facts).map_or(group.ns, |(_, ns)| ns),
+        Bound::Syncs => {
+            let threads = &facts.all.idle.threads;
+            let waited = threads.iter().map(|thread| groups::waited(&thread.calls));
+            group.ns.min(if threads.is_empty() { u64::MAX } else { waited.fold(0, u64::saturating_add) })
+        }
+        _ => group.ns,
+    }
+}
+
+/// Returns the kernel that takes most of the GPU's time, and the part of the wall time that is its own, ns; `None` if
+/// graph launches take more, or no kernel was timed.
+fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
+    let compute = facts.buckets.get(Bucket::Compute).value;
+    if facts.buckets.get(Bucket::Graphs).value > compute {
+        return None;
+    }
+    let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
+    let kernels = || facts.all.kernels.iter().filter(|kernel| !kernel.communication);
+    let all = kernels().map(total).fold(0u64, u64::saturating_add);
+    let lead = kernels().max_by_key(|kernel| total(kernel)).filter(|lead| total(lead) > 0)?;
+    // Kernels of several GPUs and kernels that ran side by side are in the sum.
+    let own = u128::from(compute) * u128::from(total(lead)) / u128::from(all.max(1));
+    Some((lead, u64::try_from(own).unwrap_or(u64::MAX)))
+}
+
+/// Returns what the wall time is called in a run: filters and capture ranges select a part of it.
+fn whole(facts: &Facts<'_>) -> &'static str {
+    let process = facts.reports.first().map(|report| &report.process);
+    match process {
+        Some(process) if !process.filter.is_empty() => "the selected part",
+        Some(process) if process.captured.is_some() => "the captured time",
+        _ => "the wall",
+    }
+}
+
+/// Returns the first sentence: the bound and its share.
+fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
+    let (wall, whole) = (facts.buckets.wall, whole(facts));
+    let share = percent(group.ns, wall);
+    let call = |other: &'static str| group.call().map_or(other.to_owned(), str::to_owned);
+    match bound {
+        Bound::Gpu => match leading(facts) {
+            Some((kernel, ns)) => {
+                let name = shorten(&demangle(&kernel.symbol), NAME);
+                format!("GPU-bound: {} of {whole} is {name}, {share} all kernels.", percent(ns, wall))
+            }
+            None => format!("GPU-bound: kernels and graph launches run for {share} of {whole}."),
+        },
+        Bound::Launches => format!(
+            "Launch-bound: for {share} of {whole} the GPU waits for launches, {} each.",
+            duration(group.mean_gap())
+        ),
+        Bound::Host => format!("Host-bound: for {share} of {whole} the GPU waits for the host outside CUDA."),
+        Bound::Syncs => {
+            format!("Sync-bound: for {share} of {whole} the GPU idles after {}.", call("a wait"))
+        }
+        Bound::Copies if group.idle > group.ns / 2 => {
+            format!("Copy-bound: for {share} of {whole} the GPU is idle during {}.", call("copy calls"))
+        }
+        Bound::Copies => format!("Copy-bound: for {share} of {whole} only copies run on the GPU."),
+        Bound::Allocations => format!(
+            "Allocation-bound: for {share} of {whole} the GPU is idle during {}.",
+            call("allocations")
+        ),
+        Bound::Communication => {
+            format!("Communication-bound: for {share} of {whole} only communication runs.")
+        }
+        Bound::StartUp => format!("Start-up takes {share} of {whole}, before the GPU is at work."),
+    }
+}
+
+/// Returns the second sentence: what there is to gain.
+fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
+    let wall = facts.buckets.wall;
+    if bound == Bound::Gpu {
+        let rest = duration(wall.saturating_sub(group.ns));
+        return format!(
+            "All but GPU work takes {rest} of {}: the rest needs faster kernels.",
+            duration(wall)
+        );
+    }
+    let faster = wall as f64 / wall.saturating_sub(saves).max(1) as f64;
+    let faster = if faster < 100.0 { format!(" ({faster:.1}x)") } else { String::new() };
+    format!("Removing that saves at most {} of {}{faster}.", duration(saves), duration(wall))
+}
+
+/// Returns the first sentence of an advice.
+fn in_short(fix: &str) -> &str {
+    let end = fix.find(". ").or_else(|| fix.find("; ")).unwrap_or(fix.len());
+    fix[..end].trim_end_matches('.')
+}
+
+#[cfg(test)]
+mod tests;

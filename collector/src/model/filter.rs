@@ -19,7 +19,6 @@
 
 use super::gpu_interval::host;
 use super::graphs::Contents;
-use super::host_time::begin;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::period::{CaptureRanges, Period};
@@ -35,6 +34,8 @@ use std::sync::Arc;
 /// The conditions, all of which a selected event meets. An empty list and a field that is `None` are no condition.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    /// Processes of a run, by their ranks. The traces of the others are not read further once their ranks are known.
+    pub ranks: Vec<u32>,
     /// Ordinals of devices in their process.
     pub devices: Vec<u32>,
     /// Streams, by their [numbers](super::run).
@@ -65,6 +66,11 @@ impl Filter {
     /// Whether a device is selected; `None` stands for an unknown one.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))
+    }
+
+    /// Whether a process with this rank is selected.
+    pub fn is_of_rank(&self, rank: Option<u32>) -> bool {
+        self.ranks.is_empty() || rank.is_some_and(|rank| self.ranks.contains(&rank))
     }
 
     /// The number that reports show for a stream.
@@ -206,7 +212,7 @@ impl<'a> RecordFilter<'a> {
         let concerns = self.concerns(event);
         Passed {
             concerns,
-            call: concerns && begin(event.record).is_none_or(|begin| self.period.contains(host(begin))),
+            call: concerns && event.record.began().is_none_or(|begin| self.period.contains(host(begin))),
             operation: concerns && self.starts_in_time(event),
         }
     }
@@ -580,7 +586,7 @@ mod tests {
             let body = Body::Api(Api { call, result: 2, subject: 0, calls: 1, inside: 0, entered: 0 });
             let filter = Filter { devices: vec![requested], ..Filter::default() };
             let mut record_filter = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
-            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0 };
+            let unknown = Allocator { context: 0, thread: 1, stream: None, caller: 0, correlation: 0 };
             let passes = record_filter.passes(&Event::new(&Record { thread: 1, at: 60, body }));
             assert_eq!(record_filter.holds(&unknown), passes, "its memory too");
             passes

@@ -41,13 +41,16 @@ pub struct Allocator {
     pub stream: Option<u64>,
     /// Return address of the call.
     pub caller: u64,
+    /// The call's correlation, which tells the block from others; 0 = its allocation was never recorded.
+    pub correlation: u64,
 }
 
 impl Allocator {
     fn of(thread: u32, call: &Call, memory: Memory, stream: u64) -> Self {
         let is_ordered = matches!(memory, Memory::Pool | Memory::Graph);
         let stream = is_ordered.then_some(stream);
-        Allocator { context: call.context, thread, stream, caller: call.caller }
+        let Call { context, caller, correlation, .. } = *call;
+        Allocator { context, thread, stream, caller, correlation }
     }
 }
 
@@ -258,7 +261,9 @@ impl Blocks {
             return Vec::new();
         }
         let mut pending = PendingFree { correlation: free.call.correlation, ..PendingFree::default() };
-        let unseen = Allocator::of(thread, &free.call, free.memory, free.stream);
+        // Which call allocated the block is not known.
+        let unseen =
+            Allocator { correlation: 0, ..Allocator::of(thread, &free.call, free.memory, free.stream) };
         match free.memory {
             // Unknown handles stand for memory that is not this process's own.
             Memory::Reserved => {

@@ -25,6 +25,7 @@
 //! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
+//! - [`framework`]: which framework does the program use?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
 //!   number?
@@ -38,9 +39,11 @@
 pub mod clocks;
 pub mod facts;
 pub mod filter;
+pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_interval;
 pub mod graphs;
+pub mod hangs;
 pub mod host_time;
 pub mod job;
 pub mod members;
@@ -54,6 +57,7 @@ pub mod period;
 pub mod range_names;
 pub mod ranges;
 pub mod run;
+pub mod short_names;
 #[cfg(test)]
 pub(crate) mod simulation;
 pub mod stamps;
@@ -96,6 +100,10 @@ pub struct Event<'r> {
     pub memory: Vec<MemoryChange>,
     /// Streams that are certainly empty.
     pub drained: Option<Drained>,
+    /// The number of its process on the line; 0 for the only one.
+    pub process: u32,
+    /// The number of its call's context on the line; 0 = unknown or none.
+    pub context: u32,
     /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
     pub step: Option<u64>,
 }
@@ -111,6 +119,8 @@ impl<'r> Event<'r> {
             node: None,
             memory: Vec::new(),
             drained: None,
+            process: 0,
+            context: record.body.call().map_or(0, |call| call.context),
             step: None,
         }
     }
@@ -680,7 +690,7 @@ mod tests {
         assert_eq!(model.observe(&free).call, None);
         let ended = model.observe(&end);
         assert!(ended.call.unwrap().failed);
-        let of = memory::Allocator { context: 1, thread: 1, stream: None, caller: 0 };
+        let of = memory::Allocator { context: 1, thread: 1, stream: None, caller: 0, correlation: 0 };
         assert_eq!(ended.memory, [MemoryChange::FreeFailed { memory: Memory::Device, bytes: 0, of }]);
     }
 
@@ -767,7 +777,7 @@ mod tests {
             model.observe(&record(Body::Work(launch))).memory
         };
         assert_eq!(memory_of(flag::CAPTURED), []);
-        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0 };
+        let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0, correlation: 0 };
         let came = |bytes| MemoryChange::Allocated { memory: Memory::Graph, bytes, of };
         let memory = Memory::Graph;
         let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, of };

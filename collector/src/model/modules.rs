@@ -23,6 +23,11 @@ impl Modules {
         self.0.insert(module.start, module.clone());
     }
 
+    /// Returns the paths of the mapped files; a file that is mapped several times is there as often.
+    pub fn paths<'s>(&'s self, names: &'s Names) -> impl Iterator<Item = &'s str> {
+        self.0.values().filter_map(|module| names.get(Namespace::Path, module.path))
+    }
+
     /// The file that `address` lies in, if it is known.
     pub fn resolve(&self, address: u64, names: &Names) -> Option<CallSite> {
         let (_, module) = self.0.range(..=address).next_back()?;

@@ -9,7 +9,6 @@
 use super::clocks::Clocks;
 use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
-use super::host_time::begin;
 use super::period::CaptureRanges;
 use super::steps::Finder;
 use super::streams::Streams;
@@ -132,7 +131,7 @@ impl Survey {
     /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
         self.first.get_or_insert(record.at);
-        if let Some(begin) = begin(record) {
+        if let Some(begin) = record.began() {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
         self.capture_ranges.observe(record);

@@ -2,21 +2,28 @@
 //!
 //! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on. The rows of both are the structs in
 //! `rows/`, from which the JSON Schema in `collector/schema/report.schema.json` is generated. Both begin with the coverage.
-//! [`Operations`] writes a line of JSON for each operation.
+//! [`diff`] compares two runs, with a schema of its own. [`Operations`] writes a line of JSON for each operation.
 
 mod chart;
 pub mod damage;
+mod diff;
+pub mod hangs;
 mod json;
 pub mod names;
 mod operations;
 mod rows;
+#[cfg(test)]
+mod schema;
+pub mod shell;
 mod table;
 mod terminal;
 mod text;
-pub mod units;
 mod view;
 
+pub use crate::units;
+pub use diff::{Diff, Run as DiffRun};
 pub use json::{json, json_without};
 pub use operations::Operations;
-pub use terminal::terminal;
-pub use view::{NARROWEST, Section, Sort, Style, USUAL, Unread, View};
+pub use rows::findings::verify;
+pub use terminal::{terminal, terminal_diff};
+pub use view::{DiffSection, DiffView, NARROWEST, Section, Sort, Style, USUAL, Unread, View};

@@ -1,5 +1,6 @@
 //! Tables with aligned columns. On a narrow screen, some columns are dropped in favour of the name.
 
+use super::names::distinct;
 use super::text::{Text, Tone};
 
 /// How a column is aligned, and what happens to it on a narrow screen.
@@ -7,7 +8,8 @@ use super::text::{Text, Tone};
 pub struct Column {
     head: &'static str,
     align: Align,
-    /// Shortens a name to the available width; without it, a column is as wide as its widest cell.
+    /// Shortens a name to the available width; names that differ stay different. Without it, a column is as wide as its
+    /// widest cell.
     shorten: Option<fn(&str, usize) -> String>,
     /// The width below which a name is not shortened while other columns can be dropped instead.
     least: usize,
@@ -82,14 +84,12 @@ impl Table {
 
     /// Returns the table with names as they are shown without any limit of width.
     fn shortened(&self) -> Table {
-        let rows = self.rows.iter().map(|row| {
-            let cells = row.iter().zip(&self.columns).map(|(cell, column)| match column.shorten {
-                Some(shorten) => cell.shortened(shorten, usize::MAX),
-                None => cell.clone(),
-            });
-            cells.collect()
-        });
-        Table { columns: self.columns.clone(), rows: rows.collect() }
+        let mut rows = self.rows.clone();
+        for (column, _) in self.columns.iter().enumerate().filter(|(_, column)| column.shorten.is_some()) {
+            let cells = self.cells(column, usize::MAX, |_| true);
+            rows.iter_mut().zip(cells).for_each(|(row, cell)| row[column] = cell);
+        }
+        Table { columns: self.columns.clone(), rows }
     }
 
     fn set_out(&self, width: Option<usize>) -> Vec<Text> {
@@ -98,11 +98,17 @@ impl Table {
             let head = Text::toned(Tone::Dim, self.columns[*column].head);
             self.set(*column, *width, head)
         });
-        let body = self.rows.iter().map(|row| {
-            join(shown.iter().map(|(column, width)| {
-                let cell = row.get(*column).cloned().unwrap_or_default();
-                self.set(*column, *width, cell)
-            }))
+        let columns: Vec<Vec<Text>> = shown
+            .iter()
+            .map(|(column, width)| self.cells(*column, *width, |cell| cell.width() > *width))
+            .collect();
+        let body = (0..self.rows.len()).map(|row| {
+            join(
+                shown
+                    .iter()
+                    .zip(&columns)
+                    .map(|((column, width), cells)| self.set(*column, *width, cells[row].clone())),
+            )
         });
         let lines = std::iter::once(join(head)).chain(body);
         lines.map(|line| width.map_or(line.clone(), |width| line.clipped(width))).collect()
@@ -147,13 +153,29 @@ impl Table {
         cells.chain([self.columns[column].head.chars().count()]).max().unwrap_or(0)
     }
 
-    /// Returns a cell shortened and aligned for its column.
+    /// Returns the cells of a column. Those that `is_long` selects are shortened to its width.
+    fn cells(&self, column: usize, width: usize, is_long: impl Fn(&Text) -> bool) -> Vec<Text> {
+        let cells = self.rows.iter().map(|row| row.get(column).cloned().unwrap_or_default());
+        let cells: Vec<Text> = cells.collect();
+        let Some(shorten) = self.columns[column].shorten.filter(|_| cells.iter().any(&is_long)) else {
+            return cells;
+        };
+        let names: Vec<String> = cells.iter().map(Text::characters).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let long = |name: &str| is_long(&Text::from(name));
+        let short = distinct(
+            &names,
+            width,
+            |name, width| {
+                if long(name) { shorten(name, width) } else { name.to_owned() }
+            },
+        );
+        cells.iter().zip(short).map(|(cell, short)| cell.replaced(short)).collect()
+    }
+
+    /// Returns a cell aligned for its column.
     fn set(&self, column: usize, width: usize, cell: Text) -> Text {
         let column = &self.columns[column];
-        let cell = match column.shorten {
-            Some(shorten) if cell.width() > width => cell.shortened(shorten, width),
-            _ => cell,
-        };
         match column.align {
             Align::Left => cell.padded(width),
             Align::Right => {

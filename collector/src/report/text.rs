@@ -88,10 +88,9 @@ impl Text {
         self.0.iter().map(|(c, _)| *c).collect()
     }
 
-    /// Returns the text shortened by a function to `width` columns, in the tone of its first character.
-    pub fn shortened(&self, shorten: fn(&str, usize) -> String, width: usize) -> Text {
-        let tone = self.0.first().map_or(Tone::Plain, |(_, tone)| *tone);
-        Text::toned(tone, shorten(&self.characters(), width))
+    /// Returns other text in the tone of the first character of this one.
+    pub fn replaced(&self, text: impl AsRef<str>) -> Text {
+        Text::toned(self.0.first().map_or(Tone::Plain, |(_, tone)| *tone), text)
     }
 
     /// Returns the start of the text that fits.
@@ -149,6 +148,7 @@ impl Text {
             }
             match c {
                 'µ' if ascii => out.push('u'),
+                '·' if ascii => out.push('-'),
                 c if ascii && !c.is_ascii() => (0..char_width(*c)).for_each(|_| out.push('?')),
                 c => out.push(*c),
             }
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn ascii_keeps_the_width() {
-        let line = Text::from("10 µs 世é");
-        assert_eq!(line.render(false, true), "10 us ???");
-        assert_eq!(line.width(), 9);
+        let line = Text::from("10 µs · 世é");
+        assert_eq!(line.render(false, true), "10 us - ???");
+        assert_eq!(line.width(), 11);
     }
 
     #[test]

@@ -30,11 +30,19 @@ impl Default for Style {
 /// A section of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
+    /// The ranks of a job beside each other, and which one the others wait for
+    Ranks,
+    /// Every section, each table with its first rows
+    All,
+    /// What to change, with the evidence, the gain and how to check it
+    Findings,
     /// What was recorded and timed, what was not and why, and the profiling overhead
     Coverage,
     /// Where each GPU's time went: compute, exposed copies, idle
     Gpu,
-    /// Idle gaps: how long, and what ended them
+    /// Why each GPU was idle: what the host was doing
+    Idle,
+    /// Idle gaps: how long, and what the host was doing
     Gaps,
     /// Steps of the program: how long they take, how steady they are, what is in them
     Steps,
@@ -58,6 +66,36 @@ pub enum Section {
     Syncs,
     /// All CUDA API calls
     Calls,
+}
+
+/// A section of the comparison of two runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffSection {
+    /// What became of the findings: gone, new, still there
+    Findings,
+    /// Times and contents of steps
+    Steps,
+    /// Where the time of the GPU that was used most went
+    Wall,
+    /// Idle time by cause
+    Idle,
+    /// Kernels that appeared, vanished or changed
+    Kernels,
+    /// Copies and memsets by kind and memory
+    Transfers,
+    /// Calls that waited for the GPU
+    Syncs,
+    /// Device memory
+    Memory,
+}
+
+/// Which parts of the comparison of two runs are shown.
+#[derive(Clone, Debug, Default)]
+pub struct DiffView {
+    /// The selected sections, with all their rows. If none is selected, the overview is shown.
+    pub sections: Vec<DiffSection>,
+    /// The most rows of each table.
+    pub top: Option<usize>,
 }
 
 /// What the rows of a table are sorted by: largest first, names alphabetically.
@@ -85,7 +123,7 @@ pub enum Sort {
 /// Which parts of the report are shown.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The selected sections, with all their rows. If none is selected, the overview is shown.
+    /// The selected sections. If none is selected, the overview is shown.
     pub sections: Vec<Section>,
     /// The most rows of each table.
     pub top: Option<usize>,
@@ -95,6 +133,8 @@ pub struct View {
     pub trace_bytes: Option<u64>,
     /// Traces that could not be read and are missing from the report.
     pub unread: Vec<Unread>,
+    /// Whether the overview ends with the verdict that it starts with, for screens that have scrolled.
+    pub repeats_verdict: bool,
 }
 
 /// A trace that could not be read at all.
@@ -109,15 +149,17 @@ pub struct Unread {
 impl View {
     /// Returns whether a section is shown.
     pub fn shows(&self, section: Section) -> bool {
-        match self.sections.as_slice() {
-            [] => section != Section::Launches,
-            selected => selected.contains(&section),
-        }
+        self.sections.contains(&section) || self.sections.contains(&Section::All)
     }
 
-    /// Returns the most rows that a table shows; `few` is the limit of the overview.
+    /// Returns whether single sections are selected, which are then shown with all their rows.
+    pub fn is_selected(&self) -> bool {
+        !self.sections.is_empty() && !self.sections.contains(&Section::All)
+    }
+
+    /// Returns the most rows that a table shows; `few` is the limit if no single section is selected.
     pub fn rows(&self, few: usize) -> usize {
-        self.top.unwrap_or(if self.sections.is_empty() { few } else { usize::MAX })
+        self.top.unwrap_or(if self.is_selected() { usize::MAX } else { few })
     }
 }
 
@@ -192,8 +234,11 @@ mod tests {
     #[test]
     fn the_overview_is_short_and_a_selected_section_is_complete() {
         let overview = View::default();
-        assert!(overview.shows(Section::Coverage) && !overview.shows(Section::Launches));
+        assert!(!overview.shows(Section::Coverage));
         assert_eq!(overview.rows(10), 10);
+        let all = View { sections: vec![Section::All], ..View::default() };
+        assert!(all.shows(Section::Coverage) && all.shows(Section::Launches));
+        assert_eq!(all.rows(10), 10);
         let section = View { sections: vec![Section::Kernels], ..View::default() };
         assert!(section.shows(Section::Kernels) && !section.shows(Section::Coverage));
         assert_eq!(section.rows(10), usize::MAX);

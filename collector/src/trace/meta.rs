@@ -4,10 +4,12 @@
 //! 1 pid, 2 start_time, 3 began, 4 began_realtime, 5 ended, 6 ending (0 running, 1 exited, 2 vanished, 3 replaced,
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
-//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot.
+//! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot,
+//! 23 hangs (key: see `hang.rs`).
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
+use super::hang;
 use super::record::{Ending, Exit, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace};
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ const EXIT: u32 = 19;
 const OUTSIDE_LAUNCHES: u32 = 20;
 const OUTSIDE_OTHERS: u32 = 21;
 const BOOT: u32 = 22;
+const HANGS: u32 = 23;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -75,6 +78,9 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     for (field, count) in outside.into_iter().filter(|(_, count)| *count > 0) {
         entry(&mut bytes, field, 0, count);
     }
+    for (key, value) in hang::to_entries(&status.hangs) {
+        entry(&mut bytes, HANGS, key, value);
+    }
     for (cause, count) in &status.lost {
         entry(&mut bytes, LOST, *cause as u32, *count);
     }
@@ -90,6 +96,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
     let (mut parent, mut exit, mut boot) = (None, None, None);
     let (mut outside_launches, mut outside_others) = (0, 0);
+    let mut hangs = hang::Read::default();
     let mut fields = Fields(plain);
     while !fields.0.is_empty() {
         let (field, key, value) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -105,6 +112,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             }
             PARENT => parent = Some(u32::try_from(value).ok()?),
             BOOT => boot = Some(value),
+            HANGS => hangs.take(key, value),
             OUTSIDE_LAUNCHES => outside_launches = value,
             OUTSIDE_OTHERS => outside_others = value,
             EXIT => {
@@ -145,6 +153,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         outside_launches,
         outside_others,
         threads,
+        hangs: hangs.finish()?,
     })
 }
 

@@ -11,6 +11,7 @@ pub mod coding;
 pub mod columns;
 pub mod format;
 pub mod generator;
+mod hang;
 mod index;
 mod limits;
 mod meta;

@@ -3,6 +3,7 @@
 //! Times are host ns on `CLOCK_MONOTONIC_RAW` unless a field says otherwise; GPU times are ns on their context's
 //! clock. Names are ids into [`Names`].
 
+pub use super::hang::{Blocked, Completed, Hang, MAX_HANGS, Operation};
 use gpuspy_wire::record::{
     Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
@@ -19,6 +20,16 @@ pub struct Record {
     pub at: u64,
     /// What happened.
     pub body: Body,
+}
+
+impl Record {
+    /// Returns the host ns at which its call, or the change of its NVTX range, began; `None` for other records.
+    pub fn began(&self) -> Option<u64> {
+        match self.body {
+            Body::NvtxRange(_) => Some(self.at),
+            _ => self.body.call().map(|call| call.begin),
+        }
+    }
 }
 
 /// What happened.
@@ -314,7 +325,7 @@ pub struct Api {
     pub call: Call,
     /// What it returned.
     pub result: i32,
-    /// The handle it was about, or 0.
+    /// The handle it was about, or 0. Of an allocation that failed, the bytes that it asked for; 0 = unknown.
     pub subject: u64,
     /// The number of calls: more than one only for queries (`cuEventQuery` and similar calls) in a row.
     pub calls: u32,
@@ -616,4 +627,6 @@ pub struct Status {
     pub driver_hooked: bool,
     /// Threads: claim number → Linux tid.
     pub threads: BTreeMap<u32, u32>,
+    /// What hung, in the order in which it was found; those that are over only as far as there is room.
+    pub hangs: Vec<Hang>,
 }

@@ -121,7 +121,7 @@ fn the_screen_shows_start_up_and_implicit_synchronization() {
 #[test]
 fn start_up_is_in_the_overview_where_it_matters() {
     let shows = |app: App| {
-        terminal(&[reported(app, &Filter::default())], &View::default(), &wide(100)).contains("\nStart-up")
+        terminal(&[reported(app, &Filter::default())], &everything(), &wide(100)).contains("\nStart-up")
     };
     assert!(shows(cold()));
     let mut long = cold();

@@ -77,6 +77,8 @@ fn body() -> impl Strategy<Value = Body> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn whatever_a_trace_says_there_is_a_report(
         bodies in proptest::collection::vec((body(), number()), 0..60),
@@ -96,7 +98,7 @@ proptest! {
             let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
             prop_assert_eq!(Some(sum), device["span_ns"].as_u64());
         }
-        let screen = terminal(&reports, &View::default(), &wide(100));
+        let screen = terminal(&reports, &everything(), &wide(100));
         prop_assert!(screen.lines().all(|line| line.chars().count() <= 100), "{}", screen);
     }
 }

@@ -131,7 +131,7 @@ fn time_after_the_last_status_counts_too() {
         seen,
         "the kernel ran after its launch had returned"
     );
-    let screen = terminal(&[report], &View::default(), &wide(100));
+    let screen = terminal(&[report], &everything(), &wide(100));
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains(&duration(seen.unwrap() - BEGAN)), "{screen}");
 }
@@ -158,7 +158,7 @@ fn part(app: App, from: u64, to: u64, sections: &[Section]) -> (String, Value) {
 
 #[test]
 fn a_period_inside_a_long_kernel_is_not_empty() {
-    let (screen, json) = part(long_and_short(), 3, 5, &[]);
+    let (screen, json) = part(long_and_short(), 3, 5, &[Section::Gpu]);
     assert_eq!(json["devices"][0]["compute_ns"]["value"], 2_000_000);
     assert!(!screen.contains("Nothing") && screen.contains("busy 100.0 %"), "{screen}");
 }
@@ -169,7 +169,7 @@ fn a_trace_with_ranges_only_is_not_empty() {
     app.push_range(STEP);
     app.idle(5_000);
     app.pop_range();
-    let screen = terminal(&[app.report(None, Damage::default())], &View::default(), &wide(100));
+    let screen = terminal(&[app.report(None, Damage::default())], &everything(), &wide(100));
     assert!(screen.contains("1 range") && !screen.contains("Nothing"), "{screen}");
 }
 
@@ -192,7 +192,7 @@ fn with_shared_intervals_only_the_busy_time_is_not_known() {
         gpu.flags |= flag::SHARED_INTERVAL;
     }
     let report = app.report(None, Damage::default());
-    let screen = terminal(&[report], &View::default(), &wide(100));
+    let screen = terminal(&[report], &everything(), &wide(100));
     assert!(screen.contains("busy time not known"), "{screen}");
 }
 

@@ -58,7 +58,7 @@ fn a_gpu_that_two_processes_used_is_one_row_and_their_wall_is_that_of_the_run() 
     assert!(span.abs_diff(704 * MS) < MS, "{span}");
     assert_eq!(value_of(device, "compute_ns") + value_of(device, "idle_ns"), span);
 
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("2 processes, 1 GPU (NVIDIA H200), 900 ms"), "{screen}");
     let wall = screen.lines().find(|line| line.contains("= wall")).unwrap();
     assert!(wall.contains("900 000 000 ns"), "{wall}");

@@ -68,7 +68,7 @@ fn ranges_have_the_operations_whose_calls_start_in_them() {
     assert_eq!((payloads("forward"), payloads("step")), (2, 0));
     let app = steps();
     let status = status_until(app.now);
-    let screen = terminal(&[app.report(Some(&status), Damage::default())], &View::default(), &wide(200));
+    let screen = terminal(&[app.report(Some(&status), Damage::default())], &everything(), &wide(200));
     assert!(screen.contains("; 3 payloads not recorded"), "{screen}");
 }
 
@@ -167,6 +167,28 @@ fn too_many_open_ranges_are_reported_and_their_ends_are_no_strays() {
     assert_eq!(rows(&report), [value!([null, "step", 256, 0, 0, 0, 0, 0])]);
     let coverage = &report["coverage"];
     assert_eq!((&coverage["stray_range_ends"], &coverage["ranges_not_followed"]), (&value!(0), &value!(44)));
-    let screen = terminal(&reports, &View::default(), &wide(100));
+    let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("256 ranges; 44 more are not listed"), "{screen}");
+}
+
+/// `ProfilerStep#0`, `ProfilerStep#1` and so on had a row each, and hid all other ranges.
+#[test]
+fn numbered_ranges_are_one_row() {
+    let (mut app, mut names) = (App::new(), names());
+    for step in 0..20 {
+        names.0.insert((Namespace::NvtxRange, 10 + step), format!("ProfilerStep#{step}"));
+        app.push_range(10 + step);
+        app.timed(LAUNCH, kernel(GEMM), 0, 100_000);
+        app.sync(110_000);
+        app.pop_range();
+        app.push_range(FORWARD);
+        app.pop_range();
+    }
+    let status = status_until(app.now);
+    let report = json(&reports_of(vec![(app, names, status)], &Filter::default()));
+    let expected = [
+        value!([null, "ProfilerStep#*", 20, 0, 20, 20, 20, 20]),
+        value!([null, "forward", 20, 0, 0, 0, 0, 0]),
+    ];
+    assert_eq!(rows(&report), expected);
 }

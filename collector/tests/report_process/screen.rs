@@ -1,6 +1,7 @@
 //! Snapshots of screens, and checks of all of them.
 
 use super::*;
+use clap::ValueEnum;
 use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::report::units::{bytes, count, duration, percent};
 use gpuspy_collector::report::{Section, Sort};
@@ -11,26 +12,13 @@ const SOFTMAX: u32 = 5;
 /// An address in the second library.
 const NCCL_CALLER: u64 = 0xA234;
 
-/// All sections.
-const ALL: [Section; 14] = [
-    Section::Coverage,
-    Section::Gpu,
-    Section::Gaps,
-    Section::Steps,
-    Section::Ranges,
-    Section::Kernels,
-    Section::Launches,
-    Section::Occupancy,
-    Section::Graphs,
-    Section::Transfers,
-    Section::Memory,
-    Section::Startup,
-    Section::Syncs,
-    Section::Calls,
-];
+/// Returns each section by itself.
+fn all_sections() -> Vec<Section> {
+    Section::value_variants().iter().copied().filter(|section| *section != Section::All).collect()
+}
 
 fn screen(reports: &[ProcessReport], width: usize) -> String {
-    terminal(reports, &View { trace_bytes: Some(59_597), ..View::default() }, &wide(width))
+    terminal(reports, &View { trace_bytes: Some(59_597), ..everything() }, &wide(width))
 }
 
 fn section(reports: &[ProcessReport], sections: &[Section]) -> String {
@@ -211,12 +199,12 @@ fn ranges_have_a_section_if_there_are_any() {
 #[test]
 fn colour_does_not_change_the_text() {
     for width in [80, 160] {
-        let coloured = terminal(&whole_epoch(), &View::default(), &Style { color: true, ..wide(width) });
+        let coloured = terminal(&whole_epoch(), &everything(), &Style { color: true, ..wide(width) });
         let mut plain = String::new();
         for (n, part) in coloured.split('\u{1b}').enumerate() {
             plain.push_str(if n == 0 { part } else { part.split_once('m').unwrap().1 });
         }
-        assert_eq!(plain, terminal(&whole_epoch(), &View::default(), &wide(width)));
+        assert_eq!(plain, terminal(&whole_epoch(), &everything(), &wide(width)));
         insta::assert_snapshot!(format!("in_colour_at_{width}"), coloured.replace('\u{1b}', "ESC"));
     }
 }
@@ -234,7 +222,7 @@ fn colours_have_a_meaning() {
 
 #[test]
 fn without_unicode_the_screen_is_ascii() {
-    let ascii = terminal(&whole_epoch(), &View::default(), &Style { ascii: true, ..wide(100) });
+    let ascii = terminal(&whole_epoch(), &everything(), &Style { ascii: true, ..wide(100) });
     assert!(ascii.is_ascii());
     insta::assert_snapshot!(ascii);
 }
@@ -274,7 +262,7 @@ fn regex(text: &str) -> Option<regex::Regex> {
 
 #[test]
 fn selected_sections_are_shown_completely_and_alone() {
-    insta::assert_snapshot!(section(&whole_epoch(), &ALL));
+    insta::assert_snapshot!(section(&whole_epoch(), &all_sections()));
     let one = section(&whole_epoch(), &[Section::Memory]);
     assert!(one.contains("\nMemory") && !one.contains("\nCoverage") && !one.contains("\nKernels"), "{one}");
 }
@@ -284,7 +272,7 @@ fn an_empty_section_says_so() {
     let mut app = App::new();
     app.sync(1_000);
     let reports = [reported(app, &texts(), 1, Ending::Exited, &Filter::default())];
-    let screen = section(&reports, &ALL);
+    let screen = section(&reports, &all_sections());
     for (title, said) in [
         ("GPU", "no operation has a GPU time"),
         ("Gaps", "gaps are not known"),
@@ -319,7 +307,7 @@ fn rows_are_limited_and_sorted_as_asked() {
     let longest = &names(Sort::Max, Some(1))[0];
     assert_eq!(longest, &names(Sort::Total, None)[0]);
     assert!(names(Sort::Count, Some(1))[0].starts_with("ncclDevKernel"), "launched most often");
-    let cut = terminal(&whole_epoch(), &View { top: Some(1), ..View::default() }, &wide(100));
+    let cut = terminal(&whole_epoch(), &View { top: Some(1), ..everything() }, &wide(100));
     assert!(cut.contains("and 2 more\n"), "{cut}");
 }
 
@@ -329,7 +317,7 @@ fn full_names_are_whole_however_long_the_line() {
                  std::array<char*, (unsigned long)3> >(int, at::native::CUDAFunctor_add<float>, \
                  std::array<char*, (unsigned long)3>)";
     let style = Style { full_names: true, ..wide(80) };
-    let full = terminal(&whole_epoch(), &View::default(), &style);
+    let full = terminal(&whole_epoch(), &everything(), &style);
     assert!(full.lines().any(|line| line.ends_with(whole)), "{full}");
     assert!(!screen(&whole_epoch(), 80).contains(whole));
 }
@@ -354,7 +342,7 @@ fn no_line_is_longer_than_the_screen() {
     ];
     for width in [80, 100, 160] {
         for reports in all {
-            for sections in [Vec::new(), ALL.to_vec()] {
+            for sections in [Vec::new(), all_sections()] {
                 for (color, ascii) in [(false, false), (false, true)] {
                     let view = View { sections: sections.clone(), ..View::default() };
                     let screen = terminal(reports, &view, &Style { color, ascii, ..wide(width) });
@@ -632,13 +620,13 @@ fn a_value_that_may_be_zero_is_printed_as_an_upper_bound() {
 
 #[test]
 fn nothing_is_clipped_on_a_narrow_screen() {
-    let mut ranks = killed();
-    for (rank, report) in ranks.iter_mut().enumerate() {
-        (report.process.job.rank, report.process.outcome) = (Some(rank as u32), Some(Outcome::Vanished));
+    let mut processes = killed();
+    for report in &mut processes {
+        (report.process.parent, report.process.outcome) = (Some(1), Some(Outcome::Vanished));
         report.tables.coverage.launches = 123_456_789;
     }
-    let narrow = screen(&ranks, 80);
-    let head = narrow.lines().find(|line| line.contains("rank")).unwrap();
+    let narrow = screen(&processes, 80);
+    let head = narrow.lines().find(|line| line.contains("ending")).unwrap();
     assert!(head.contains("timed") && head.ends_with("command"), "{narrow}");
     let rows: Vec<&str> = narrow.lines().filter(|line| line.contains("123 456 789")).collect();
     assert!(rows.len() == 2 && rows.iter().all(|row| row.ends_with("<0.1 %  python train.py")), "{narrow}");
@@ -669,4 +657,11 @@ fn a_remark_says_that_times_by_size_are_of_timed_operations() {
     let some = section(&reports, &[Section::Transfers]);
     assert!(some.contains(remark), "{some}");
     assert!(!screen(&reports, 100).contains(remark), "the overview has no sizes");
+}
+
+#[test]
+fn the_overview_is_one_screen() {
+    let overview =
+        terminal(&whole_epoch(), &View { trace_bytes: Some(59_597), ..View::default() }, &wide(80));
+    insta::assert_snapshot!(overview);
 }

@@ -152,9 +152,9 @@ fn at_most_64_shapes_of_a_kernel_are_kept() {
 }
 
 #[test]
-fn the_overview_has_expensive_kernels_and_the_section_has_all() {
+fn all_sections_together_have_expensive_kernels_and_the_section_has_all() {
     let reports = [reported(&Filter::default())];
-    let overview = terminal(&reports, &View::default(), &wide(100));
+    let overview = terminal(&reports, &everything(), &wide(100));
     let gemm = "200 blocks launched, but 264 fit";
     let sentences: Vec<&str> = overview.lines().filter(|line| line.starts_with("Occupancy")).collect();
     assert!(sentences.len() == 1 && sentences[0].contains(gemm), "{overview}");

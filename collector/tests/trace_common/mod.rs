@@ -38,6 +38,14 @@ pub fn status(ending: Ending) -> Status {
         outside_launches: 15,
         outside_others: 16,
         threads: BTreeMap::from([(0, 4242), (u32::MAX, 4243)]),
+        hangs: vec![Hang {
+            since: 17,
+            until: 18,
+            is_pending: true,
+            operation: Some(Operation::Kernel(19)),
+            call: Some(Blocked { tid: 4243, api: 20, library: 21, since: 22 }),
+            ..Hang::default()
+        }],
     }
 }
 

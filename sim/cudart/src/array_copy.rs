@@ -1,4 +1,4 @@
-//! Copies to, from and between arrays. Each becomes the driver's copy by rows.
+//! Copies to, from and between arrays. Each becomes a copy by rows of the driver.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,8 +9,8 @@ use crate::copy::{
 use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::{INVALID_MEMCPY_DIRECTION, INVALID_VALUE, Result};
 
-/// Where the side that is no array lies: on the host, on a device, or where its address says. `host` is the kind of
-/// copy if that side is the host.
+/// Returns where the side that is not an array lies: on the host, on a device, or wherever its address says. `host` is
+/// the kind of copy in which that side is the host.
 fn is_device(kind: c_int, host: c_int) -> Result<Option<bool>> {
     match kind {
         DEFAULT => Ok(None),
@@ -35,8 +35,8 @@ unsafe fn run(driver: &Driver, default: DefaultStream, copy: Copy2D, stream: Opt
     }
 }
 
-/// Copies contiguous bytes, which continue in the next row of an array: one copy for each piece that lies in one row on
-/// both sides, and whole rows together where both sides have them.
+/// Copies contiguous bytes, which continue in the next row of an array: one copy for each part that lies in one row on
+/// both sides, and one copy for all whole rows.
 unsafe fn run_on(
     driver: &Driver,
     default: DefaultStream,
@@ -67,12 +67,12 @@ unsafe fn run_on(
     Ok(())
 }
 
-/// Bytes of a row of a side that is an array.
+/// Returns the bytes of a row of a side that is an array.
 unsafe fn row(driver: &Driver, side: &Side2D) -> Result<Option<usize>> {
     if side.array.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes an array that is alive.
     let known = unsafe { described(driver, side.array) }?;
     Ok(Some(known.size[0] * known.element()))
 }
@@ -89,12 +89,12 @@ fn advance(side: &mut Side2D, row: Option<usize>, width: usize, height: usize) {
     }
 }
 
-/// The side that is host or device memory.
+/// Returns the side that is host or device memory.
 fn memory(address: *const c_void, pitch: usize, kind: c_int, host: c_int) -> Result<Side2D> {
     Ok(side(address, pitch, is_device(kind, host)?))
 }
 
-/// Between two arrays both sides are device memory.
+/// Checks the kind of a copy between two arrays: both sides are device memory.
 fn check_between(kind: c_int) -> Result {
     if matches!(kind, DEVICE_TO_DEVICE | DEFAULT) { Ok(()) } else { Err(INVALID_MEMCPY_DIRECTION) }
 }

@@ -1,4 +1,4 @@
-//! Semaphores of other APIs.
+//! External semaphores, which other APIs (Vulkan, Direct3D) share with CUDA.
 
 use std::ffi::{c_uint, c_void};
 
@@ -6,22 +6,22 @@ use crate::device::runtime_version;
 use crate::driver::{DefaultStream, Driver, Handle};
 use crate::error::{INVALID_VALUE, Result};
 
-/// `cudaExternalSemaphoreSignalParams` and `WaitParams` of CUDA 13, and the driver's: bytes, and where flags lie.
+/// `cudaExternalSemaphoreSignalParams` and `WaitParams` of CUDA 13, and the driver's: their size in bytes, and the offset of their flags.
 const BYTES: usize = 144;
 const FLAGS: usize = 72;
 
-/// Parameters of CUDA 10 and of `_v1` in CUDA 12's driver_types.h, which end with their flags.
+/// The size of the parameters of CUDA 10 and of `_v1` in CUDA 12's driver_types.h, whose last word is their flags.
 const SIGNAL_V1_BYTES: usize = 32;
 const WAIT_V1_BYTES: usize = 40;
 
-/// The driver's parameters of `count` semaphores from those of `bytes` each whose last word are flags.
+/// Converts the parameters of `count` semaphores, of `bytes` each with flags in the last word, to the driver's.
 unsafe fn of_v1(parameters: *const u8, bytes: usize, count: usize) -> Result<Vec<[u64; BYTES / 8]>> {
     if parameters.is_null() {
         return Err(INVALID_VALUE);
     }
     let mut known = vec![[0u64; BYTES / 8]; count];
     for (index, known) in known.iter_mut().enumerate() {
-        // SAFETY: the application's list, of structures that are aligned as words are and padded to whole ones.
+        // SAFETY: the list is the application's; its structures are aligned like words and padded to whole words.
         let given =
             unsafe { std::slice::from_raw_parts(parameters.add(index * bytes).cast::<u64>(), bytes / 8) };
         let (flags, fields) = given.split_last().ok_or(INVALID_VALUE)?;
@@ -31,7 +31,7 @@ unsafe fn of_v1(parameters: *const u8, bytes: usize, count: usize) -> Result<Vec
     Ok(known)
 }
 
-/// Signals, or waits for, semaphores, as the version that is played describes it.
+/// Signals semaphores or waits for them, with the parameters of the CUDA version that is simulated.
 unsafe fn plain(
     driver: &Driver,
     default: DefaultStream,
@@ -42,7 +42,7 @@ unsafe fn plain(
     stream: Handle,
 ) -> Result {
     let v1_bytes = if is_wait { WAIT_V1_BYTES } else { SIGNAL_V1_BYTES };
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes a valid list.
     unsafe {
         if runtime_version() >= 13000 {
             return issue(driver, default, is_wait, semaphores, parameters, count, stream);
@@ -61,7 +61,7 @@ unsafe fn issue(
     count: c_uint,
     stream: Handle,
 ) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: the caller passes a valid list.
     unsafe {
         match is_wait {
             false => driver.cuSignalExternalSemaphoresAsync(default, semaphores, parameters, count, stream),

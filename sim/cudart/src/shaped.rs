@@ -67,8 +67,8 @@ const _: () =
     assert!(size_of::<Copy3D>() == 160 && size_of::<Peer3D>() == 168 && size_of::<DriverCopy3D>() == 200);
 
 impl Side {
-    /// As the driver takes it; memory types 1 host, 2 device, 3 array, 4 unified. An array's place is in its elements, of
-    /// `element` bytes.
+    /// Converts to the driver's form. Memory types are 1 host, 2 device, 3 array, 4 unified. A position in an array counts
+    /// elements of `element` bytes.
     fn of_driver(&self, memory_type: c_uint, context: Handle, element: usize) -> Result<DriverSide> {
         // driver_types.h: a side is an array or a pointer, and not both.
         if self.array.is_null() == self.pointer.address.is_null() {
@@ -94,7 +94,7 @@ impl Side {
     }
 }
 
-/// The size of the elements that a copy's width counts: an array's, or bytes (driver_types.h, cudaMemcpy3DParms).
+/// Returns the size of the elements that a copy's width counts: the array's elements, or bytes (driver_types.h, cudaMemcpy3DParms).
 unsafe fn unit(driver: &Driver, from: &Side, to: &Side) -> Result<usize> {
     let arrays = [from.array, to.array].into_iter().filter(|array| !array.is_null());
     // SAFETY: the caller passes arrays that are alive.
@@ -109,7 +109,7 @@ unsafe fn unit(driver: &Driver, from: &Side, to: &Side) -> Result<usize> {
 }
 
 impl Copy3D {
-    /// As the driver takes it.
+    /// Converts to the driver's form.
     pub unsafe fn of_driver(&self, driver: &Driver) -> Result<DriverCopy3D> {
         let (from, to) = match self.kind {
             HOST_TO_HOST..DEFAULT => (

@@ -1,4 +1,4 @@
-//! Textures and surfaces: how kernels read arrays and memory. They describe memory and take none.
+//! Textures and surfaces, which describe how kernels read arrays and memory. They allocate no memory.
 
 use std::ffi::{c_int, c_uint};
 
@@ -8,7 +8,7 @@ use crate::driver::{DevicePtr, Handle};
 use crate::error::{INVALID_VALUE, Result};
 use crate::memory::Extent;
 
-/// `cudaResourceDesc` (driver_types.h) of CUDA 12: a type and a union, of whose members `pitch2D` says most.
+/// `cudaResourceDesc` (driver_types.h) of CUDA 12: a type and a union, whose largest member is `pitch2D`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Resource {
@@ -20,7 +20,7 @@ pub struct Resource {
     size: [usize; 3],
 }
 
-/// CUDA 13's structure, with a larger union that flags follow.
+/// CUDA 13's structure, which has a larger union, and flags after it.
 #[repr(C)]
 struct Resource13 {
     first: Resource,
@@ -28,7 +28,7 @@ struct Resource13 {
     flags: c_uint,
 }
 
-/// `CUDA_RESOURCE_DESC` (cuda.h): as the runtime's but for the channels.
+/// `CUDA_RESOURCE_DESC` (cuda.h), which is the runtime's structure without the channel description.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct DriverResource {
@@ -41,7 +41,7 @@ struct DriverResource {
     flags: c_uint,
 }
 
-/// `cudaResourceViewDesc` (driver_types.h), as words. CUDA 13's ends with as many reserved words as the driver's.
+/// `cudaResourceViewDesc` (driver_types.h), as words. CUDA 13's structure ends with as many reserved words as the driver's.
 pub type View = [u64; 6];
 /// `CUDA_RESOURCE_VIEW_DESC` (cuda.h).
 type DriverView = [u64; 14];
@@ -83,7 +83,7 @@ const _: () = assert!(size_of::<Resource>() == 64 && size_of::<Resource13>() == 
 const _: () = assert!(size_of::<DriverResource>() == 144);
 const _: () = assert!(size_of::<Sampling>() == 72 && size_of::<DriverSampling>() == 104);
 
-/// `cudaResourceTypeLinear` and `cudaResourceTypePitch2D`: memory, which has a format only here.
+/// `cudaResourceTypeLinear` and `cudaResourceTypePitch2D`: plain memory, whose format is given in this structure only.
 const LINEAR: c_int = 2;
 const PITCHED: c_int = 3;
 /// Flags of `CUDA_TEXTURE_DESC` (cuda.h, `CU_TRSF_`).
@@ -95,7 +95,7 @@ const SEAMLESS_CUBEMAP: c_uint = 0x40;
 
 impl Resource {
     unsafe fn of_driver(resource: *const Resource) -> Result<DriverResource> {
-        // SAFETY: null or the application's structure, which CUDA 13 has flags in.
+        // SAFETY: the pointer is null or the application's structure, which has flags in CUDA 13.
         let (Resource { kind, of, channels, size, .. }, flags) = unsafe {
             let known = resource.as_ref().ok_or(INVALID_VALUE)?;
             let is_13 = runtime_version() >= 13000;
@@ -105,7 +105,7 @@ impl Resource {
         if [LINEAR, PITCHED].contains(kind) {
             let used = if *kind == LINEAR { 1 } else { 3 };
             known.size[..used].copy_from_slice(&size[..used]);
-            // SAFETY: a structure of ours.
+            // SAFETY: the pointer is to a local structure.
             let of = unsafe { description(channels, Extent { width: 1, height: 0, depth: 0 }, 0) }?;
             (known.format, known.channels) = (of.format, of.channels);
         }
@@ -117,7 +117,7 @@ impl Resource {
         let DriverResource { kind, of, format, channels, size, flags, .. } = *known;
         let is_memory = [LINEAR, PITCHED].contains(&kind);
         let channels = if is_memory { Channels::of_driver(format, channels)? } else { Channels::default() };
-        // SAFETY: null or a place for the version's structure.
+        // SAFETY: the pointer is null or has room for the version's structure.
         unsafe {
             let first = Resource { kind, of: of as Handle, channels, size };
             if to.is_null() {
@@ -134,7 +134,7 @@ impl Resource {
 
 impl Sampling {
     unsafe fn of_driver(sampling: *const Sampling) -> Result<DriverSampling> {
-        // SAFETY: null or the application's structure.
+        // SAFETY: the pointer is null or the application's structure.
         let from = unsafe { sampling.as_ref() }.ok_or(INVALID_VALUE)?;
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         Ok(DriverSampling {

@@ -135,7 +135,7 @@ pub struct Api {
     pub context: u32,
     /// The call's result (CUresult or cudaError_t).
     pub result: i32,
-    /// The handle that the call is about, or 0.
+    /// The handle that the call is about, or 0. Of an allocation that failed, the bytes that it asked for; 0 = unknown.
     pub subject: u64,
     /// The number of further calls in this record: a thread's consecutive queries (`cuEventQuery` and
     /// similar) become one record, from the first one's entry to the last one's return, with the last one's

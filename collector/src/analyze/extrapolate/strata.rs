@@ -137,23 +137,25 @@ impl<K: Copy + Eq + Hash> Device<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Why;
-    use super::*;
-    use crate::analyze::estimate::{Kind, Sum};
-
-    impl Strata<u32> {
-        /// Adds an operation that took `ns`, or that was called in a pause (`None`).
-        fn add(&mut self, key: u32, window: u64, ns: Option<u64>) {
-            let device = self.devices.entry(Some(0)).or_default();
-            let add = |sample: &mut Sample| match ns {
-                Some(ns) => sample.timed(WindowCount(window), Sum { value: ns, lo: ns, hi: ns }, false),
-                None => sample.untimed(WindowCount(window), Why::Paused),
-            };
-            add(&mut device.all);
-            device.stratum(key).into_iter().for_each(add);
-        }
+impl<K: Copy + Eq + Hash> Strata<K> {
+    /// Adds an operation that took `ns`, or that was called in a pause (`None`).
+    pub fn add(&mut self, key: K, window: u64, ns: Option<u64>) {
+        use super::Why;
+        use crate::analyze::estimate::Sum;
+        let device = self.devices.entry(Some(0)).or_default();
+        let add = |sample: &mut Sample| match ns {
+            Some(ns) => sample.timed(WindowCount(window), Sum { value: ns, lo: ns, hi: ns }, false),
+            None => sample.untimed(WindowCount(window), Why::Paused),
+        };
+        add(&mut device.all);
+        device.stratum(key).into_iter().for_each(add);
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Kind;
 
     /// Ten windows with ten launches of 100 ns and one of 1000 each.
     fn two_shapes() -> Strata<u32> {
@@ -195,8 +197,8 @@ mod tests {
     #[test]
     fn memory_does_not_grow_with_the_number_of_shapes() {
         let mut strata = Strata::default();
-        for key in 0..10_000 {
-            strata.add(key, 2 + u64::from(key / 1_000), Some(50));
+        for key in 0..10_000u64 {
+            strata.add(key, 2 + key / 1_000, Some(50));
             strata.add(key, 0, None);
         }
         assert_eq!(strata.devices[&Some(0)].strata.len(), MOST);

@@ -7,6 +7,8 @@ pub mod rows;
 pub mod sweep;
 
 use super::estimate::{Estimate, Sum};
+use super::idle::lead::LeadNumber;
+use super::idle::split::Main;
 use crate::model::Action;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -49,6 +51,8 @@ pub struct Neighbour {
     pub earliest_end: i64,
     /// It did not start after this: host ns on the line.
     pub latest_start: i64,
+    /// The thread that enqueued it, and what that did before.
+    pub lead: LeadNumber,
 }
 
 /// A time base of a context: distances within it are exact.
@@ -91,6 +95,10 @@ pub struct Gap {
     pub before: Neighbour,
     /// The operation after it.
     pub after: Neighbour,
+    /// Its main causes.
+    pub causes: Main,
+    /// The thread that led it: the number of its process on the line, and its own there.
+    pub leader: Option<(u32, u32)>,
 }
 
 /// Gaps of one or more timelines.

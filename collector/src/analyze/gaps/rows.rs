@@ -1,6 +1,8 @@
 //! The rows about idle gaps, with the names of what is beside them.
 
 use super::super::estimate::{Estimate, Sum};
+use super::super::idle::rows::Resolve;
+use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use crate::model::modules::CallSite;
@@ -54,6 +56,10 @@ pub struct GapRow {
     pub before: Side,
     /// The operation after it.
     pub after: Side,
+    /// Its main causes.
+    pub causes: Main,
+    /// The id of the thread that led it in the system, if known.
+    pub tid: Option<u32>,
 }
 
 /// An operation beside a gap.
@@ -84,18 +90,20 @@ fn by_library(parts: impl Iterator<Item = (Option<String>, Part)>) -> Vec<Librar
 }
 
 impl GapReport {
-    /// Names the gaps of a device. `beside` names a neighbor and its process, and `library` the library of a code
-    /// address.
+    /// Names the gaps of a device. `beside` names a neighbor and its process, `library` the library of a code address, and
+    /// `resolve` the threads.
     pub fn of(
         found: Found,
         (device, began_ns): (Option<u32>, Option<u64>),
         beside: impl Fn(&Neighbour) -> Option<(Option<u32>, Side)>,
         library: impl Fn(u64) -> Option<String>,
+        resolve: &impl Resolve,
     ) -> GapReport {
         let row = |gap: &Gap| {
             let ((_, before), (pid, after)) = (beside(&gap.before)?, beside(&gap.after)?);
-            let Gap { start, duration, .. } = *gap;
-            Some(GapRow { pid, device, began_ns, start, duration, before, after })
+            let Gap { start, duration, causes, leader, .. } = *gap;
+            let tid = leader.and_then(|(process, thread)| resolve.tid(process, thread));
+            Some(GapRow { pid, device, began_ns, start, duration, before, after, causes, tid })
         };
         let Found { count, total, bands, callers, largest } = found;
         let by_library = by_library(callers.into_iter().map(|(caller, part)| (library(caller), part)));

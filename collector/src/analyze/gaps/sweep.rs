@@ -3,8 +3,11 @@
 //! All edges are passed, and time counts inside the selected period: a gap is clipped to that, and so is the span.
 //! Where capture ranges were recorded, they are the span, whatever ran in them.
 
+use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer};
+use super::super::idle::lead::{LeadNumber, Leads};
+use super::super::idle::split::{Closed, Tally};
 use super::{Gap, Gaps, Neighbour};
 use crate::model::period::Period;
 use std::cmp::Reverse;
@@ -23,9 +26,19 @@ pub struct Sweep {
     arrivals: u64,
     cover: Cover,
     identity: Identity,
+    bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
+    /// What the host did before the operations that have not been passed.
+    pub leads: Leads,
+    /// The gaps by what the host did in them.
+    idle: Tally,
+    /// The leads of operations that were passed.
+    passed: Vec<LeadNumber>,
     late: u64,
+    /// Where the span starts, until an operation runs by the best estimate: the first one may be known to have started
+    /// only within an interval.
+    lead_in: Option<i64>,
     /// The last edge of a timed operation that was passed, and the operation.
     last: Option<(i64, Neighbour)>,
     /// By how much the clocks of successive edges can change the counted time, ns.
@@ -39,8 +52,12 @@ pub struct Swept {
     pub origin: Option<i64>,
     /// The parts of its time.
     pub identity: Identity,
+    /// What ran when.
+    pub bins: Bins,
     /// Its idle gaps.
     pub gaps: Gaps,
+    /// The same by cause.
+    pub idle: Tally,
     /// Operations that arrived too late for their place in GPU order.
     pub late: u64,
 }
@@ -121,7 +138,8 @@ impl Sweep {
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
         self.identity.doubt(self.doubt);
-        Swept { origin: self.origin, identity: self.identity, gaps: self.gaps, late: self.late }
+        let Sweep { origin, identity, bins, gaps, idle, late, .. } = self;
+        Swept { origin, identity, bins, gaps, idle, late }
     }
 
     fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
@@ -139,6 +157,7 @@ impl Sweep {
             self.origin = self.origin.or_else(|| self.period.next(from));
         }
         self.identity.pass(&self.cover, ns);
+        self.bins.pass(self.cover.part(), ns);
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
         }
@@ -147,7 +166,9 @@ impl Sweep {
         if self.period.is_span() && !self.period.holds(from, time) {
             self.open = None;
         }
-        self.now = Some(time);
+        if self.now.replace(time).is_none() && !self.period.is_span() {
+            self.lead_in = Some(time);
+        }
         let (mut ended, mut began) = (None, None);
         let was_idle = self.cover.is_idle();
         while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
@@ -159,14 +180,22 @@ impl Sweep {
                 began = began.or(is_work.then_some(edge.neighbour));
             } else {
                 self.cover.leave(edge.layer, edge.class);
+                // It has begun by now, and if it ended a gap, that is closed below.
+                if edge.layer == Layer::Possible {
+                    self.passed.push(edge.neighbour.lead);
+                }
                 ended = is_work.then_some(edge.neighbour).or(ended);
             }
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
-            (true, false, Some(after), _) => self.close_gap(time, after),
+            (true, false, Some(after), _) => {
+                self.close_lead_in(time, &after);
+                self.close_gap(time, after);
+            }
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}
         }
+        self.passed.drain(..).for_each(|lead| self.leads.remove(lead));
     }
 
     /// Adds the doubt between this edge and the one before. Two clocks can be off against each other, so the time
@@ -202,6 +231,19 @@ impl Sweep {
         if self.period.length(from, to) > 0 { edge.off_by() } else { 0 }
     }
 
+    /// Divides the idle time from the start of the span to the first operation's start, which is no gap between two.
+    fn close_lead_in(&mut self, time: i64, after: &Neighbour) {
+        let Some(from) = self.lead_in.take() else { return };
+        let value = self.period.length(from, time);
+        if value > 0 {
+            let widest = (from, after.latest_start.max(time));
+            let hi = self.period.length(from, widest.1).max(value);
+            let (duration, off_by) = (Estimate::new(value, 0, hi), after.off_by());
+            let closed = Closed { from, to: time, widest, duration, off_by, is_gap: false };
+            self.idle.split(closed, self.leads.get(after.lead), &self.period);
+        }
+    }
+
     fn close_gap(&mut self, time: i64, after: Neighbour) {
         let Some(open) = self.open.take() else { return };
         let value = self.period.length(open.start, time);
@@ -210,12 +252,20 @@ impl Sweep {
         let longest = self.period.length(open.before.earliest_end, after.latest_start);
         let doubt = self.doubt_between(&(open.start, open.before), &(time, after));
         let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
-        self.gaps.add(Gap {
-            start: (start - origin) as u64,
-            duration: Estimate::new(value, lo, hi),
-            before: open.before,
-            after,
-        });
+        let duration = Estimate::new(value, lo, hi);
+        let closed = Closed {
+            from: open.start,
+            to: time,
+            widest: (open.before.earliest_end, after.latest_start),
+            duration,
+            off_by: open.before.off_by().max(after.off_by()),
+            is_gap: true,
+        };
+        let lead = self.leads.get(after.lead);
+        let causes = self.idle.split(closed, lead, &self.period);
+        let leader = lead.map(|lead| (lead.process, lead.thread));
+        let start = (start - origin) as u64;
+        self.gaps.add(Gap { start, duration, before: open.before, after, causes, leader });
     }
 }
 

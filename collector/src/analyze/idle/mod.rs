@@ -3,9 +3,26 @@
 //! A gap ends when an operation starts, so the thread whose call enqueued that operation leads: until that call was
 //! entered, the gap is split by what the thread was doing; from then on, by what the operation was waiting for. Where
 //! the clocks leave it open whether the thread was still in one call or already in the next, the time is undecided.
+//!
+//! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
+//!   lies before a stream's next operation
+//! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
+//! - [`hta`]: the classes of Holistic Trace Analysis
+//!
+//! Calls that the agent does not intercept count as outside CUDA.
 
+pub mod enqueued;
+pub mod history;
+pub mod host;
+pub mod hta;
+pub mod lead;
+pub mod rows;
+pub mod split;
+
+use super::call_class::CallClass;
 use super::estimate::Sum;
 use super::merge::Merge;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What the host, or an operation that it had enqueued, was doing while a GPU was idle.
@@ -57,6 +74,27 @@ impl Cause {
         Cause::Undecided,
     ];
 
+    /// The number of causes.
+    pub const COUNT: usize = Cause::ALL.len();
+
+    /// Returns the cause that a call of a class is of idle time.
+    pub fn of(class: CallClass) -> Cause {
+        match class {
+            CallClass::Context | CallClass::Load | CallClass::Link => Cause::Loading,
+            CallClass::Launch => Cause::Launching,
+            CallClass::Allocate => Cause::Allocating,
+            CallClass::Free => Cause::Freeing,
+            CallClass::Copy => Cause::Copying,
+            CallClass::Wait => Cause::ExplicitSync,
+            CallClass::Function
+            | CallClass::Memory
+            | CallClass::Query
+            | CallClass::HostFunction
+            | CallClass::StreamWait
+            | CallClass::Other => Cause::OtherCall,
+        }
+    }
+
     /// The cause's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -72,6 +110,27 @@ impl Cause {
             Cause::HostCallback => "host_callback",
             Cause::OtherCall => "other_call",
             Cause::OutsideCuda => "outside_cuda",
+            Cause::Undecided => "undecided",
+        }
+    }
+}
+
+impl Cause {
+    /// The label on screen.
+    pub fn label(self) -> &'static str {
+        match self {
+            Cause::ExplicitSync => "synchronizing",
+            Cause::ImplicitSync => "synchronizing implicitly",
+            Cause::Allocating => "allocating memory",
+            Cause::Freeing => "freeing memory",
+            Cause::Copying => "copying",
+            Cause::Launching => "launching",
+            Cause::StreamWait => "waiting for another stream",
+            Cause::Starting => "starting the operation",
+            Cause::Loading => "loading code",
+            Cause::HostCallback => "in a host function",
+            Cause::OtherCall => "in other CUDA calls",
+            Cause::OutsideCuda => "outside CUDA",
             Cause::Undecided => "undecided",
         }
     }
@@ -151,14 +210,45 @@ pub struct IdleReport {
 
 /// The most sites that are kept.
 pub const SITES: usize = 1024;
+/// The most threads that are reported.
+pub const THREADS: usize = 16;
+
+impl HtaClasses {
+    /// Adds the classes of other streams.
+    pub fn add(&mut self, other: &HtaClasses) {
+        self.host_wait = self.host_wait.saturating_add(other.host_wait);
+        self.kernel_wait = self.kernel_wait.saturating_add(other.kernel_wait);
+        self.other = self.other.saturating_add(other.other);
+    }
+}
+
+impl IdleReport {
+    /// Adds idle time that lies in no gap, so that the causes sum to `idle`.
+    pub fn complete(&mut self, idle: Sum) {
+        let known = self.by_cause.values().fold(0u64, |sum, part| sum.saturating_add(part.total.value));
+        let rest = idle.value.saturating_sub(known);
+        if rest > 0 {
+            let part = Part { count: 0, total: Sum { value: rest, lo: 0, hi: rest } };
+            self.by_cause.entry(Cause::Undecided).or_default().merge(&part);
+            self.sites.entry((Cause::Undecided, Site::default())).or_default().merge(&part);
+        }
+    }
+}
 
 impl Merge for IdleReport {
     fn merge(&mut self, other: &IdleReport) {
         Merge::merge(&mut self.by_cause, &other.by_cause);
         Merge::merge(&mut self.sites, &other.sites);
-        self.hta.host_wait = self.hta.host_wait.saturating_add(other.hta.host_wait);
-        self.hta.kernel_wait = self.hta.kernel_wait.saturating_add(other.hta.kernel_wait);
-        self.hta.other = self.hta.other.saturating_add(other.hta.other);
-        self.threads.extend(other.threads.iter().cloned());
+        self.hta.add(&other.hta);
+        for thread in &other.threads {
+            // A thread that led gaps of several GPUs has the same calls in the row of each.
+            let is_same = |own: &&mut ThreadUse| own.tid.is_some() && own.tid == thread.tid;
+            match self.threads.iter_mut().find(is_same) {
+                Some(own) => own.idle_led = own.idle_led.saturating_add(thread.idle_led),
+                None => self.threads.push(thread.clone()),
+            }
+        }
+        self.threads.sort_by_key(|thread| Reverse(thread.idle_led));
+        self.threads.truncate(THREADS);
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Reason, simulation};
-use crate::trace::record::{Api, Call, Context, Record};
+use crate::trace::record::{Api, Body, Call, Context, Record};
 use gpuspy_wire::record::Untimed;
 
 const INIT: u16 = 1;

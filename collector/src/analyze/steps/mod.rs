@@ -30,7 +30,6 @@ use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
-use crate::model::host_time::begin;
 use crate::model::period::Period;
 use crate::model::steps::Source;
 use contents::Filling;
@@ -218,7 +217,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         if let Some(step) = event.step.filter(|_| event.step != self.step) {
             self.step = event.step;
-            let at = begin(event.record).unwrap_or(event.record.at);
+            let at = event.record.began().unwrap_or(event.record.at);
             let counts = self.period.contains(host(at));
             self.count += u64::from(counts);
             self.filling.began(step, counts);

@@ -380,7 +380,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
         let o = exactly(start, start + 20);
-        timeline.timed(&op(n, o), &o);
+        timeline.timed(&op(n, o), &o, |_| None);
     }
     let Swept { identity, late, .. } = timeline.finish();
     assert_eq!((late, identity.span), (1, 320));
@@ -400,7 +400,7 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     let mut most = 0;
     for n in 0..50_000 {
         let o = exactly(n * 10, n * 10 + 7);
-        timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o);
+        timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o, |_| None);
         most = most.max(timeline.sweep.pending());
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");

@@ -187,7 +187,7 @@ fn a_free_waits_for_its_allocators_context_and_for_pools_and_mappings_for_all() 
         let call = Call { begin: 2_000, end: 2_000, context: 2, ..Call::default() };
         let free = Free { call, memory: Memory::Device, address: 64, stream: 0, bytes: 0 };
         let record = Record { thread: 1, at: 2_000, body: Body::Free(free) };
-        let of = Allocator { context: owner, thread: 1, stream: None, caller: 0 };
+        let of = Allocator { context: owner, thread: 1, stream: None, caller: 0, correlation: 0 };
         let memory = vec![MemoryChange::Freed { memory, bytes: 8, of }];
         trace.observe(&Event { memory, ..Event::new(&record) });
         // The return of the same call.

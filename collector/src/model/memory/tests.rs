@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0 };
+const ONE: Allocator = Allocator { context: 1, thread: 1, stream: None, caller: 0, correlation: 0 };
 
 fn alloc(memory: Memory, address: u64, bytes: u64) -> Alloc {
     Alloc { call: Call { context: 1, ..Call::default() }, memory, address, bytes, stream: 0, pool: 0 }

@@ -23,7 +23,6 @@ mod spacing;
 mod tests;
 mod token;
 
-use super::host_time::begin;
 use super::range_names::Folded;
 use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::{Namespace, NvtxChange};
@@ -165,7 +164,7 @@ impl Span {
         for record in records {
             let Some(step) = counter.observe(&record).filter(|step| *step >= span.count) else { continue };
             span.count = step + 1;
-            let at = begin(&record).unwrap_or(record.at);
+            let at = record.began().unwrap_or(record.at);
             if step == first {
                 span.from = Some(at);
             }

@@ -7,12 +7,15 @@ use crate::analyze::identity::Class;
 use crate::analyze::whole::extrapolated;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// A GPU and where its time went.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Device {
     /// Ordinal in the process; null = the device of the context is not known.
     pub id: Option<u32>,
+    /// The rank of the process that uses it; null = processes have no ranks, or do not use one GPU each.
+    pub rank: Option<u32>,
     /// The UUID, as nvidia-smi prints it.
     pub uuid: Option<String>,
     /// The name of the model.
@@ -54,8 +57,9 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns the row, with the pauses of the budget divided among its parts as far as that can be estimated.
-    pub fn of(device: &DeviceReport) -> Device {
+    /// Returns the row, with the pauses of the budget divided among its parts as far as that can be estimated. `ranks` are
+    /// those of GPUs, by UUID.
+    pub fn of(device: &DeviceReport, ranks: &HashMap<&str, u32>) -> Device {
         let whole = extrapolated(&device.identity, &device.work);
         let identity = whole.as_ref().unwrap_or(&device.identity);
         let part = |sum: Sum| match whole {
@@ -65,6 +69,7 @@ impl Device {
         let busy = |class: Class| part(identity.busy[class as usize]);
         Device {
             id: device.id,
+            rank: device.uuid.as_deref().and_then(|uuid| ranks.get(uuid).copied()),
             uuid: device.uuid.clone(),
             name: device.name.clone(),
             memory_bytes: device.memory_bytes,

@@ -1,5 +1,6 @@
 //! What to change, and what that would gain.
 
+use super::super::shell::{quoted, quoted_path};
 use super::numbers::Estimate;
 use crate::analyze::ProcessReport;
 use crate::diagnose::finding;
@@ -77,10 +78,21 @@ impl Evidence {
     }
 }
 
-/// Returns the command that records the changed program and compares it with this trace.
-fn verify(reports: &[ProcessReport]) -> String {
+/// Returns the command that records the changed program and compares it with this trace, quoted for a shell.
+pub fn verify(reports: &[ProcessReport]) -> String {
     let first = reports.first().map(|report| &report.process);
-    let command = first.and_then(|process| process.command.as_deref()).unwrap_or("CMD");
-    let path = first.map_or("BEFORE", |process| process.path.as_str());
+    let words = first.map(|process| process.arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>());
+    let command = words.filter(|words| !words.is_empty()).map_or("CMD".to_owned(), |words| words.join(" "));
+    let path = first.map_or("BEFORE".to_owned(), |process| quoted_path(whole(&process.path, reports.len())));
     format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {path} after.gspy")
+}
+
+/// Returns the path of a run: that of its only trace, or the directory of its traces.
+fn whole(trace: &str, traces: usize) -> &str {
+    match trace.rsplit_once('/') {
+        _ if traces <= 1 => trace,
+        Some(("", _)) => "/",
+        Some((directory, _)) => directory,
+        None => ".",
+    }
 }

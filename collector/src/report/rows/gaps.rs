@@ -4,6 +4,7 @@ use super::super::names::demangle;
 use super::numbers::Estimate;
 use crate::analyze::gaps::rows::{self, GapReport};
 use crate::analyze::gaps::{BANDS, LARGEST, Part};
+use crate::analyze::idle::Cause;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -63,6 +64,23 @@ pub struct Gap {
     pub duration_ns: Estimate,
     pub before: Side,
     pub after: Side,
+    /// What the host was doing in it, as in `idle`; the largest part first, at most three.
+    #[schemars(length(max = 3))]
+    pub causes: Vec<GapCause>,
+    /// The id of the thread that led it: the one whose call enqueued the operation after it.
+    pub tid: Option<u32>,
+}
+
+/// A part of a gap.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct GapCause {
+    /// As in idle.by_cause.
+    pub cause: &'static str,
+    /// Its label on the screen.
+    #[serde(skip)]
+    pub label: &'static str,
+    /// By the best values.
+    pub total_ns: u64,
 }
 
 /// An operation next to a gap.
@@ -116,7 +134,15 @@ impl Gap {
             duration_ns: gap.duration.into(),
             before: Side::of(&gap.before),
             after: Side::of(&gap.after),
+            causes: gap.causes.iter().flatten().map(GapCause::of).collect(),
+            tid: gap.tid,
         }
+    }
+}
+
+impl GapCause {
+    fn of((cause, total): &(Cause, u64)) -> GapCause {
+        GapCause { cause: cause.name(), label: cause.label(), total_ns: *total }
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Identity {
     pub undecided_ns: u64,
     /// After the GPU's last operation.
     pub tail_ns: u64,
+    /// The parts with their bounds, for the comparison of two runs.
+    #[serde(skip)]
+    pub buckets: Buckets,
+    /// That GPU's place in the rows of devices.
+    #[serde(skip)]
+    pub device: Option<usize>,
 }
 
 impl Identity {
@@ -41,6 +47,8 @@ impl Identity {
             idle_ns: buckets.idle().value,
             undecided_ns: of(Bucket::Undecided),
             tail_ns: of(Bucket::Tail),
+            device: buckets.device,
+            buckets: buckets.clone(),
         }
     }
 }

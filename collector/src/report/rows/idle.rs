@@ -25,6 +25,9 @@ pub struct ByCause {
     /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
     #[schemars(extend("enum" = ["explicit_sync", "implicit_sync", "allocating", "freeing", "copying", "launching", "stream_wait", "starting", "loading", "host_callback", "other_call", "outside_cuda", "undecided"]))]
     pub cause: &'static str,
+    /// Its label on the screen.
+    #[serde(skip)]
+    pub label: &'static str,
     /// The number of gaps that have such a part.
     pub count: u64,
     pub total_ns: Estimate,
@@ -35,6 +38,9 @@ pub struct ByCause {
 pub struct BySite {
     /// As in by_cause.
     pub cause: &'static str,
+    /// Its label on the screen.
+    #[serde(skip)]
+    pub label: &'static str,
     /// The API that the thread was in; null = none.
     pub api: Option<String>,
     /// Path of the library that called it; outside CUDA, of the library whose call ended the gap.
@@ -81,7 +87,7 @@ impl Idle {
 
 impl ByCause {
     fn of((cause, part): (&Cause, &Part)) -> ByCause {
-        ByCause { cause: cause.name(), count: part.count, total_ns: part.total.into() }
+        ByCause { cause: cause.name(), label: cause.label(), count: part.count, total_ns: part.total.into() }
     }
 }
 
@@ -89,6 +95,7 @@ impl BySite {
     fn of(((cause, site), part): (&(Cause, Site), &Part)) -> BySite {
         let Site { api, library, tid, range, after_wait } = site.clone();
         let (count, total_ns) = (part.count, part.total.into());
-        BySite { cause: cause.name(), api, library, tid, range, after_wait, count, total_ns }
+        let (name, label) = (cause.name(), cause.label());
+        BySite { cause: name, label, api, library, tid, range, after_wait, count, total_ns }
     }
 }

@@ -1,7 +1,9 @@
 //! Memory: how much the program held, and which libraries held it.
 
 use super::numbers::Estimate;
-use crate::analyze::memory::{self, MemoryUse};
+use crate::analyze::memory::holders;
+use crate::analyze::memory::lifetimes::{self, Lifetime};
+use crate::analyze::memory::{self, MemoryUse, pool_of};
 use crate::analyze::owners;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,9 +18,120 @@ pub struct Memory {
     pub by_kind: BTreeMap<&'static str, Use>,
     /// Device memory by the library that allocated or freed it; each column sums to the whole.
     pub by_library: Vec<Holding>,
+    pub at_peak: AtPeak,
+    /// Who held the most device memory at the peak, the most first; of several processes, at the peak of each. Blocks are
+    /// one holder if the same process, thread, library, API and NVTX range allocated them.
+    #[schemars(length(max = 10))]
+    pub holders: Vec<Holder>,
+    /// Blocks of device memory by how long they lived. persistent: held at the end, or for half of the run; per_step:
+    /// freed in the step in which they were allocated, or in the next (without steps: after less than a twentieth of the
+    /// run); temporary: freed within 1 ms, or before any work was launched after their allocation; longer: all others.
+    pub lifetimes: BTreeMap<&'static str, Lived>,
+    /// How device memory grows throughout the run; null = it does not.
+    pub growth: Option<Growth>,
+    /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
+    /// the run), and never freed. What a framework's pool keeps does not count.
+    #[schemars(length(max = 10))]
+    pub never_freed: Vec<Holder>,
+    /// The last call that failed because there was not enough memory; null = none did.
+    pub failure: Option<Failure>,
     pub timeline: Timeline,
     /// Calls that failed because there was not enough memory.
     pub out_of_memory: u64,
+}
+
+/// Device memory at the peak, by its best value: what frameworks' pools had allocated (PyTorch's caching allocator and
+/// similar, known by the library that called), and what was allocated outside them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AtPeak {
+    pub pools_bytes: u64,
+    pub outside_bytes: u64,
+}
+
+/// Device memory of one origin.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Holder {
+    #[serde(flatten)]
+    pub origin: Origin,
+    pub bytes: u64,
+    pub blocks: u64,
+    /// The first and the last step in which one of the blocks was allocated; null = in no step.
+    pub first_step: Option<u64>,
+    pub last_step: Option<u64>,
+    /// When the first of them was allocated, since the collection began; null = not known.
+    pub first_ns: Option<u64>,
+}
+
+/// Where memory was allocated; null = not known, or none.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Origin {
+    pub pid: Option<u32>,
+    /// The thread's id in the system.
+    pub tid: Option<u32>,
+    /// The path of the library that called.
+    pub library: Option<String>,
+    pub api: Option<String>,
+    /// The innermost NVTX range that was open.
+    pub range: Option<String>,
+    /// As in by_kind; empty of a call that failed.
+    pub memory: &'static str,
+    /// The framework whose memory pool that library is.
+    pub pool: Option<&'static str>,
+}
+
+/// Blocks of one lifetime.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Lived {
+    pub blocks: u64,
+    pub bytes: u64,
+    /// The bytes of those that were held at the peak.
+    pub at_peak_bytes: u64,
+}
+
+/// Memory that grows: the least that is held rises from quarter to quarter of the run after the warm-up.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Growth {
+    /// null = the program has no steps.
+    #[schemars(range(min = 0))]
+    pub bytes_per_step: Option<f64>,
+    /// null = it is given per step.
+    #[schemars(range(min = 0))]
+    pub bytes_per_second: Option<f64>,
+    /// The least that was held in the first and in the last quarter after the warm-up.
+    pub from_bytes: u64,
+    pub to_bytes: u64,
+    /// Who holds more in the last quarter than in the first, the most first.
+    #[schemars(length(max = 10))]
+    pub by: Vec<Grown>,
+}
+
+/// Memory of one origin that grows.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Grown {
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// By how much.
+    pub bytes: u64,
+}
+
+/// The state when a call failed because there was not enough memory.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Failure {
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Since the collection began.
+    pub at_ns: u64,
+    /// What the call asked for; null = not known.
+    pub requested_bytes: Option<u64>,
+    /// The device memory that the process held.
+    pub live_bytes: u64,
+    /// Physical memory that it had created (cuMemCreate) and not mapped.
+    pub unmapped_bytes: u64,
+    /// Who held it, the most first.
+    #[schemars(length(max = 10))]
+    pub holders: Vec<Holder>,
+    /// Whether the program launched work afterwards.
+    pub went_on: bool,
 }
 
 /// The use of memory of one kind, or of all device memory.
@@ -56,6 +169,8 @@ pub struct Holding {
     pub frees: u64,
     /// Their bytes.
     pub freed_bytes: u64,
+    /// The framework whose memory pool the library is; null = none.
+    pub pool: Option<&'static str>,
 }
 
 /// The most memory held in each of equal stretches of time. Empty where none was held, and of several processes.
@@ -82,8 +197,75 @@ impl Memory {
             device: Use::of(&memory.device),
             by_kind: memory.by_kind.iter().map(|(kind, part)| (*kind, Use::of(part))).collect(),
             by_library: memory.by_library.iter().map(Holding::of).collect(),
+            at_peak: AtPeak::of(memory),
+            holders: memory.holders.at_peak.iter().map(Holder::of).collect(),
+            lifetimes: memory.holders.lifetimes.iter().map(Lived::of).collect(),
+            growth: memory.holders.growth.as_ref().map(Growth::of),
+            never_freed: memory.holders.never_freed.iter().map(Holder::of).collect(),
+            failure: memory.holders.failure.as_ref().map(Failure::of),
             timeline: Timeline::of(memory),
             out_of_memory: memory.out_of_memory,
+        }
+    }
+}
+
+impl AtPeak {
+    fn of(memory: &MemoryUse) -> AtPeak {
+        let is_pool = |library: &Option<String>| library.as_deref().and_then(pool_of).is_some();
+        let sum = |of_pools: bool| {
+            let rows = memory.by_library.iter().filter(|(library, _)| is_pool(library) == of_pools);
+            rows.map(|(_, holding)| holding.at_peak_bytes).sum()
+        };
+        AtPeak { pools_bytes: sum(true), outside_bytes: sum(false) }
+    }
+}
+
+impl Holder {
+    fn of(holder: &holders::Holder) -> Holder {
+        let holders::Holder { ref origin, bytes, blocks, steps, first_ns } = *holder;
+        let (first_step, last_step) = steps.unzip();
+        let first_ns = (first_ns > 0).then_some(first_ns);
+        Holder { origin: Origin::of(origin), bytes, blocks, first_step, last_step, first_ns }
+    }
+}
+
+impl Origin {
+    fn of(origin: &holders::Origin) -> Origin {
+        let holders::Origin { pid, tid, library, api, range, kind, pool } = origin.clone();
+        Origin { pid, tid, library, api, range, memory: kind, pool }
+    }
+}
+
+impl Lived {
+    fn of((lifetime, lived): (&Lifetime, &lifetimes::Lived)) -> (&'static str, Lived) {
+        let lifetimes::Lived { blocks, bytes, at_peak_bytes } = *lived;
+        (lifetime.name(), Lived { blocks, bytes, at_peak_bytes })
+    }
+}
+
+impl Growth {
+    fn of(growth: &holders::Growth) -> Growth {
+        let grown = |(origin, bytes): &(_, u64)| Grown { origin: Origin::of(origin), bytes: *bytes };
+        Growth {
+            bytes_per_step: growth.is_per_step.then_some(growth.slope),
+            bytes_per_second: (!growth.is_per_step).then_some(growth.slope),
+            from_bytes: growth.first,
+            to_bytes: growth.last,
+            by: growth.origins.iter().map(grown).collect(),
+        }
+    }
+}
+
+impl Failure {
+    fn of(failure: &holders::Failure) -> Failure {
+        Failure {
+            origin: Origin::of(&failure.origin),
+            at_ns: failure.at,
+            requested_bytes: failure.requested,
+            live_bytes: failure.live,
+            unmapped_bytes: failure.unmapped,
+            holders: failure.holders.iter().map(Holder::of).collect(),
+            went_on: failure.went_on,
         }
     }
 }
@@ -111,6 +293,7 @@ impl Holding {
             live_bytes: holding.live_bytes,
             frees: holding.frees,
             freed_bytes: holding.freed_bytes,
+            pool: library.as_deref().and_then(pool_of),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report as plain structs: one small module for each table.
 //!
 //! The structs are what a reader of the JSON gets, with their doc comments as descriptions: the JSON Schema in
-//! `collector/schema/report.schema.json` is generated from them (see `schema.rs`). The tables of the terminal report take
+//! `collector/schema/report.schema.json` is generated from them (see `report/schema.rs`). The tables of the terminal report take
 //! their columns from the same structs; a field that only the screen shows has `#[serde(skip)]`. Each row has an `of`
 //! that builds it from the rows of an analysis, which know nothing of JSON.
 
@@ -12,6 +12,7 @@ pub mod devices;
 pub mod findings;
 pub mod gaps;
 pub mod graphs;
+pub mod hangs;
 pub mod identity;
 pub mod idle;
 pub mod kernels;
@@ -20,8 +21,7 @@ pub mod numbers;
 pub mod overhead;
 pub mod processes;
 pub mod ranges;
-#[cfg(test)]
-mod schema;
+pub mod ranks;
 pub mod shapes;
 pub mod startup;
 pub mod steps;
@@ -32,6 +32,7 @@ pub mod unread;
 pub mod verdict;
 
 use super::view;
+use crate::analyze::ranks::Ranks;
 use crate::analyze::{ProcessReport, Tables, lines};
 use crate::diagnose::Diagnosis;
 use schemars::JsonSchema;
@@ -42,6 +43,8 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "gpuspy report", extend("$id" = "urn:gpuspy:report:2"))]
 pub struct Report {
+    /// Operations and calls that did not end for long: first those that lasted to the end, and of these the longest.
+    pub hangs: Vec<hangs::Hang>,
     pub verdict: verdict::Verdict,
     pub identity: identity::Identity,
     pub idle: idle::Idle,
@@ -87,6 +90,11 @@ pub struct Report {
     /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
     pub processes: Vec<processes::Process>,
+    /// The ranks of the job, in their order; empty if fewer than two processes have a rank.
+    pub ranks: Vec<ranks::Rank>,
+    /// What the ranks were compared by.
+    #[serde(skip)]
+    pub compared: Ranks,
     /// Traces of the directory that could not be read at all. They are missing from the report.
     pub unread: Vec<unread::Unread>,
 }
@@ -95,7 +103,10 @@ impl Report {
     /// Composes the report of a run of which some traces could not be read. `all` are the sums over all processes.
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         let diagnosis = Diagnosis::of(reports, all);
+        let compared = Ranks::of(reports);
+        let ranks = ranks::of_gpus(reports);
         Report {
+            hangs: hangs::Hang::all(reports),
             verdict: verdict::Verdict::of(&diagnosis.verdict),
             identity: identity::Identity::of(&diagnosis.buckets),
             idle: idle::Idle::of(&all.idle),
@@ -104,7 +115,7 @@ impl Report {
             coverage: coverage::Coverage::of(all),
             overhead: all.overhead.as_ref().map(|taken| overhead::Overhead::of(taken, &all.duty)),
             clock: clock::Clock::of(&all.clock),
-            devices: all.devices.iter().map(devices::Device::of).collect(),
+            devices: all.devices.iter().map(|device| devices::Device::of(device, &ranks)).collect(),
             gaps: gaps::Gaps::of(&all.gaps),
             kernels: all.kernels.iter().map(kernels::Kernel::of).collect(),
             graphs: graphs::Graphs::of(&all.graphs),
@@ -118,6 +129,8 @@ impl Report {
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),
             wall_ns: lines(reports).map(|line| line.looked_ns).max(),
             processes: reports.iter().map(processes::Process::of).collect(),
+            ranks: ranks::rows(&compared, reports),
+            compared,
             unread: unread.iter().map(unread::Unread::of).collect(),
         }
     }

@@ -13,6 +13,8 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Its command line.
     pub command: Option<String>,
+    /// The version of the CUDA driver: 12090 is 12.9.
+    pub driver_version: Option<u32>,
     /// The trace.
     pub path: String,
     /// Its parent's process id.
@@ -114,6 +116,7 @@ impl Process {
         Process {
             pid: process.pid,
             command: process.command.clone(),
+            driver_version: process.driver_version,
             path: process.path.clone(),
             parent: process.parent,
             rank: process.job.rank,

@@ -17,7 +17,7 @@ use gpuspy_wire::record::{LossCause, Untimed};
 /// all details.
 pub fn coverage(screen: &mut Screen<'_>, run: &Run<'_>) {
     let all = &run.all;
-    let whole = !screen.view.sections.is_empty();
+    let whole = screen.view.is_selected();
     screen.section("Coverage", launches(all));
     screen.more(losses(all));
     for sentence in [unknown(all, whole), bursts(all), never(all)].into_iter().flatten() {
@@ -26,6 +26,31 @@ pub fn coverage(screen: &mut Screen<'_>, run: &Run<'_>) {
     windows(&all.duty, whole).into_iter().for_each(|sentence| screen.more(sentence));
     screen.joined([overhead(all, whole), clock(run, whole)]);
     screen.more(dim("not covered by design: launches from device code, OptiX, video engines, graphics"));
+}
+
+/// Returns whether so much is missing that a reader has to know it first.
+pub fn is_incomplete(all: &Tables) -> bool {
+    !records_lost(all).is_empty() || !all.coverage.unknown_functions.is_empty()
+}
+
+/// Returns what was recorded and timed, and what that cost, for the overview.
+pub fn in_short(run: &Run<'_>) -> Vec<Text> {
+    let (all, coverage) = (&run.all, &run.all.coverage);
+    let mut line = plural(coverage.launches, "launch", "launches");
+    if coverage.launches > 0 {
+        let timed = coverage.timed.saturating_add(coverage.runs.launches);
+        line.push_str(&format!(", {} timed", percent(timed, coverage.launches)));
+    }
+    let lost = records_lost(all);
+    line.push_str(if lost.is_empty() { "; no record lost" } else { "" });
+    if let Some(cost) = all.overhead.as_ref().and_then(|overhead| overhead.cost(&all.duty)) {
+        line.push_str(&format!("; overhead {}", share(cost.total())));
+    }
+    if let Some(off) = all.clock.median() {
+        line.push_str(&format!("; clock +/- {}", duration(off.value)));
+    }
+    let lost = (!lost.is_empty()).then(|| losses(all));
+    [Some(Text::from(line)), lost, unknown(all, false)].into_iter().flatten().collect()
 }
 
 /// Returns how many launches there were, and what share of them has a GPU time.

@@ -1,11 +1,11 @@
-//! Idle gaps of the GPUs: how many, how long, and what ended them.
+//! Idle gaps of the GPUs: how many, how long, and what the host was doing meanwhile.
 
 use super::Run;
 use super::screen::{Screen, about, number, plural};
 use crate::analyze::gaps::BANDS;
 use crate::analyze::kernels::UNKNOWN;
 use crate::report::chart::length;
-use crate::report::names::{LIBRARY, cut, library, shorten};
+use crate::report::names::{cut, library, shorten};
 use crate::report::rows::gaps::{Gap, Gaps, Side};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
@@ -31,7 +31,7 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     if let [only] = gaps.by_library.as_slice()
         && only.library.is_some()
     {
-        rest.push_str(&format!(", all ended by {}", library(only.library.as_deref())));
+        rest.push_str(&format!(", all before calls by {}", library(only.library.as_deref())));
     }
     let sentence = Text::from(format!("{}, ", plural(gaps.count, "gap", "gaps")));
     let sentence = sentence.then(Text::toned(Tone::Waste, about(gaps.total_ns))).then(rest);
@@ -74,14 +74,14 @@ fn whole(ns: u64) -> String {
     if ns < 1_000_000 { format!("{} µs", ns / 1_000) } else { format!("{} ms", ns / 1_000_000) }
 }
 
-/// Draws the gaps by the library whose call ended them. If there is only one library, the overview says so in words.
+/// Draws the gaps by the library whose call came next. If there is only one library, the overview says so in words.
 fn by_library(screen: &mut Screen<'_>, gaps: &Gaps) {
-    let whole = !screen.view.sections.is_empty();
+    let whole = screen.view.is_selected();
     if gaps.by_library.len() < 2 && !whole {
         return;
     }
     let columns =
-        [right("ended by"), right("count"), right("total"), right("of gaps"), left(""), names("", cut)];
+        [right("next call by"), right("count"), right("total"), right("of gaps"), left(""), names("", cut)];
     let mut table = Table::new(&columns);
     let shown = screen.view.rows(ROWS).min(gaps.by_library.len());
     for row in &gaps.by_library[..shown] {
@@ -106,7 +106,7 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("at"),
         names("before it", shorten),
         names("after it", shorten),
-        left("ended by"),
+        left("the host meanwhile"),
     ]);
     let shown = screen.view.rows(ROWS).min(gaps.largest.len());
     for gap in &gaps.largest[..shown] {
@@ -116,19 +116,26 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
             duration(gap.began_ns.unwrap_or(0).saturating_add(gap.start_ns)).into(),
             operation(&gap.before).into(),
             operation(&gap.after).into(),
-            caller(gap, several).into(),
+            cause(gap, several).into(),
         ]);
     }
     screen.table(&table, 0, "gaps");
 }
 
-/// Returns the library (and with several processes, the process) whose call ended a gap.
-fn caller(gap: &Gap, several: bool) -> String {
-    let library = library(gap.after.library.as_deref());
-    match gap.pid {
-        Some(pid) if several => cut(&format!("{pid} {library}"), LIBRARY),
-        _ => library,
+/// Returns the main cause of a gap, its share if that is not all of it, and whose it is.
+fn cause(gap: &Gap, several: bool) -> String {
+    let Some(main) = gap.causes.first() else { return String::new() };
+    let share = percent(main.total_ns, gap.duration_ns.value);
+    let mut text = main.label.to_owned();
+    if main.total_ns * 100 < gap.duration_ns.value * 99 {
+        text.push_str(&format!(" {share}"));
     }
+    match (gap.pid, gap.tid) {
+        (Some(pid), _) if several => text.push_str(&format!(" (process {pid})")),
+        (_, Some(tid)) => text.push_str(&format!(" (thread {tid})")),
+        _ => {}
+    }
+    text
 }
 
 fn operation(side: &Side) -> String {

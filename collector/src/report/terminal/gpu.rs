@@ -33,7 +33,11 @@ pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Draws a GPU's section. `of` is what its row was made from: it also knows the time around the span.
 fn gpu(screen: &mut Screen<'_>, run: &Run<'_>, device: &Device, of: &DeviceReport) {
     let frame = Frame::of(of);
-    let title = device.id.map_or("GPU ?".to_owned(), |id| format!("GPU {id}"));
+    let title = match (device.rank, device.id) {
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(id)) => format!("GPU {id}"),
+        (None, None) => "GPU ?".to_owned(),
+    };
     screen.section(&title, verdict(device, of.timed));
     let rows = rows(device, frame);
     let parts: Vec<Part> = rows.iter().map(|row| Part { value: row.time.value, ..row.part }).collect();

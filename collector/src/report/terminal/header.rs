@@ -8,6 +8,7 @@ use crate::analyze::summary::{Captured, ProcessInfo};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};
+use crate::report::rows::processes::Process;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent};
@@ -81,16 +82,35 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let room = screen.width() - INDENT;
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
-        let facts = Text::from(format!("{pid}, ")).then(ending(process));
-        let facts = facts.then(format!(", {}, {}, ", gpus(run), duration(process.line.wall_ns)));
-        screen.titled("", INDENT, facts.then(trace(screen, &process.path)));
+        let rank = process.job.rank.map_or(String::new(), |rank| format!("rank {rank}, "));
+        let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
+        let facts = facts.then(format!(", {}, {}", gpus(run), duration(process.line.wall_ns)));
+        let more = facts.clone().then(", ").then(trace(screen, &process.path));
+        // The overview has no second line for the trace, which its reader has named.
+        let is_short = screen.view.sections.is_empty() && more.width() > room;
+        screen.titled("", INDENT, if is_short { facts } else { more });
         return;
     }
     let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
-    screen.titled("gpuspy", INDENT, format!("{processes_in_words}, {}, {}", gpus(run), duration(wall(run))));
+    let sum = format!("{processes_in_words}, {}, {}", gpus(run), duration(wall(run)));
+    match command_of_all(run).filter(|_| !run.rows.ranks.is_empty()) {
+        Some(command) => {
+            screen.titled("gpuspy", INDENT, cut(&plain(command), screen.width() - INDENT));
+            screen.titled("", INDENT, sum);
+        }
+        None => screen.titled("gpuspy", INDENT, sum),
+    }
     processes(screen, run);
 }
 
+/// Returns the command, if it is the same for all processes.
+fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
+    let mut commands = run.reports.iter().map(|report| report.process.command.as_deref());
+    let first = commands.next()??;
+    commands.all(|command| command == Some(first)).then_some(first)
+}
+
+/// Lists the processes that the section of ranks does not contain.
 fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut table = Table::new(&[
         right("rank"),
@@ -104,7 +124,13 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
         names("command", cut),
     ]);
     let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
-    for (process, report) in run.rows.processes.iter().zip(run.reports) {
+    let is_a_rank = |process: &Process| process.rank.is_some() && !run.rows.ranks.is_empty();
+    let all = run.rows.processes.iter().zip(run.reports);
+    let listed: Vec<_> = all.filter(|(process, _)| !is_a_rank(process)).collect();
+    if listed.is_empty() {
+        return;
+    }
+    for (process, report) in listed {
         let wall_ns = process.captured.as_ref().map_or(process.wall_ns, |captured| captured.run_ns);
         let gpus = Some(process.gpus.len() as u32).filter(|n| *n > 0);
         table.row([

@@ -5,14 +5,21 @@ use super::screen::{NONE, Screen, number, plural};
 use crate::analyze::lines;
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library};
-use crate::report::rows::memory::{Peaks, Timeline, Use};
+use crate::report::rows::memory::{Origin, Peaks, Timeline, Use};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
 use std::cmp::Reverse;
 
-/// Libraries that the overview shows.
-const LIBRARIES: usize = 5;
+/// Holders that the overview shows.
+const HOLDERS: usize = 3;
+/// Lifetimes by their names in JSON, in words.
+const LIFETIMES: [(&str, &str); 4] = [
+    ("persistent", "to the end, or half of the run"),
+    ("longer", "several steps"),
+    ("per_step", "up to the next step"),
+    ("temporary", "1 ms, or without other work"),
+];
 /// The fewest columns in which a library's path is readable.
 const FILE: usize = 20;
 
@@ -29,7 +36,99 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
         let failures = format!("  {calls} failed because memory ran out; --section calls shows which");
         screen.line(Text::toned(Tone::Problem, failures));
     }
+    growth(screen, run);
     timeline(screen, run);
+    holders(screen, run);
+    if screen.view.is_selected() {
+        lifetimes(screen, run);
+        by_kind(screen, run);
+        by_library(screen, run);
+    }
+}
+
+/// Draws who held the most device memory at the peak.
+fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let memory = &run.rows.memory;
+    let mut table = Table::new(&[
+        left("held at peak by"),
+        right("bytes"),
+        right("of peak"),
+        right("blocks"),
+        right("steps").or_drop(3),
+        left("API"),
+        right("thread").or_drop(2),
+        names("NVTX range", cut).down_to(FILE).or_drop(1),
+    ]);
+    let whole = screen.view.is_selected();
+    let with_steps = memory.holders.iter().any(|holder| holder.first_step.is_some());
+    let shown = if whole { memory.holders.len() } else { HOLDERS.min(memory.holders.len()) };
+    for holder in &memory.holders[..shown] {
+        let steps = holder.first_step.zip(holder.last_step).map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first} .. {last}"),
+        });
+        table.row([
+            by(&holder.origin).into(),
+            bytes(holder.bytes).into(),
+            percent(holder.bytes, memory.device.peak_bytes.value).into(),
+            number(holder.blocks),
+            dim(steps.unwrap_or_else(|| if with_steps { NONE.to_owned() } else { String::new() })),
+            dim(holder.origin.api.as_deref().unwrap_or_default()),
+            dim(holder.origin.tid.map_or_else(String::new, |tid| tid.to_string())),
+            dim(holder.origin.range.as_deref().unwrap_or_default()),
+        ]);
+    }
+    screen.table(&table, memory.holders.len() - shown, "memory");
+}
+
+/// Returns who allocated: the library, and whether it is a framework's pool.
+fn by(origin: &Origin) -> String {
+    let library = library(origin.library.as_deref());
+    origin.pool.map_or(library.clone(), |pool| format!("{library} ({pool}'s pool)"))
+}
+
+/// Draws how fast memory grows, if it does.
+fn growth(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let Some(growth) = &run.rows.memory.growth else { return };
+    let (slope, per) = match growth.bytes_per_step {
+        Some(slope) => (slope, "step"),
+        None => (growth.bytes_per_second.unwrap_or(0.0), "second"),
+    };
+    let by_whom = growth.by.first().map(|most| format!(", mostly by {}", by(&most.origin)));
+    let sentence = format!("  grows by {} per {per}{}", bytes(slope as u64), by_whom.unwrap_or_default());
+    screen.line(Text::toned(Tone::Waste, sentence));
+}
+
+/// Draws how long blocks live, and what is in the pools of frameworks.
+fn lifetimes(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let memory = &run.rows.memory;
+    let mut table = Table::new(&[
+        left("lifetime of blocks"),
+        right("at peak"),
+        right("of peak"),
+        right("blocks"),
+        right("bytes"),
+    ]);
+    for (name, meaning) in LIFETIMES {
+        let Some(lived) = memory.lifetimes.get(name) else { continue };
+        table.row([
+            meaning.into(),
+            bytes(lived.at_peak_bytes).into(),
+            percent(lived.at_peak_bytes, memory.device.peak_bytes.value).into(),
+            number(lived.blocks),
+            bytes(lived.bytes).into(),
+        ]);
+    }
+    screen.table(&table, 0, "memory");
+    if memory.at_peak.pools_bytes > 0 {
+        let (pools, outside) = (bytes(memory.at_peak.pools_bytes), bytes(memory.at_peak.outside_bytes));
+        screen.remark(&format!("at the peak {pools} in the pools of frameworks, and {outside} outside them"));
+    }
+}
+
+/// Draws the use of each kind of memory.
+fn by_kind(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let memory = &run.rows.memory;
     let mut table = Table::new(&[
         left("kind"),
         right("peak"),
@@ -69,16 +168,11 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
             "all processes together; memory that a process holds when it ends counts as freed then"
         });
     }
-    by_library(screen, run);
 }
 
-/// Draws which libraries allocated, hold and freed device memory. If there is only one, the overview leaves the table out.
+/// Draws which libraries allocated, hold and freed device memory.
 fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
     let memory = &run.rows.memory;
-    let whole = !screen.view.sections.is_empty();
-    if memory.by_library.len() < 2 && !whole {
-        return;
-    }
     let mut rows: Vec<_> = memory.by_library.iter().collect();
     rows.sort_by_key(|row| Reverse((row.at_peak_bytes, row.allocated_bytes)));
     let mut table = Table::new(&[
@@ -91,8 +185,7 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("bytes freed").or_drop(2),
         names("file", cut).down_to(FILE).or_drop(1),
     ]);
-    let shown = screen.view.rows(LIBRARIES).min(rows.len());
-    for row in &rows[..shown] {
+    for row in &rows {
         let path = row.library.as_deref();
         table.row([
             library(path).into(),
@@ -102,10 +195,10 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
             number(row.allocations),
             number(row.frees),
             bytes(row.freed_bytes).into(),
-            dim(path.filter(|_| whole).unwrap_or_default()),
+            dim(path.unwrap_or_default()),
         ]);
     }
-    screen.table(&table, rows.len() - shown, "memory");
+    screen.table(&table, 0, "memory");
 }
 
 /// Returns whether both bounds of the peak print the same.
@@ -143,7 +236,7 @@ fn timeline(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut lines = lines(run.reports);
     let (Some(line), None) = (lines.next(), lines.next()) else { return };
     let memory = &run.rows.memory;
-    let with_kinds = !screen.view.sections.is_empty() && memory.timeline.by_kind.len() > 1;
+    let with_kinds = screen.view.is_selected() && memory.timeline.by_kind.len() > 1;
     let kinds = || memory.timeline.by_kind.iter().filter(|_| with_kinds);
     let ends = Ends {
         from: duration(memory.timeline.from_ns),

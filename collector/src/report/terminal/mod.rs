@@ -1,23 +1,30 @@
-//! The terminal report: warnings first, then coverage, then where the time went, then the tables.
+//! The terminal report: warnings first, then the [`overview`] on one screen, or the selected sections.
 //!
 //! Each section has a module. A section is a title next to its first sentence, with tables below.
 
 mod calls;
 mod coverage;
+mod diff;
+mod findings;
 mod gaps;
 mod gpu;
 mod graphs;
+mod hangs;
 mod header;
+mod idle;
 mod kernels;
 mod launches;
 mod memory;
 mod occupancy;
+mod overview;
 mod ranges;
+mod ranks;
 mod screen;
 mod startup;
 mod stats;
 mod steps;
 mod syncs;
+mod timeline;
 mod transfers;
 
 use super::rows::Report;
@@ -25,6 +32,7 @@ use super::text::{Text, Tone};
 use super::view::{Section, Style, View};
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, ProcessReport, Tables, lines};
+pub use diff::diff as terminal_diff;
 use screen::Screen;
 use std::borrow::Cow;
 
@@ -44,17 +52,28 @@ type Draw = fn(&mut Screen<'_>, &Run<'_>);
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
     let all = Tables::of_run(reports);
     let rows = Report::of(reports, &all, &view.unread);
-    let run = Run { reports, all, rows };
+    drawn(&Run { reports, all, rows }, view, style)
+}
+
+fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
     let mut screen = Screen::new(view, style, run.filter().is_some());
-    header::warnings(&mut screen, &run);
-    header::header(&mut screen, &run);
+    hangs::hangs(&mut screen, run);
+    header::warnings(&mut screen, run);
     let nothing = run.nothing();
+    if view.sections.is_empty() && nothing.is_none() {
+        overview::overview(&mut screen, run);
+        return screen.text();
+    }
+    header::header(&mut screen, run);
     if let Some(sentence) = nothing {
         screen.section("Nothing", Text::toned(Tone::Waste, sentence));
     }
-    let sections: [(Section, Draw); 14] = [
+    let sections: &[(Section, Draw)] = &[
+        (Section::Ranks, ranks::ranks),
+        (Section::Findings, findings::findings),
         (Section::Coverage, coverage::coverage),
         (Section::Gpu, gpu::gpus),
+        (Section::Idle, idle::idle),
         (Section::Gaps, gaps::gaps),
         (Section::Steps, steps::steps),
         (Section::Ranges, ranges::ranges),
@@ -68,10 +87,11 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
         (Section::Syncs, syncs::syncs),
         (Section::Calls, calls::calls),
     ];
-    for (section, draw) in sections {
+    for &(section, draw) in sections {
         // An empty trace has its coverage section too: it may say why the trace is empty.
-        if view.shows(section) && (nothing.is_none() || section == Section::Coverage) {
-            draw(&mut screen, &run);
+        let is_shown = view.shows(section) || (section == Section::Coverage && view.sections.is_empty());
+        if is_shown && (nothing.is_none() || section == Section::Coverage) {
+            draw(&mut screen, run);
         }
     }
     screen.text()

@@ -25,7 +25,7 @@ const NAME: usize = 30;
 
 /// Draws the section: complete with `--section occupancy`; in the overview only kernels that are worth a change.
 pub fn occupancy(screen: &mut Screen<'_>, run: &Run<'_>) {
-    if screen.view.sections.is_empty() {
+    if !screen.view.is_selected() {
         return worth_changing(screen, run);
     }
     let kernels = kernels(run).filter_map(|(kernel, of)| Some((Stats::of(kernel), kernel, known(of)?)));

@@ -43,6 +43,16 @@ impl<'a> Screen<'a> {
         self.lines.extend(text.into().wrapped(self.width()));
     }
 
+    /// Adds lines as they are.
+    pub fn push(&mut self, lines: impl IntoIterator<Item = Text>) {
+        self.lines.extend(lines);
+    }
+
+    /// Returns the number of lines so far.
+    pub fn height(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Starts a section with an empty line, then its title next to its first sentence.
     pub fn section(&mut self, title: &str, sentence: impl Into<Text>) {
         self.lines.push(Text::default());
@@ -74,7 +84,7 @@ impl<'a> Screen<'a> {
 
     /// Adds a section that has nothing to show, if the user selected sections.
     pub fn none(&mut self, title: &str, sentence: &str) {
-        if !self.view.sections.is_empty() {
+        if self.view.is_selected() {
             self.section(title, self.limited(sentence));
         }
     }
@@ -96,8 +106,8 @@ impl<'a> Screen<'a> {
         table.lines(limit).into_iter().for_each(|line| self.picture(line));
         if hidden > 0 {
             let rest = count(hidden as u64);
-            self.remark(&match (self.view.sections.is_empty(), self.view.top) {
-                (true, None) => format!("and {rest} more: --section {section}"),
+            self.remark(&match (self.view.is_selected(), self.view.top) {
+                (false, None) => format!("and {rest} more: --section {section}"),
                 _ => format!("and {rest} more"),
             });
         }
@@ -108,9 +118,15 @@ impl<'a> Screen<'a> {
         self.titled("", INNER, dim(remark));
     }
 
-    /// Returns all lines as they are printed, with a legend if a figure is marked with [`WIDE`].
+    /// Whether a text is on the screen.
+    pub fn has(&self, text: &str) -> bool {
+        self.lines.iter().any(|line| line.characters().contains(text))
+    }
+
+    /// Returns all lines as they are printed, with a legend if a figure of a section is marked with [`WIDE`].
     pub fn text(&mut self) -> String {
-        if self.lines.iter().any(|line| has_wide_figure(&line.characters())) {
+        if !self.view.sections.is_empty() && self.lines.iter().any(|line| has_wide_figure(&line.characters()))
+        {
             let meaning =
                 "marks a figure whose bounds (in --json) are further apart than a fifth of its value";
             self.lines.push(Text::default());
@@ -122,7 +138,7 @@ impl<'a> Screen<'a> {
 }
 
 /// Returns whether a figure in a line is marked with [`WIDE`].
-fn has_wide_figure(line: &str) -> bool {
+pub fn has_wide_figure(line: &str) -> bool {
     let mut after = line.split(WIDE).skip(1);
     after.any(|text| text.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
 }

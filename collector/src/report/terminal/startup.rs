@@ -23,7 +23,7 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
         return none(screen, run);
     };
     let wall = run.host_wall();
-    if screen.view.sections.is_empty() && !is_worth_it(startup, wall) {
+    if !screen.view.is_selected() && !is_worth_it(startup, wall) {
         return;
     }
     let first = startup.first_kernel_ns;
@@ -50,7 +50,7 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     let is_ours = advice.is_none();
     advice.into_iter().for_each(|advice| screen.more(advice));
     parts(screen, startup);
-    if own_ns > 0 && (is_ours || !screen.view.sections.is_empty()) {
+    if own_ns > 0 && (is_ours || screen.view.is_selected()) {
         screen.remark(&own_cost(startup, own_ns));
     }
     remarks(screen, run, startup);
@@ -61,7 +61,7 @@ fn none(screen: &mut Screen<'_>, run: &Run<'_>) {
     let ran = run.all.coverage.launches > 0 || run.all.coverage.in_graphs > 0;
     if !ran {
         screen.none("Start-up", "no kernel ran");
-    } else if !screen.view.sections.is_empty() {
+    } else if screen.view.is_selected() {
         let limits = if is_captured(run) { "the capture range" } else { "these filters" };
         screen.section("Start-up", format!("the start of the program is outside {limits}"));
     }

@@ -20,7 +20,7 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Steps", sentence(steps));
     plot(screen, steps);
-    if screen.view.sections.is_empty() {
+    if !screen.view.is_selected() {
         return;
     }
     contents(screen, steps);

@@ -79,7 +79,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         largest(&rows).into_iter().for_each(|cause| screen.more(advice(cause)));
     }
     // Where nothing is timed, every such call is undecided: the overview leaves that out.
-    if undecided > 0 && !screen.view.sections.is_empty() {
+    if undecided > 0 && screen.view.is_selected() {
         let more = if calls > 0 { "more" } else { "other" };
         screen.more(dim(format!(
             "{} may have waited{}, for at most {} of host time",

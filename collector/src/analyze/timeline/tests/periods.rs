@@ -23,7 +23,7 @@ fn ranges(edges: &[i64]) -> Period {
 
 fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
     let record = record();
-    let mut timelines = Timelines::over(period);
+    let mut timelines = Timelines::over(period, []);
     for operation in operations {
         take(&mut timelines, &Event { operation: Some(*operation), ..Event::new(&record) });
     }

@@ -1,16 +1,17 @@
-//! The JSON Schema of the report, generated from its structs.
+//! The JSON Schemas of the report and of the comparison of two, generated from their structs.
 
-use super::Report;
-use schemars::Schema;
+use super::diff::Diff;
+use super::rows::Report;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 /// Returns the schema of what is written, as text.
-fn schema() -> String {
+fn schema<T: JsonSchema>() -> String {
     // A reader gets every key of a row, also those that are null: the schema of the output requires them all.
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(tidy));
-    let schema = settings.into_generator().into_root_schema_for::<Report>();
+    let schema = settings.into_generator().into_root_schema_for::<T>();
     format!("{:#}\n", schema.as_value())
 }
 
@@ -28,15 +29,26 @@ fn tidy(schema: &mut Schema) {
     }
 }
 
-#[test]
-fn the_schema_file_describes_the_structs_of_the_report() {
-    let (path, schema) = (concat!(env!("CARGO_MANIFEST_DIR"), "/schema/report.schema.json"), schema());
+/// Compares a schema's file with what the structs say, or writes it if that is wanted.
+fn check<T: JsonSchema>(name: &str) {
+    let path = format!("{}/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = schema::<T>();
     if std::env::var_os("GPUSPY_UPDATE").is_some() {
-        std::fs::write(path, &schema).unwrap();
+        std::fs::write(&path, &schema).unwrap();
     }
-    let written = std::fs::read_to_string(path).unwrap();
+    let written = std::fs::read_to_string(&path).unwrap();
     assert!(
         written == schema,
-        "collector/schema/report.schema.json is out of date: GPUSPY_UPDATE=1 cargo nextest run -p gpuspy schema"
+        "collector/schema/{name}.schema.json is out of date: GPUSPY_UPDATE=1 cargo nextest run -p gpuspy schema"
     );
+}
+
+#[test]
+fn the_schema_file_describes_the_structs_of_the_report() {
+    check::<Report>("report");
+}
+
+#[test]
+fn the_schema_file_describes_the_structs_of_the_comparison() {
+    check::<Diff>("diff");
 }

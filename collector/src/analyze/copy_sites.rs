@@ -1,0 +1,128 @@
+//! Which calls copy, and of what kind are their copies? One row for each API, library and kind.
+
+use super::analysis::{Analysis, End, Start};
+use super::calls::base_name;
+use super::estimate::Sum;
+use super::merge::Merge;
+use super::scope::Scope;
+use super::transfers::SizeClass;
+use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
+use crate::model::{Action, Event, When};
+use crate::trace::record::{Body, Names};
+use gpuspy_wire::record::Namespace;
+use std::collections::{BTreeMap, HashMap};
+
+/// The most places in the program that are kept apart; the copies of others are in no row.
+const MOST: usize = 1024;
+
+/// A kind of copies or memsets, and who makes them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CopySite {
+    /// The API, by its [`base_name`].
+    pub api: String,
+    /// The path of the library that calls it.
+    pub library: Option<String>,
+    /// The direction, or memset.
+    pub kind: TransferKind,
+    /// The host's side.
+    pub host_memory: HostMemory,
+    /// Whether the call returns only when the copy is done.
+    pub blocks: bool,
+    /// The size of one.
+    pub size: SizeClass,
+}
+
+/// The copies of a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// How many.
+    pub count: u64,
+    /// The bytes that they moved.
+    pub bytes: u64,
+    /// How many were timed.
+    pub timed: u64,
+    /// The time of the timed ones, ns.
+    pub time: Sum,
+    /// The host's time in their calls, ns.
+    pub host_ns: u64,
+    /// ns from the start of the collection to the first call.
+    pub first: u64,
+    /// The system's id of the thread that made the first call, if known.
+    pub tid: Option<u32>,
+}
+
+impl Merge for Copied {
+    fn merge(&mut self, other: &Copied) {
+        if self.count == 0 || other.first < self.first {
+            (self.first, self.tid) = (other.first, other.tid);
+        }
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.timed += other.timed;
+        self.time.add(other.time);
+        self.host_ns = self.host_ns.saturating_add(other.host_ns);
+    }
+}
+
+/// Copies and memsets by site.
+pub type CopySites = BTreeMap<CopySite, Copied>;
+
+/// A site, as the records name it: the API's number, the caller's return address, and the rest of [`CopySite`].
+type Key = (u16, u64, TransferKind, HostMemory, bool, SizeClass);
+
+/// The analysis.
+#[derive(Debug)]
+pub struct CopyCalls<'a> {
+    names: &'a Names,
+    threads: Option<&'a BTreeMap<u32, u32>>,
+    began: u64,
+    sites: HashMap<Key, Copied>,
+}
+
+impl<'a> Analysis<'a> for CopyCalls<'a> {
+    type Rows = CopySites;
+
+    fn new(start: &Start<'a>) -> Self {
+        let threads = start.status.map(|status| &status.threads);
+        CopyCalls { names: start.names, threads, began: start.began, sites: HashMap::new() }
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let (Some(operation), Body::Work(work)) = (scope.operation(), &event.record.body) else { return };
+        let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
+        if operation.when == When::Captured {
+            return;
+        }
+        let blocks = blocks_host(work.call.flags, operation.what.moved());
+        let key = (work.call.api, operation.caller, kind, host_memory, blocks, SizeClass::of(bytes));
+        if self.sites.len() >= MOST && !self.sites.contains_key(&key) {
+            return;
+        }
+        let time = match operation.when {
+            When::Timed(interval) => {
+                Some(Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() })
+            }
+            _ => None,
+        };
+        self.sites.entry(key).or_default().merge(&Copied {
+            count: 1,
+            bytes,
+            timed: u64::from(time.is_some()),
+            time: time.unwrap_or_default(),
+            host_ns: event.call.map_or(0, |call| call.host_ns),
+            first: operation.called.saturating_sub(self.began),
+            tid: self.threads.and_then(|threads| threads.get(&event.record.thread).copied()),
+        });
+    }
+
+    fn finish(self, end: &End<'_>) -> CopySites {
+        let mut rows = CopySites::new();
+        for ((api, caller, kind, host_memory, blocks, size), copied) in self.sites {
+            let name = self.names.get(Namespace::Api, u32::from(api));
+            let api = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
+            let site = CopySite { api, library: end.library(caller), kind, host_memory, blocks, size };
+            rows.entry(site).or_default().merge(&copied);
+        }
+        rows
+    }
+}

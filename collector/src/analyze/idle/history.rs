@@ -1,0 +1,121 @@
+//! What was a thread doing, and when? The calls of each thread of a process, as far back as a gap may reach.
+//!
+//! A gap that an operation ends begins no earlier than the work before it was over, and the operation's record comes
+//! after those of all earlier calls of its thread. So when it comes, the calls that lie in its gap are known: they are
+//! copied out then, and what a thread keeps is bounded by a number of calls. Time before the oldest of them is undecided.
+
+use super::Cause;
+use crate::model::period::Period;
+use std::collections::{HashMap, VecDeque};
+
+/// The most calls that are kept of all threads of a process.
+const KEPT: usize = 1 << 17;
+/// The least that are kept of each thread, however many there are.
+const KEPT_OF_EACH: usize = 64;
+
+/// A call, or a part of one. Times are host ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// When it began.
+    pub from: i64,
+    /// When it ended.
+    pub to: i64,
+    /// The cause that it is of idle time.
+    pub cause: Cause,
+    /// The number of its API.
+    pub api: u16,
+    /// Its return address.
+    pub caller: u64,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub struct Thread {
+    spent: VecDeque<Spent>,
+    /// What it did before this is not known.
+    known_from: i64,
+    /// The API of its last wait for the GPU, and when that returned.
+    pub waited: Option<(u16, i64)>,
+    /// From its first to its last call: host ns.
+    pub ends: Option<(i64, i64)>,
+    /// What it spent in calls, by [`Cause`], ns.
+    pub calls: [u64; Cause::COUNT],
+}
+
+impl Thread {
+    fn new() -> Self {
+        let calls = [0; Cause::COUNT];
+        Thread { spent: VecDeque::new(), known_from: i64::MIN, waited: None, ends: None, calls }
+    }
+
+    /// Adds a part of a call. Calls of a thread do not overlap: what a part covers of the one before is left out.
+    pub fn add(&mut self, part: Spent, most: usize) {
+        let from = self.spent.back().map_or(part.from, |last| last.to.max(part.from));
+        if part.to <= from {
+            return;
+        }
+        while self.spent.len() >= most {
+            self.known_from = self.spent.pop_front().map_or(self.known_from, |oldest| oldest.to);
+        }
+        self.spent.push_back(Spent { from, ..part });
+    }
+
+    /// Counts the time of a call for a cause.
+    pub fn count(&mut self, cause: Cause, from: i64, to: i64, period: &Period) {
+        let ns = period.length(from, to);
+        self.calls[cause as usize] = self.calls[cause as usize].saturating_add(ns);
+    }
+
+    /// Notes a call, for the time from the first to the last.
+    pub fn reach(&mut self, from: i64, to: i64) {
+        let (first, last) = self.ends.unwrap_or((from, to));
+        self.ends = Some((first.min(from), last.max(to)));
+    }
+
+    /// Records of this thread were lost until host ns `at`, so that what it did before is not known.
+    pub fn lost_until(&mut self, at: i64) {
+        self.spent.clear();
+        self.known_from = self.known_from.max(at);
+        self.waited = None;
+    }
+
+    /// Returns its calls after a moment, in order, and from when on they are all known. It returns `most` calls at most.
+    pub fn since(&self, from: i64, most: usize) -> (Box<[Spent]>, i64) {
+        let after = self.spent.iter().rev().take(most).take_while(|spent| spent.to > from).count();
+        let first = self.spent.len() - after;
+        let left_out = first.checked_sub(1).map(|left_out| self.spent[left_out].to);
+        let known_from =
+            left_out.filter(|to| *to > from).map_or(self.known_from, |to| to.max(self.known_from));
+        (self.spent.range(first..).copied().collect(), known_from)
+    }
+}
+
+/// The threads of a process.
+#[derive(Debug, Default)]
+pub struct History {
+    numbers: HashMap<u32, usize>,
+    threads: Vec<Thread>,
+    /// The thread of the last record, and its place.
+    last: Option<(u32, usize)>,
+}
+
+impl History {
+    /// Returns a thread, and how many calls are kept of it.
+    pub fn of(&mut self, number: u32) -> (&mut Thread, usize) {
+        let place = match self.last {
+            Some((last, place)) if last == number => place,
+            _ => *self.numbers.entry(number).or_insert_with(|| {
+                self.threads.push(Thread::new());
+                self.threads.len() - 1
+            }),
+        };
+        self.last = Some((number, place));
+        let most = (KEPT / self.threads.len().next_power_of_two()).max(KEPT_OF_EACH);
+        (&mut self.threads[place], most)
+    }
+
+    /// Returns a thread, if it has made a call.
+    pub fn get(&self, number: u32) -> Option<&Thread> {
+        self.threads.get(*self.numbers.get(&number)?)
+    }
+}

@@ -1,0 +1,220 @@
+//! The host's side of a process: its threads' calls, their NVTX ranges, and what they put on streams.
+
+use super::super::call_class::{CallClass, CallClasses};
+use super::super::calls::base_name;
+use super::super::waits;
+use super::Cause;
+use super::enqueued::Enqueued;
+use super::history::{History, Spent};
+use super::lead::Lead;
+use crate::model::gpu_interval::host;
+use crate::model::period::Period;
+use crate::model::ranges::{Begun, Inside, Ranges};
+use crate::model::{CountedCall, Event, Operation, When};
+use crate::trace::record::{Api, Body, Call, Names, NvtxRange};
+use gpuspy_wire::record::{Namespace, NvtxChange, flag};
+
+/// Nothing is collected inside of ranges: only which ones are open counts.
+#[derive(Debug)]
+struct Nothing;
+
+impl Inside for Nothing {
+    fn absorb(&mut self, _: &Self) {}
+}
+
+/// When the work was over that a call may have waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Over {
+    /// Host ns on the line, by the best estimate.
+    pub at: i64,
+    /// How far the clocks allow that to be off, ns.
+    pub off_by: i64,
+}
+
+/// The host's side of a process.
+#[derive(Debug)]
+pub struct Host {
+    classes: CallClasses,
+    /// The APIs that wait for work before they do their own, and are no copies.
+    waiting: Vec<u16>,
+    history: History,
+    ranges: Ranges<Nothing>,
+    enqueued: Enqueued,
+    /// The contexts that had work.
+    contexts: Vec<u32>,
+}
+
+impl Host {
+    /// The host's side of a process with these names.
+    pub fn new(names: &Names) -> Self {
+        let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
+        let waiting = apis.filter(|(_, name)| waits::Cause::of(base_name(name)).is_some());
+        Host {
+            classes: CallClasses::new(names),
+            waiting: waiting.filter_map(|((_, id), _)| u16::try_from(*id).ok()).collect(),
+            history: History::default(),
+            ranges: Ranges::new(0),
+            enqueued: Enqueued::default(),
+            contexts: Vec::new(),
+        }
+    }
+
+    /// Notes that a context of the process has work.
+    pub fn uses(&mut self, context: u32) {
+        self.contexts.push(context);
+    }
+
+    /// The contexts of the process that had work, by their numbers on the line.
+    pub fn contexts(&self) -> &[u32] {
+        &self.contexts
+    }
+
+    /// Takes what an event says about the host, before its operation and its call.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        self.classes.observe(event);
+        match &event.record.body {
+            Body::NvtxRange(range) => self.range(event, range),
+            Body::Stream(stream) if stream.destroyed => {
+                self.enqueued.forget((stream.context, stream.stream), stream.handle);
+            }
+            Body::Stream(stream) => self.enqueued.stream((stream.context, stream.stream), stream.handle),
+            Body::EventWait(wait) if is_effective(&wait.call) => {
+                self.enqueued.on_stream((event.context, wait.stream), Cause::StreamWait);
+            }
+            Body::Api(api) if is_effective(&api.call) => match self.classes.of_api(api.call.api) {
+                CallClass::HostFunction => {
+                    self.enqueued.on_handle(api.subject, Cause::HostCallback);
+                }
+                CallClass::StreamWait => {
+                    self.enqueued.on_handle(api.subject, Cause::StreamWait);
+                }
+                _ => {}
+            },
+            Body::Loss { count, .. } if *count > 0 => {
+                self.history.of(event.record.thread).0.lost_until(host(event.record.at));
+            }
+            _ => {}
+        }
+    }
+
+    fn range(&mut self, event: &Event<'_>, range: &NvtxRange) {
+        let (thread, at) = (event.record.thread, event.record.at);
+        match range.change {
+            NvtxChange::Push => {
+                self.ranges.begin(Begun { thread, at, range: range.clone(), inside: Nothing });
+            }
+            // The end of a range that was pushed before the collection began says nothing.
+            NvtxChange::Pop => drop(self.ranges.pop(thread, range.domain, at)),
+            _ => {}
+        }
+    }
+
+    /// Returns what is known of an operation whose gap cannot have begun before `from`, with `most` calls at most. Its
+    /// call is not in the history yet.
+    pub fn lead(
+        &mut self,
+        event: &Event<'_>,
+        operation: &Operation,
+        (from, most): (i64, usize),
+    ) -> Option<Lead> {
+        let Body::Work(work) = &event.record.body else { return None };
+        let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
+        let enqueued = self.enqueued.take((operation.context, operation.stream), is_legacy);
+        let number = event.record.thread;
+        let innermost =
+            self.ranges.around(number, operation.called).max_by_key(|begun| begun.at).map(|b| b.range.text);
+        let thread = self.history.of(number).0;
+        let (called, returned) = (host(operation.called), host(operation.returned));
+        // A host that is ahead of the GPU did nothing in the gap.
+        let (calls, known_from) =
+            if returned <= from { (Box::default(), i64::MIN) } else { thread.since(from, most) };
+        let in_call = if operation.what.moved().is_some() { Cause::Copying } else { Cause::Launching };
+        Some(Lead {
+            process: event.process,
+            thread: number,
+            api: work.call.api,
+            caller: work.call.caller,
+            called,
+            returned,
+            in_call,
+            enqueued: enqueued.unwrap_or(Cause::Starting),
+            calls,
+            known_from,
+            range: innermost.unwrap_or(0),
+            waited: thread.waited,
+        })
+    }
+
+    /// Whether the call that ends here waits for the work before it, whether it is an operation or not.
+    pub fn may_wait(&self, event: &Event<'_>, call: CountedCall) -> bool {
+        let Some(of) = event.record.body.call().filter(|_| !call.failed) else { return false };
+        match &event.operation {
+            Some(operation) if operation.when == When::Captured => false,
+            Some(operation) => {
+                let returned = of.begin.saturating_add(call.host_ns);
+                waits::Cause::of_transfer(operation.what, of.flags).is_some()
+                    && waits::waits_for_its_stream(operation, of.flags, returned) == Some(true)
+            }
+            None => self.waiting.contains(&call.api),
+        }
+    }
+
+    /// Takes a call that has returned. `over` is when the work before it was over, if it [may wait](Self::may_wait) for
+    /// that and it is known.
+    pub fn call(&mut self, event: &Event<'_>, call: CountedCall, over: Option<Over>, period: &Period) {
+        let class = self.classes.of(event, call);
+        let may_wait = self.may_wait(event, call);
+        let Some(of) = event.record.body.call() else { return };
+        let (from, caller) = (host(of.begin), of.caller);
+        let (thread, most) = self.history.of(event.record.thread);
+        if let Body::Api(api) = &event.record.body
+            && api.calls > 1
+        {
+            return queries(thread, api, period, most);
+        }
+        let to = from.saturating_add(host(call.host_ns));
+        thread.reach(from, to);
+        let (api, cause) = (call.api, Cause::of(class));
+        // It waited if the work was unfinished when it was entered, and over when it returned.
+        let waited = over.filter(|over| from < over.at && over.at <= to.saturating_add(over.off_by));
+        let until = waited.map_or(from, |over| over.at.min(to));
+        thread.count(Cause::ImplicitSync, from, until, period);
+        thread.count(cause, until, to, period);
+        let copies = cause == Cause::Copying;
+        if copies {
+            thread.add(Spent { from, to: until, cause: Cause::ImplicitSync, api, caller }, most);
+        }
+        let rest = if copies { until } else { from };
+        thread.add(Spent { from: rest, to, cause, api, caller }, most);
+        let is_wait = cause == Cause::ExplicitSync && !call.failed;
+        if is_wait || waited.is_some() || (may_wait && copies) {
+            thread.waited = Some((api, to));
+        }
+    }
+
+    /// Returns the threads.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+}
+
+/// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it
+/// waits for the GPU. Else the time between them is the program's own.
+fn queries(thread: &mut super::history::Thread, api: &Api, period: &Period, most: usize) {
+    let (from, to) = (host(api.call.begin), host(api.call.end));
+    thread.reach(from, to);
+    if api.inside.saturating_mul(2) < api.call.end.saturating_sub(api.call.begin) {
+        return thread.count(Cause::OtherCall, from, from.saturating_add(host(api.inside)).min(to), period);
+    }
+    let cause = Cause::ExplicitSync;
+    thread.count(cause, from, to, period);
+    thread.add(Spent { from, to, cause, api: api.call.api, caller: api.call.caller }, most);
+    if api.result == 0 {
+        thread.waited = Some((api.call.api, to));
+    }
+}
+
+/// Whether a call succeeded and was no part of a stream capture.
+fn is_effective(call: &Call) -> bool {
+    call.flags & (flag::FAILED | flag::CAPTURED) == 0
+}

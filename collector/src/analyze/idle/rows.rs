@@ -1,0 +1,132 @@
+//! The names of what a tally has found.
+
+use super::super::merge::Merge;
+use super::history::Thread;
+use super::split::{Place, Tally};
+use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse};
+use gpuspy_wire::record::Namespace;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What was found of a device, before it is named.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The gaps by cause and place.
+    pub tally: Tally,
+    /// HTA's classes.
+    pub hta: HtaClasses,
+    /// The threads that led gaps, by process and number.
+    pub threads: BTreeMap<(u32, u32), Used>,
+}
+
+/// How a thread used its time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    span: u64,
+    calls: [u64; Cause::COUNT],
+    led: u64,
+}
+
+impl Used {
+    /// A thread with calls in the period, that led idle time of `led` ns.
+    pub fn of(thread: &Thread, span: u64, led: u64) -> Used {
+        Used { span, calls: thread.calls, led }
+    }
+}
+
+/// What names the numbers of a process.
+pub trait Resolve {
+    /// The id of a thread in the system.
+    fn tid(&self, process: u32, thread: u32) -> Option<u32>;
+    /// The text of an id.
+    fn text(&self, process: u32, namespace: Namespace, id: u32) -> Option<&str>;
+    /// The path of the library at an address.
+    fn library(&self, process: u32, address: u64) -> Option<String>;
+}
+
+impl Found {
+    /// Adds what was found of another timeline of the device.
+    pub fn add(&mut self, other: Found) {
+        self.tally.merge(&other.tally);
+        self.hta.add(&other.hta);
+        for (key, used) in other.threads {
+            let mine = self.threads.entry(key).or_insert(Used { led: 0, ..used });
+            mine.led = mine.led.saturating_add(used.led);
+        }
+    }
+
+    /// Returns the rows of a device.
+    pub fn report(&self, resolve: &impl Resolve) -> IdleReport {
+        let mut report = IdleReport { hta: self.hta, ..IdleReport::default() };
+        for cause in Cause::ALL {
+            let part = self.tally.by_cause[cause as usize];
+            if part != Part::default() {
+                report.by_cause.insert(cause, part);
+            }
+            let beyond = self.tally.beyond[cause as usize];
+            if beyond != Part::default() {
+                report.sites.entry((cause, Site::default())).or_default().merge(&beyond);
+            }
+        }
+        for ((cause, place), part) in &self.tally.places {
+            report.sites.entry((*cause, site(*cause, place, resolve))).or_default().merge(part);
+        }
+        report.threads =
+            self.threads.iter().map(|(key, used)| used.named(resolve.tid(key.0, key.1))).collect();
+        report.threads.sort_by_key(|thread| Reverse(thread.idle_led));
+        report.threads.truncate(THREADS);
+        report
+    }
+}
+
+impl Used {
+    fn named(&self, tid: Option<u32>) -> ThreadUse {
+        let calls = Cause::ALL.into_iter().map(|cause| (cause, self.calls[cause as usize]));
+        ThreadUse {
+            tid,
+            span: self.span,
+            calls: calls.filter(|(_, ns)| *ns > 0).collect(),
+            idle_led: self.led,
+        }
+    }
+}
+
+fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
+    if cause == Cause::Undecided {
+        return Site::default();
+    }
+    let process = place.process;
+    let text = |space, id: u32| resolve.text(process, space, id);
+    let api = |api: u16| {
+        let name = text(Namespace::Api, api.into());
+        name.map_or_else(|| format!("(api {api})"), |name| super::super::calls::base_name(name).to_owned())
+    };
+    Site {
+        api: place.api.map(api),
+        library: resolve.library(process, place.caller),
+        tid: resolve.tid(process, place.thread),
+        range: (place.range != 0)
+            .then(|| text(Namespace::NvtxRange, place.range))
+            .flatten()
+            .map(str::to_owned),
+        after_wait: place.waited.map(api),
+    }
+}
+
+impl Tally {
+    /// Adds another.
+    fn merge(&mut self, other: &Tally) {
+        let both = |mine: &mut [Part; Cause::COUNT], theirs: &[Part; Cause::COUNT]| {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| mine.merge(theirs));
+        };
+        both(&mut self.by_cause, &other.by_cause);
+        both(&mut self.beyond, &other.beyond);
+        for (key, part) in &other.places {
+            self.places.entry(*key).or_default().merge(part);
+        }
+        for (key, led) in &other.led {
+            let mine = self.led.entry(*key).or_default();
+            *mine = mine.saturating_add(*led);
+        }
+    }
+}

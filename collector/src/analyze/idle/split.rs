@@ -1,0 +1,306 @@
+//! How is a gap divided by what the leading thread was doing?
+//!
+//! The gap lies on the line of host time only up to the error of its operations' clock, so it may truly be a little
+//! earlier or later, as a whole. For each cause:
+//!
+//! - its *value* is its part of the gap where the clock puts it,
+//! - its *lo* is the least part that it has wherever the clock's error may put the gap, less what the gap may be shorter
+//!   than its value,
+//! - its *hi* is all of it from the earliest start to the latest end that the gap can have.
+//!
+//! A cause that would have no part at all in some of those places is not certain to be one: what it has of the value is
+//! undecided. So a gap of 4 µs in a loop that only launches stays a gap of launching with a clock of ±1 µs, where the gap
+//! cannot leave the calls; and it is undecided with a clock of ±1 ms, where it may lie anywhere.
+//!
+//! The least is exact: the part of a cause changes linearly between the places where an end of the gap meets an end of a
+//! call, so those places are all that need to be looked at. The operation cannot have started before its call was
+//! entered, which bounds how early the gap can be.
+
+use super::super::estimate::{Estimate, Sum};
+use super::lead::Lead;
+use super::{Cause, Part, SITES};
+use crate::model::period::Period;
+use std::collections::HashMap;
+
+/// The most places that are looked at. With more calls than that within the clock's error, nothing is certain.
+const PLACES: usize = 64;
+/// The clock's error that is looked at, at most, ns. No gap is certain to have a cause with a larger one, unless the
+/// thread did the same all the time.
+const MOST_OFF_BY: u64 = 1_000_000_000;
+/// The number of causes that are kept of a gap.
+pub const MAIN: usize = 3;
+
+/// The largest causes of a gap, ns each, the largest first; `None` where there are fewer.
+pub type Main = [Option<(Cause, u64)>; MAIN];
+
+/// A place of the program, before it is named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The number of the process on the line.
+    pub process: u32,
+    /// The leading thread's number in the process.
+    pub thread: u32,
+    /// The number of the API that it was in; `None` outside CUDA.
+    pub api: Option<u16>,
+    /// The return address of its call; outside CUDA, of the call that ended the gap.
+    pub caller: u64,
+    /// The text of its NVTX range; 0 = none.
+    pub range: u32,
+    /// The number of the API of the wait before.
+    pub waited: Option<u16>,
+}
+
+/// A gap that has been closed. Times are host ns on the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    /// Its start, by the best estimate.
+    pub from: i64,
+    /// Its end, by the best estimate.
+    pub to: i64,
+    /// The earliest that it can have begun, and the latest that it can have ended, by the operations beside it.
+    pub widest: (i64, i64),
+    /// Its counted length.
+    pub duration: Estimate<u64>,
+    /// How far the clock allows its place to be off, ns.
+    pub off_by: u64,
+    /// Whether it lies between two operations. The time at the start of the span does not.
+    pub is_gap: bool,
+}
+
+impl Closed {
+    /// Returns 1 if it counts as a gap.
+    fn count(&self) -> u64 {
+        u64::from(self.is_gap)
+    }
+}
+
+/// The time of one cause at one place, around a gap.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    cause: Cause,
+    api: Option<u16>,
+    caller: u64,
+    value: u64,
+    lo: u64,
+    hi: u64,
+}
+
+/// A stretch of the leading thread's time.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    from: i64,
+    to: i64,
+    slot: usize,
+}
+
+/// The idle time of a timeline by cause.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// By cause.
+    pub by_cause: [Part; Cause::COUNT],
+    /// By cause and place, at most [`SITES`].
+    pub places: HashMap<(Cause, Place), Part>,
+    /// The time of places beyond those, by cause.
+    pub beyond: [Part; Cause::COUNT],
+    /// The idle time that a thread of a process led, ns.
+    pub led: HashMap<(u32, u32), u64>,
+    slots: Vec<Slot>,
+    stretches: Vec<Stretch>,
+}
+
+impl Tally {
+    /// Divides a gap that the operation with this lead ended, and returns its largest causes.
+    pub fn split(&mut self, gap: Closed, lead: Option<&Lead>, period: &Period) -> Main {
+        let Some(lead) = lead else {
+            let all = Part { count: gap.count(), total: gap.duration.into() };
+            self.add(Cause::Undecided, all, None);
+            return [Some((Cause::Undecided, gap.duration.value)), None, None];
+        };
+        let led = self.led.entry((lead.process, lead.thread)).or_default();
+        *led = led.saturating_add(gap.duration.value);
+        let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
+        self.lay_out(
+            lead,
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
+        let least = self.measure(&gap, lead, off_by, period);
+        self.decide(&gap, lead, &least, off_by)
+    }
+
+    /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued.
+    fn lay_out(&mut self, lead: &Lead, from: i64, to: i64) {
+        self.slots.clear();
+        self.stretches.clear();
+        let mut now = from;
+        if lead.known_from > now {
+            now = lead.known_from.min(to);
+            self.stretch(from, now, Cause::Undecided, None, 0);
+        }
+        for call in lead.calls.iter().filter(|call| call.to > from && call.from < lead.called) {
+            let begin = call.from.max(now);
+            self.stretch(now, begin.min(to), Cause::OutsideCuda, None, lead.caller);
+            let end = call.to.min(lead.called).min(to);
+            self.stretch(begin, end, call.cause, Some(call.api), call.caller);
+            now = now.max(end);
+        }
+        let own = (Some(lead.api), lead.caller);
+        self.stretch(now, lead.called.min(to), Cause::OutsideCuda, None, lead.caller);
+        self.stretch(now.max(lead.called), lead.returned.min(to), lead.in_call, own.0, own.1);
+        self.stretch(now.max(lead.returned), to, lead.enqueued, own.0, own.1);
+    }
+
+    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: u64) {
+        if from >= to {
+            return;
+        }
+        let is_same = |slot: &Slot| (slot.cause, slot.api, slot.caller) == (cause, api, caller);
+        let slot = self.slots.iter().position(is_same).unwrap_or_else(|| {
+            self.slots.push(Slot { cause, api, caller, value: 0, lo: u64::MAX, hi: 0 });
+            self.slots.len() - 1
+        });
+        self.stretches.push(Stretch { from, to, slot });
+    }
+
+    /// Measures every slot where the clock puts the gap and where it may be, and returns the least of each cause.
+    fn measure(&mut self, gap: &Closed, lead: &Lead, off_by: i64, period: &Period) -> [u64; Cause::COUNT] {
+        for stretch in &self.stretches {
+            self.slots[stretch.slot].value += part(gap, stretch, 0, period);
+        }
+        let longest = (
+            gap.widest.0.min(gap.from).saturating_sub(off_by),
+            gap.widest.1.max(gap.to).saturating_add(off_by),
+        );
+        for stretch in &self.stretches {
+            let hi = &mut self.slots[stretch.slot].hi;
+            *hi = hi.saturating_add(
+                stretch.to.min(longest.1).saturating_sub(stretch.from.max(longest.0)).max(0) as u64,
+            );
+        }
+        let mut least = [u64::MAX; Cause::COUNT];
+        let mut look = |tally: &mut Tally, shift: i64| {
+            let mut causes = [0u64; Cause::COUNT];
+            let mut now = [0u64; PLACES];
+            tally.pass_at(gap, shift, period, |index, cause, ns| {
+                causes[cause as usize] += ns;
+                if let Some(now) = now.get_mut(index) {
+                    *now += ns;
+                }
+            });
+            least.iter_mut().zip(causes).for_each(|(least, now)| *least = now.min(*least));
+            tally.slots.iter_mut().zip(now).for_each(|(slot, now)| slot.lo = now.min(slot.lo));
+        };
+        look(self, 0);
+        if off_by == 0 {
+            return least;
+        }
+        // It cannot have started before its call was entered.
+        let (first, last) = (lead.called.saturating_sub(gap.to).min(0).max(-off_by), off_by);
+        look(self, first);
+        look(self, last);
+        let ends = self
+            .stretches
+            .iter()
+            .flat_map(|stretch| [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)]);
+        let mut shifts: Vec<i64> = ends.filter(|shift| *shift > first && *shift < last).collect();
+        if shifts.len() > PLACES || self.slots.len() > PLACES {
+            self.slots.iter_mut().for_each(|slot| slot.lo = 0);
+            return [0; Cause::COUNT];
+        }
+        shifts.drain(..).for_each(|shift| look(self, shift));
+        least
+    }
+
+    fn pass_at(&self, gap: &Closed, shift: i64, period: &Period, mut add: impl FnMut(usize, Cause, u64)) {
+        for stretch in &self.stretches {
+            add(stretch.slot, self.slots[stretch.slot].cause, part(gap, stretch, shift, period));
+        }
+    }
+
+    /// Counts what was measured, and returns the largest causes.
+    fn decide(&mut self, gap: &Closed, lead: &Lead, least: &[u64; Cause::COUNT], off_by: i64) -> Main {
+        let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
+        let after = lead.waited.filter(|(_, end)| *end > gap.from.saturating_sub(off_by));
+        let mut all = [Sum::default(); Cause::COUNT];
+        let slots = std::mem::take(&mut self.slots);
+        for slot in &slots {
+            let sum = &mut all[slot.cause as usize];
+            sum.add(Sum { value: slot.value, lo: 0, hi: slot.hi });
+            if slot.cause == Cause::Undecided || slot.value == 0 || least[slot.cause as usize] == 0 {
+                continue;
+            }
+            let (lo, hi) = (slot.lo.saturating_sub(shorter), slot.hi.min(gap.duration.hi).max(slot.value));
+            let Slot { cause, api, caller, value, .. } = *slot;
+            let (process, thread, range) = (lead.process, lead.thread, lead.range);
+            let waited = after.map(|(api, _)| api);
+            let place = Place { process, thread, api, caller, range, waited };
+            self.site(cause, place, Part { count: gap.count(), total: Sum { value, lo: lo.min(value), hi } });
+        }
+        self.slots = slots;
+        let mut undecided = 0;
+        let mut main: Main = [None; MAIN];
+        for cause in Cause::ALL {
+            let Sum { value, hi, .. } = all[cause as usize];
+            let hi = hi.min(gap.duration.hi).max(value);
+            if cause != Cause::Undecided && value > 0 && least[cause as usize] == 0 {
+                undecided += value;
+                self.by_cause[cause as usize].total.hi =
+                    self.by_cause[cause as usize].total.hi.saturating_add(hi);
+                continue;
+            }
+            let value = if cause == Cause::Undecided { value + undecided } else { value };
+            let lo = least[cause as usize].saturating_sub(shorter).min(value);
+            let hi = hi.max(value);
+            let total = Sum { value, lo: if cause == Cause::Undecided { 0 } else { lo }, hi };
+            if value > 0 {
+                self.by_cause[cause as usize].count += gap.count();
+                keep(&mut main, cause, value);
+            }
+            self.by_cause[cause as usize].total.add(total);
+        }
+        if undecided > 0 || all[Cause::Undecided as usize].value > 0 {
+            let value = undecided + all[Cause::Undecided as usize].value;
+            let part =
+                Part { count: gap.count(), total: Sum { value, lo: 0, hi: gap.duration.hi.max(value) } };
+            self.site(Cause::Undecided, Place::default(), part);
+        }
+        main
+    }
+
+    fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {
+        let sum = &mut self.by_cause[cause as usize];
+        sum.count += part.count;
+        sum.total.add(part.total);
+        self.site(cause, place.unwrap_or_default(), part);
+    }
+
+    fn site(&mut self, cause: Cause, place: Place, part: Part) {
+        let is_full = self.places.len() >= SITES;
+        let sum = match self.places.get_mut(&(cause, place)) {
+            Some(sum) => sum,
+            None if is_full => &mut self.beyond[cause as usize],
+            None => self.places.entry((cause, place)).or_default(),
+        };
+        sum.count += part.count;
+        sum.total.add(part.total);
+    }
+}
+
+/// Returns how much a stretch has of a gap that lies `shift` later on the host's line, ns.
+fn part(gap: &Closed, stretch: &Stretch, shift: i64, period: &Period) -> u64 {
+    let (from, to) =
+        (stretch.from.max(gap.from.saturating_add(shift)), stretch.to.min(gap.to.saturating_add(shift)));
+    if from >= to { 0 } else { period.length(from.saturating_sub(shift), to.saturating_sub(shift)) }
+}
+
+/// Keeps a cause if it is one of the largest.
+fn keep(main: &mut Main, cause: Cause, ns: u64) {
+    let place = main.iter().position(|kept| kept.is_none_or(|(_, kept)| kept < ns));
+    if let Some(place) = place {
+        main[place..].rotate_right(1);
+        main[place] = Some((cause, ns));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Divides gaps whose truth is known.
+
+use super::super::history::Spent;
+use super::*;
+use proptest::prelude::*;
+
+fn call(from: i64, to: i64, cause: Cause) -> Spent {
+    Spent { from, to, cause, api: cause as u16, caller: 7 }
+}
+
+fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
+    Lead {
+        process: 0,
+        thread: 1,
+        api: 99,
+        caller: 8,
+        called,
+        returned,
+        in_call: Cause::Launching,
+        enqueued: Cause::Starting,
+        calls: calls.into(),
+        known_from: i64::MIN,
+        range: 0,
+        waited: None,
+    }
+}
+
+fn gap(from: i64, to: i64, off_by: u64) -> Closed {
+    let duration = Estimate::exactly((to - from) as u64);
+    Closed { from, to, widest: (from, to), duration, off_by, is_gap: true }
+}
+
+fn split(gap: Closed, lead: &Lead) -> Tally {
+    let mut tally = Tally::default();
+    tally.split(gap, Some(lead), &Period::default());
+    tally
+}
+
+/// The causes that have time: value, lo and hi.
+fn causes(tally: &Tally) -> Vec<(Cause, [u64; 3])> {
+    let sum = |cause: Cause| tally.by_cause[cause as usize].total;
+    let row = |cause: Cause| (cause, [sum(cause).value, sum(cause).lo, sum(cause).hi]);
+    Cause::ALL.into_iter().filter(|cause| sum(*cause).value > 0).map(row).collect()
+}
+
+#[test]
+fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
+    let calls = [call(0, 130, Cause::ExplicitSync), call(500, 600, Cause::Allocating)];
+    let lead = Lead { waited: Some((3, 130)), ..lead(&calls, 900, 950) };
+    let tally = split(gap(100, 1_000, 0), &lead);
+    let exactly = |ns| [ns, ns, ns];
+    let expected = [
+        (Cause::ExplicitSync, exactly(30)),
+        (Cause::Allocating, exactly(100)),
+        (Cause::Launching, exactly(50)),
+        (Cause::Starting, exactly(50)),
+        (Cause::OutsideCuda, exactly(370 + 300)),
+    ];
+    assert_eq!(causes(&tally), expected);
+    assert!(tally.places.keys().all(|(_, place)| place.waited == Some(3)), "the wait ended in the gap");
+    let outside = tally.places.keys().find(|(cause, _)| *cause == Cause::OutsideCuda).unwrap().1;
+    assert_eq!((outside.api, outside.caller), (None, 8), "the call that ended the gap");
+    assert_eq!(tally.led[&(0, 1)], 900);
+}
+
+#[test]
+fn a_launch_that_was_ahead_of_the_gap_was_only_waiting() {
+    let ahead = Lead { enqueued: Cause::StreamWait, waited: Some((3, 40)), ..lead(&[], 50, 60) };
+    let tally = split(gap(100, 1_000, 5), &ahead);
+    assert_eq!(causes(&tally), [(Cause::StreamWait, [900; 3])]);
+    assert!(tally.places.keys().all(|(_, place)| place.waited.is_none()), "that wait was before the gap");
+}
+
+#[test]
+fn what_is_not_known_of_a_thread_is_undecided() {
+    let forgotten = Lead { known_from: 400, ..lead(&[], 900, 1_000) };
+    let tally = split(gap(100, 1_000, 0), &forgotten);
+    let value = |cause: Cause| tally.by_cause[cause as usize].total.value;
+    assert_eq!(
+        (value(Cause::Undecided), value(Cause::OutsideCuda), value(Cause::Launching)),
+        (300, 500, 100)
+    );
+    let mut nobody = Tally::default();
+    nobody.split(gap(0, 70, 0), None, &Period::default());
+    assert_eq!(nobody.by_cause[Cause::Undecided as usize].total.value, 70);
+}
+
+/// The calls of a loop with gaps of 4 µs: launches of 3 µs, 1 µs apart.
+fn launch_bound(off_by: u64) -> Tally {
+    let calls: Vec<Spent> = (0..100).map(|n| call(n * 4_000, n * 4_000 + 3_000, Cause::Launching)).collect();
+    let (called, returned) = (400_000, 403_000);
+    split(gap(returned - 3_600, returned + 400, off_by), &lead(&calls, called, returned))
+}
+
+#[test]
+fn a_loop_that_only_launches_stays_one_with_a_clock_that_is_off_by_a_part_of_a_gap() {
+    let tally = launch_bound(1_200);
+    let launching = tally.by_cause[Cause::Launching as usize].total;
+    assert!(launching.value >= 3_000 && launching.lo >= 1_500, "{:?}", causes(&tally));
+    assert!(tally.by_cause[Cause::Undecided as usize].total.value <= 1_000, "{:?}", causes(&tally));
+}
+
+#[test]
+fn a_gap_that_may_lie_in_any_of_several_calls_is_undecided() {
+    let calls = [call(-9_000, -100, Cause::Allocating), call(-50, 100, Cause::ExplicitSync)];
+    let tally = split(gap(10, 90, 5_000), &lead(&calls, 6_000, 6_010));
+    assert_eq!(causes(&tally), [(Cause::Undecided, [80, 0, 80])]);
+}
+
+#[test]
+fn only_the_selected_part_of_a_gap_counts() {
+    let mut tally = Tally::default();
+    let calls = [call(0, 500, Cause::Freeing)];
+    let clipped = Closed { duration: Estimate::exactly(300), ..gap(100, 1_000, 0) };
+    tally.split(clipped, Some(&lead(&calls, 900, 1_000)), &Period::between(400, 700));
+    let expected = [(Cause::Freeing, 100), (Cause::OutsideCuda, 200)];
+    assert_eq!(
+        causes(&tally).iter().map(|(cause, [value, ..])| (*cause, *value)).collect::<Vec<_>>(),
+        expected
+    );
+}
+
+prop_compose! {
+    /// Calls one after another, and a gap near the last of them.
+    fn world()(
+        lengths in prop::collection::vec((0i64..300, 1i64..300, 0usize..6), 1..12),
+        from in -200i64..1_500,
+        length in 1i64..2_000,
+        launch in (0i64..50, 1i64..80),
+        off_by in 0u64..400,
+        shift in -1.0f64..1.0,
+    ) -> (Vec<Spent>, Lead, Closed, i64) {
+        let mut now = 0;
+        let mut calls = Vec::new();
+        for (pause, length, cause) in lengths {
+            now += pause;
+            calls.push(call(now, now + length, Cause::ALL[cause]));
+            now += length;
+        }
+        let lead = lead(&calls, now + launch.0, now + launch.0 + launch.1);
+        // An operation does not start before its call is entered, by any place that the clock allows.
+        let to = (from + length).max(lead.called + off_by as i64);
+        (calls, lead, gap(from, to, off_by), (off_by as f64 * shift) as i64)
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_causes_of_a_gap_sum_to_it((_, lead, gap, _) in world()) {
+        let tally = split(gap, &lead);
+        let sum: u64 = tally.by_cause.iter().map(|part| part.total.value).sum();
+        let places: u64 = tally.places.values().map(|part| part.total.value).sum();
+        prop_assert_eq!((sum, places), (gap.duration.value, gap.duration.value));
+        for part in &tally.by_cause {
+            prop_assert!(part.total.lo <= part.total.value && part.total.value <= part.total.hi, "{:?}", part);
+        }
+    }
+
+    #[test]
+    fn the_truth_is_between_the_bounds_wherever_the_clock_allows_the_gap((_, lead, placed, shift) in world()) {
+        let tally = split(placed, &lead);
+        let truth = split(gap(placed.from + shift, placed.to + shift, 0), &lead);
+        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Undecided) {
+            let (true_value, claimed) = (truth.by_cause[cause as usize].total.value, tally.by_cause[cause as usize].total);
+            prop_assert!(claimed.lo <= true_value && true_value <= claimed.hi, "{:?}: {} in {:?}", cause, true_value, claimed);
+        }
+    }
+}

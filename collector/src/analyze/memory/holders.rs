@@ -1,0 +1,127 @@
+//! Who holds device memory: the rows.
+
+use super::churn::Churn;
+use super::lifetimes::{Lifetime, Lived};
+use crate::analyze::merge::Merge;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The most holders that are listed.
+pub const LISTED: usize = 10;
+
+/// Where memory was allocated. Blocks of the same origin are one holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// The process.
+    pub pid: Option<u32>,
+    /// The thread's id in the system, if known.
+    pub tid: Option<u32>,
+    /// The path of the library that called; `None` if the caller is unknown.
+    pub library: Option<String>,
+    /// The API, by its base name; `None` for the row of all origins beyond the limit.
+    pub api: Option<String>,
+    /// The innermost NVTX range that was open.
+    pub range: Option<String>,
+    /// The kind of memory.
+    pub kind: &'static str,
+    /// The framework whose memory pool the library is.
+    pub pool: Option<&'static str>,
+}
+
+/// Memory of one origin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holder {
+    /// Where it was allocated.
+    pub origin: Origin,
+    /// How much it is, bytes.
+    pub bytes: u64,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The first and the last step in which one of them was allocated; `None` if none was allocated in a step.
+    pub steps: Option<(u64, u64)>,
+    /// When the first of them was allocated: ns since the collection began.
+    pub first_ns: u64,
+}
+
+/// Memory that grows throughout the run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Growth {
+    /// Whether the slope is per step; else it is per second.
+    pub is_per_step: bool,
+    /// The growth, bytes per step or per second.
+    pub slope: f64,
+    /// The least that was held in the first quarter after the warm-up, bytes.
+    pub first: u64,
+    /// The least that was held in the last quarter, bytes.
+    pub last: u64,
+    /// Who grows: by how much from the first to the last quarter, the most first.
+    pub origins: Vec<(Origin, u64)>,
+}
+
+/// The state when an allocation failed because memory ran out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// ns since the collection began.
+    pub at: u64,
+    /// The call; its kind is not known.
+    pub origin: Origin,
+    /// The bytes that it asked for, if the trace has them.
+    pub requested: Option<u64>,
+    /// The device memory that was held, bytes.
+    pub live: u64,
+    /// Physical memory that was created and not mapped, bytes.
+    pub unmapped: u64,
+    /// Who held it, the most first.
+    pub holders: Vec<Holder>,
+    /// Whether the program launched work afterwards.
+    pub went_on: bool,
+}
+
+/// Who holds device memory. Of several processes, each one's own peak and growth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holders {
+    /// Who held it at the peak, the most first: at most [`LISTED`].
+    pub at_peak: Vec<Holder>,
+    /// Blocks by lifetime.
+    pub lifetimes: BTreeMap<Lifetime, Lived>,
+    /// The growth, if memory grows.
+    pub growth: Option<Growth>,
+    /// Blocks that were allocated after the warm-up at several times, and never freed; the most first.
+    pub never_freed: Vec<Holder>,
+    /// Allocations and frees after the warm-up.
+    pub churn: Option<Churn>,
+    /// The last allocation that failed because memory ran out.
+    pub failure: Option<Failure>,
+}
+
+/// Sorts holders, and keeps those that are listed.
+pub fn listed(mut holders: Vec<Holder>) -> Vec<Holder> {
+    holders.retain(|holder| holder.bytes > 0);
+    holders
+        .sort_by(|one, other| (Reverse(one.bytes), &one.origin).cmp(&(Reverse(other.bytes), &other.origin)));
+    holders.truncate(LISTED);
+    holders
+}
+
+impl Merge for Holders {
+    fn merge(&mut self, other: &Holders) {
+        self.at_peak.extend(other.at_peak.iter().cloned());
+        self.at_peak = listed(std::mem::take(&mut self.at_peak));
+        for (lifetime, lived) in &other.lifetimes {
+            self.lifetimes.entry(*lifetime).or_default().add(*lived);
+        }
+        let slope = |growth: &Option<Growth>| growth.as_ref().map_or(0.0, |growth| growth.slope);
+        if slope(&other.growth) > slope(&self.growth) {
+            self.growth.clone_from(&other.growth);
+        }
+        self.never_freed.extend(other.never_freed.iter().cloned());
+        self.never_freed = listed(std::mem::take(&mut self.never_freed));
+        let host_ns = |churn: &Option<Churn>| churn.as_ref().map_or(0, |churn| churn.counts.host_ns);
+        if host_ns(&other.churn) > host_ns(&self.churn) {
+            self.churn.clone_from(&other.churn);
+        }
+        if self.failure.is_none() {
+            self.failure.clone_from(&other.failure);
+        }
+    }
+}

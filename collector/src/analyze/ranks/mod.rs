@@ -1,0 +1,119 @@
+//! The ranks of a job beside each other: which one do the others wait for?
+//!
+//! [`matching`] puts the collectives of the ranks together and finds who came last to each; [`scores`] compares the time
+//! that ranks need for themselves; [`odd`] says which rank is slower than the others, and by what.
+
+pub mod matching;
+pub mod odd;
+pub mod scores;
+
+use super::ProcessReport;
+use super::estimate::Sum;
+use super::identity::Class;
+use matching::Matched;
+use odd::Odd;
+use scores::Score;
+use std::sync::Arc;
+
+/// The ranks of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ranks {
+    /// One row for each process that has a rank, in the order of the reports; none if fewer than two have one.
+    pub rows: Vec<Rank>,
+    /// What is known of their collectives.
+    pub matched: Matched,
+    /// The rank that the others wait for, if there is one.
+    pub odd: Option<Odd>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rank {
+    /// Its place among the reports.
+    pub at: usize,
+    /// Its number.
+    pub rank: u32,
+    /// Where the time of its GPUs went.
+    pub time: Time,
+    /// How it compares with the others; `None` if its collectives could not be compared.
+    pub straggler: Option<Straggler>,
+}
+
+/// Where the time of a rank's GPUs went, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// From the first operation to the last.
+    pub span: u64,
+    /// A kernel, a graph or a copy ran.
+    pub busy: Sum,
+    /// Nothing ran.
+    pub idle: Sum,
+    /// A communication kernel ran, and no other.
+    pub exposed_communication: Sum,
+}
+
+/// How a rank compares with the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Straggler {
+    /// Its own time compared with the best rank and with itself.
+    pub score: Score,
+    /// ns by which it came later than half of the ranks, over all collectives.
+    pub late: u64,
+    /// The collectives to which it certainly came last.
+    pub last_arrivals: u64,
+    /// The collectives to which its arrival was compared with that of others.
+    pub collectives: u64,
+}
+
+impl Ranks {
+    /// Compares the ranks of a run.
+    pub fn of(reports: &[ProcessReport]) -> Ranks {
+        let ranks = |(at, report): (usize, &ProcessReport)| Some((at, report.process.job.rank?));
+        let ranks: Vec<(usize, u32)> = reports.iter().enumerate().filter_map(ranks).collect();
+        if ranks.len() < 2 {
+            return Ranks::default();
+        }
+        let of: Vec<&ProcessReport> = ranks.iter().map(|(at, _)| &reports[*at]).collect();
+        let collectives: Vec<_> = of.iter().map(|report| &report.tables.collectives).collect();
+        let matched = matching::matched(&collectives, share_a_line(&of));
+        let scores = scores::scores(&collectives);
+        let straggler = |place: usize| {
+            let arrivals = &matched.ranks[place];
+            let straggler = Straggler {
+                score: scores[place],
+                late: arrivals.late(),
+                last_arrivals: arrivals.last,
+                collectives: arrivals.compared,
+            };
+            (straggler.collectives > 0 || straggler.score != Score::default()).then_some(straggler)
+        };
+        let row = |(place, (at, rank)): (usize, &(usize, u32))| {
+            let time = Time::of(of[place]);
+            Rank { at: *at, rank: *rank, time, straggler: straggler(place) }
+        };
+        let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
+        let odd = odd::odd(&of, &rows, &matched);
+        Ranks { rows, matched, odd }
+    }
+}
+
+/// Whether all processes lie on one line, so that their GPU times can be compared.
+fn share_a_line(reports: &[&ProcessReport]) -> bool {
+    let Some(first) = reports.first().and_then(|report| report.together.as_ref()) else { return false };
+    reports.iter().all(|report| report.together.as_ref().is_some_and(|other| Arc::ptr_eq(first, other)))
+}
+
+impl Time {
+    fn of(report: &ProcessReport) -> Time {
+        let mut time = Time::default();
+        for device in &report.tables.devices {
+            let whole = device.whole();
+            time.span = time.span.saturating_add(whole.span);
+            whole.busy.iter().for_each(|part| time.busy.add(*part));
+            time.idle.add(whole.idle);
+            time.exposed_communication.add(whole.busy[Class::Communication as usize]);
+        }
+        time.busy.hi = time.busy.hi.min(time.span);
+        time
+    }
+}

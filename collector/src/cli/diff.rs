@@ -1,0 +1,99 @@
+//! `gpuspy diff`: two traces compared.
+
+use super::filter::FilterOptions;
+use super::report::{Run, read};
+use super::traces::PATIENCE;
+use super::view::{StyleOptions, at_least};
+use super::{Failure, OVER_LIMIT, panic, print, say};
+use crate::report::{self, Diff, DiffRun, DiffSection, DiffView};
+use clap::Args;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+pub(super) struct Options {
+    /// The trace before the change, or the directory with the traces of one run
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The trace after the change, or the directory with the traces of one run
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
+    /// Exit with 4 if AFTER is slower by more than this, beyond the noise
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
+    fail_over: Option<f64>,
+    /// Show only these sections, with all their rows; may be repeated
+    #[arg(
+        long = "section",
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "json",
+        help_heading = "Display"
+    )]
+    sections: Vec<DiffSection>,
+    /// Show at most N rows of each table
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = at_least::<1>,
+        allow_negative_numbers = true,
+        conflicts_with = "json",
+        help_heading = "Display"
+    )]
+    top: Option<usize>,
+    #[command(flatten)]
+    style: StyleOptions,
+    #[command(flatten)]
+    filter: FilterOptions,
+}
+
+pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
+    let filter = options.filter.filter()?;
+    let read = |path: &Path| {
+        panic::about(path);
+        read(path, PATIENCE, &filter)
+    };
+    let (before, after) = (read(&options.before)?, read(&options.after)?);
+    let (name, other_name) = (options.before.to_string_lossy(), options.after.to_string_lossy());
+    let diff = Diff::of(side(&name, &before), side(&other_name, &after));
+    let view = DiffView { sections: options.sections.clone(), top: options.top };
+    let text = match options.json {
+        true => diff.json(),
+        false => report::terminal_diff(&diff, &view, &options.style.style(io::stdout())),
+    };
+    let printed = print(&text)?;
+    match options.fail_over {
+        Some(percent) if diff.change.is_slower_than(percent) => {
+            say(format_args!("AFTER is slower than --fail-over {percent} allows: {}", diff.change.text));
+            Ok(ExitCode::from(OVER_LIMIT))
+        }
+        _ => Ok(printed),
+    }
+}
+
+fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {
+    DiffRun { path, reports: &run.reports, unread: &run.unread }
+}
+
+/// Parses a percentage; the error is the end of a sentence.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
+    let valid = number.filter(|percent| percent.is_finite() && *percent >= 0.0);
+    valid.ok_or_else(|| "a percentage of 0 or more is needed, as in 5 or 2.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_percentage_of_at_least_0() {
+        assert_eq!([percent("5"), percent("2.5 %"), percent("0%")], [Ok(5.0), Ok(2.5), Ok(0.0)]);
+        for text in ["", "-1", "NaN", "inf", "5x", "%"] {
+            assert!(percent(text).unwrap_err().contains("as in 5"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Device memory that is allocated and freed again and again while work is being done.
+
+use super::holding;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::idle::{Cause, Part, Site};
+use crate::analyze::memory::churn::Churn;
+use crate::analyze::waits;
+use crate::diagnose::Facts;
+use crate::diagnose::buckets::Bucket;
+use crate::diagnose::finding::{Claimed, Evidence, Finding};
+use crate::diagnose::framework::Advice;
+use crate::units::{bytes, count, duration};
+use std::collections::BTreeMap;
+
+/// Calls in at least this share of the run are made again and again, and not in a phase.
+const OFTEN: f64 = 0.5;
+
+const ADVICE: Advice = Advice {
+    pytorch: "If it is PyTorch's own pool that allocates (libc10_cuda.so), take torch.cuda.empty_cache() out of the loop; \
+              if sizes vary, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. An extension should allocate \
+              tensors, which come from the pool, in place of cudaMalloc.",
+    jax: "Leave memory to XLA's own pool: unset XLA_PYTHON_CLIENT_ALLOCATOR=platform, which calls CUDA for each array.",
+    cuda: "Allocate once before the loop, or take memory from a pool: cudaMallocAsync and cudaFreeAsync, with \
+           cudaMemPoolAttrReleaseThreshold above what a step needs.",
+};
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let churn = facts.all.memory.holders.churn.as_ref()?;
+    if churn.spread < OFTEN {
+        return None;
+    }
+    let counts = &churn.counts;
+    let how_often = churn.steps.map(|steps| {
+        let each = |calls: u64| calls as f64 / steps.max(1) as f64;
+        format!(" ({:.1} and {:.1} per step)", each(counts.allocations), each(counts.frees))
+    });
+    let waited = waits(facts);
+    let text = format!(
+        "{} allocations and {} frees after the warm-up{}, {} in all, took the host {}.{}",
+        count(counts.allocations),
+        count(counts.frees),
+        how_often.unwrap_or_default(),
+        bytes(counts.bytes),
+        duration(counts.host_ns),
+        if waited.0 > 0 {
+            format!(" {} frees waited for the GPU, for {}.", count(waited.0), duration(waited.1))
+        } else {
+            String::new()
+        },
+    );
+    let claims = claims(facts, churn);
+    let mut total = Sum::default();
+    claims.values().for_each(|claim| total.add(*claim));
+    let evidence =
+        holding::evidence(&churn.origin, text, counts.allocations + counts.frees, Some(churn.first_ns));
+    let finding = Finding {
+        id: "allocation-churn",
+        title: "device memory is allocated and freed while the GPU should work".to_owned(),
+        evidence: Evidence { total: Some(total), ..evidence },
+        explanation:
+            "The driver takes its time to allocate and to free, and a free waits until the GPU has done all \
+                      its work: the GPU has nothing to do until the next launch arrives."
+                .to_owned(),
+        fix: ADVICE.of(facts),
+        saves: Estimate::exactly(0),
+    };
+    Some(Claimed { finding, claims })
+}
+
+/// Returns how many frees waited, and how long, ns.
+fn waits(facts: &Facts<'_>) -> (u64, u64) {
+    let of_frees = facts.all.implicit_syncs.iter().filter(|((api, _), _)| waits::Cause::is_free(api));
+    of_frees.fold((0, 0), |(calls, ns), (_, waited)| (calls + waited.count, ns + waited.waited.value))
+}
+
+/// Returns the share of a site's idle time that goes with the allocations and frees: the host was in one, or the GPU had
+/// run out of work because a free had waited for it. Where the calls that waited are not known, a gap in which the host
+/// was in a free began so, and all that is in it until its end was caused by that; `frees` are such gaps.
+fn share(cause: Cause, site: &Site, part: &Part, frees: u64) -> f64 {
+    let is_free = |api: &Option<String>| api.as_deref().is_some_and(waits::Cause::is_free);
+    match (cause, &site.after_wait) {
+        (Cause::Allocating | Cause::Freeing, _) => 1.0,
+        (Cause::ImplicitSync, _) if is_free(&site.api) => 1.0,
+        (_, after) if is_free(after) => 1.0,
+        (Cause::Launching | Cause::Starting | Cause::OutsideCuda | Cause::OtherCall, None) => {
+            (frees as f64 / part.count.max(1) as f64).min(1.0)
+        }
+        _ => 0.0,
+    }
+}
+
+/// Claims that idle time, in as far as it is after the warm-up.
+fn claims(facts: &Facts<'_>, churn: &Churn) -> BTreeMap<Bucket, Sum> {
+    let idle = &facts.all.idle;
+    let mut frees: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+    if waits(facts).0 > 0 {
+        let sites = idle.sites.iter().filter(|((cause, _), _)| *cause == Cause::Freeing);
+        sites.for_each(|((_, site), part)| *frees.entry(site.tid).or_default() += part.count);
+    }
+    let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
+    for ((cause, site), part) in &idle.sites {
+        let frees = frees.get(&site.tid).copied().unwrap_or(0);
+        // The sites are those of all devices, the buckets those of one.
+        let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
+            / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
+        let share = share(*cause, site, part, frees) * of_device.min(1.0) * churn.share;
+        if share > 0.0 {
+            let of = |ns: u64| (ns as f64 * share) as u64;
+            let Sum { value, lo, hi } = part.total;
+            let claim = Sum { value: of(value), lo: of(lo), hi: of(hi) };
+            claims.entry(Bucket::Idle(*cause)).or_default().add(claim);
+        }
+    }
+    claims
+}

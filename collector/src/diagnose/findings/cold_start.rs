@@ -1,0 +1,65 @@
+//! `cold-start`: loading and linking code before the first kernel runs.
+
+use super::super::Facts;
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::framework::Advice;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::startup::Part;
+use crate::units::{count, duration};
+use std::collections::BTreeMap;
+
+const FIX: Advice = Advice {
+    pytorch: "Set CUDA_MODULE_LOADING=LAZY (the default since CUDA 12.2), use a build with code for this GPU, so that \
+              nothing is compiled from PTX, and keep the caches of torch.compile and Triton (TORCHINDUCTOR_CACHE_DIR, \
+              TRITON_CACHE_DIR) and CUDA's own (CUDA_CACHE_PATH) between runs.",
+    jax: "Set jax_compilation_cache_dir to a folder that outlives the run, and CUDA_MODULE_LOADING=LAZY.",
+    cuda: "Load only the modules that are needed, set CUDA_MODULE_LOADING=LAZY, build with code for this GPU (nvcc \
+           -arch), so that nothing is compiled from PTX, and keep CUDA's cache (CUDA_CACHE_PATH) between runs.",
+};
+
+/// The least that is worth reporting, as a share of the wall time and in ns: every program has to load its code, and a short
+/// one is all start-up.
+const LEAST: (f64, u64) = (0.05, 100_000_000);
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let startup = facts.all.startup.as_ref()?;
+    let [load, link] = [Part::Load, Part::Link].map(|part| startup.until_kernel.of(part));
+    // The wall time is that of one line; the parts are sums over the processes, which start together.
+    let ns = (load + link) / startup.processes.max(1);
+    if ns < LEAST.1 || (ns as f64) < LEAST.0 * facts.buckets.wall as f64 {
+        return None;
+    }
+    let loads = startup.loads.values().map(|calls| calls.count).sum();
+    let library =
+        startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns).and_then(|(library, _)| library.clone());
+    let mut text = format!(
+        "{} loads of modules and libraries of kernels; before the first kernel, loading took {} and linking {}",
+        count(loads),
+        duration(load),
+        duration(link)
+    );
+    if let Some(mode) = &startup.module_loading {
+        text += &format!(" (CUDA_MODULE_LOADING={mode})");
+    }
+    Some(Claimed {
+        finding: Finding {
+            id: "cold-start",
+            title: "Loading code takes much of the time".to_owned(),
+            evidence: Evidence {
+                text: text + ".",
+                count: loads,
+                total: Some(Sum { value: ns, lo: ns, hi: ns }),
+                library,
+                ..Evidence::default()
+            },
+            explanation: "Before the first kernel can run, its code is loaded, and compiled if the file has only PTX for \
+                          this GPU."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::from([(Bucket::StartUp, Sum { value: ns, lo: 0, hi: ns })]),
+    })
+}

@@ -1,0 +1,53 @@
+//! `device-wide-sync`: the host waits for everything on the GPU, again and again.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::framework::Advice;
+use super::waits::{Waits, is_device_wide};
+use crate::analyze::estimate::Estimate;
+use crate::units::{count, duration};
+
+const FIX: Advice = Advice {
+    pytorch: "Remove torch.cuda.synchronize() from the step. To measure time, record torch.cuda.Event(enable_timing=True) \
+              and read the events every 100 steps.",
+    jax: "Remove block_until_ready() from the step; to measure time, wait once after many steps.",
+    cuda: "Remove it from the step. Where the host needs a result, wait for an event behind it \
+           (cudaEventSynchronize); where another stream needs it, use cudaStreamWaitEvent. To find errors while \
+           debugging, use CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer and not a call in the code.",
+};
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let waits = Waits::of(facts, is_device_wide)?;
+    let (site, api) = (waits.idle.main?, waits.api()?);
+    let calls = facts.all.apis.get(api).map_or(waits.idle.part.count, |calls| calls.count);
+    let text = format!(
+        "{} calls of {api}, in which the host was for {}: behind {} of them the GPU was idle, {} in all.",
+        count(calls),
+        duration(facts.all.syncs.get(api).map_or(waits.waited, |calls| calls.total)),
+        count(waits.idle.part.count),
+        duration(waits.idle.part.total.value)
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: "device-wide-sync",
+            title: format!("{api} again and again leaves the GPU without work"),
+            evidence: Evidence {
+                text,
+                count: calls,
+                total: Some(waits.idle.part.total),
+                first: None,
+                api: Some(api.to_owned()),
+                kernel: None,
+                library: site.library.clone(),
+                tid: site.tid,
+            },
+            explanation: "It waits for all streams of the GPU. The host launches nothing meanwhile, so all of them are \
+                          empty when the wait is over, and the GPU is idle until the host has launched more."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: waits.claims,
+    })
+}

@@ -1,0 +1,66 @@
+//! What the findings about memory share: the sizes of GPUs, and holders in words.
+
+use crate::analyze::estimate::Estimate;
+use crate::analyze::memory::holders::{Holder, Origin};
+use crate::analyze::{ProcessReport, Tables};
+use crate::diagnose::finding::{Claimed, Evidence, Finding};
+use crate::units::{bytes, percent};
+use std::collections::BTreeMap;
+
+/// The most holders that a sentence names.
+const NAMED: usize = 3;
+
+/// Returns the size of the memory of the GPUs that had work, bytes; `None` if one of them is unknown.
+pub fn size(tables: &Tables) -> Option<u64> {
+    let used = tables.devices.iter().filter(|device| device.timelines > 0);
+    let sizes: Option<Vec<u64>> = used.map(|device| device.memory_bytes).collect();
+    sizes.map(|sizes| sizes.iter().sum()).filter(|size| *size > 0)
+}
+
+/// Returns the tables of each process, and those of all of them.
+pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<Item = &'a Tables> {
+    reports.iter().map(|report| &report.tables).chain([all])
+}
+
+/// Returns a finding that costs memory and no time.
+pub fn finding(
+    id: &'static str,
+    title: String,
+    evidence: Evidence,
+    explanation: &str,
+    fix: String,
+) -> Claimed {
+    let (explanation, saves) = (explanation.to_owned(), Estimate::exactly(0));
+    Claimed { finding: Finding { id, title, evidence, explanation, fix, saves }, claims: BTreeMap::new() }
+}
+
+/// Returns evidence that is about memory of an origin.
+pub fn evidence(origin: &Origin, text: String, count: u64, first: Option<u64>) -> Evidence {
+    let Origin { api, library, tid, .. } = origin.clone();
+    Evidence { text, count, first, api, library, tid, ..Evidence::default() }
+}
+
+/// Returns where memory was allocated, in words.
+pub fn place(origin: &Origin) -> String {
+    let library = origin.library.as_deref().and_then(|path| path.rsplit('/').next());
+    let mut words = match (library, origin.pool) {
+        (Some(library), Some(pool)) => format!("{library} ({pool}'s memory pool)"),
+        (Some(library), None) => library.to_owned(),
+        _ => "an unknown library".to_owned(),
+    };
+    if let Some(api) = &origin.api {
+        words = format!("{words} with {api}");
+    }
+    if let Some(range) = &origin.range {
+        words = format!("{words} in range {range}");
+    }
+    words
+}
+
+/// Returns the holders of the most memory in words, with their shares of `all` bytes.
+pub fn holders(holders: &[Holder], all: u64) -> String {
+    let words = |holder: &Holder| {
+        format!("{} ({}) by {}", bytes(holder.bytes), percent(holder.bytes, all), place(&holder.origin))
+    };
+    holders.iter().take(NAMED).map(words).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,83 @@
+//! What the findings about idle time share.
+
+use super::super::Facts;
+use super::super::buckets::Bucket;
+use crate::analyze::estimate::Sum;
+use crate::analyze::idle::{Cause, Part, Site};
+use std::collections::BTreeMap;
+
+/// The shortest piece of idle time in which the host is elsewhere and not between two calls, ns: a framework takes some tens
+/// of microseconds from one launch to the next.
+pub const STALL: u64 = 100_000;
+
+/// Returns `part / whole` of a sum.
+pub fn share(sum: Sum, part: u64, whole: u64) -> Sum {
+    let of = |ns: u64| (u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64;
+    Sum { value: of(sum.value), lo: of(sum.lo), hi: of(sum.hi) }
+}
+
+/// Returns a share of a sum whose own bounds and that of the share are known.
+pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
+    let [lo, value, hi] = share;
+    let of = |ns: u64, share: f64| (ns as f64 * share).round() as u64;
+    Sum { value: of(sum.value, value), lo: of(sum.lo, lo), hi: of(sum.hi, hi) }
+}
+
+/// Idle time that a finding is about.
+#[derive(Clone, Debug, Default)]
+pub struct Idle<'a> {
+    /// The gaps, and their time on all devices.
+    pub part: Part,
+    /// The time by bucket, of the device that the buckets are about.
+    pub claims: BTreeMap<Bucket, Sum>,
+    /// The site of most of it.
+    pub main: Option<&'a Site>,
+}
+
+impl<'a> Idle<'a> {
+    /// Returns the idle time whose cause and site are `meant`.
+    pub fn of(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site) -> bool) -> Idle<'a> {
+        Idle::of_pieces(facts, |cause, site, _| is_meant(cause, site))
+    }
+
+    /// The same for what depends on how long a site's piece of a gap is on average, ns.
+    pub fn of_pieces(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site, u64) -> bool) -> Idle<'a> {
+        let mut idle = Idle::default();
+        let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
+        let mut most = 0;
+        for ((cause, site), part) in &facts.all.idle.sites {
+            if !is_meant(*cause, site, part.total.value / part.count.max(1)) {
+                continue;
+            }
+            idle.part.count += part.count;
+            idle.part.total.add(part.total);
+            *by_cause.entry(*cause).or_default() += part.total.value;
+            if part.total.value > most {
+                (most, idle.main) = (part.total.value, Some(site));
+            }
+        }
+        for (cause, ns) in by_cause {
+            let whole = facts.all.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
+            let bucket = Bucket::Idle(cause);
+            idle.claims.insert(bucket, share(facts.buckets.get(bucket), ns, whole));
+        }
+        idle
+    }
+
+    /// Returns the time by the buckets, ns.
+    pub fn claimed(&self) -> u64 {
+        self.claims.values().map(|sum| sum.value).sum()
+    }
+
+    /// Reduces what is claimed to at most `most` ns, in equal proportion.
+    pub fn at_most(mut self, most: u64) -> Self {
+        let claimed = self.claimed();
+        if claimed > most {
+            self.claims.values_mut().for_each(|sum| {
+                let hi = sum.hi;
+                *sum = Sum { hi, ..share(*sum, most, claimed) };
+            });
+        }
+        self
+    }
+}

@@ -1,0 +1,66 @@
+//! Device memory that grows throughout the run.
+
+use super::holding;
+use crate::analyze::memory::holders::Growth;
+use crate::diagnose::Facts;
+use crate::diagnose::finding::Claimed;
+use crate::diagnose::framework::Advice;
+use crate::units::{bytes, count, duration};
+
+const ADVICE: Advice = Advice {
+    pytorch: "Keep no tensors of earlier steps: add up loss.item() or loss.detach() and not the loss itself, empty \
+              lists of outputs, and hold no graph (retain_graph, hooks). torch.cuda.memory._snapshot() names the \
+              tensors. If their sizes vary from step to step, the pool may be fragmented: set \
+              PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+    jax: "Keep no arrays of earlier steps: drop references to them, and donate arguments (donate_argnums). \
+          jax.profiler.save_device_memory_profile() names them.",
+    cuda: "Free in each step what it allocates, or allocate it once before the loop and use it again.",
+};
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let growth = facts.all.memory.holders.growth.as_ref()?;
+    let (origin, grown) = growth.origins.first()?;
+    let per = if growth.is_per_step { "step" } else { "second" };
+    let slope = format!("{} per {per}", bytes(growth.slope as u64));
+    let text = format!(
+        "After the warm-up the least that is held rises from {} to {}: {slope}, of that {} by {}.{}",
+        bytes(growth.first),
+        bytes(growth.last),
+        bytes(*grown),
+        holding::place(origin),
+        until_full(growth, facts).unwrap_or_default(),
+    );
+    let freed = &facts.all.memory.holders.never_freed;
+    let leak = freed.iter().find(|holder| holder.origin == *origin);
+    let text = match leak {
+        Some(leak) => format!("{text} {} of its blocks are never freed.", count(leak.blocks)),
+        None => text,
+    };
+    let evidence =
+        holding::evidence(origin, text, leak.map_or(1, |leak| leak.blocks), leak.map(|leak| leak.first_ns));
+    Some(holding::finding(
+        "memory-grows",
+        format!("device memory grows by {slope}"),
+        evidence,
+        "What grows in each step fills the GPU in the end, however much memory it has.",
+        ADVICE.of(facts),
+    ))
+}
+
+/// Returns when memory is full at this rate, as a sentence.
+fn until_full(growth: &Growth, facts: &Facts<'_>) -> Option<String> {
+    let left = holding::size(facts.all)?.saturating_sub(growth.last) as f64 / growth.slope.max(1.0);
+    let ns_each = match growth.is_per_step {
+        true => facts.all.steps.time.map(|time| time.mean),
+        false => Some(1e9),
+    };
+    let time = ns_each.map(|ns| duration((left * ns) as u64));
+    Some(match (growth.is_per_step, time) {
+        (true, Some(time)) => {
+            format!(" The GPU's memory is full after {} more steps ({time}).", count(left as u64))
+        }
+        (true, None) => format!(" The GPU's memory is full after {} more steps.", count(left as u64)),
+        (false, time) => format!(" The GPU's memory is full after {}.", time?),
+    })
+}

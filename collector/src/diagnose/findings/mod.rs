@@ -1,0 +1,54 @@
+//! The faults that are looked for, one module for each.
+//!
+//! A finder is a pure function of [`Facts`](super::Facts). It claims the parts of the wall time that removing the fault
+//! would give back, and [`ranked`](super::finding::ranked) drops what is not worth the change.
+
+mod adaptive_launches;
+mod allocation_churn;
+mod cold_start;
+mod copies;
+mod device_wide_sync;
+mod fragmentation;
+mod holding;
+mod host_stall;
+mod idle;
+mod memory_grows;
+mod never_freed;
+mod no_overlap;
+mod out_of_memory;
+mod pageable_copies;
+mod peak_memory;
+mod profiler_cost;
+mod queue_full;
+mod small_copies;
+mod sync_per_step;
+mod synchronous_copies;
+mod tiny_kernels;
+mod unstable_kernel;
+mod waits;
+
+use super::finding::Find;
+
+/// All finders. Of two findings that gain the same, that of the first finder comes first: where the host waits for the GPU
+/// and then does something else, not to wait is the smaller change.
+pub const FINDERS: &[Find] = &[
+    sync_per_step::find,
+    device_wide_sync::find,
+    synchronous_copies::find,
+    pageable_copies::find,
+    small_copies::find,
+    no_overlap::find,
+    allocation_churn::find,
+    tiny_kernels::find,
+    adaptive_launches::find,
+    host_stall::find,
+    unstable_kernel::find,
+    cold_start::find,
+    queue_full::find,
+    profiler_cost::find,
+    fragmentation::find,
+    memory_grows::find,
+    never_freed::find,
+    out_of_memory::find,
+    peak_memory::find,
+];

@@ -1,0 +1,62 @@
+//! `no-overlap`: asynchronous copies of page-locked memory that could run beside kernels, and do not.
+
+use super::super::Facts;
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, Finding};
+use super::super::framework::Advice;
+use super::copies::Found;
+use crate::analyze::copy_sites::CopySite;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::transfers::SizeClass;
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::units::{bytes, count, duration, percent};
+use std::collections::BTreeMap;
+
+const FIX: Advice = Advice {
+    pytorch: "Copy the next batch on a stream of its own while this one is computed: with torch.cuda.stream(copy_stream) \
+              around .to(device, non_blocking=True), copy_stream.wait_stream before its memory is used again, and \
+              current_stream().wait_stream(copy_stream) before the batch is used.",
+    jax: "Put the next batch on the device (jax.device_put) before the step that computes this one is waited for.",
+    cuda: "Copy on a stream of its own into a second buffer, record an event behind the copy, and let the computing \
+           stream wait for it (cudaStreamWaitEvent).",
+};
+
+/// The share of the copies' time that no kernel covers from which on they do not overlap.
+const EXPOSED: f64 = 0.8;
+
+/// Looks for it. At best all copies are hidden behind kernels, as far as those last; at worst the program needs each
+/// copy at once.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let found = Found::of(facts, could_overlap)?;
+    let time = found.all.time.value.checked_div(found.all.timed)?.saturating_mul(found.all.count);
+    let compute = facts.buckets.get(Bucket::Compute).value;
+    if (found.exposed.value as f64) < EXPOSED * time as f64 || compute == 0 {
+        return None;
+    }
+    let text = format!(
+        "{} asynchronous copies of {} in all from or to page-locked memory ran for {}, {} of that while no kernel ran.",
+        count(found.all.count),
+        bytes(found.all.bytes),
+        duration(time),
+        percent(found.exposed.value.min(time), time)
+    );
+    let (value, hi) = (found.exposed.value.min(compute), found.exposed.hi.min(compute));
+    Some(Claimed {
+        finding: Finding {
+            id: "no-overlap",
+            title: "Copies and kernels take turns".to_owned(),
+            evidence: found.evidence(text),
+            explanation: "The GPU can copy while it computes, but operations of one stream run one after the other: the \
+                          kernels wait for the copies, and the copies for the kernels."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::from([(Bucket::ExposedCopies, Sum { value, lo: 0, hi: hi.max(value) })]),
+    })
+}
+
+fn could_overlap(site: &CopySite) -> bool {
+    let is_between = matches!(site.kind, TransferKind::HtoD | TransferKind::DtoH);
+    is_between && site.host_memory == HostMemory::Pinned && !site.blocks && site.size > SizeClass::UpTo64KiB
+}

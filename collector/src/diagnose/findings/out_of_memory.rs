@@ -1,0 +1,69 @@
+//! Allocations that failed because memory ran out.
+
+use super::holding;
+use crate::analyze::memory::holders::Failure;
+use crate::diagnose::Facts;
+use crate::diagnose::finding::Claimed;
+use crate::diagnose::framework::Advice;
+use crate::units::{bytes, count, duration};
+
+const ADVICE: Advice = Advice {
+    pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
+              PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the pool is fragmented. \
+              torch.cuda.memory._snapshot() names the tensors.",
+    jax: "A smaller batch, jax.checkpoint, donated arguments (donate_argnums); XLA_PYTHON_CLIENT_MEM_FRACTION sets what JAX \
+          takes for itself.",
+    cuda: "Free what the largest holders do not need any more, use blocks again, or ask for less at a time.",
+};
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let failures = facts.all.memory.out_of_memory;
+    let failure = facts.all.memory.holders.failure.as_ref()?;
+    let requested = failure.requested.map_or_else(|| "memory".to_owned(), bytes);
+    let held = holding::holders(&failure.holders, failure.live);
+    let held = if held.is_empty() { held } else { format!(": {held}") };
+    let text = format!(
+        "{} {} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
+        count(failures),
+        if failures == 1 { "call" } else { "calls" },
+        holding::place(&failure.origin),
+        duration(failure.at),
+        bytes(failure.live),
+        room(failure, holding::size(facts.all)),
+        if failure.went_on { " The program went on." } else { "" },
+    );
+    Some(holding::finding(
+        "out-of-memory",
+        format!("memory ran out: {requested} could not be allocated"),
+        holding::evidence(&failure.origin, text, failures, Some(failure.at)),
+        "An allocation fails if no free part of the GPU's memory is large enough.",
+        ADVICE.of(facts),
+    ))
+}
+
+/// Returns how the request compares with what was free, in a sentence.
+fn room(failure: &Failure, size: Option<u64>) -> String {
+    let mut words = String::new();
+    if failure.unmapped > 0 {
+        words = format!(" Another {} was reserved and not mapped.", bytes(failure.unmapped));
+    }
+    let Some(size) = size else { return words };
+    let free = size.saturating_sub(failure.live).saturating_sub(failure.unmapped);
+    let of = format!("of the GPU's {} it left {}", bytes(size), bytes(free));
+    match failure.requested {
+        Some(requested) if requested > size => {
+            format!("{words} The GPU has only {}.", bytes(size))
+        }
+        Some(requested) if requested <= free => format!(
+            "{words} {}, which is enough: other processes hold memory, or what is free is in pieces (fragmentation).",
+            capital(&of)
+        ),
+        _ => format!("{words} {}.", capital(&of)),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}

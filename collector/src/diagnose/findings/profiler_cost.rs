@@ -1,0 +1,36 @@
+//! `profiler-cost`: gpuspy itself takes so much time that the other figures are not those of the program alone.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding};
+use crate::analyze::estimate::Estimate;
+use std::collections::BTreeMap;
+
+/// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
+const MUCH: f64 = 5.0;
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let cost = facts.all.overhead.as_ref()?.cost(&facts.all.duty)?;
+    if cost.total() < MUCH {
+        return None;
+    }
+    let events =
+        cost.events.map_or(String::new(), |events| format!(", and timing slowed the work by {events:.1} %"));
+    let text =
+        format!("Hooks took {:.1} % of the time and the poller {:.1} %{events}.", cost.hooks, cost.poller);
+    Some(Claimed {
+        finding: Finding {
+            id: "profiler-cost",
+            title: "gpuspy itself takes much of the time".to_owned(),
+            evidence: Evidence { text, ..Evidence::default() },
+            explanation: "Every call costs gpuspy some hundreds of nanoseconds, and every timed launch two events. In a \
+                          program of very many short calls that adds up, and idle time looks longer than it is."
+                .to_owned(),
+            fix: "Record again with --timing auto --budget 2, which times part of the launches and estimates the rest; or \
+                  record a part of the run with --capture-range."
+                .to_owned(),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::new(),
+    })
+}

@@ -1,0 +1,56 @@
+//! `queue-full`: the host is so far ahead that launches wait for a place in the GPU's queue.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding};
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::units::{count, duration, percent};
+use std::collections::BTreeMap;
+
+/// The share of the wall time in launch calls from which on they are blocked and not only many.
+const BLOCKED: f64 = 0.3;
+/// A launch call that has to wait for nothing is shorter: 2 to 10 µs, ns.
+const ORDINARY: u64 = 20_000;
+/// The largest idle share of a GPU that is the bound.
+const IDLE: f64 = 0.1;
+
+/// Looks for it. It costs nothing: it tells where not to look.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let is_launch = |api: &str| api.contains("LaunchKernel");
+    let (api, calls) =
+        facts.all.apis.iter().filter(|(api, _)| is_launch(api)).max_by_key(|(_, calls)| calls.total)?;
+    let wall = facts.buckets.wall as f64;
+    let is_blocked = calls.total as f64 > BLOCKED * wall && calls.mean()? > ORDINARY as f64;
+    if !is_blocked || facts.buckets.idle().value as f64 > IDLE * wall {
+        return None;
+    }
+    let text = format!(
+        "{} calls of {api} took {} on average, the longest {}: {} of the wall time. The GPU was idle for {}.",
+        count(calls.count),
+        duration(calls.mean()? as u64),
+        duration(calls.max()?),
+        percent(calls.total, facts.buckets.wall),
+        percent(facts.buckets.idle().value, facts.buckets.wall)
+    );
+    let total = Sum { value: calls.total, lo: calls.total, hi: calls.total };
+    Some(Claimed {
+        finding: Finding {
+            id: "queue-full",
+            title: "Launches wait for the GPU, which is the bound".to_owned(),
+            evidence: Evidence {
+                text,
+                count: calls.count,
+                total: Some(total),
+                api: Some(api.clone()),
+                ..Evidence::default()
+            },
+            explanation: "A stream takes about a thousand operations; then the next launch waits until one is done. The \
+                          host is ahead of the GPU, and its time in these calls is not lost."
+                .to_owned(),
+            fix: "Nothing on the host: faster launches, graphs or fewer waits gain no time. Make the kernels faster or \
+                  fewer."
+                .to_owned(),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::new(),
+    })
+}

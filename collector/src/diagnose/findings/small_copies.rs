@@ -1,0 +1,79 @@
+//! `small-copies`: many small copies, whose fixed cost is more than that of their bytes.
+
+use super::super::Facts;
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, Finding};
+use super::super::framework::Advice;
+use super::copies::Found;
+use super::idle::{Idle, times};
+use crate::analyze::copy_sites::CopySite;
+use crate::analyze::estimate::Estimate;
+use crate::analyze::idle::Cause;
+use crate::analyze::transfers::SizeClass;
+use crate::model::transfer::TransferKind;
+use crate::units::{bytes, count, duration};
+
+const FIX: Advice = Advice {
+    pytorch: "Copy once: collate the tensors of a batch into one (torch.stack or torch.cat on the host, in the \
+              DataLoader's collate_fn), move that, and take views of it on the GPU. Create constants on the GPU \
+              (device=...), once.",
+    jax: "Put one pytree or one stacked array on the device instead of many scalars and small arrays.",
+    cuda: "Gather the data in one page-locked buffer and copy that once, or use cudaMemcpyBatchAsync (CUDA 12.8); pass \
+           a few values as kernel parameters.",
+};
+
+/// The fewest small copies for each group that are worth joining.
+const MANY: u64 = 8;
+
+/// Looks for it. Copies can be joined that belong to one step; where no steps were found, to one launch.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let found = Found::of(facts, is_small)?;
+    let launches: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let (groups, of) = match facts.all.steps.count {
+        0 => (launches.max(1), "launch"),
+        steps => (steps, "step"),
+    };
+    if found.all.count < MANY * groups {
+        return None;
+    }
+    let saved = 1.0 - groups as f64 / found.all.count as f64;
+    let idle = Idle::of(facts, |cause, site| {
+        cause == Cause::Copying && site.api.as_deref().is_some_and(|api| found.apis.contains(api))
+    });
+    let text = format!(
+        "{} copies of at most 64 KiB, {} in all and {} for each {of}; the GPU ran nothing but them for {}, and was idle \
+         for {} while the host made their calls.",
+        count(found.all.count),
+        bytes(found.all.bytes),
+        count(found.all.count / groups),
+        duration(found.exposed.value),
+        duration(idle.part.total.value)
+    );
+    let mut claims = idle.claims;
+    claims.insert(Bucket::ExposedCopies, found.exposed);
+    claims.values_mut().for_each(|sum| *sum = times(*sum, [saved; 3]));
+    Some(Claimed {
+        finding: Finding {
+            id: "small-copies",
+            title: format!("{} small copies for each {of}", count(found.all.count / groups)),
+            evidence: found.evidence(text),
+            explanation:
+                "Each copy costs the host a call and the GPU more than a microsecond, whatever its size."
+                    .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims,
+    })
+}
+
+/// Whether copies are small and go to the GPU or stay there, or to the host without a wait: a read that waits is
+/// `sync-per-step`.
+fn is_small(site: &CopySite) -> bool {
+    let is_meant = match site.kind {
+        TransferKind::HtoD | TransferKind::DtoD => true,
+        TransferKind::DtoH => !site.blocks,
+        _ => false,
+    };
+    is_meant && site.size <= SizeClass::UpTo64KiB
+}

@@ -1,0 +1,52 @@
+//! `synchronous-copies`: copies and memsets whose calls return only when they are done, though nothing forces that.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Finding};
+use super::super::framework::Advice;
+use super::copies::Found;
+use super::waits::Waits;
+use crate::analyze::copy_sites::CopySite;
+use crate::analyze::estimate::Estimate;
+use crate::analyze::transfers::SizeClass;
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::units::{bytes, count, duration};
+
+const FIX: Advice = Advice {
+    pytorch: "Copy with non_blocking=True (tensor.to(device, non_blocking=True), tensor.copy_(source, non_blocking=True)); \
+              the source is page-locked already.",
+    jax: "The call is made by a library: look at the one that is named here.",
+    cuda: "Use cudaMemcpyAsync and cudaMemsetAsync on the stream that needs the data: the host goes on, and the stream \
+           keeps the order.",
+};
+
+/// Looks for it. Copies of pageable memory are `pageable-copies`, and small ones to the host read results:
+/// `sync-per-step`.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let found = Found::of(facts, is_needless)?;
+    let waits = Waits::of(facts, |api| found.apis.contains(api))?;
+    let text = format!(
+        "{} copies and memsets of {} in all, and the host waited for each: behind {} of them the GPU was idle, {} in all.",
+        count(found.all.count),
+        bytes(found.all.bytes),
+        count(waits.idle.part.count),
+        duration(waits.idle.part.total.value)
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: "synchronous-copies",
+            title: format!("{} waits for the GPU", found.main.api),
+            evidence: found.evidence(text),
+            explanation: "The call returns only when the GPU has done everything before it and the copy itself. The host \
+                          launches nothing meanwhile, so the GPU has no work afterwards."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: waits.claims,
+    })
+}
+
+fn is_needless(site: &CopySite) -> bool {
+    let is_read = site.kind == TransferKind::DtoH && site.size <= SizeClass::UpTo64KiB;
+    site.blocks && site.host_memory != HostMemory::Pageable && !is_read
+}

@@ -1,0 +1,79 @@
+//! `tiny-kernels`: kernels so short that the host cannot launch them as fast as the GPU runs them.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::framework::Advice;
+use super::idle::{Idle, STALL};
+use crate::analyze::estimate::Estimate;
+use crate::analyze::idle::{Cause, Site};
+use crate::analyze::kernels::Kernel;
+use crate::model::names::demangle;
+use crate::units::{count, duration, percent};
+
+const FIX: Advice = Advice {
+    pytorch: "Try torch.compile(model, mode=\"reduce-overhead\"), which fuses kernels and launches them as a CUDA graph; \
+              or capture the step with torch.cuda.graph or torch.cuda.make_graphed_callables. A fused optimizer \
+              (fused=True or foreach=True) and a larger batch also help.",
+    jax: "Put the whole step under one jax.jit, and use lax.scan for loops over layers or steps, so that XLA fuses the \
+          operations and launches them together.",
+    cuda: "Capture the launches of a step once into a CUDA graph (cudaStreamBeginCapture, cudaGraphInstantiate) and \
+           launch that (cudaGraphLaunch); or fuse kernels.",
+};
+
+/// The longest tiny kernel, ns: a launch takes the host 2 to 10 µs with its framework, and a kernel that is shorter cannot
+/// hide the next launch.
+const TINY: u64 = 10_000;
+
+/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
+    let all: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let tiny = || facts.all.kernels.iter().filter(|kernel| median(kernel).is_some_and(|ns| ns < TINY));
+    let number: u64 = tiny().map(|kernel| kernel.count).sum();
+    let commonest = tiny().max_by_key(|kernel| kernel.count)?;
+    if number * 2 < all {
+        return None;
+    }
+    let idle = Idle::of_pieces(facts, |cause, site, piece| {
+        is_between_launches(cause, site) && (cause == Cause::Launching || piece < STALL)
+    });
+    let site = idle.main?;
+    let text = format!(
+        "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
+         the next launch; the commonest runs for {}.",
+        count(number),
+        count(all),
+        percent(number, all),
+        duration(TINY),
+        count(idle.part.count),
+        duration(idle.part.total.value),
+        duration(median(commonest)?)
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: "tiny-kernels",
+            title: "Kernels end before the next one is launched".to_owned(),
+            evidence: Evidence {
+                text,
+                count: number,
+                total: Some(idle.part.total),
+                first: None,
+                api: site.api.clone(),
+                kernel: Some(demangle(&commonest.symbol)),
+                library: site.library.clone(),
+                tid: site.tid,
+            },
+            explanation: "Each launch costs the host some microseconds, whatever it launches. These kernels are over before \
+                          the host has launched the next one, so the GPU waits."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: idle.claims,
+    })
+}
+
+/// Whether the host was launching, or between two launches, and had not just waited for the GPU.
+fn is_between_launches(cause: Cause, site: &Site) -> bool {
+    matches!(cause, Cause::Launching | Cause::OutsideCuda | Cause::OtherCall) && site.after_wait.is_none()
+}

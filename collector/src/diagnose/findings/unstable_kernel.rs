@@ -1,0 +1,83 @@
+//! `unstable-kernel`: a kernel whose launches of one shape take very different times.
+
+use super::super::Facts;
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::framework::Advice;
+use super::idle::share;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::kernels::Kernel;
+use crate::model::names::demangle;
+use crate::units::{count, duration};
+use std::collections::BTreeMap;
+
+const FIX: Advice = Advice {
+    pytorch: "Look at what differs between its launches: the data (sparse or padded input, indices that collide), other \
+              streams, other processes on the GPU, or its clocks (nvidia-smi -q -d PERFORMANCE). Ranges around the step's \
+              parts (torch.cuda.nvtx.range) tell the launches apart.",
+    jax: "Look at what differs between its launches: the data, other processes on the GPU, or its clocks (nvidia-smi -q \
+          -d PERFORMANCE).",
+    cuda: "Look at what differs between its launches: the data (divergent branches, atomics that collide), other streams, \
+           other processes on the GPU, or its clocks (nvidia-smi -q -d PERFORMANCE).",
+};
+
+/// The fewest timed launches from which a spread can be judged.
+const FEWEST: u64 = 20;
+/// By how much the mean exceeds the median at least, as a factor.
+const SKEWED: f64 = 1.25;
+
+/// What the launches of a kernel took beyond its median.
+struct Excess<'a> {
+    kernel: &'a Kernel,
+    /// Its share of the time of all kernels, numerator and denominator, ns.
+    excess: u64,
+    all: u64,
+}
+
+/// Looks for it, in kernels that are launched in one shape only: others have a reason to differ.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
+    let all = facts.all.kernels.iter().map(total).sum();
+    let excess = |kernel| Some(Excess { kernel, excess: excess(kernel)?, all });
+    let Excess { kernel, excess, all } =
+        facts.all.kernels.iter().filter_map(excess).max_by_key(|found| found.excess)?;
+    let (median, most) = (kernel.durations.median()?, kernel.durations.max()?);
+    let mean = kernel.durations.mean()?;
+    let text = format!(
+        "{} launches of one shape: median {}, mean {}, longest {}.",
+        count(kernel.count),
+        duration(median.value),
+        duration(mean.value as u64),
+        duration(most.value)
+    );
+    let gain = share(facts.buckets.get(Bucket::Compute), excess, all);
+    Some(Claimed {
+        finding: Finding {
+            id: "unstable-kernel",
+            title: "A kernel takes a different time at each launch".to_owned(),
+            evidence: Evidence {
+                text,
+                count: kernel.count,
+                total: kernel.total().map(Sum::from),
+                kernel: Some(demangle(&kernel.symbol)),
+                ..Evidence::default()
+            },
+            explanation: "Launches of one shape do the same work unless their data differs, so that the longer ones wait for \
+                          something or do more than is needed."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::from([(Bucket::Compute, Sum { lo: 0, ..gain })]),
+    })
+}
+
+/// Returns what the launches took beyond the median, ns, if that is certain and considerable.
+fn excess(kernel: &Kernel) -> Option<u64> {
+    let is_one_shape = kernel.shapes.list.len() == 1 && kernel.shapes.others == 0;
+    let (median, mean) = (kernel.durations.median()?, kernel.durations.mean()?);
+    let is_certain = mean.lo > median.hi as f64 && mean.value > SKEWED * median.value as f64;
+    let is_judged = is_one_shape && is_certain && kernel.durations.count() >= FEWEST && !kernel.communication;
+    let typical = median.value.saturating_mul(kernel.count);
+    is_judged.then(|| kernel.total().map_or(0, |total| total.value.saturating_sub(typical)))
+}

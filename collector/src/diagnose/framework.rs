@@ -1,0 +1,56 @@
+//! Advice in the words of the framework that the program uses.
+
+use super::Facts;
+use crate::model::framework::Framework;
+
+/// The same advice in the words of each framework.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    /// For PyTorch.
+    pub pytorch: &'static str,
+    /// For JAX.
+    pub jax: &'static str,
+    /// For programs that call CUDA themselves.
+    pub cuda: &'static str,
+}
+
+impl Advice {
+    /// Returns the advice in the words of the framework of a run's processes. If they use several, the words are
+    /// those of CUDA, which are true of all.
+    pub fn of(&self, facts: &Facts<'_>) -> String {
+        let mut frameworks = facts.reports.iter().map(|report| report.process.framework);
+        let first = frameworks.next().unwrap_or_default();
+        let words = match if frameworks.all(|other| other == first) { first } else { Framework::Cuda } {
+            Framework::PyTorch => self.pytorch,
+            Framework::Jax => self.jax,
+            Framework::Cuda => self.cuda,
+        };
+        words.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+    use crate::diagnose::buckets::Buckets;
+
+    #[test]
+    fn advice_is_in_the_words_of_the_framework_that_all_processes_use() {
+        let advice = Advice { pytorch: "torch", jax: "jax", cuda: "cuda" };
+        let report = |framework| ProcessReport {
+            process: ProcessInfo { framework, ..ProcessInfo::default() },
+            tables: Tables::default(),
+            together: None,
+        };
+        let of = |frameworks: &[Framework]| {
+            let reports: Vec<_> = frameworks.iter().copied().map(report).collect();
+            let (all, buckets) = (Tables::default(), Buckets::default());
+            advice.of(&Facts { reports: &reports, all: &all, buckets: &buckets })
+        };
+        assert_eq!(of(&[Framework::PyTorch, Framework::PyTorch]), "torch");
+        assert_eq!(of(&[Framework::Jax]), "jax");
+        assert_eq!(of(&[Framework::PyTorch, Framework::Cuda]), "cuda");
+        assert_eq!(of(&[]), "cuda");
+    }
+}

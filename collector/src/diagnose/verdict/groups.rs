@@ -1,0 +1,110 @@
+//! The wall time by what bounds it.
+
+use super::Bound;
+use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::diagnose::buckets::{Bucket, Buckets};
+use std::collections::BTreeMap;
+
+/// Host time between two launches that is shorter is part of launching, ns: Python takes some tens of microseconds from
+/// one operator of PyTorch to the next.
+const BETWEEN_LAUNCHES: u64 = 100_000;
+
+/// The part of the wall time that one bound takes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// ns of the wall time.
+    pub ns: u64,
+    /// Of that, idle time, ns.
+    pub idle: u64,
+    /// The idle gaps that it is in.
+    pub gaps: u64,
+    /// The calls that it comes from, with their ns.
+    pub calls: BTreeMap<String, u64>,
+}
+
+impl Group {
+    /// Returns the call that most of it comes from.
+    pub fn call(&self) -> Option<&str> {
+        self.calls.iter().max_by_key(|(_, ns)| **ns).map(|(call, _)| call.as_str())
+    }
+
+    /// Returns the mean length of its idle parts, ns.
+    pub fn mean_gap(&self) -> u64 {
+        self.idle / self.gaps.max(1)
+    }
+}
+
+/// Divides the wall time by bound. What is undecided, and the time after the last operation, is in no group.
+pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
+    let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
+    for (bucket, bound) in [
+        (Bucket::StartUp, Bound::StartUp),
+        (Bucket::Compute, Bound::Gpu),
+        (Bucket::Graphs, Bound::Gpu),
+        (Bucket::ExposedCommunication, Bound::Communication),
+        (Bucket::ExposedCopies, Bound::Copies),
+    ] {
+        let group = groups.entry(bound).or_default();
+        group.ns = group.ns.saturating_add(buckets.get(bucket).value);
+    }
+    let slow = is_slow_without_waits(buckets, idle);
+    for (cause, site, part) in parts(idle) {
+        let Some(bound) = bound(cause, site, &part, slow) else { continue };
+        let of_all = idle.by_cause.get(&cause).map_or(0, |all| all.total.value);
+        let of_this = buckets.get(Bucket::Idle(cause)).value;
+        // The sites are those of all devices.
+        let share = u128::from(part.total.value) * u128::from(of_this) / u128::from(of_all.max(1));
+        let ns = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
+        let group = groups.entry(bound).or_default();
+        group.ns = group.ns.saturating_add(ns);
+        group.idle = group.idle.saturating_add(ns);
+        group.gaps = group.gaps.saturating_add(part.count);
+        if let Some(call) = site.after_wait.as_ref().filter(|_| bound == Bound::Syncs).or(site.api.as_ref()) {
+            let sum = group.calls.entry(call.clone()).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+    groups
+}
+
+/// Returns the idle time by cause and site, and for causes without sites as a whole.
+fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
+    static NOWHERE: Site = Site { api: None, library: None, tid: None, range: None, after_wait: None };
+    let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
+    let without =
+        idle.by_cause.iter().filter(|(cause, _)| !idle.sites.keys().any(|(with, _)| with == *cause));
+    sites.chain(without.map(|(cause, part)| (*cause, &NOWHERE, *part))).collect()
+}
+
+/// Returns what bounds the program in an idle part; `None` if that is not known.
+fn bound(cause: Cause, site: &Site, part: &Part, slow_without_waits: bool) -> Option<Bound> {
+    let waited = site.after_wait.is_some();
+    let is_long = part.total.value / part.count.max(1) >= BETWEEN_LAUNCHES;
+    Some(match cause {
+        Cause::ExplicitSync | Cause::ImplicitSync | Cause::StreamWait => Bound::Syncs,
+        Cause::OutsideCuda if is_long && (!waited || slow_without_waits) => Bound::Host,
+        Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall if waited => Bound::Syncs,
+        Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall => Bound::Launches,
+        Cause::Allocating | Cause::Freeing => Bound::Allocations,
+        Cause::Copying => Bound::Copies,
+        Cause::Loading => Bound::StartUp,
+        Cause::HostCallback => Bound::Host,
+        Cause::Undecided => return None,
+    })
+}
+
+/// Returns whether the thread that led most gaps is active for longer than the GPU is busy. Then the GPU would be idle
+/// even if the thread never waited for it. If nothing is known of threads, the host counts as slow.
+fn is_slow_without_waits(buckets: &Buckets, idle: &IdleReport) -> bool {
+    let busy = [Bucket::Compute, Bucket::Graphs, Bucket::ExposedCommunication, Bucket::ExposedCopies]
+        .map(|bucket| buckets.get(bucket).value);
+    let busy = busy.into_iter().fold(0, u64::saturating_add);
+    let lead = idle.threads.first();
+    lead.is_none_or(|thread| thread.span.saturating_sub(waited(&thread.calls)) > busy)
+}
+
+/// Returns the time in which a thread waited for the GPU, ns.
+pub fn waited(calls: &BTreeMap<Cause, u64>) -> u64 {
+    let of = |cause| calls.get(&cause).copied().unwrap_or(0);
+    of(Cause::ExplicitSync).saturating_add(of(Cause::ImplicitSync))
+}

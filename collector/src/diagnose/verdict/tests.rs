@@ -1,0 +1,303 @@
+//! A verdict of each kind, from tables that are filled by hand. Times are in ns; the wall is a second.
+
+use super::*;
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::identity::Identity;
+use crate::analyze::idle::{Cause, IdleReport, Part, Site, ThreadUse};
+use crate::analyze::windows::Timing;
+use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
+use crate::diagnose::Diagnosis;
+use crate::diagnose::buckets::Buckets;
+use crate::diagnose::finding::Evidence;
+use gpuspy_wire::record::LossCause;
+
+const WALL: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn exactly(value: u64) -> Sum {
+    Sum { value, lo: value, hi: value }
+}
+
+/// Returns a run of a second on one GPU, which is at work for some milliseconds in each class, after a start-up. The
+/// rest is idle, in `gaps` of one cause at one place.
+fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Tables {
+    let line = Line { wall_ns: WALL, period_ns: (0, WALL), looked_ns: WALL, ..Line::default() };
+    let idle_ms: u64 = idle.iter().map(|(_, _, ms, _)| ms).sum();
+    let span = (busy.iter().sum::<u64>() + idle_ms) * MS;
+    let busy = busy.map(|ms| exactly(ms * MS));
+    let identity = Identity { span, busy, idle: exactly(idle_ms * MS), ..Identity::default() };
+    let began_ns = Some(start_up * MS);
+    let device = DeviceReport { line, identity, began_ns, timelines: 1, timed: 9, ..DeviceReport::default() };
+    let mut report = IdleReport::default();
+    for (cause, site, ms, count) in idle {
+        let part = Part { count: *count, total: exactly(ms * MS) };
+        let sum = report.by_cause.entry(*cause).or_default();
+        (sum.count, sum.total.value) = (sum.count + count, sum.total.value + ms * MS);
+        report.sites.insert((*cause, site.clone()), part);
+    }
+    Tables { devices: vec![device], idle: report, ..Tables::default() }
+}
+
+fn after(wait: &str) -> Site {
+    Site { after_wait: Some(wait.to_owned()), ..Site::default() }
+}
+
+fn inside(api: &str) -> Site {
+    Site { api: Some(api.to_owned()), ..Site::default() }
+}
+
+fn judged_with(all: &Tables, process: ProcessInfo, findings: &[Finding]) -> Verdict {
+    let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
+    let process = ProcessInfo { line, ..process };
+    let reports = [ProcessReport { process, tables: all.clone(), together: None }];
+    let buckets = Buckets::of(&reports, all);
+    assert_eq!(buckets.parts.values().map(|part| part.value).sum::<u64>(), buckets.wall);
+    let verdict = Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, findings);
+    assert!(
+        verdict.text.len() <= 3 && verdict.text.iter().all(|line| line.chars().count() <= 78),
+        "{verdict:#?}"
+    );
+    assert_eq!(Diagnosis::of(&reports, all).verdict.bound, verdict.bound);
+    verdict
+}
+
+fn judged(all: &Tables) -> Verdict {
+    judged_with(all, ProcessInfo::default(), &[])
+}
+
+fn assert_bound(all: &Tables, bound: Bound, share: f64, saves_ms: u64, text: &[&str]) {
+    let verdict = judged(all);
+    assert_eq!((verdict.bound, verdict.saves), (Some(bound), Some(saves_ms * MS)), "{:?}", verdict.text);
+    assert!(verdict.share.is_some_and(|of| (of - share).abs() < 1e-6), "{:?}", verdict.share);
+    assert_eq!((verdict.text, verdict.is_unsafe), (text.iter().map(|line| line.to_string()).collect(), None));
+}
+
+#[test]
+fn a_busy_gpu_is_the_bound() {
+    let mut all = run(20, [900, 0, 0, 0], &[(Cause::Launching, inside("cudaLaunchKernel"), 60, 600)]);
+    all.kernels = vec![Kernel::of_launches("sm90_gemm", 3, MS), Kernel::of_launches("softmax", 1, MS)];
+    let text = [
+        "GPU-bound: 67.5 % of the wall is sm90_gemm, 90.0 % all kernels.",
+        "All but GPU work takes 100 ms of 1.00 s: the rest needs faster kernels.",
+    ];
+    assert_bound(&all, Bound::Gpu, 0.9, 675, &text);
+    let graphs = run(20, [0, 900, 0, 0], &[(Cause::Launching, inside("cudaGraphLaunch"), 60, 600)]);
+    let text = ["GPU-bound: kernels and graph launches run for 90.0 % of the wall.", text[1]];
+    assert_bound(&graphs, Bound::Gpu, 0.9, 900, &text);
+}
+
+#[test]
+fn waits_for_launches_are_the_bound_even_where_the_gpu_is_busy_for_longer() {
+    let idle = [
+        (Cause::Launching, inside("cudaLaunchKernel"), 200, 20_000),
+        (Cause::OutsideCuda, Site::default(), 100, 10_000),
+    ];
+    let text = [
+        "Launch-bound: for 30.0 % of the wall the GPU waits for launches, 10.0 µs each.",
+        "Removing that saves at most 300 ms of 1.00 s (1.4x).",
+    ];
+    let verdict = judged_at_any_width(&run(0, [700, 0, 0, 0], &idle));
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Launches), Some(300 * MS)));
+    assert_eq!(verdict.text, text);
+}
+
+/// Returns a verdict whose lines may be wrapped.
+fn judged_at_any_width(all: &Tables) -> Verdict {
+    let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
+    let process = ProcessInfo { line, ..ProcessInfo::default() };
+    let reports = [ProcessReport { process, tables: all.clone(), together: None }];
+    let buckets = Buckets::of(&reports, all);
+    Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, &[])
+}
+
+#[test]
+fn long_gaps_outside_cuda_are_the_hosts() {
+    let all = run(0, [300, 0, 0, 0], &[(Cause::OutsideCuda, Site::default(), 700, 100)]);
+    let text = [
+        "Host-bound: for 70.0 % of the wall the GPU waits for the host outside CUDA.",
+        "Removing that saves at most 700 ms of 1.00 s (3.3x).",
+    ];
+    assert_bound(&all, Bound::Host, 0.7, 700, &text);
+}
+
+#[test]
+fn after_a_wait_the_thread_decides_between_the_wait_and_the_host() {
+    let idle = [
+        (Cause::ExplicitSync, inside("cudaStreamSynchronize"), 50, 1_000),
+        (Cause::OutsideCuda, after("cudaStreamSynchronize"), 250, 1_000),
+        (Cause::Launching, after("cudaStreamSynchronize"), 100, 1_000),
+    ];
+    let mut all = run(0, [600, 0, 0, 0], &idle);
+    // It waits for half of the time: without the waits, it would be ahead of the GPU.
+    let calls = BTreeMap::from([(Cause::ExplicitSync, 450 * MS), (Cause::ImplicitSync, 50 * MS)]);
+    all.idle.threads = vec![ThreadUse { span: WALL, calls, ..ThreadUse::default() }];
+    let text = [
+        "Sync-bound: for 40.0 % of the wall the GPU idles after cudaStreamSynchronize.",
+        "Removing that saves at most 400 ms of 1.00 s (1.7x).",
+    ];
+    let verdict = judged_at_any_width(&all);
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Syncs), Some(400 * MS)));
+    assert_eq!(verdict.text, text);
+    // It is active for 900 ms: the GPU would wait for it all the same.
+    all.idle.threads[0].calls = BTreeMap::from([(Cause::ExplicitSync, 100 * MS)]);
+    let verdict = judged_at_any_width(&all);
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(250 * MS)));
+}
+
+#[test]
+fn removing_waits_saves_no_more_than_was_waited() {
+    let idle = [(Cause::Launching, after("cudaDeviceSynchronize"), 400, 4_000)];
+    let mut all = run(0, [600, 0, 0, 0], &idle);
+    let calls = BTreeMap::from([(Cause::ExplicitSync, 150 * MS)]);
+    all.idle.threads = vec![ThreadUse { span: WALL, calls, ..ThreadUse::default() }];
+    assert_eq!(judged_at_any_width(&all).saves, Some(150 * MS));
+}
+
+#[test]
+fn each_other_bound_has_its_sentence() {
+    let malloc = run(0, [600, 0, 0, 0], &[(Cause::Allocating, inside("cudaMalloc"), 400, 400)]);
+    for (all, bound, share, text) in [
+        (
+            malloc,
+            Bound::Allocations,
+            0.4,
+            "Allocation-bound: for 40.0 % of the wall the GPU is idle during cudaMalloc.",
+        ),
+        (
+            run(0, [600, 0, 0, 400], &[]),
+            Bound::Copies,
+            0.4,
+            "Copy-bound: for 40.0 % of the wall only copies run on the GPU.",
+        ),
+        (
+            run(0, [600, 0, 0, 0], &[(Cause::Copying, inside("cudaMemcpy"), 400, 400)]),
+            Bound::Copies,
+            0.4,
+            "Copy-bound: for 40.0 % of the wall the GPU is idle during cudaMemcpy.",
+        ),
+        (
+            run(0, [600, 0, 400, 0], &[]),
+            Bound::Communication,
+            0.4,
+            "Communication-bound: for 40.0 % of the wall only communication runs.",
+        ),
+        (
+            run(600, [400, 0, 0, 0], &[]),
+            Bound::StartUp,
+            0.6,
+            "Start-up takes 60.0 % of the wall, before the GPU is at work.",
+        ),
+    ] {
+        let saves = (share * 1_000.0) as u64;
+        let gain = format!("Removing that saves at most {saves} ms of 1.00 s ({:.1}x).", 1.0 / (1.0 - share));
+        assert_bound(&all, bound, share, saves, &[text, &gain]);
+    }
+}
+
+#[test]
+fn a_small_rest_does_not_bound_a_program() {
+    let causes = [Cause::Launching, Cause::Allocating, Cause::ExplicitSync, Cause::Copying];
+    let idle: Vec<_> = causes.iter().map(|cause| (*cause, Site::default(), 60, 60)).collect();
+    assert_eq!(judged(&run(0, [760, 0, 0, 0], &idle)).bound, Some(Bound::Gpu));
+}
+
+#[test]
+fn the_first_finding_that_saves_time_is_the_first_thing_to_change() {
+    let all = run(0, [600, 0, 0, 400], &[]);
+    let finding = |saves, fix: &str| Finding {
+        id: "test",
+        title: "a fault".to_owned(),
+        evidence: Evidence::default(),
+        explanation: String::new(),
+        fix: fix.to_owned(),
+        saves: Estimate::exactly(saves),
+    };
+    let findings =
+        [finding(0, "free it"), finding(9, "pin the memory; copy it non_blocking. Then wait later.")];
+    assert_eq!(
+        judged_with(&all, ProcessInfo::default(), &findings).text[2],
+        "First: pin the memory; copy it non_blocking"
+    );
+    assert_eq!(judged_with(&all, ProcessInfo::default(), &findings[..1]).text.len(), 2);
+}
+
+#[test]
+fn a_part_of_a_run_is_called_one() {
+    let all = run(0, [600, 0, 0, 400], &[]);
+    let process = ProcessInfo { filter: "since 1 s".to_owned(), ..ProcessInfo::default() };
+    let text = judged_with(&all, process, &[]).text;
+    assert_eq!(text[0], "Copy-bound: for 40.0 % of the selected part only copies run on the GPU.");
+}
+
+fn assert_refused(verdict: &Verdict, text: [&str; 2]) {
+    assert_eq!((verdict.bound, verdict.share, verdict.saves), (None, None, None));
+    assert_eq!(verdict.text, text);
+    let why = text[0].strip_prefix("No verdict: ").unwrap();
+    assert_eq!(verdict.is_unsafe.as_deref(), Some(format!("{why} {}", text[1]).as_str()));
+}
+
+#[test]
+fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
+    let whole = run(0, [600, 0, 0, 400], &[]);
+    let mut all = whole.clone();
+    all.duty.timing = Some(Timing::Off);
+    let why = "No verdict: timing was off, so it is not known when the GPU was busy.";
+    assert_refused(&judged(&all), [why, "Run again with --timing auto."]);
+
+    let damage = Damage { chunks_lost: 1, ..Damage::default() };
+    let refused = judged_with(&whole, ProcessInfo { damage, ..ProcessInfo::default() }, &[]);
+    assert_refused(&refused, ["No verdict: parts of the trace cannot be read.", "Run the program again."]);
+
+    let mut all = whole.clone();
+    (all.coverage.driver_hooked, all.coverage.launches) = (Some(false), 1);
+    let why = "No verdict: launches did not pass through the agent.";
+    assert_refused(&judged(&all), [why, "Run gpuspy doctor with the program to find out why."]);
+
+    let mut all = whole.clone();
+    all.coverage.dropped_by.insert(LossCause::GpuTimePending.name(), 1_000);
+    assert!(judged(&all).is_unsafe.is_none(), "an end that was not read is no lost record");
+    all.apis.entry("cudaLaunchKernel".to_owned()).or_default().count = 98;
+    all.coverage.dropped_by.insert(LossCause::RingFull.name(), 2);
+    let remedy = "Run again with --capture-range, to record a part of the run.";
+    assert_refused(&judged(&all), ["No verdict: 2.0 % of the records were lost.", remedy]);
+
+    let nothing = [
+        "No verdict: no operation has a GPU time.",
+        "Run again with --timing exact, until work runs on a GPU.",
+    ];
+    assert_refused(&judged(&Tables::default()), nothing);
+}
+
+#[test]
+fn undecided_time_leaves_the_verdict_open() {
+    let mut all = run(0, [600, 0, 0, 100], &[]);
+    all.devices[0].identity.undecided = exactly(300 * MS);
+    all.devices[0].identity.span = WALL;
+    let why = "No verdict: 30.0 % of the GPU's time is undecided.";
+    assert_refused(&judged(&all), [why, "Run again with --timing exact."]);
+    all.duty.timing = Some(Timing::Exact);
+    assert_refused(&judged(&all), [why, "Run again with --capture-range, to record a part of the run."]);
+
+    let idle = [(Cause::Undecided, Site::default(), 300, 4), (Cause::Copying, Site::default(), 200, 4)];
+    let why = "No verdict: the GPU is idle for 30.0 % of its time for causes that are open.";
+    assert_refused(
+        &judged_at_any_width(&run(0, [500, 0, 0, 0], &idle)),
+        [why, "Run again with --timing exact."],
+    );
+    assert_eq!(judged(&run(500, [350, 0, 0, 0], &idle[..0])).bound, Some(Bound::StartUp));
+}
+
+#[test]
+fn gaps_that_are_shorter_than_the_clock_is_known_have_no_verdict() {
+    let mut all = run(0, [600, 0, 0, 0], &[(Cause::Launching, Site::default(), 400, 400_000)]);
+    all.clock.add(2_000);
+    let text = [
+        "No verdict: the GPU's gaps are 1.00 µs long, and its clock is known to +/- 2.00 µs only.",
+        "Run again with --timing exact on a machine with idle processors.",
+    ];
+    assert_refused(&judged_at_any_width(&all), text);
+    let mut copies = run(0, [600, 0, 0, 390], &[(Cause::Launching, Site::default(), 10, 10_000)]);
+    copies.clock.add(2_000);
+    assert_eq!(judged(&copies).bound, Some(Bound::Copies), "the GPU's own times do not depend on that clock");
+}

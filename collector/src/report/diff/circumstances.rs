@@ -1,0 +1,211 @@
+//! What else differs between two runs, so that a change may not be the program's.
+
+use super::Compared;
+use super::change::{Basis, Change, signed_percent};
+use crate::report::rows::Report;
+use crate::report::rows::coverage::Coverage;
+use crate::report::rows::processes::Process;
+use crate::report::rows::timing::Mode;
+use crate::report::units::{count, percent};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// One of the two runs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Side {
+    /// The trace, or the directory of traces, as it was named.
+    pub path: String,
+    /// The command line of the first process; null = not known.
+    pub command: Option<String>,
+    /// The number of processes.
+    pub processes: u64,
+    /// The models of its GPUs, each once.
+    pub gpus: Vec<String>,
+    /// The version of the CUDA driver: 12090 is 12.9; null = not known, or processes differ.
+    pub driver_version: Option<u32>,
+    /// The wall time; null = no process.
+    pub wall_ns: Option<u64>,
+    /// The number of steps; 0 = none were found.
+    pub steps: u64,
+    /// Kernel launch calls that succeeded outside captures.
+    pub launches: u64,
+    /// Of those, launches with a GPU time.
+    pub timed: u64,
+    /// All that was lost.
+    pub dropped: u64,
+}
+
+/// Coverage that differs by more than this, as a share of all launches, is worth a warning.
+const COVERAGE: f64 = 0.1;
+/// Launches of runs without steps that differ by more than this, as a share, are not the same amount of work.
+const LAUNCHES: f64 = 0.05;
+
+impl Side {
+    /// Describes a run.
+    pub fn of(run: &Compared<'_>) -> Side {
+        let report = run.report;
+        let gpus: BTreeSet<&str> =
+            report.devices.iter().filter_map(|device| device.name.as_deref()).collect();
+        Side {
+            path: run.path.to_owned(),
+            command: report.processes.first().and_then(|process| process.command.clone()),
+            processes: report.processes.len() as u64,
+            gpus: gpus.into_iter().map(str::to_owned).collect(),
+            driver_version: common(&report.processes, |process| process.driver_version),
+            wall_ns: report.wall_ns,
+            steps: report.steps.count,
+            launches: report.coverage.launches,
+            timed: report.coverage.timed,
+            dropped: report.coverage.dropped,
+        }
+    }
+}
+
+/// Returns what all processes have in common.
+fn common<T: PartialEq>(processes: &[Process], of: fn(&Process) -> Option<T>) -> Option<T> {
+    let first = processes.first().and_then(of);
+    first.filter(|first| processes.iter().all(|process| of(process).as_ref() == Some(first)))
+}
+
+/// Returns a sentence for everything that makes the comparison doubtful.
+pub fn warnings(before: &Compared<'_>, after: &Compared<'_>, change: &Change) -> Vec<String> {
+    let (one, other) = (before.report, after.report);
+    let mut said = differences(&Side::of(before), &Side::of(after));
+    said.extend(differing("the timing mode", timing(&one.coverage), timing(&other.coverage)));
+    said.extend(differing("the filter", filters(one), filters(other)));
+    said.extend(differing("the capture range", captured(one), captured(other)));
+    said.extend(differing_coverage(&one.coverage, &other.coverage));
+    said.extend(work(one, other, change));
+    for (name, report) in [("BEFORE", one), ("AFTER", other)] {
+        said.extend(incomplete(name, report));
+    }
+    said
+}
+
+/// Returns a sentence for each fact that both sides have and that differs.
+fn differences(before: &Side, after: &Side) -> Vec<String> {
+    let version = |side: &Side| side.driver_version.map(|v| format!("{}.{}", v / 1000, v % 1000 / 10));
+    let processes = |side: &Side| Some(side.processes.to_string());
+    let gpus = |side: &Side| Some(side.gpus.join(", ")).filter(|names| !names.is_empty());
+    let said = [
+        differing("the command", before.command.clone(), after.command.clone()),
+        differing("the number of processes", processes(before), processes(after)),
+        differing("the GPU", gpus(before), gpus(after)),
+        differing("the driver", version(before), version(after)),
+    ];
+    said.into_iter().flatten().collect()
+}
+
+fn differing(what: &str, before: Option<String>, after: Option<String>) -> Option<String> {
+    let (before, after) = before.zip(after)?;
+    let named = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+    (before != after).then(|| format!("{what} differs: {} before, {} after", named(before), named(after)))
+}
+
+fn timing(coverage: &Coverage) -> Option<String> {
+    let timing = &coverage.timing;
+    Some(match timing.mode.as_ref()? {
+        Mode::Auto => {
+            timing.budget_percent.map_or("auto".to_owned(), |budget| format!("auto within {budget} %"))
+        }
+        Mode::Exact => "exact".to_owned(),
+        Mode::Off => "off".to_owned(),
+    })
+}
+
+fn filters(report: &Report) -> Option<String> {
+    report.processes.first().map(|process| process.filter.clone())
+}
+
+fn captured(report: &Report) -> Option<String> {
+    let process = report.processes.first()?;
+    Some(process.captured.as_ref().map_or(String::new(), |captured| captured.range.clone()))
+}
+
+fn differing_coverage(before: &Coverage, after: &Coverage) -> Option<String> {
+    let known = |coverage: &Coverage| coverage.timed.saturating_add(coverage.runs.launches);
+    let share = |coverage: &Coverage| known(coverage) as f64 / coverage.launches.max(1) as f64;
+    let have_launches = before.launches > 0 && after.launches > 0;
+    let shown = |coverage: &Coverage| percent(known(coverage), coverage.launches);
+    (have_launches && (share(before) - share(after)).abs() > COVERAGE).then(|| {
+        let (before, after) = (shown(before), shown(after));
+        format!("the share of launches that were timed differs: {before} before, {after} after")
+    })
+}
+
+/// Returns a sentence if both runs may not have done the same work.
+fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
+    let (steps, other_steps) = (&before.steps, &after.steps);
+    if change.basis == Basis::Step {
+        // What repeats may be one step in one run and several in the other. As many steps, or as many launches in each,
+        // speak against that.
+        let are_alike = |one: u64, other: u64| far(one, other).is_none();
+        let is_same = are_alike(steps.count, other_steps.count)
+            || are_alike(steps.launches_per_step, other_steps.launches_per_step);
+        return (!is_same).then(|| {
+            format!(
+                "a step may not be the same work in both: {} of {} launches before, {} of {} after",
+                count(steps.count),
+                count(steps.launches_per_step),
+                count(other_steps.count),
+                count(other_steps.launches_per_step)
+            )
+        });
+    }
+    let whole = |report: &Report| report.coverage.launches.saturating_add(report.coverage.in_graphs);
+    let (launches, other_launches) = (whole(before), whole(after));
+    let none = match (steps.median_ns, other_steps.median_ns) {
+        (Some(_), None) => "no steps were found after the change",
+        (None, Some(_)) => "no steps were found before the change",
+        _ => "no steps were found",
+    };
+    match far(launches, other_launches) {
+        Some(share) => Some(format!(
+            "{none}, and the kernels launched differ by {}: {} before, {} after. If the runs differ in length, so do all times",
+            signed_percent(share),
+            count(launches),
+            count(other_launches)
+        )),
+        None if steps.median_ns.is_some() || other_steps.median_ns.is_some() => {
+            Some(format!("{none}: whole runs are compared"))
+        }
+        None => None,
+    }
+}
+
+/// Returns by which share of `before` both differ, if it is much.
+fn far(before: u64, after: u64) -> Option<f64> {
+    let share = (after as f64 - before as f64) / before.max(1) as f64;
+    (share.abs() > LAUNCHES).then_some(share)
+}
+
+/// Returns sentences that say what one run lacks.
+fn incomplete(name: &str, report: &Report) -> Vec<String> {
+    let mut said = Vec::new();
+    if report.coverage.dropped > 0 {
+        said.push(format!("{name} lacks {} records that were dropped", count(report.coverage.dropped)));
+    }
+    if report.coverage.driver_hooked == Some(false) && report.coverage.launches > 0 {
+        said.push(format!("{name} is based on runtime calls only: launches did not pass through the agent"));
+    }
+    for unread in &report.unread {
+        said.push(format!("{name} lacks a trace that cannot be read, {}: {}", unread.path, unread.why));
+    }
+    for process in &report.processes {
+        let damage = &process.damage;
+        if damage.cut || damage.chunks_lost + damage.chunks_refused > 0 {
+            said.push(format!("{name} is damaged: {} could not be read completely", process.path));
+        }
+        let how = match process.ending {
+            Some("running") => "was still running",
+            Some("killed") => "was killed",
+            Some("crashed") => "crashed",
+            Some("vanished") => "vanished",
+            _ => continue,
+        };
+        let pid = process.pid.map_or(String::new(), |pid| format!(" {pid}"));
+        said.push(format!("{name}: process{pid} {how}"));
+    }
+    said
+}

@@ -1,0 +1,126 @@
+//! The findings of both runs: what was promised, and what was gained.
+
+use super::change::{Basis, Change};
+use super::figure::plus;
+use crate::report::rows::Report;
+use crate::report::rows::findings;
+use crate::report::rows::numbers::Estimate;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// The findings of both runs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Findings {
+    /// What the findings that are gone were said to cost, of the wall time of the run before the change.
+    pub promised_ns: Estimate,
+    /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of a step times the steps
+    /// of the run before the change.
+    pub gained_ns: f64,
+    /// Those that are gone first, then new ones, then those that are still there; of each the costliest first.
+    pub list: Vec<Finding>,
+}
+
+/// A finding of either run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Finding {
+    /// Names the kind of fault.
+    pub id: &'static str,
+    /// What was found, in a few words; in the run after the change, if it is in both.
+    pub title: String,
+    pub state: State,
+    /// What removing it would have gained before the change; null = it was not found.
+    pub saves_before_ns: Option<Estimate>,
+    /// What removing it would gain after the change; null = it is not found.
+    pub saves_after_ns: Option<Estimate>,
+}
+
+/// Which run has the finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Only the run before the change.
+    Gone,
+    /// Only the run after it.
+    New,
+    /// Both.
+    Still,
+}
+
+impl Findings {
+    /// Compares the findings of two runs by their ids.
+    pub fn of(before: &Report, after: &Report, change: &Change) -> Findings {
+        let mut list = matched(&before.findings, &after.findings);
+        list.sort_by_key(|row| {
+            let saves = row.saves_after_ns.or(row.saves_before_ns).map(|saves| saves.value);
+            (row.state, Reverse(saves))
+        });
+        let gone = list.iter().filter(|row| row.state == State::Gone).filter_map(|row| row.saves_before_ns);
+        let steps = match change.basis {
+            Basis::Step => before.steps.count as f64,
+            Basis::Gpu | Basis::Wall => 1.0,
+        };
+        Findings {
+            promised_ns: gone.fold(Estimate::exactly(0), plus),
+            gained_ns: (change.before_ns - change.after_ns) * steps,
+            list,
+        }
+    }
+}
+
+/// Returns a row for each id. What findings of one id save is added.
+fn matched(before: &[findings::Finding], after: &[findings::Finding]) -> Vec<Finding> {
+    let saves = |findings: &[findings::Finding], id: &str| {
+        findings.iter().filter(|row| row.id == id).map(|row| row.saves_ns).reduce(plus)
+    };
+    let mut rows: Vec<Finding> = Vec::new();
+    for found in after.iter().chain(before) {
+        if rows.iter().any(|row| row.id == found.id) {
+            continue;
+        }
+        let (saves_before_ns, saves_after_ns) = (saves(before, found.id), saves(after, found.id));
+        let state = match (saves_before_ns, saves_after_ns) {
+            (_, None) => State::Gone,
+            (None, _) => State::New,
+            _ => State::Still,
+        };
+        let title = found.title.clone();
+        rows.push(Finding { id: found.id, title, state, saves_before_ns, saves_after_ns });
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Estimate as Known;
+    use crate::diagnose::finding;
+
+    fn finding(id: &'static str, saves: u64) -> findings::Finding {
+        let found = finding::Finding {
+            id,
+            title: format!("{id}, which costs {saves}"),
+            evidence: finding::Evidence::default(),
+            explanation: String::new(),
+            fix: String::new(),
+            saves: Known::exactly(saves),
+        };
+        findings::Finding::of(&found, &[])
+    }
+
+    #[test]
+    fn findings_are_gone_new_or_still_there() {
+        let before = [finding("sync-per-step", 900), finding("tiny-kernels", 50)];
+        let after = [finding("one-stream", 70), finding("tiny-kernels", 40)];
+        let rows = matched(&before, &after);
+        let of = |id: &str| {
+            let row = rows.iter().find(|row| row.id == id).unwrap();
+            let value = |saves: Option<Estimate>| saves.map(|saves| saves.value);
+            (row.state, value(row.saves_before_ns), value(row.saves_after_ns), row.title.as_str())
+        };
+        assert_eq!(rows.len(), 3);
+        assert_eq!(of("sync-per-step"), (State::Gone, Some(900), None, "sync-per-step, which costs 900"));
+        assert_eq!(of("one-stream"), (State::New, None, Some(70), "one-stream, which costs 70"));
+        assert_eq!(of("tiny-kernels"), (State::Still, Some(50), Some(40), "tiny-kernels, which costs 40"));
+    }
+}

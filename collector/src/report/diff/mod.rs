@@ -1,0 +1,118 @@
+//! Two runs compared: what changed, by how much, and whether that is more than noise.
+//!
+//! A [`Diff`] is a pure function of the rows of two [reports](crate::report::rows), and plain structs like those: the JSON
+//! Schema in `collector/schema/diff.schema.json` is generated from them, and the screen draws its tables from them. Where
+//! both runs have steps, figures are those of a step, so that runs of different length can be compared.
+
+pub mod change;
+pub mod circumstances;
+pub mod figure;
+pub mod findings;
+pub mod kernels;
+pub mod memory;
+pub mod parts;
+pub mod steps;
+pub mod work;
+
+use crate::analyze::{ProcessReport, Tables};
+use crate::report::rows::Report;
+use crate::report::view::Unread;
+use change::Change;
+use circumstances::{Side, warnings};
+use figure::Scale;
+use parts::Per;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What `gpuspy diff --json` prints: two runs, side by side. Times are nanoseconds; a change is after less before.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "gpuspy diff", extend("$id" = "urn:gpuspy:diff:1"))]
+pub struct Diff {
+    /// The run before the change.
+    pub before: Side,
+    /// The run after it.
+    pub after: Side,
+    /// How much faster or slower the run is after the change.
+    pub change: Change,
+    /// What else differs, or is missing, so that the change may not be the program's: a sentence each.
+    pub warnings: Vec<String>,
+    /// What the counts and total times below are of. step: both runs have steps, and the figures of each run are
+    /// divided by its number of steps; those of memory are always of the run.
+    pub per: Per,
+    /// null = neither run has steps.
+    pub steps: Option<steps::Steps>,
+    /// The parts of the wall time of the GPU that was used most.
+    pub identity: Vec<parts::Part>,
+    /// The idle time by cause, the largest change first.
+    pub idle: Vec<parts::Cause>,
+    /// The largest change of the total time first.
+    pub kernels: Vec<kernels::Kernel>,
+    /// Copies and memsets outside graphs, the largest change of the GPU time first.
+    pub transfers: Vec<work::Transfer>,
+    /// Calls that waited for the GPU, the largest change of the time first.
+    pub syncs: Vec<work::Sync>,
+    /// Device memory.
+    pub memory: memory::Memory,
+    /// The findings: what was promised, and what was gained.
+    pub findings: findings::Findings,
+}
+
+/// One of the runs that are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The trace, or the directory of traces, as the user named it.
+    pub path: &'a str,
+    /// Its processes.
+    pub reports: &'a [ProcessReport],
+    /// Its traces that could not be read.
+    pub unread: &'a [Unread],
+}
+
+/// One of the runs, with its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared<'a> {
+    path: &'a str,
+    report: &'a Report,
+}
+
+impl Diff {
+    /// Compares two runs.
+    pub fn of(before: Run<'_>, after: Run<'_>) -> Diff {
+        let rows = |run: Run<'_>| Report::of(run.reports, &Tables::of_run(run.reports), run.unread);
+        let (of_before, of_after) = (rows(before), rows(after));
+        Diff::of_rows(
+            &Compared { path: before.path, report: &of_before },
+            &Compared { path: after.path, report: &of_after },
+        )
+    }
+
+    fn of_rows(before: &Compared<'_>, after: &Compared<'_>) -> Diff {
+        let (one, other) = (before.report, after.report);
+        let change = Change::of(one, other);
+        let (per, scale) = match (one.steps.count, other.steps.count) {
+            (0, _) | (_, 0) => (Per::Run, Scale::RUN),
+            (before, after) => (Per::Step, Scale { before: before as f64, after: after as f64 }),
+        };
+        Diff {
+            before: Side::of(before),
+            after: Side::of(after),
+            warnings: warnings(before, after, &change),
+            per,
+            steps: steps::Steps::of(&one.steps, &other.steps),
+            identity: parts::parts(&one.identity, &other.identity, per, scale),
+            idle: parts::causes(&one.idle, &other.idle, scale),
+            kernels: kernels::kernels(&one.kernels, &other.kernels, scale),
+            transfers: work::transfers(one, other, scale),
+            syncs: work::syncs(one, other, scale),
+            memory: memory::Memory::of(one, other),
+            findings: findings::Findings::of(one, other, &change),
+            change,
+        }
+    }
+
+    /// Returns what `--json` prints.
+    pub fn json(&self) -> String {
+        // The rows have string keys and finite numbers: JSON can hold all of them.
+        format!("{:#}\n", serde_json::to_value(self).unwrap_or_default())
+    }
+}

@@ -1,0 +1,89 @@
+//! The steps of both runs.
+
+use super::figure::{Figure, Signed};
+use crate::report::rows::steps;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The steps of both runs. Times are of the steps after the warm-up; null = a run has no steps.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Steps {
+    /// The number of steps, those of the warm-up included.
+    pub count: Figure,
+    /// The steps of the warm-up.
+    pub warm_up: Figure,
+    /// Kernel and graph launches in a step, median.
+    pub launches: Figure,
+    pub median_ns: Figure,
+    pub mean_ns: Figure,
+    pub p95_ns: Figure,
+    pub p99_ns: Figure,
+    pub min_ns: Figure,
+    pub max_ns: Figure,
+    /// The time of a step in which the GPU was busy, on average.
+    pub busy_ns: Figure,
+    /// The time of a step in which it was idle, on average.
+    pub idle_ns: Figure,
+    /// Copies and memsets in a step, on average.
+    pub copies: Figure,
+    /// What they moved.
+    pub copied_bytes: Figure,
+    /// Calls in a step that synchronize, on average.
+    pub syncs: Figure,
+    /// Allocations of device memory in a step, on average.
+    pub allocations: Figure,
+    /// What they allocated.
+    pub allocated_bytes: Figure,
+    /// How much the live device memory grows in a step, on average.
+    pub growth_bytes: Signed,
+}
+
+impl Steps {
+    /// Compares the steps of two runs; `None` if neither has any.
+    pub fn of(before: &steps::Steps, after: &steps::Steps) -> Option<Steps> {
+        if before.count == 0 && after.count == 0 {
+            return None;
+        }
+        let both = Both { before, after };
+        Some(Steps {
+            count: both.exactly(|steps| Some(steps.count as f64)),
+            warm_up: both.exactly(|steps| Some(steps.warm_up as f64)),
+            launches: both.exactly(|steps| Some(steps.launches_per_step as f64)),
+            median_ns: both.time(|steps| steps.median_ns),
+            mean_ns: both.exactly(|steps| steps.mean_ns),
+            p95_ns: both.time(|steps| steps.p95_ns),
+            p99_ns: both.time(|steps| steps.p99_ns),
+            min_ns: both.time(|steps| steps.min_ns),
+            max_ns: both.time(|steps| steps.max_ns),
+            busy_ns: both.exactly(|steps| Some(steps.per_step.busy_ns)),
+            idle_ns: both.exactly(|steps| Some(steps.per_step.idle_ns)),
+            copies: both.exactly(|steps| Some(steps.per_step.copies)),
+            copied_bytes: both.exactly(|steps| Some(steps.per_step.copied_bytes)),
+            syncs: both.exactly(|steps| Some(steps.per_step.syncs)),
+            allocations: both.exactly(|steps| Some(steps.per_step.allocations)),
+            allocated_bytes: both.exactly(|steps| Some(steps.per_step.allocated_bytes)),
+            growth_bytes: {
+                let of = |steps: &steps::Steps| (steps.count > 0).then_some(steps.per_step.growth_bytes);
+                Signed::of(of(before), of(after))
+            },
+        })
+    }
+}
+
+struct Both<'a> {
+    before: &'a steps::Steps,
+    after: &'a steps::Steps,
+}
+
+impl Both<'_> {
+    /// Puts a number of each run side by side; that of a run without steps is not known.
+    fn exactly(&self, of: fn(&steps::Steps) -> Option<f64>) -> Figure {
+        let of = |steps: &steps::Steps| if steps.count == 0 { None } else { of(steps) };
+        Figure::exactly(of(self.before), of(self.after))
+    }
+
+    fn time(&self, of: fn(&steps::Steps) -> Option<u64>) -> Figure {
+        let of = |steps: &steps::Steps| of(steps).map(|ns| ns as f64);
+        Figure::exactly(of(self.before), of(self.after))
+    }
+}

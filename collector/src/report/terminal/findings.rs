@@ -1,0 +1,69 @@
+//! What to change: each finding with its evidence, why it costs time, the remedy, what that gains, and how to check it.
+
+use super::Run;
+use super::screen::{Screen, about, interval, plural};
+use crate::report::rows::findings::Finding;
+use crate::report::text::{Text, Tone, dim};
+use crate::report::units::{duration, percent};
+
+/// The column at which the lines of a finding start, after their labels.
+const INDENT: usize = 11;
+
+/// Draws the section.
+pub fn findings(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let (findings, wall) = (&run.rows.findings, run.rows.identity.wall_ns);
+    if findings.is_empty() && !screen.view.is_selected() {
+        return;
+    }
+    if findings.is_empty() {
+        let sentence = match &run.rows.verdict.is_unsafe {
+            Some(why) => format!("none; no verdict is safe: {why}"),
+            None => format!("none of the known faults, in {} of wall time", duration(wall)),
+        };
+        return screen.section("Findings", sentence);
+    }
+    let gains = findings.iter().fold(0u64, |sum, finding| sum.saturating_add(finding.saves_ns.value));
+    let sentence = format!(
+        "{}; together they cost {} of {} ({})",
+        plural(findings.len() as u64, "fault", "faults"),
+        duration(gains),
+        duration(wall),
+        percent(gains, wall)
+    );
+    screen.section("Findings", sentence);
+    let shown = screen.view.rows(findings.len());
+    for (at, finding) in findings.iter().take(shown).enumerate() {
+        draw(screen, at + 1, finding, wall);
+    }
+}
+
+fn draw(screen: &mut Screen<'_>, number: usize, finding: &Finding, wall: u64) {
+    screen.push([Text::default()]);
+    let title = Text::toned(Tone::Title, &finding.title);
+    screen.titled(&format!("{number:>3}"), 4, title.then(dim(format!("  ({})", finding.id))));
+    let evidence = &finding.evidence;
+    let mut found = evidence.text.clone();
+    if let Some(first) = evidence.first_ns {
+        found.push_str(&format!(" (first at {})", duration(first)));
+    }
+    let lines = [("found", found), ("why", finding.explanation.clone()), ("fix", finding.fix.clone())];
+    for (label, text) in lines {
+        labelled(screen, label, text);
+    }
+    let saves = finding.saves_ns;
+    labelled(
+        screen,
+        "saves",
+        match saves.value {
+            0 => Text::from("no time"),
+            ns => Text::toned(Tone::Waste, about(saves))
+                .then(format!(", {} of the wall time", percent(ns, wall)))
+                .then(interval(saves.lo, saves.hi)),
+        },
+    );
+    labelled(screen, "check", &finding.verify);
+}
+
+fn labelled(screen: &mut Screen<'_>, label: &str, text: impl Into<Text>) {
+    screen.titled(&format!("    {label}"), INDENT, text);
+}

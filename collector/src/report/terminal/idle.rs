@@ -1,0 +1,109 @@
+//! Why the GPUs were idle: the causes with their shares, and the places of the program.
+
+use super::Run;
+use super::screen::{Screen, about, number};
+use crate::report::chart::length;
+use crate::report::names::{cut, library};
+use crate::report::rows::idle::{ByCause, BySite};
+use crate::report::table::{Table, left, names, right};
+use crate::report::text::{Text, Tone};
+use crate::report::units::{duration, percent};
+
+/// Rows of causes and of sites that the overview shows.
+const ROWS: usize = 5;
+/// The length of the longest bar, in columns.
+const BAR: usize = 24;
+
+/// Draws the section.
+pub fn idle(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let idle = &run.rows.idle;
+    let all = idle.by_cause.iter().fold(0u64, |sum, row| sum.saturating_add(row.total_ns.value));
+    let Some(first) = idle.by_cause.first().filter(|_| all > 0) else {
+        return screen.none("Idle", "no idle time is known");
+    };
+    let of_wall = percent(all, run.gpu_wall());
+    let share = percent(first.total_ns.value, all);
+    let sentence = Text::toned(Tone::Waste, duration(all))
+        .then(format!(" idle ({of_wall} of wall), {share} of it {}", phrase(first)));
+    screen.section("Idle", sentence);
+    causes(screen, run, all);
+    sites(screen, run, all);
+}
+
+/// Says what the host was doing.
+fn phrase(row: &ByCause) -> String {
+    match row.cause {
+        "undecided" => "undecided".to_owned(),
+        "stream_wait" => "while a stream was waiting for another one".to_owned(),
+        "starting" => "while an enqueued operation was starting".to_owned(),
+        "host_callback" => "while a stream ran a host function".to_owned(),
+        _ => format!("while the host was {}", row.label),
+    }
+}
+
+/// Draws the causes.
+fn causes(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
+    let rows = &run.rows.idle.by_cause;
+    let shown = screen.view.rows(ROWS).min(rows.len());
+    let columns =
+        [right("the host was"), right("gaps"), right("total"), right("of wall"), right("of idle"), left("")];
+    let mut table = Table::new(&columns);
+    for row in &rows[..shown] {
+        table.row([
+            row.label.into(),
+            number(row.count),
+            about(row.total_ns).into(),
+            percent(row.total_ns.value, run.gpu_wall()).into(),
+            percent(row.total_ns.value, all).into(),
+            Text::toned(Tone::Waste, length(row.total_ns.value, all, BAR, screen.style.ascii)),
+        ]);
+    }
+    screen.table(&table, rows.len() - shown, "idle");
+}
+
+/// Draws the places of the program.
+fn sites(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
+    let rows: Vec<&BySite> = run.rows.idle.sites.iter().filter(|row| row.cause != "undecided").collect();
+    if rows.is_empty() {
+        return;
+    }
+    let shown = screen.view.rows(ROWS).min(rows.len());
+    let columns =
+        [right("where"), right("gaps"), right("total"), right("of idle"), left("thread"), names("", cut)];
+    let mut table = Table::new(&columns);
+    for row in &rows[..shown] {
+        table.row([
+            place(row).into(),
+            number(row.count),
+            about(row.total_ns).into(),
+            percent(row.total_ns.value, all).into(),
+            row.tid.map_or_else(String::new, |tid| tid.to_string()).into(),
+            beside(row).into(),
+        ]);
+    }
+    screen.table(&table, rows.len() - shown, "idle");
+}
+
+/// Names the call, or what else the thread was in.
+fn place(row: &BySite) -> String {
+    match (&row.api, row.cause) {
+        (Some(api), "starting" | "stream_wait" | "host_callback") => format!("{}, {api}", row.label),
+        (Some(api), _) => api.clone(),
+        (None, _) => row.label.to_owned(),
+    }
+}
+
+/// Says what else is known of a place.
+fn beside(row: &BySite) -> String {
+    let mut parts = Vec::new();
+    if let Some(wait) = &row.after_wait {
+        parts.push(format!("after {wait}"));
+    }
+    if let Some(range) = &row.range {
+        parts.push(format!("in {range}"));
+    }
+    if row.library.is_some() {
+        parts.push(library(row.library.as_deref()));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,204 @@
+//! Overviews of 80 columns and 24 lines, from tables that are filled by hand. Times are in ns.
+
+use super::super::{Run, drawn};
+use super::LINES;
+use crate::analyze::bins::Bins;
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::identity::{Class, Identity, Part as Of};
+use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::analyze::kernels::Kernel;
+use crate::analyze::memory::{MemoryUse, Use};
+use crate::analyze::steps::{StepTimes, Steps};
+use crate::analyze::{Line, ProcessInfo, ProcessReport, Tables};
+use crate::diagnose::finding::{Evidence, Finding};
+use crate::model::outcome::Outcome;
+use crate::report::rows::{Report, findings, verdict};
+use crate::report::view::{Section, Style, View};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+const MS: u64 = 1_000_000;
+const STEPS: u64 = 1_000;
+
+fn exactly(value: u64) -> Sum {
+    Sum { value, lo: value, hi: value }
+}
+
+/// Returns a training run of a thousand steps after a start-up of 4.1 s. Each step computes for 31 ms, copies for 2 ms,
+/// and leaves the GPU idle for 17 ms after a synchronization and for 5 ms outside CUDA.
+fn training() -> ProcessReport {
+    let (start_up, step, tail) = (4_100 * MS, 55 * MS, 1_400 * MS);
+    let wall = start_up + STEPS * step + tail;
+    let line = Line { wall_ns: wall, period_ns: (0, wall), looked_ns: wall, ..Line::default() };
+    let mut bins = Bins::default();
+    for _ in 0..STEPS {
+        bins.pass(Of::Busy(Class::Compute), 31 * MS);
+        bins.pass(Of::Busy(Class::Copy), 2 * MS);
+        bins.pass(Of::Idle, 22 * MS);
+    }
+    let busy = [31, 0, 0, 2].map(|ms| exactly(ms * MS * STEPS));
+    let identity =
+        Identity { span: STEPS * step, busy, idle: exactly(22 * MS * STEPS), ..Identity::default() };
+    let device = DeviceReport {
+        id: Some(0),
+        name: Some("NVIDIA H200".to_owned()),
+        memory_bytes: Some(139 << 30),
+        began_ns: Some(start_up),
+        timelines: 1,
+        timed: 9,
+        line,
+        identity,
+        bins,
+        ..DeviceReport::default()
+    };
+    let memory = Use {
+        peak_bytes: 41 << 30,
+        peak_between: (41 << 30, 41 << 30),
+        live_bytes: 38 << 30,
+        peak_at: 12_000 * MS,
+        allocations: 12_000,
+        ..Use::default()
+    };
+    let mut tables = Tables { devices: vec![device], idle: idle(), steps: steps(), ..Tables::default() };
+    tables.kernels = ["add", "mul", "div", "sqrt"].into_iter().zip(1..).map(kernel).collect();
+    tables.memory = MemoryUse { by_kind: BTreeMap::from([("device", memory)]), ..MemoryUse::default() };
+    tables.memory.device = memory;
+    (tables.coverage.launches, tables.coverage.timed) = (1_204_331, 373_342);
+    tables.clock.add(6_000);
+    let process = ProcessInfo {
+        pid: Some(4242),
+        command: Some("python train.py".to_owned()),
+        path: "gpuspy-python-4242.gspy".to_owned(),
+        outcome: Some(Outcome::Exited(Some(0))),
+        line,
+        ..ProcessInfo::default()
+    };
+    ProcessReport { process, tables, together: None }
+}
+
+fn idle() -> IdleReport {
+    let after = |api: &str| Site { after_wait: Some(api.to_owned()), ..Site::default() };
+    let wait = Site { api: Some("cudaStreamSynchronize".to_owned()), ..Site::default() };
+    let sites = [
+        ((Cause::ExplicitSync, wait), Part { count: STEPS, total: exactly(15_000 * MS) }),
+        (
+            (Cause::OutsideCuda, after("cudaStreamSynchronize")),
+            Part { count: STEPS, total: exactly(5_000 * MS) },
+        ),
+        (
+            (Cause::Launching, after("cudaStreamSynchronize")),
+            Part { count: STEPS, total: exactly(2_000 * MS) },
+        ),
+    ];
+    let by_cause = sites.iter().map(|((cause, _), part)| (*cause, *part)).collect();
+    IdleReport { by_cause, sites: sites.into(), ..IdleReport::default() }
+}
+
+fn steps() -> Steps {
+    let time = StepTimes { median: 55 * MS, p95: 58 * MS, p99: 72 * MS, ..StepTimes::default() };
+    let plot = (0..60).map(|at| if at == 40 { 60 * MS } else { 55 * MS }).collect();
+    Steps { count: STEPS, warm_up: 3, time: Some(time), plot, ..Steps::default() }
+}
+
+fn kernel((functor, share): (&str, u64)) -> Kernel {
+    let symbol = format!(
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_{functor}<float>, std::array<char*, \
+         3ul> >(int, at::native::CUDAFunctor_{functor}<float>, std::array<char*, 3ul>)"
+    );
+    Kernel::of_launches(&symbol, STEPS, 31 * MS / 10 * (5 - share))
+}
+
+fn fault(title: &str, text: &str, fix: &str, saves: u64) -> Finding {
+    Finding {
+        id: "test-fault",
+        title: title.to_owned(),
+        evidence: Evidence {
+            text: text.to_owned(),
+            count: STEPS,
+            first: Some(4_200 * MS),
+            ..Evidence::default()
+        },
+        explanation: "The GPU has nothing to do while the host waits for it.".to_owned(),
+        fix: fix.to_owned(),
+        saves: Estimate::exactly(saves * MS),
+    }
+}
+
+fn faults() -> Vec<Finding> {
+    vec![
+        fault(
+            "sync in every step",
+            "cudaStreamSynchronize after a copy of 4 B to the host, once per step",
+            "keep the loss on the GPU and read it every 100 steps. Pinned memory does not help.",
+            15_200,
+        ),
+        fault("pageable copies", "1 000 copies of 12 MB at 5.9 GB/s", "DataLoader(pin_memory=True)", 1_800),
+        fault("tiny kernels", "800 launches of 5 us per step", "torch.compile, or a CUDA graph", 900),
+    ]
+}
+
+/// Returns the screen of a run with these faults.
+fn screen(report: ProcessReport, faults: &[Finding], view: &View, width: usize) -> String {
+    let reports = [report];
+    let all = Tables::of_run(&reports);
+    let mut rows = Report::of(&reports, &all, &[]);
+    rows.findings = faults.iter().map(|fault| findings::Finding::of(fault, &reports)).collect();
+    if let Some(first) = faults.first() {
+        let buckets = crate::diagnose::buckets::Buckets::of(&reports, &all);
+        let facts = crate::diagnose::Facts { reports: &reports, all: &all, buckets: &buckets };
+        let of = crate::diagnose::verdict::Verdict::of(&facts, std::slice::from_ref(first));
+        rows.verdict = verdict::Verdict::of(&of);
+    }
+    let run = Run { reports: &reports, all: Cow::Borrowed(&reports[0].tables), rows };
+    drawn(&run, view, &Style { width, ..Style::default() })
+}
+
+fn assert_fits(screen: &str, width: usize) {
+    assert!(screen.lines().count() <= LINES, "{} lines:\n{screen}", screen.lines().count());
+    assert!(screen.lines().all(|line| line.chars().count() <= width), "{screen}");
+}
+
+#[test]
+fn a_program_with_faults_fits_on_one_screen() {
+    let overview = screen(training(), &faults(), &View::default(), 80);
+    assert_fits(&overview, 80);
+    insta::assert_snapshot!(overview);
+    for width in [100, 160, 300] {
+        assert_fits(&screen(training(), &faults(), &View::default(), width), width);
+    }
+}
+
+#[test]
+fn a_program_without_findings_shows_its_kernels() {
+    let overview = screen(training(), &[], &View::default(), 80);
+    assert_fits(&overview, 80);
+    insta::assert_snapshot!(overview);
+}
+
+#[test]
+fn lost_records_stand_above_the_refused_verdict() {
+    let mut report = training();
+    report.tables.coverage.dropped_by.insert("ring_full", 100_000);
+    let overview = screen(report, &[], &View::default(), 80);
+    assert_fits(&overview, 80);
+    insta::assert_snapshot!(overview);
+}
+
+#[test]
+fn after_a_run_the_verdict_comes_last_too() {
+    let view = View { repeats_verdict: true, ..View::default() };
+    let overview = screen(training(), &faults(), &view, 80);
+    let verdict: Vec<&str> = overview.lines().skip_while(|line| !line.is_empty()).skip(1).take(3).collect();
+    assert!(verdict[0].contains("Sync-bound") && verdict[2].contains("First: keep the loss"), "{overview}");
+    assert!(overview.ends_with(&format!("\n\n{}\n", verdict.join("\n"))), "{overview}");
+    assert!(!screen(training(), &[], &View::default(), 80).trim_end().ends_with(verdict[1]));
+}
+
+#[test]
+fn findings_have_their_evidence_gain_and_check() {
+    let view = View { sections: vec![Section::Findings], ..View::default() };
+    insta::assert_snapshot!(screen(training(), &faults(), &view, 80));
+    let none = screen(training(), &[], &view, 80);
+    assert!(none.contains("none of the known faults, in 60.5 s of wall time"), "{none}");
+}

@@ -1,0 +1,284 @@
+//! The ranks of a job: one line for each, and the one that the others wait for.
+
+use super::Run;
+use super::screen::{NONE, Screen, number, plural, time};
+use crate::analyze::idle::Cause;
+use crate::analyze::ranks::matching::Matched;
+use crate::analyze::ranks::odd::{Longer, Odd};
+use crate::model::names::demangle;
+use crate::model::outcome::Outcome;
+use crate::report::names::{plain, shorten};
+use crate::report::rows::ranks::Rank;
+use crate::report::table::{Table, left, right};
+use crate::report::text::{Text, Tone};
+use crate::report::units::{bytes, count, duration, percent};
+use std::collections::BTreeMap;
+
+/// The most ranks that are shown one by one unless the user asks for more: so many fit on a screen of 24 lines.
+const FEW: usize = 16;
+/// The most in the overview, which has the verdict and the findings beside them.
+const FEWEST: usize = 11;
+/// The most outliers that it names.
+const OUTLIERS: usize = 8;
+/// The room for a kernel's name in a sentence, in columns.
+const NAME: usize = 40;
+
+/// Draws the section, for a run of several ranks.
+pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let rows = &run.rows.ranks;
+    if rows.is_empty() {
+        return screen.none("Ranks", "no two processes have ranks");
+    }
+    screen.section("Ranks", sentence(run));
+    endings(screen, run);
+    remarks(screen, &run.rows.compared.matched);
+    let is_overview = !screen.view.is_selected();
+    let few = if is_overview { FEWEST } else { FEW };
+    let most = screen.view.rows(if rows.len() > few { 0 } else { few });
+    let shown: Vec<&Rank> =
+        if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
+    let mut table = table();
+    if rows.len() > few {
+        summary(&mut table, rows);
+    }
+    shown.iter().for_each(|rank| row(&mut table, rank));
+    screen.table(&table, rows.len() - shown.len(), "ranks");
+}
+
+fn table() -> Table {
+    Table::new(&[
+        left("rank"),
+        right("pid").or_drop(3),
+        right("busy"),
+        right("idle"),
+        right("comm"),
+        right("step"),
+        right("late"),
+        right("score"),
+        right("memory"),
+        right("found"),
+        right("launches").or_drop(1),
+        right("timed").or_drop(2),
+    ])
+}
+
+fn row(table: &mut Table, rank: &Rank) {
+    let share = |ns: u64| percent(ns, rank.span_ns);
+    let straggler = rank.straggler.as_ref();
+    let compared = straggler.filter(|one| one.collectives > 0);
+    table.row([
+        rank.rank.to_string().into(),
+        rank.pid.map_or(NONE.to_owned(), |pid| pid.to_string()).into(),
+        share(rank.busy_ns.value).into(),
+        share(rank.idle_ns.value).into(),
+        share(rank.exposed_comm_ns.value).into(),
+        time(rank.step_median_ns),
+        time(compared.map(|one| one.late_ns)),
+        score(straggler.and_then(|one| one.vs_best)),
+        bytes(rank.memory_peak_bytes.value).into(),
+        number(rank.findings),
+        number(rank.launches),
+        percent(rank.timed, rank.launches).into(),
+    ]);
+}
+
+fn score(score: Option<f64>) -> Text {
+    score.map_or(NONE.to_owned(), |score| format!("{score:.2}")).into()
+}
+
+/// A column of figures: what a rank has in it, and how that is written.
+struct Figures {
+    of: fn(&Rank) -> Option<f64>,
+    text: fn(f64) -> String,
+    /// The least distance from the median that is worth naming, and the least share of the median.
+    least: f64,
+    share: f64,
+}
+
+/// The columns of [`table`] after rank and pid.
+const FIGURES: [Figures; 10] = [
+    Figures { of: |one| share(one.busy_ns.value, one), text: shared, least: 0.05, share: 0.0 },
+    Figures { of: |one| share(one.idle_ns.value, one), text: shared, least: 0.05, share: 0.0 },
+    Figures { of: |one| share(one.exposed_comm_ns.value, one), text: shared, least: 0.05, share: 0.0 },
+    Figures { of: |one| one.step_median_ns.map(|ns| ns as f64), text: timed, least: 0.0, share: 0.05 },
+    Figures {
+        of: |one| one.straggler.as_ref().filter(|one| one.collectives > 0).map(|one| one.late_ns as f64),
+        text: timed,
+        least: 0.0,
+        share: f64::INFINITY,
+    },
+    Figures {
+        of: |one| one.straggler.as_ref().and_then(|one| one.vs_best),
+        text: |score| format!("{score:.2}"),
+        least: 0.1,
+        share: 0.0,
+    },
+    Figures {
+        of: |one| Some(one.memory_peak_bytes.value as f64),
+        text: |size| bytes(size as u64),
+        least: 0.0,
+        share: 0.1,
+    },
+    Figures { of: |one| Some(one.findings as f64), text: counted, least: 0.5, share: 0.0 },
+    Figures { of: |one| Some(one.launches as f64), text: counted, least: 0.0, share: 0.05 },
+    Figures {
+        of: |one| (one.launches > 0).then(|| one.timed as f64 / one.launches as f64),
+        text: shared,
+        least: 0.2,
+        share: 0.0,
+    },
+];
+
+fn share(ns: u64, rank: &Rank) -> Option<f64> {
+    (rank.span_ns > 0).then(|| ns as f64 / rank.span_ns as f64)
+}
+
+fn shared(share: f64) -> String {
+    percent((share * 1e6).round() as u64, 1_000_000)
+}
+
+fn timed(ns: f64) -> String {
+    duration(ns as u64)
+}
+
+fn counted(found: f64) -> String {
+    count(found as u64)
+}
+
+/// Adds a row with the least, the median and the largest figure of each column.
+fn summary(table: &mut Table, rows: &[Rank]) {
+    for (name, place) in [("min", 0.0), ("median", 0.5), ("max", 1.0)] {
+        let figures = FIGURES.iter().map(|figures| {
+            let sorted = sorted(figures, rows);
+            let at = (sorted.len().saturating_sub(1) as f64 * place).round() as usize;
+            sorted.get(at).map_or(NONE.to_owned(), |value| (figures.text)(*value)).into()
+        });
+        table.row([Text::from(name), NONE.into()].into_iter().chain(figures));
+    }
+}
+
+fn sorted(figures: &Figures, rows: &[Rank]) -> Vec<f64> {
+    let mut values: Vec<f64> = rows.iter().filter_map(figures.of).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Returns the ranks that differ from the others, at most [`OUTLIERS`]: the one that the others wait for, and those that
+/// are far from the median of a column, the farthest first. Far is six times the median distance from the median.
+fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
+    let rows = &run.rows.ranks;
+    let mut farness = vec![0.0f64; rows.len()];
+    for figures in &FIGURES {
+        let values = sorted(figures, rows);
+        let Some(median) = values.get(values.len() / 2).copied() else { continue };
+        let mut distances: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
+        distances.sort_by(f64::total_cmp);
+        let far = (distances[distances.len() / 2] * 6.0).max(figures.least).max(figures.share * median.abs());
+        for (farness, row) in farness.iter_mut().zip(rows) {
+            let distance = (figures.of)(row).map_or(0.0, |value| (value - median).abs());
+            if far > 0.0 && distance > far {
+                *farness = farness.max(distance / far);
+            }
+        }
+    }
+    if let Some(odd) = &run.rows.compared.odd {
+        farness[odd.place] = f64::INFINITY;
+    }
+    let mut far: Vec<usize> = (0..rows.len()).filter(|at| farness[*at] > 0.0).collect();
+    far.sort_by(|a, b| farness[*b].total_cmp(&farness[*a]).then(a.cmp(b)));
+    far.into_iter().take(OUTLIERS).map(|at| &rows[at]).collect()
+}
+
+/// Returns the sentence next to the title.
+fn sentence(run: &Run<'_>) -> Text {
+    let ranks = &run.rows.compared;
+    let count = plural(ranks.rows.len() as u64, "rank", "ranks");
+    match &ranks.odd {
+        Some(odd) => slower(odd, ranks.rows[odd.place].rank),
+        None if ranks.matched.compared > 0 => {
+            let compared = plural(ranks.matched.compared, "collective", "collectives");
+            format!("{count}: none keeps the others waiting ({compared} compared)").into()
+        }
+        None => format!("{count}: when they came to their collectives is not known").into(),
+    }
+}
+
+/// Returns the sentence about the rank that the others wait for.
+fn slower(odd: &Odd, rank: u32) -> Text {
+    let unit = if odd.is_per_step { "in each step" } else { "before each collective" };
+    let why = match odd.why {
+        Some((what, more)) => format!("{} {} longer {unit}", doing(what), duration(more)),
+        None => format!("it comes {} later {unit}", duration(odd.late)),
+    };
+    let collective = operation(&odd.collective);
+    Text::toned(Tone::Waste, format!("rank {rank} is slower than the others"))
+        .then(format!(": {why}; the others wait for it in {collective}"))
+}
+
+/// Returns the NCCL function that launches a kernel, from the kernel's symbol: `ncclDevKernel_AllReduce_…`, before 2.19
+/// `ncclKernel_AllReduce_…`. For other kernels it is the kernel's name.
+fn operation(symbol: &str) -> String {
+    let name = demangle(symbol);
+    let operation = ["ncclDevKernel_", "ncclKernel_"].into_iter().find_map(|start| name.split_once(start));
+    let operation = operation.and_then(|(_, rest)| rest.split('_').next());
+    match operation.filter(|operation| !operation.is_empty() && *operation != "Generic") {
+        Some(operation) => plain(&format!("nccl{operation}")),
+        None => shorten(&name, NAME),
+    }
+}
+
+/// Returns what a rank does, up to the time that it does so.
+fn doing(what: Longer) -> &'static str {
+    match what {
+        Longer::Kernels => "its kernels run",
+        Longer::Copies => "its copies run",
+        Longer::Idle(Cause::ExplicitSync) => "its host synchronizes",
+        Longer::Idle(Cause::ImplicitSync) => "its host waits in calls that synchronize",
+        Longer::Idle(Cause::Allocating) => "its host allocates memory",
+        Longer::Idle(Cause::Freeing) => "its host frees memory",
+        Longer::Idle(Cause::Copying) => "its host is in calls that copy",
+        Longer::Idle(Cause::Launching) => "its host launches",
+        Longer::Idle(Cause::StreamWait) => "its GPU waits for other streams",
+        Longer::Idle(Cause::Starting) => "its enqueued work starts",
+        Longer::Idle(Cause::Loading) => "its host loads modules or compiles",
+        Longer::Idle(Cause::HostCallback) => "its streams run host functions",
+        Longer::Idle(Cause::OtherCall) => "its host is in other CUDA calls",
+        Longer::Idle(Cause::OutsideCuda) => "its host is outside CUDA",
+        Longer::Idle(Cause::Undecided) => "its GPU is idle",
+    }
+}
+
+/// Says which ranks did not end well.
+fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let mut badly: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for rank in &run.rows.compared.rows {
+        let outcome = run.reports[rank.at].process.outcome;
+        let is_well = |outcome: &Outcome| matches!(outcome, Outcome::Exited(None | Some(0)));
+        if let Some(outcome) = outcome.filter(|outcome| !is_well(outcome)) {
+            badly.entry(outcome.to_string()).or_default().push(rank.rank);
+        }
+    }
+    for (outcome, ranks) in badly {
+        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+        let more = ranks.len().saturating_sub(OUTLIERS);
+        let mut list: Vec<String> = ranks.iter().take(OUTLIERS).map(u32::to_string).collect();
+        list.extend((more > 0).then(|| format!("and {more} more")));
+        screen.more(Text::toned(Tone::Problem, format!("{word} {}: {outcome}", list.join(", "))));
+    }
+}
+
+/// Says what could not be compared.
+fn remarks(screen: &mut Screen<'_>, matched: &Matched) {
+    if matched.uneven > 0 {
+        let kernels = plural(matched.uneven, "communication kernel", "communication kernels");
+        screen.more(format!("{kernels} launched more often on some ranks than on others: matched by order"));
+    }
+    if matched.apart > 0 {
+        let all = matched.apart + matched.compared;
+        let share = percent(matched.apart, all);
+        screen.more(format!(
+            "{share} of the collectives did not run at the same time on all ranks, and are not compared: other \
+             communicators, or lost records"
+        ));
+    }
+}

@@ -1,0 +1,300 @@
+//! Two runs compared: figures with known answers, what is not a change, and the screen.
+
+use super::*;
+use gpuspy_collector::analyze::idle::{Cause, Part};
+use gpuspy_collector::analyze::steps::{Contents, StepTimes, Steps};
+use gpuspy_collector::model::steps::Source;
+use gpuspy_collector::report::{Diff, DiffRun, DiffSection, DiffView, terminal_diff};
+
+/// A loop: each step copies, launches `gemm` ns of work and, if asked to, small kernels, and waits.
+fn steps(count: u64, gemm: i64, adds: u32) -> App {
+    let mut app = App::new();
+    app.alloc(MALLOC, Memory::Device, 0x10_0000, 4 << 20);
+    for _ in 0..count {
+        app.timed(COPY, copy(Direction::HtoD, 0x10_0000, 0x9000, 1 << 20), 0, 40_000);
+        app.timed(LAUNCH, kernel(GEMM), 36_000, gemm);
+        for _ in 0..adds {
+            app.timed(LAUNCH, kernel(ADD), gemm + 40_000, 5_000);
+        }
+        app.sync(gemm as u64 + 60_000);
+        app.idle(30_000);
+    }
+    app
+}
+
+/// Reports a loop whose steps are known to take `median` ns.
+fn stepped(count: u64, gemm: i64, adds: u32, median: u64) -> ProcessReport {
+    let app = steps(count, gemm, adds);
+    let status = Status { ended: app.now, ..status() };
+    let mut report = app.report(Some(&status), Damage::default());
+    let mean = median as f64;
+    let time = StepTimes {
+        mean,
+        std: mean / 100.0,
+        median,
+        p95: median + median / 60,
+        p99: median + median / 43,
+        min: median - median / 50,
+        max: median + median / 40,
+        drift: 0.0,
+    };
+    report.tables.steps = Steps {
+        count,
+        source: Some(Source::Launches),
+        launches: 1 + u64::from(adds),
+        warm_up: 1,
+        time: Some(time),
+        contents: Contents {
+            busy: mean * 0.7,
+            idle: mean * 0.3,
+            syncs: 1.0,
+            copies: 1.0,
+            ..Contents::default()
+        },
+        ..Steps::default()
+    };
+    let part = |total| Part { count, total: Sum { value: total, lo: total / 2, hi: total * 2 } };
+    report.tables.idle.by_cause.insert(Cause::ExplicitSync, part(count * 20_000));
+    report.tables.idle.by_cause.insert(Cause::OutsideCuda, part(count * 30_000 * u64::from(adds)));
+    report
+}
+
+/// Reports a loop of which no steps are known.
+fn plain(count: u64, gemm: i64) -> ProcessReport {
+    let app = steps(count, gemm, 0);
+    let status = Status { ended: app.now, ..status() };
+    let mut report = app.report(Some(&status), Damage::default());
+    report.tables.steps = Steps::default();
+    report
+}
+
+fn run<'a>(path: &'a str, reports: &'a [ProcessReport]) -> DiffRun<'a> {
+    DiffRun { path, reports, unread: &[] }
+}
+
+fn compared(before: &[ProcessReport], after: &[ProcessReport]) -> (Diff, Value) {
+    let diff = Diff::of(run("before.gspy", before), run("runs/after.gspy", after));
+    let value: Value = serde_json::from_str(&diff.json()).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../schema/diff.schema.json")).unwrap();
+    jsonschema::meta::validate(&schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    (diff, value)
+}
+
+fn drawn(diff: &Diff, width: usize) -> String {
+    terminal_diff(diff, &DiffView::default(), &wide(width))
+}
+
+/// Returns every change in a value that is not 0, with its place.
+fn changes(value: &Value, place: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            if key == "change" && value.as_f64().is_some_and(|change| change != 0.0) {
+                found.push(format!("{place}: {value}"));
+            }
+            changes(value, &format!("{place}/{key}"), found);
+        }),
+        Value::Array(all) => {
+            all.iter().enumerate().for_each(|(at, v)| changes(v, &format!("{place}/{at}"), found))
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_run_compared_with_itself_has_not_changed_at_all() {
+    for report in [stepped(40, 200_000, 3, 300_000), plain(40, 200_000)] {
+        let run = [report];
+        let (diff, value) = compared(&run, &run);
+        let mut found = Vec::new();
+        changes(&value, "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        assert_eq!((&value["change"]["verdict"], &value["change"]["share"]), (&value!("same"), &value!(0.0)));
+        assert_eq!(value["warnings"], value!([]));
+        let screen = drawn(&diff, 100);
+        assert!(screen.starts_with("There is no change: "), "{screen}");
+        assert!(screen.contains("Kernels    no change: "), "{screen}");
+    }
+}
+
+#[test]
+fn runs_of_different_length_are_compared_by_the_step() {
+    let (before, after) = ([stepped(40, 200_000, 3, 300_000)], [stepped(80, 100_000, 3, 200_000)]);
+    let (_, value) = compared(&before, &after);
+    assert_eq!((&value["per"], &value["change"]["basis"]), (&value!("step"), &value!("step")));
+    assert_eq!(value["change"]["speedup"], value!(1.5));
+    assert_eq!(value["warnings"], value!([]), "twice as many steps are no other work");
+    let kernels = value["kernels"].as_array().unwrap();
+    let gemm = kernels.iter().find(|row| row["name"].as_str().unwrap().contains("gemm")).unwrap();
+    let each =
+        |row: &Value, key: &str| [row[key]["before"]["value"].clone(), row[key]["after"]["value"].clone()];
+    assert_eq!(each(gemm, "count"), [value!(1.0), value!(1.0)]);
+    assert_eq!(each(gemm, "total_ns"), [value!(200_000.0), value!(100_000.0)]);
+    assert_eq!((&gemm["state"], &gemm["total_ns"]["is_certain"]), (&value!("both"), &value!(true)));
+    let add = kernels.iter().find(|row| row["name"] == "vector_add").unwrap();
+    assert_eq!(each(add, "count"), [value!(3.0), value!(3.0)]);
+    assert_eq!(value["transfers"][0]["bytes"]["change"], value!(0.0));
+    assert_eq!(value["syncs"][0]["waited_ns"]["change"], value!(-100_000.0));
+    let wait = value["idle"].as_array().unwrap().iter().find(|row| row["cause"] == "explicit_sync").unwrap();
+    assert_eq!(each(wait, "total_ns"), [value!(20_000.0), value!(20_000.0)]);
+    // The gain of a step, times the steps before the change.
+    assert_eq!(value["findings"]["gained_ns"], value!(40.0 * 100_000.0));
+}
+
+#[test]
+fn without_steps_whole_runs_are_compared_and_the_noise_is_unknown() {
+    let (before, after) = ([plain(20, 200_000)], [plain(30, 200_000)]);
+    let (diff, value) = compared(&before, &after);
+    let change = &value["change"];
+    assert_eq!(
+        (&value["per"], &change["basis"], &change["noise_ns"]),
+        (&value!("run"), &value!("gpu"), &Value::Null)
+    );
+    assert_eq!(change["verdict"], value!("slower"));
+    let text = change["text"].as_str().unwrap();
+    assert!(text.contains("the noise is not known"), "{text}");
+    let warning = value["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("no steps were found, and the kernels launched differ by +50 %"),
+        "{warning}"
+    );
+    assert!(diff.change.is_slower_than(40.0) && !diff.change.is_slower_than(60.0));
+}
+
+#[test]
+fn a_difference_within_the_noise_is_no_change() {
+    let (before, after) = ([stepped(40, 200_000, 3, 300_000)], [stepped(40, 201_000, 3, 302_000)]);
+    let (diff, value) = compared(&before, &after);
+    assert_eq!(value["change"]["verdict"], value!("noise"));
+    assert!(drawn(&diff, 100).starts_with("There is no change beyond the noise: 302 µs per step"));
+    assert!(!diff.change.is_slower_than(0.0), "noise never fails a comparison");
+}
+
+#[test]
+fn kernels_appear_vanish_or_change() {
+    let (before, after) = ([stepped(40, 200_000, 3, 300_000)], [stepped(40, 200_000, 0, 260_000)]);
+    let (_, value) = compared(&before, &after);
+    let add = &value["kernels"][0];
+    assert_eq!((&add["name"], &add["state"]), (&value!("vector_add"), &value!("vanished")));
+    assert_eq!((&add["total_ns"]["change"], &add["count"]["change"]), (&value!(-15_000.0), &value!(-3.0)));
+    let (_, back) = compared(&after, &before);
+    assert_eq!(back["kernels"][0]["state"], value!("appeared"));
+    assert_eq!(back["kernels"][0]["total_ns"]["change_share"], Value::Null);
+}
+
+#[test]
+fn an_uncertain_change_is_marked() {
+    let (before, after) = ([stepped(40, 200_000, 1, 300_000)], [stepped(40, 200_000, 2, 300_000)]);
+    let (diff, value) = compared(&before, &after);
+    let row = value["idle"].as_array().unwrap().iter().find(|row| row["cause"] == "outside_cuda").unwrap();
+    assert_eq!(row["total_ns"]["change"], value!(30_000.0));
+    assert_eq!(row["total_ns"]["is_certain"], value!(false), "15 to 60 µs, and 30 to 120 µs");
+    let screen = drawn(&diff, 100);
+    assert!(screen.contains("+30.0 µs (?)") && screen.contains("(?) marks a change"), "{screen}");
+}
+
+fn warnings(value: &Value) -> Vec<&str> {
+    value["warnings"].as_array().unwrap().iter().map(|warning| warning.as_str().unwrap()).collect()
+}
+
+#[test]
+fn circumstances_that_differ_are_warned_about() {
+    let before = [stepped(40, 200_000, 3, 300_000)];
+    let mut other = stepped(40, 200_000, 3, 300_000);
+    other.process.command = Some("python other.py".to_owned());
+    other.process.driver_version = Some(13_010);
+    other.process.filter = "device 0".to_owned();
+    other.process.damage.cut = true;
+    other.tables.devices[0].name = Some("NVIDIA A100".to_owned());
+    other.tables.coverage.timed /= 4;
+    other.tables.steps.count = 7;
+    other.tables.steps.launches = 50;
+    let (_, same) = compared(&before, &before);
+    assert_eq!(same["warnings"], value!([]));
+    let mut known = before.clone();
+    known[0].process.driver_version = Some(12_090);
+    let (_, value) = compared(&known, &[other.clone(), other.clone()]);
+    let said = warnings(&value);
+    for expected in [
+        "the command differs: python train.py before, python other.py after",
+        "the number of processes differs: 1 before, 2 after",
+        "the GPU differs: NVIDIA H200 before, NVIDIA A100 after",
+        "the driver differs: 12.9 before, 13.1 after",
+        "the filter differs: none before, device 0 after",
+        "the share of launches that were timed differs: 100.0 % before, 25.0 % after",
+        "AFTER is damaged: gpuspy-python-4242.gspy could not be read completely",
+    ] {
+        assert!(said.contains(&expected), "{expected} is not in {said:#?}");
+    }
+    let (_, value) = compared(&before, &[other]);
+    let steps = "a step may not be the same work in both: 40 of 4 launches before, 7 of 50 after";
+    assert!(warnings(&value).contains(&steps), "{:#?}", value["warnings"]);
+}
+
+#[test]
+fn hostile_names_neither_move_the_cursor_nor_break_lines() {
+    let mut hostile = stepped(40, 200_000, 3, 300_000);
+    hostile.process.command = Some("\u{1b}]0;owned\u{7}python\n\u{202e}x".to_owned());
+    let kernels = &mut hostile.tables.kernels;
+    kernels.iter_mut().for_each(|kernel| kernel.symbol = format!("\u{1b}[2J{}\r\n\u{200b}", kernel.symbol));
+    let (before, after) = ([stepped(40, 200_000, 3, 300_000)], [hostile]);
+    let path = "\u{1b}[31mx\n.gspy";
+    let diff = Diff::of(run(path, &before), run(path, &after));
+    for view in [DiffView::default(), DiffView { sections: vec![DiffSection::Kernels], top: None }] {
+        let screen = terminal_diff(&diff, &view, &wide(80));
+        assert!(screen.chars().all(|c| c == '\n' || !c.is_control()), "{screen:?}");
+        assert!(!screen.contains(['\u{202e}', '\u{200b}']), "{screen:?}");
+        assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    }
+}
+
+#[test]
+fn selected_sections_are_shown_alone_and_with_all_rows() {
+    let (before, after) = ([stepped(40, 200_000, 3, 300_000)], [plain(40, 100_000)]);
+    let (diff, _) = compared(&before, &after);
+    let of = |sections: &[DiffSection], top| {
+        terminal_diff(&diff, &DiffView { sections: sections.to_vec(), top }, &wide(100))
+    };
+    let kernels = of(&[DiffSection::Kernels], None);
+    assert!(kernels.contains("\nKernels ") && !kernels.contains("\nMemory "), "{kernels}");
+    assert!(kernels.contains("vector_add") && kernels.contains("gone"), "{kernels}");
+    let one = of(&[DiffSection::Kernels], Some(1));
+    assert!(one.contains("and 1 more\n"), "{one}");
+    let nothing = Diff::of(run("x", &[]), run("x", &[]));
+    let view = DiffView { sections: vec![DiffSection::Findings], top: None };
+    assert!(terminal_diff(&nothing, &view, &wide(100)).contains("Findings   neither run has any"));
+}
+
+#[test]
+fn the_command_that_verifies_a_finding_is_quoted_for_a_shell() {
+    let mut report = plain(4, 100_000);
+    assert_eq!(report.process.arguments, ["python", "train.py"]);
+    assert_eq!(report.process.command.as_deref(), Some("python train.py"));
+    report.process.arguments = vec!["./my app".to_owned(), "it's".to_owned(), String::new()];
+    report.process.path = "-a b.gspy".to_owned();
+    let command = gpuspy_collector::report::verify(std::slice::from_ref(&report));
+    assert_eq!(
+        command,
+        r"gpuspy run -o after.gspy -- './my app' 'it'\''s' '' && gpuspy diff './-a b.gspy' after.gspy"
+    );
+    let in_directory = |path: &str| {
+        let mut report = report.clone();
+        report.process.path = path.to_owned();
+        gpuspy_collector::report::verify(&[report.clone(), report])
+    };
+    assert!(in_directory("runs/first/x.gspy").ends_with(" && gpuspy diff runs/first after.gspy"));
+}
+
+#[test]
+fn the_comparison_on_the_screen() {
+    let (before, mut after) = ([stepped(40, 200_000, 6, 300_000)], [stepped(50, 120_000, 2, 200_000)]);
+    after[0].process.command = Some("python train.py --fast".to_owned());
+    let (diff, _) = compared(&before, &after);
+    insta::assert_snapshot!(drawn(&diff, 80));
+    insta::assert_snapshot!("the_comparison_on_a_wide_screen_in_ascii", {
+        terminal_diff(&diff, &DiffView::default(), &Style { ascii: true, ..wide(120) })
+    });
+}

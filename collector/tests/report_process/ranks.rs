@@ -1,0 +1,228 @@
+//! The ranks of a job: one line for each, and the one that the others wait for.
+
+use super::*;
+use gpuspy_collector::analyze::idle::{Cause, Part};
+use gpuspy_collector::report::Section;
+
+const MS: u64 = 1_000_000;
+const STEP_NS: u64 = 50 * MS;
+const STEPS: u64 = 20;
+
+/// What one rank does.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    /// How long its host sleeps in each step before it launches.
+    sleeps: u64,
+    /// How long its kernel takes beyond that of the others.
+    computes: u64,
+    /// The device memory that it holds beyond that of the others.
+    holds: u64,
+    /// How far its collectives are from those of others in each step.
+    apart: u64,
+}
+
+/// Returns a rank of a job of `world`. Each step is a kernel of 5 ms, a synchronization, and an all-reduce that takes 200 µs
+/// from the moment that the last rank comes, `latest` after the others.
+fn rank(rank: u32, world: u32, latest: u64, does: Does) -> (App, Names, Status) {
+    let mut app = App::new();
+    for record in &mut app.records {
+        if let Body::Device(device) = &mut record.body {
+            device.uuid[0..4].copy_from_slice(&rank.to_le_bytes());
+        }
+    }
+    app.alloc(MALLOC, Memory::Device, 0x10_0000, (8 << 30) + does.holds);
+    for step in 0..STEPS {
+        let begin = BEGAN + 100_000 + step * STEP_NS;
+        app.now = begin + does.sleeps + does.apart;
+        let compute = 5 * MS + does.computes;
+        app.timed(LAUNCH, kernel(GEMM), 0, compute as i64);
+        app.sync(compute + 10_000);
+        let end = begin + does.apart + latest + 5 * MS + 220_000;
+        let ns = (end - app.now) as i64;
+        app.timed(LAUNCH, kernel(NCCL), 0, ns);
+        app.sync(ns as u64 + 10_000);
+    }
+    let mut names = names();
+    let environment = format!("RANK={rank}\0LOCAL_RANK={}\0WORLD_SIZE={world}", rank % 8);
+    names.0.insert((Namespace::Fact, Fact::Environment as u32), environment);
+    let ended = BEGAN + 100_000 + STEPS * STEP_NS + MS;
+    let status = Status { pid: 4242 + rank, ended, boot: Some(7), ..status() };
+    (app, names, status)
+}
+
+/// Returns the reports of a job, in which `odd` says what each rank does.
+fn job(world: u32, odd: impl Fn(u32) -> Does) -> Vec<ProcessReport> {
+    reports_of(apps(world, odd), &Filter::default())
+}
+
+fn apps(world: u32, odd: impl Fn(u32) -> Does) -> Vec<(App, Names, Status)> {
+    let latest = (0..world).map(|at| odd(at).sleeps + odd(at).computes).max().unwrap();
+    (0..world).map(|at| rank(at, world, latest, odd(at))).collect()
+}
+
+fn sixth_sleeps(rank: u32) -> Does {
+    Does { sleeps: if rank == 6 { 20 * MS } else { 0 }, ..Does::default() }
+}
+
+fn section(reports: &[ProcessReport], width: usize) -> String {
+    terminal(reports, &View { sections: vec![Section::Ranks], ..View::default() }, &wide(width))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+#[test]
+fn a_rank_that_sleeps_20_ms_in_each_step_is_named() {
+    let reports = job(8, sixth_sleeps);
+    let report = json(&reports);
+    assert_valid(&report);
+    let rows = report["ranks"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for (row, rank) in rows.iter().zip(0..) {
+        let straggler = &row["straggler"];
+        assert_eq!((&row["rank"], &straggler["collectives"]), (&value!(rank), &value!(STEPS)));
+        let (last, late) = (number(&straggler["last_arrivals"]), number(&straggler["late_ns"]));
+        let score = straggler["vs_best"].as_f64().unwrap();
+        if rank == 6 {
+            assert_eq!(last, STEPS);
+            assert!(late.abs_diff(STEPS * 20 * MS) < STEPS * 100_000, "{late}");
+            // From one collective to the next it needs 50 ms less 0.2 ms, the others 50 ms less 20.2 ms.
+            assert!((score - 29.8 / 49.8).abs() < 0.01, "{score}");
+        } else {
+            assert_eq!((last, late), (0, 0), "rank {rank}");
+            assert!(score > 0.99, "{score}");
+        }
+    }
+    let screen = section(&reports, 80);
+    let said = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("rank 6 is slower than the others"), "{screen}");
+    assert!(said.contains("the others wait for it in ncclAllReduce"), "{screen}");
+}
+
+#[test]
+fn ranks_that_come_at_the_same_time_are_no_stragglers() {
+    let reports = job(8, |_| Does::default());
+    let screen = section(&reports, 80);
+    assert!(!screen.contains("slower") && screen.contains("none keeps the others waiting"), "{screen}");
+}
+
+#[test]
+fn a_rank_whose_kernels_take_longer_is_named_with_that() {
+    let slow = |rank| Does { computes: if rank == 2 { 3 * MS } else { 0 }, ..Does::default() };
+    let screen = section(&job(4, slow), 100);
+    let said = "rank 2 is slower than the others: its kernels run 3.00 ms longer before each collective";
+    assert!(screen.contains(said), "{screen}");
+}
+
+#[test]
+fn on_several_machines_the_shortest_collective_is_that_of_the_last_rank() {
+    let mut apps = apps(4, |rank| Does { sleeps: if rank == 3 { 20 * MS } else { 0 }, ..Does::default() });
+    for (_, _, status) in &mut apps[2..] {
+        status.boot = Some(8);
+    }
+    let report = json(&reports_of(apps, &Filter::default()));
+    assert_valid(&report);
+    let last: Vec<u64> = report["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| number(&row["straggler"]["last_arrivals"]))
+        .collect();
+    assert_eq!(last, [0, 0, 0, STEPS]);
+}
+
+#[test]
+fn collectives_at_different_times_are_not_compared() {
+    let apart = |rank| Does { apart: if rank > 1 { 12 * MS } else { 0 }, ..Does::default() };
+    let reports = job(4, apart);
+    let report = json(&reports);
+    assert!(report["ranks"].as_array().unwrap().iter().all(|row| row["straggler"]["last_arrivals"] == 0));
+    let screen = section(&reports, 100);
+    assert!(
+        screen.contains("100.0 % of the collectives did not run at the same time on all ranks"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn sixteen_ranks_fit_on_a_screen_of_24_lines_with_80_columns() {
+    let screen = section(&job(16, sixth_sleeps), 80);
+    assert!(screen.lines().count() <= 24, "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    insta::assert_snapshot!(screen);
+}
+
+#[test]
+fn many_ranks_are_summarised_with_those_that_differ() {
+    let odd = |rank| Does {
+        sleeps: if rank == 6 { 20 * MS } else { 0 },
+        holds: if rank == 200 { 4 << 30 } else { 0 },
+        ..Does::default()
+    };
+    let reports = job(256, odd);
+    let overview = terminal(&reports, &View::default(), &wide(80));
+    let start = overview.find("Ranks").unwrap();
+    let ranks: Vec<&str> = overview[start..].lines().take_while(|line| !line.is_empty()).collect();
+    insta::assert_snapshot!(ranks.join("\n"));
+    let whole = section(&reports, 80);
+    assert_eq!(
+        whole
+            .lines()
+            .filter(|line| line.contains(" %") && line.trim().starts_with(|c: char| c.is_ascii_digit()))
+            .count(),
+        256
+    );
+}
+
+#[test]
+fn a_gpu_is_named_by_the_rank_that_has_it_to_itself() {
+    let reports = job(2, |_| Does::default());
+    let titles = |reports: &[ProcessReport]| -> Vec<String> {
+        let screen = terminal(reports, &View { sections: vec![Section::Gpu], ..View::default() }, &wide(100));
+        let titles = screen.lines().filter(|line| line.starts_with("rank ") || line.starts_with("GPU "));
+        titles.map(|line| line[..6].trim().to_owned()).collect()
+    };
+    assert_eq!(titles(&reports), ["rank 0", "rank 1"]);
+    assert_eq!(titles(&reports[1..]), ["rank 1"]);
+    let ranks: Vec<Value> =
+        json(&reports)["devices"].as_array().unwrap().iter().map(|one| one["rank"].clone()).collect();
+    assert_eq!(ranks, [value!(0), value!(1)]);
+    let mut shared = apps(2, |_| Does::default());
+    for (app, ..) in &mut shared {
+        for record in &mut app.records {
+            if let Body::Device(device) = &mut record.body {
+                device.uuid = *b"0123456789abcdef";
+            }
+        }
+    }
+    assert_eq!(titles(&reports_of(shared, &Filter::default())), ["GPU 0"]);
+}
+
+/// The table of idle time by cause is made up here: what the host did is found elsewhere.
+#[test]
+fn what_the_slow_rank_does_longer_than_the_others_is_named_by_step() {
+    let mut reports = job(8, sixth_sleeps);
+    for report in &mut reports {
+        let is_late = report.process.job.rank == Some(6);
+        let part = |each: u64| Part { count: STEPS, total: exactly(STEPS * each) };
+        let outside = if is_late { 24 * MS } else { 4 * MS };
+        report.tables.idle.by_cause =
+            BTreeMap::from([(Cause::OutsideCuda, part(outside)), (Cause::Launching, part(MS))]);
+        report.tables.steps.count = STEPS;
+    }
+    let said = |reports: &[ProcessReport]| {
+        section(reports, 160).lines().find(|line| line.contains("slower")).unwrap_or_default().to_owned()
+    };
+    let expected = "rank 6 is slower than the others: its host is outside CUDA 20.0 ms longer in each step; the others \
+                    wait for it in ncclAllReduce";
+    assert!(said(&reports).ends_with(expected), "{}", said(&reports));
+    // What explains less than half of it is no explanation.
+    let outside = reports[6].tables.idle.by_cause.get_mut(&Cause::OutsideCuda).unwrap();
+    outside.total = exactly(STEPS * 12 * MS);
+    assert!(said(&reports).contains("it comes 20.0 ms later in each step"), "{}", said(&reports));
+}
+
+fn exactly(ns: u64) -> Sum {
+    Sum { value: ns, lo: ns, hi: ns }
+}

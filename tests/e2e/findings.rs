@@ -1,0 +1,201 @@
+//! For each finding a client that has the fault and its twin that has not: the first is reported before all others, with the gain that
+//! the twin really has, and the second is not.
+
+use gpuspy_tests::{Run, until_one_is_good};
+use serde_json::Value;
+
+/// Copies so slow that a small buffer takes a while: the simulator moves the bytes with processors that tests share.
+const SLOW_COPIES: &str = "pageable_mbps=100,pinned_mbps=400";
+
+/// A client of tests/programs whose name begins with `fault_`, and the finding that it has.
+struct Fault {
+    program: &'static str,
+    id: &'static str,
+    /// The simulator's settings.
+    settings: &'static [(&'static str, &'static str)],
+}
+
+impl Fault {
+    fn run(&self, variant: &str) -> Run {
+        let run = Run::of(&format!("fault_{}", self.program)).arg(variant);
+        self.settings.iter().fold(run, |run, (name, value)| run.env(name, value))
+    }
+
+    /// Returns how long the loop takes without gpuspy, ns.
+    fn loop_ns(&self, variant: &str) -> f64 {
+        self.run(variant).plain().succeeded().said()["loop_ns"].as_f64().unwrap()
+    }
+
+    fn findings(&self, variant: &str) -> Vec<Value> {
+        self.run(variant).observed().succeeded().report()["findings"].as_array().unwrap().clone()
+    }
+
+    /// Tests that the finding is first in a run of the faulty client, with a gain within 10 % of the true one.
+    fn is_reported_with_its_gain(&self) {
+        until_one_is_good(|| {
+            let findings = self.findings("faulty");
+            let first = findings.first().filter(|first| first["id"] == self.id);
+            let first = first.ok_or_else(|| format!("first is not {}: {findings:#?}", self.id))?;
+            let saves = first["saves_ns"]["value"].as_f64().unwrap();
+            let truth = self.loop_ns("faulty") - self.loop_ns("fixed");
+            let is_close = (saves - truth).abs() <= 0.1 * truth;
+            is_close.then_some(()).ok_or_else(|| format!("{saves} and truly {truth}: {first:#?}"))
+        });
+    }
+
+    /// Tests that the finding is absent from a run of the fixed client.
+    fn is_absent_from_the_twin(&self) {
+        until_one_is_good(|| {
+            let findings = self.findings("fixed");
+            let is_absent = findings.iter().all(|found| found["id"] != self.id);
+            is_absent.then_some(()).ok_or_else(|| format!("{findings:#?}"))
+        });
+    }
+}
+
+#[test]
+fn copies_from_pageable_memory_are_found_with_what_pinning_gains() {
+    let fault = Fault {
+        program: "pageable_copies",
+        id: "pageable-copies",
+        settings: &[("SIMCUDA_ASSUME", SLOW_COPIES)],
+    };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_result_that_is_read_in_every_step_is_found_with_what_reading_less_often_gains() {
+    let fault = Fault { program: "sync_per_step", id: "sync-per-step", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_wait_for_the_whole_gpu_in_every_step_is_found_with_its_gain() {
+    let fault = Fault { program: "device_wide_sync", id: "device-wide-sync", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn kernels_shorter_than_their_launches_are_found_with_what_a_graph_gains() {
+    let fault = Fault {
+        program: "tiny_kernels",
+        id: "tiny-kernels",
+        settings: &[("SIMCUDA_HOST_COST", "launch=30000,record=100,query=100,elapsed=100")],
+    };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_host_that_is_late_with_the_input_is_found_with_what_it_costs() {
+    let fault = Fault { program: "host_stall", id: "host-stall", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn copies_that_the_host_waits_for_are_found_with_their_gain() {
+    let fault = Fault { program: "synchronous_copies", id: "synchronous-copies", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn many_small_copies_are_found_with_what_one_copy_gains() {
+    let fault = Fault {
+        program: "small_copies",
+        id: "small-copies",
+        settings: &[("SIMCUDA_ASSUME", "copy_ns=100000")],
+    };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn copies_that_take_turns_with_kernels_are_found_with_what_a_second_stream_gains() {
+    let fault =
+        Fault { program: "no_overlap", id: "no-overlap", settings: &[("SIMCUDA_ASSUME", SLOW_COPIES)] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_kernel_of_unsteady_time_is_found_with_its_gain() {
+    let fault = Fault { program: "unstable_kernel", id: "unstable-kernel", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn modules_that_nobody_needs_are_found_with_the_time_of_their_loading() {
+    let fault =
+        Fault { program: "cold_start", id: "cold-start", settings: &[("SIMCUDA_HOST_COST", "load=5000000")] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn occupancy_that_is_asked_for_again_and_again_is_found_with_its_gain() {
+    let fault = Fault {
+        program: "adaptive_launches",
+        id: "adaptive-launches",
+        settings: &[("SIMCUDA_HOST_COST", "launch=2000,other=100000,record=100,query=100,elapsed=100")],
+    };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_full_queue_is_found_and_gains_nothing() {
+    let fault = Fault { program: "queue_full", id: "queue-full", settings: &[] };
+    until_one_is_good(|| {
+        let findings = fault.findings("faulty");
+        let found = findings.iter().find(|found| found["id"] == fault.id);
+        let found = found.ok_or_else(|| format!("{findings:#?}"))?;
+        assert_eq!(found["saves_ns"]["hi"], 0);
+        Ok(())
+    });
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
+fn a_program_that_keeps_the_gpu_busy_has_no_findings() {
+    let clean = Fault { program: "host_stall", id: "", settings: &[] };
+    until_one_is_good(|| {
+        // What gpuspy itself takes depends on the other programs on the machine.
+        let mut findings = clean.findings("fixed");
+        findings.retain(|found| found["id"] != "profiler-cost");
+        findings.is_empty().then_some(()).ok_or_else(|| format!("{findings:#?}"))
+    });
+}
+
+#[test]
+fn of_two_faults_the_one_that_costs_more_comes_first() {
+    for (longer, host) in [("3000", "800"), ("9000", "400"), ("6000", "300")] {
+        let run = |arguments: [&str; 3]| {
+            arguments.iter().fold(Run::of("fault_two"), |run, argument| run.arg(argument))
+        };
+        let loop_ns = |arguments| run(arguments).plain().succeeded().said()["loop_ns"].as_f64().unwrap();
+        until_one_is_good(|| {
+            let both = loop_ns(["1", longer, host]);
+            let mut truth = [
+                ("device-wide-sync", both - loop_ns(["0", longer, host])),
+                ("unstable-kernel", both - loop_ns(["1", "1000", host])),
+            ];
+            truth.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let report = run(["1", longer, host]).observed().succeeded().report();
+            let mut found: Vec<_> = report["findings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|found| found["id"].as_str().unwrap())
+                .collect();
+            found.retain(|id| truth.iter().any(|(known, _)| known == id));
+            let is_right = found == truth.map(|(id, _)| id);
+            is_right.then_some(()).ok_or_else(|| format!("{found:?} and truly {truth:?}: {report:#}"))
+        });
+    }
+}

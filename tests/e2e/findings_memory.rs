@@ -1,0 +1,147 @@
+//! Faults in the use of memory: a program that has one reports it, and the same program without it does not.
+
+use gpuspy_tests::{Done, Run, until_one_is_good};
+use serde_json::Value;
+
+/// Returns a run of a program with or without its fault. Calls that are no launches cost 20 µs, so that allocations cost
+/// what drivers take for them.
+fn run(program: &str, what: &str) -> Done {
+    Run::of(program).arg(what).env("SIMCUDA_HOST_COST", "other=20000").observed().succeeded()
+}
+
+fn finding<'r>(report: &'r Value, id: &str) -> Option<&'r Value> {
+    report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id)
+}
+
+/// Runs a program with and without its fault. Returns the report of the first, and the finding in it.
+fn fault(program: &str, id: &str) -> (Value, Value) {
+    let (faulty, fixed) = (run(program, "faulty").report(), run(program, "fixed").report());
+    assert!(finding(&fixed, id).is_none(), "{}", fixed["findings"]);
+    let found = finding(&faulty, id).unwrap_or_else(|| panic!("no {id}: {}", faulty["findings"])).clone();
+    (faulty, found)
+}
+
+/// Returns whether a text has all of these parts.
+fn says(finding: &Value, parts: &[&str]) {
+    let text = finding["evidence"]["text"].as_str().unwrap();
+    parts.iter().for_each(|part| assert!(text.contains(part), "no {part} in: {text}"));
+}
+
+fn is_free_of_time(finding: &Value) {
+    assert_eq!(finding["saves_ns"]["value"], 0, "memory is no time: {finding}");
+}
+
+#[test]
+fn memory_that_grows_in_each_step_is_found_with_its_rate_and_its_owner() {
+    let (report, found) = fault("fault_memory_grows", "memory-grows");
+    is_free_of_time(&found);
+    says(&found, &["fault_memory_grows with cuMemAlloc", "memory is full after"]);
+    let growth = &report["memory"]["growth"];
+    let number = |key: &str| growth[key].as_f64().unwrap();
+    let block = f64::from(4 << 20);
+    if report["steps"]["count"].as_u64().unwrap() > 8 {
+        let slope = number("bytes_per_step") / block;
+        assert!((slope - 1.0).abs() < 0.05, "a block in each step: {growth}");
+    } else {
+        // The 800 MiB are allocated between the first and the last kernel.
+        let kernels = &report["devices"][0];
+        let seconds = kernels["span_ns"].as_f64().unwrap() / 1e9;
+        let slope = number("bytes_per_second") * seconds / (200.0 * block);
+        assert!((0.5..2.0).contains(&slope), "200 blocks in {seconds} s: {growth}");
+    }
+    let [first, last] = ["from_bytes", "to_bytes"].map(number);
+    assert!(first < 60.0 * block && last > 140.0 * block, "{growth}");
+    assert_eq!(report["memory"]["never_freed"], Value::Array(vec![]), "all are freed at the end");
+}
+
+#[test]
+fn blocks_that_are_allocated_now_and_then_and_never_freed_are_found() {
+    let (report, found) = fault("fault_never_freed", "never-freed");
+    is_free_of_time(&found);
+    let leak = &report["memory"]["never_freed"][0];
+    let blocks = leak["blocks"].as_u64().unwrap();
+    assert!((10..=20).contains(&blocks), "20, less those of the warm-up and of the end: {leak}");
+    assert_eq!(leak["bytes"], blocks * (2 << 20));
+    assert_eq!(found["evidence"]["count"], blocks);
+    says(&found, &["fault_never_freed with cuMemAlloc"]);
+}
+
+#[test]
+fn a_gpu_that_is_nearly_full_is_found_with_its_owner_and_what_is_left() {
+    let (report, found) = fault("fault_peak_memory", "peak-memory");
+    is_free_of_time(&found);
+    says(
+        &found,
+        &["70.0 GiB of 80.0 GiB (87.5 %)", "Headroom: 10.0 GiB", "by fault_peak_memory with cuMemAlloc"],
+    );
+    let holder = &report["memory"]["holders"][0];
+    assert_eq!((&holder["bytes"], &holder["blocks"]), (&Value::from(70u64 << 30), &Value::from(10)));
+}
+
+#[test]
+fn the_state_when_memory_ran_out_is_found() {
+    let (report, found) = fault("fault_out_of_memory", "out-of-memory");
+    is_free_of_time(&found);
+    let failure = &report["memory"]["failure"];
+    assert_eq!(failure["requested_bytes"], 30u64 << 30);
+    assert_eq!(
+        (&failure["live_bytes"], &failure["went_on"]),
+        (&Value::from(60u64 << 30), &Value::Bool(false))
+    );
+    let held: Vec<u64> =
+        failure["holders"].as_array().unwrap().iter().map(|h| h["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(held, [40 << 30, 20 << 30], "each call is one holder");
+    says(&found, &["asked for 30.0 GiB", "held 60.0 GiB", "Of the GPU's 80.0 GiB it left 20.0 GiB"]);
+}
+
+#[test]
+fn physical_memory_that_is_never_mapped_is_found() {
+    let (_, found) = fault("fault_fragmentation", "fragmentation");
+    is_free_of_time(&found);
+    says(&found, &["24.0 GiB", "8.00 GiB", "16.0 GiB of the GPU (20.0 %)"]);
+}
+
+/// Returns the time from the first kernel's start to the last one's end, by the simulator.
+fn true_span(done: &Done) -> f64 {
+    let kernels = done.truth().operations();
+    let start = kernels.iter().map(|kernel| kernel.interval.0).min().unwrap();
+    (kernels.iter().map(|kernel| kernel.interval.1).max().unwrap() - start) as f64
+}
+
+/// The gain is compared with what the program without the fault takes less, both under gpuspy.
+#[test]
+fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
+    until_one_is_good(|| {
+        let [faulty, fixed] = ["faulty", "fixed"].map(|what| run("fault_allocation_churn", what));
+        let saved = true_span(&faulty) - true_span(&fixed);
+        let (report, without) = (faulty.report(), fixed.report());
+        assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
+        let found = finding(&report, "allocation-churn").expect("the fault");
+        assert_eq!(found["id"], report["findings"][0]["id"], "nothing costs more: {}", report["findings"]);
+        says(found, &["frees waited for the GPU"]);
+        let gain = found["saves_ns"]["value"].as_f64().unwrap();
+        println!("gain {gain} ns, in truth {saved} ns: {}", report["idle"]["by_cause"]);
+        let is_good = (gain / saved - 1.0).abs() < 0.1;
+        is_good.then_some(()).ok_or(format!("a gain of {gain} ns where {saved} ns are saved"))
+    });
+}
+
+/// The report's account of lifetimes, and of the peak by holder, agrees with what the program did.
+#[test]
+fn holders_and_lifetimes_sum_to_the_peak_and_to_all_allocations() {
+    for program in
+        ["fault_memory_grows", "fault_never_freed", "fault_fragmentation", "fault_allocation_churn"]
+    {
+        let report = run(program, "faulty").report();
+        let memory = &report["memory"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        let peak = number(&memory["peak_bytes"]["value"]);
+        let holders = memory["holders"].as_array().unwrap();
+        assert_eq!(holders.iter().map(|holder| number(&holder["bytes"])).sum::<u64>(), peak, "{program}");
+        let lifetimes: Vec<&Value> = memory["lifetimes"].as_object().unwrap().values().collect();
+        let sum = |key: &str| lifetimes.iter().map(|lived| number(&lived[key])).sum::<u64>();
+        assert_eq!(sum("at_peak_bytes"), peak, "{program}: {}", memory["lifetimes"]);
+        assert_eq!(sum("blocks"), number(&memory["allocations"]), "{program}");
+        assert_eq!(sum("bytes"), number(&memory["allocated_bytes"]), "{program}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Jobs of several ranks that wait for each other in collectives: which one keeps the others waiting?
+
+use gpuspy_tests::truth::Truth;
+use gpuspy_tests::{Done, Run, gpuspy, program, report, until_one_is_good};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const STEPS: usize = 30;
+
+/// Runs a job of ranks under gpuspy. The host of rank `late` sleeps for `sleep_us` in each step.
+fn job(ranks: usize, late: usize, sleep_us: u64) -> (Done, PathBuf) {
+    let run = Run::of("job_of_ranks");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--"]);
+    let all = format!(
+        "for rank in $(seq 0 {last}); do sleep=$(( rank == {late} ? {sleep_us} : 0 )); \
+         SIMCUDA_TRUTH=truth$rank \"$0\" $rank {ranks} $sleep {STEPS} meeting & done; wait",
+        last = ranks - 1
+    );
+    command.args(["bash", "-c", &all]).arg(program("job_of_ranks"));
+    let done = run.finish(command).succeeded();
+    assert_eq!(done.stdout.matches("collectives").count(), ranks, "{}", done.stdout);
+    let traces = done.folder().join("job");
+    (done, traces)
+}
+
+fn gpuspy_report(traces: &Path, options: &[&str]) -> Output {
+    Command::new(gpuspy()).arg("report").arg(traces).args(options).output().unwrap()
+}
+
+fn screen(traces: &Path, options: &[&str]) -> String {
+    let output = gpuspy_report(traces, options);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What really happened: how often each rank came last, and by how many ns it came later than half of the ranks.
+struct Arrivals {
+    last: Vec<u64>,
+    late: Vec<u64>,
+}
+
+impl Arrivals {
+    fn of(done: &Done, ranks: usize) -> Arrivals {
+        let starts = |rank: usize| -> Vec<u64> {
+            let ran = Truth::read(&done.folder().join(format!("truth{rank}"))).operations();
+            ran.iter().filter(|one| one.name.contains("nccl")).map(|one| one.interval.0).collect()
+        };
+        let starts: Vec<Vec<u64>> = (0..ranks).map(starts).collect();
+        let mut all = Arrivals { last: vec![0; ranks], late: vec![0; ranks] };
+        (0..STEPS).for_each(|collective| {
+            let came = |rank: &usize| starts[*rank][collective];
+            let mut order: Vec<usize> = (0..ranks).collect();
+            order.sort_by_key(came);
+            // As Holistic Trace Analysis counts stragglers: whose kernel of the iteration starts last.
+            all.last[order[ranks - 1]] += 1;
+            let median = came(&order[(ranks - 1) / 2]);
+            order.iter().for_each(|rank| all.late[*rank] += came(rank).saturating_sub(median));
+        });
+        all
+    }
+}
+
+fn number(row: &Value, key: &str) -> u64 {
+    row["straggler"][key].as_u64().unwrap_or_else(|| panic!("no {key} in {row}"))
+}
+
+/// Before, such a rank could not be told apart: all ranks had the same steps.
+#[test]
+fn a_rank_that_sleeps_20_ms_in_each_step_is_named_with_its_score() {
+    until_one_is_good(|| {
+        let (done, traces) = job(4, 2, 20_000);
+        let (whole, truth) = (report(&traces), Arrivals::of(&done, 4));
+        let rows = whole["ranks"].as_array().unwrap();
+        assert_eq!(rows.len(), 4);
+        for (row, rank) in rows.iter().zip(0..) {
+            assert_eq!(row["rank"], rank as u64);
+            let (claimed, last) = (number(row, "last_arrivals"), truth.last[rank]);
+            assert!(
+                claimed <= last,
+                "rank {rank} came last {last} times, not {claimed}: only certain ones count"
+            );
+        }
+        let late = number(&rows[2], "late_ns");
+        let screen = screen(&traces, &["--section", "ranks", "--width", "80"]);
+        let scores: Vec<f64> =
+            rows.iter().map(|row| row["straggler"]["vs_best"].as_f64().unwrap_or(-1.0)).collect();
+        let is_good = number(&rows[2], "last_arrivals") >= STEPS as u64 * 9 / 10
+            && late.abs_diff(truth.late[2]) < truth.late[2] / 10
+            && (0..4).all(|rank| rank == 2 || scores[rank] > 2.0 * scores[2])
+            && screen.contains("rank 2 is slower than the others")
+            && screen.contains("the others wait for it in ncclAllReduce");
+        let what = || format!("{rows:#?}\nlate: {:?}\n{screen}", truth.late);
+        is_good.then_some(()).ok_or_else(what)
+    });
+}
+
+#[test]
+fn ranks_that_are_equally_fast_are_not_called_slow() {
+    until_one_is_good(|| {
+        let (done, traces) = job(4, 0, 0);
+        let (whole, truth) = (report(&traces), Arrivals::of(&done, 4));
+        for (row, rank) in whole["ranks"].as_array().unwrap().iter().zip(0..) {
+            assert!(number(row, "last_arrivals") <= truth.last[rank], "{row}");
+        }
+        let screen = screen(&traces, &["--section", "ranks"]);
+        if screen.contains("slower") { Err(screen) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn a_rank_can_be_selected_and_one_that_does_not_exist_is_refused() {
+    let (_done, traces) = job(3, 1, 1_000);
+    let whole = report(&traces);
+    let output = gpuspy_report(&traces, &["--json", "--rank", "1"]);
+    let one: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(one["processes"].as_array().unwrap().as_slice(), [whole["processes"][1].clone()]);
+    assert!(screen(&traces, &["--rank", "1"]).contains("rank 1, pid "));
+    let two = gpuspy_report(&traces, &["--json", "--rank", "0", "--rank", "2"]);
+    let two: Value = serde_json::from_slice(&two.stdout).unwrap();
+    let ranks: Vec<&Value> = two["ranks"].as_array().unwrap().iter().map(|row| &row["rank"]).collect();
+    assert_eq!(ranks, [0, 2]);
+
+    let output = gpuspy_report(&traces, &["--rank", "7"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = format!("gpuspy: --rank 7 is not in {}; its ranks: 0, 1, 2\n", traces.display());
+    assert_eq!((output.status.code(), error), (Some(2), said));
+}

@@ -1,0 +1,18 @@
+// 60 steps of 10 kernels of 200 us each. The fault: the host sleeps 5 ms before each step, as if its input came late.
+// link: -l:libcuda.so.1
+#include "fault.h"
+
+enum { STEPS = 60, LAUNCHES = 10, STALL_US = 5000 };
+
+int main(int argc, char **argv)
+{
+    begin(argc, argv, "step_200us");
+    begin_loop();
+    for (int step = 0; step < STEPS; step++) {
+        if (is_faulty)
+            pause_us(STALL_US);
+        for (int n = 0; n < LAUNCHES; n++)
+            launch(kernel, stream);
+    }
+    return end_loop();
+}
