@@ -212,10 +212,7 @@ fn auto_is_the_default_and_a_bad_value_of_a_variable_is_reported() {
 /// The budget applies after the first phase: a run that ends within it may cost more, and the report says why.
 #[test]
 fn a_short_run_says_why_it_may_cost_more_than_the_budget() {
-    let screen = |run: Run| {
-        let done = run.auto("5").observed().succeeded();
-        done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
+    let screen = |run: Run| run.auto("5").observed().succeeded().section("coverage");
     let short = screen(Run::of("plain_work"));
     assert!(short.contains("a short run may exceed the budget of 5 %: its first second"), "{short}");
     let long = screen(Run::of("launch_storm").arg("1500").env("SIMCUDA_TRUTH", ""));
@@ -229,7 +226,7 @@ fn with_one_hardware_queue_nothing_is_timed_by_default() {
     assert_eq!(done.report()["coverage"]["timed"], 0);
     let seen = Windows::of(&done);
     assert_eq!(seen.fact(Fact::Timing), Some("off"));
-    assert!(seen.fact(Fact::TimingNote).unwrap().contains("unless --timing auto asks for it"));
+    assert!(seen.fact(Fact::TimingNote).unwrap().contains("unless --timing auto requests it"));
     let events = done.truth().of("event_record").filter(|line| line["captured"] == false).count();
     assert_eq!(events, 0, "the agent recorded events");
 }

@@ -256,6 +256,14 @@ impl Done {
         report(&self.trace())
     }
 
+    /// Returns a section of the terminal report of the only trace, with single spaces between words.
+    pub fn section(&self, name: &str) -> String {
+        let output =
+            Command::new(gpuspy()).args(["report", "--section", name]).arg(self.trace()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Returns the simulator's truth.
     pub fn truth(&self) -> truth::Truth {
         truth::Truth::read(&self.folder().join("truth.jsonl"))
