@@ -307,7 +307,7 @@ fn an_invalid_range_is_refused_by_run_and_reported_under_bare_preload() {
         Run::of("plain_work").env("GPUSPY_CAPTURE_RANGE", "profiler").preloaded().succeeded().report();
     assert_eq!(report["coverage"]["launches"], 200, "all of the run is reported");
     let note = report["processes"][0]["notes"][0].as_str().unwrap();
-    assert!(note.starts_with("GPUSPY_CAPTURE_RANGE is none of"), "{note}");
+    assert!(note.starts_with("GPUSPY_CAPTURE_RANGE is not one of"), "{note}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn invalid_report_options_are_refused_with_the_valid_values() {
     for (arguments, said) in [
         (
             ["--section", "nonsense"],
-            "possible values: coverage, gpu, gaps, ranges, kernels, launches, occupancy, graphs",
+            "possible values: all, findings, ranks, coverage, gpu, idle, gaps, steps, ranges, kernels",
         ),
         (["--sort", "nonsense"], "possible values: total, count, avg"),
         (["--until", "soon"], "as in 1.5s, 200ms, 10us or 3m"),

@@ -30,12 +30,12 @@ impl Default for Style {
 /// A section of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
-    /// The ranks of a job beside each other, and which one the others wait for
-    Ranks,
     /// Every section, each table with its first rows
     All,
     /// What to change, with the evidence, the gain and how to check it
     Findings,
+    /// The ranks of a job beside each other, and which one the others wait for
+    Ranks,
     /// What was recorded and timed, what was not and why, and the profiling overhead
     Coverage,
     /// Where each GPU's time went: compute, exposed copies, idle
