@@ -304,7 +304,7 @@ impl<'a> Analysis<'a> for MemoryTimeline {
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         let (record, changes) = (event.record, scope.memory());
         if let Some(held) = &mut self.held {
-            held.observe(event);
+            held.observe(event, scope.call());
         }
         self.end_free(record);
         match &record.body {

@@ -143,7 +143,7 @@ impl Timelines {
         }
         let timeline = open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW));
         let mut host = hosts.get_mut(event.process as usize);
-        let mut lead = |from: i64| host.as_mut()?.lead(event, operation, from);
+        let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
         match operation.when {
             When::Timed(interval) => {
                 timeline.work(operation, &interval, &event.record.body);
@@ -156,7 +156,7 @@ impl Timelines {
             }
             // It is timed together with others: the first of them leads.
             When::Untimed { after: None, .. } => timeline.member(operation, lead),
-            When::Untimed { .. } | When::Captured => drop(lead(i64::MAX)),
+            When::Untimed { .. } | When::Captured => drop(lead((i64::MAX, 0))),
         }
     }
 
@@ -348,10 +348,10 @@ impl Timeline {
     }
 
     /// Takes a launch that a burst or a run will have timed.
-    fn member(&mut self, operation: &Operation, lead: impl FnOnce(i64) -> Option<Lead>) {
+    fn member(&mut self, operation: &Operation, lead: impl FnOnce((i64, usize)) -> Option<Lead>) {
         let has_first = self.stream(operation).first_member != LeadNumber::default();
         let from = if has_first { i64::MAX } else { self.earliest_gap(operation, i64::MAX) };
-        let Some(lead) = lead(from).filter(|_| !has_first) else { return };
+        let Some(lead) = lead((from, self.sweep.leads.most_calls())).filter(|_| !has_first) else { return };
         self.stream(operation).first_member = self.sweep.leads.add(lead);
     }
 
@@ -360,7 +360,7 @@ impl Timeline {
         &mut self,
         operation: &Operation,
         start: i64,
-        lead: impl FnOnce(i64) -> Option<Lead>,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
     ) -> LeadNumber {
         let first = std::mem::take(&mut self.stream(operation).first_member);
         if matches!(operation.what, Action::Burst { .. }) && first != LeadNumber::default() {
@@ -368,14 +368,15 @@ impl Timeline {
         }
         self.sweep.leads.remove(first);
         let from = self.earliest_gap(operation, start);
-        lead(from).map_or_else(LeadNumber::default, |lead| self.sweep.leads.add(lead))
+        lead((from, self.sweep.leads.most_calls()))
+            .map_or_else(LeadNumber::default, |lead| self.sweep.leads.add(lead))
     }
 
     fn timed(
         &mut self,
         operation: &Operation,
         interval: &GpuInterval,
-        lead: impl FnOnce(i64) -> Option<Lead>,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
     ) {
         self.timed += 1;
         let lead = self.lead(operation, interval.start, lead);
@@ -402,7 +403,7 @@ impl Timeline {
         operation: &Operation,
         reason: Reason,
         after: i64,
-        lead: impl FnOnce(i64) -> Option<Lead>,
+        lead: impl FnOnce((i64, usize)) -> Option<Lead>,
     ) {
         let class = class(operation.what);
         let layer = match reason {
@@ -416,7 +417,7 @@ impl Timeline {
         let lead = if is_first {
             self.lead(operation, since, lead)
         } else {
-            drop(lead(i64::MAX));
+            drop(lead((i64::MAX, 0)));
             LeadNumber::default()
         };
         // Where nothing else runs, it has started by the return of its call.

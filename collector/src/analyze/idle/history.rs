@@ -79,10 +79,14 @@ impl Thread {
         self.waited = None;
     }
 
-    /// Returns its calls after a moment, in order, and from when on they are all known.
-    pub fn since(&self, from: i64) -> (Box<[Spent]>, i64) {
-        let first = self.spent.len() - self.spent.iter().rev().take_while(|spent| spent.to > from).count();
-        (self.spent.range(first..).copied().collect(), self.known_from)
+    /// Returns its calls after a moment, in order, and from when on they are all known. It returns `most` calls at most.
+    pub fn since(&self, from: i64, most: usize) -> (Box<[Spent]>, i64) {
+        let after = self.spent.iter().rev().take(most).take_while(|spent| spent.to > from).count();
+        let first = self.spent.len() - after;
+        let left_out = first.checked_sub(1).map(|left_out| self.spent[left_out].to);
+        let known_from =
+            left_out.filter(|to| *to > from).map_or(self.known_from, |to| to.max(self.known_from));
+        (self.spent.range(first..).copied().collect(), known_from)
     }
 }
 

@@ -109,9 +109,14 @@ impl Host {
         }
     }
 
-    /// Returns what is known of an operation whose gap cannot have begun before `from`. Its call is not in the history
-    /// yet.
-    pub fn lead(&mut self, event: &Event<'_>, operation: &Operation, from: i64) -> Option<Lead> {
+    /// Returns what is known of an operation whose gap cannot have begun before `from`, with `most` calls at most. Its
+    /// call is not in the history yet.
+    pub fn lead(
+        &mut self,
+        event: &Event<'_>,
+        operation: &Operation,
+        (from, most): (i64, usize),
+    ) -> Option<Lead> {
         let Body::Work(work) = &event.record.body else { return None };
         let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
         let enqueued = self.enqueued.take((operation.context, operation.stream), is_legacy);
@@ -122,7 +127,7 @@ impl Host {
         let (called, returned) = (host(operation.called), host(operation.returned));
         // A host that is ahead of the GPU did nothing in the gap.
         let (calls, known_from) =
-            if returned <= from { (Box::default(), i64::MIN) } else { thread.since(from) };
+            if returned <= from { (Box::default(), i64::MIN) } else { thread.since(from, most) };
         let in_call = if operation.what.moved().is_some() { Cause::Copying } else { Cause::Launching };
         Some(Lead {
             process: event.process,

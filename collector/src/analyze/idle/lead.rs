@@ -32,11 +32,20 @@ pub struct Lead {
     pub waited: Option<(u16, i64)>,
 }
 
+/// The most calls that are kept of one gap. What comes before them is undecided.
+const MOST_CALLS: usize = 4096;
+/// While the leads have more calls than this together, each new one keeps only [`FEW_CALLS`].
+const MANY_CALLS: usize = 1 << 18;
+/// The least calls that are kept of one gap: a gap of a loop that only launches has fewer.
+const FEW_CALLS: usize = 16;
+
 /// The leads of the operations that have not been passed yet, by number.
 #[derive(Debug, Default)]
 pub struct Leads {
     places: Vec<Option<Lead>>,
     free: Vec<u32>,
+    /// The number of calls in all of them.
+    calls: usize,
 }
 
 /// The number of a lead. 0 is none.
@@ -44,8 +53,14 @@ pub struct Leads {
 pub struct LeadNumber(u32);
 
 impl Leads {
+    /// The number of calls that the next lead may have.
+    pub fn most_calls(&self) -> usize {
+        if self.calls < MANY_CALLS { MOST_CALLS } else { FEW_CALLS }
+    }
+
     /// Keeps a lead.
     pub fn add(&mut self, lead: Lead) -> LeadNumber {
+        self.calls += lead.calls.len();
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() as u32 - 1
@@ -62,7 +77,8 @@ impl Leads {
     /// Forgets a lead.
     pub fn remove(&mut self, number: LeadNumber) {
         let Some(place) = number.0.checked_sub(1) else { return };
-        if self.places.get_mut(place as usize).and_then(Option::take).is_some() {
+        if let Some(lead) = self.places.get_mut(place as usize).and_then(Option::take) {
+            self.calls -= lead.calls.len();
             self.free.push(place);
         }
     }

@@ -101,8 +101,8 @@ impl Default for ChurnFold {
 }
 
 impl ChurnFold {
-    /// Takes an event at a place of the run.
-    pub fn observe(&mut self, event: &Event<'_>, place: Place) {
+    /// Takes an event at a place of the run. `is_counted`: its call passes the filter.
+    pub fn observe(&mut self, event: &Event<'_>, place: Place, is_counted: bool) {
         let thread = event.record.thread;
         let one = match &event.record.body {
             Body::Alloc(alloc) if is_slow(alloc.memory, alloc.call.flags) => {
@@ -119,7 +119,7 @@ impl ChurnFold {
         }
         let Some((counted, call)) = event.call.zip(event.record.body.call()) else { return };
         let Some(counts) = self.open.remove(&thread) else { return };
-        if counted.failed || place.micros.is_none() {
+        if counted.failed || !is_counted || place.micros.is_none() {
             return;
         }
         if self.first == 0 {

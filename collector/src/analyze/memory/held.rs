@@ -202,13 +202,13 @@ impl Held {
         }
     }
 
-    /// Takes an event, before its changes of memory.
-    pub fn observe(&mut self, event: &Event<'_>) {
+    /// Takes an event, before its changes of memory. `counts`: its call passes the filter.
+    pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
         let record = event.record;
         if let Body::NvtxRange(range) = &record.body {
             return self.range(record.thread, record.at, range);
         }
-        self.churn.observe(event, self.place);
+        self.churn.observe(event, self.place, counts);
         let is_work = |when: &When| !matches!(when, When::Captured);
         if let Some(operation) = event.operation.as_ref().filter(|operation| is_work(&operation.when)) {
             let first = *self.first_work.get_or_insert(operation.called);

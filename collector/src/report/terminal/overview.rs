@@ -5,7 +5,7 @@
 
 use super::screen::{Screen, WIDE, about, has_wide_figure, plural};
 use super::stats::Stats;
-use super::{Run, coverage, header, timeline};
+use super::{Run, coverage, header, ranks, timeline};
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
 use crate::report::rows::findings::Finding;
@@ -36,7 +36,13 @@ pub fn overview(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.push([Text::default()]);
     let verdict = verdict(screen, run);
     screen.push(verdict.clone());
-    let before = [wall(screen, run), idle(screen, run), steps(screen, run)].concat();
+    // Sums over ranks say little: which rank is slower is the first question.
+    let before = if run.rows.ranks.is_empty() {
+        [wall(screen, run), idle(screen, run), steps(screen, run)].concat()
+    } else {
+        ranks::ranks(screen, run);
+        Vec::new()
+    };
     let after = [memory(screen, run), at_the_end, check(screen, run)].concat();
     // The last line says where everything else is.
     let room = LINES.saturating_sub(screen.height() + before.len() + after.len() + 1);

@@ -14,8 +14,10 @@ use crate::report::text::{Text, Tone};
 use crate::report::units::{bytes, count, duration, percent};
 use std::collections::BTreeMap;
 
-/// The most ranks that the overview shows one by one.
+/// The most ranks that are shown one by one unless the user asks for more: so many fit on a screen of 24 lines.
 const FEW: usize = 16;
+/// The most in the overview, which has the verdict and the findings beside them.
+const FEWEST: usize = 11;
 /// The most outliers that it names.
 const OUTLIERS: usize = 8;
 /// The room for a kernel's name in a sentence, in columns.
@@ -31,11 +33,12 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     endings(screen, run);
     remarks(screen, &run.rows.compared.matched);
     let is_overview = !screen.view.is_selected();
-    let most = screen.view.rows(if rows.len() > FEW { 0 } else { FEW });
+    let few = if is_overview { FEWEST } else { FEW };
+    let most = screen.view.rows(if rows.len() > few { 0 } else { few });
     let shown: Vec<&Rank> =
         if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
     let mut table = table();
-    if rows.len() > FEW {
+    if rows.len() > few {
         summary(&mut table, rows);
     }
     shown.iter().for_each(|rank| row(&mut table, rank));
