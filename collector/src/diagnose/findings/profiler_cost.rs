@@ -8,8 +8,12 @@ use std::collections::BTreeMap;
 /// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
 const MUCH: f64 = 5.0;
 
-/// Looks for it.
+/// Looks for it, in reports of whole runs.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    // The cost is that of the whole run.
+    if facts.reports.iter().any(|report| !report.process.filter.is_empty()) {
+        return None;
+    }
     let cost = facts.all.overhead.as_ref()?.cost(&facts.all.duty)?;
     if cost.total() < MUCH {
         return None;
