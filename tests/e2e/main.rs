@@ -40,6 +40,7 @@ mod reused_handles;
 mod runs_and_bursts;
 mod sampling_pauses;
 mod scale;
+mod steps;
 mod stream_captures;
 mod streams;
 mod teardown;

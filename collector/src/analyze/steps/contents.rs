@@ -3,13 +3,12 @@
 use super::Contents;
 use super::growth::Growth;
 use super::times::FIRST;
-use crate::analyze::extrapolate::is_drawn;
 use crate::analyze::quantile::Quantiles;
 use crate::analyze::scope::Scope;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::order::Reorder;
 use crate::model::{Action, Event, Operation, When};
-use crate::trace::record::{Body, Record};
+use crate::trace::record::Body;
 
 /// The operations that are held back to put them in the order of their starts: those of two full streams (1024 entries
 /// each in NVIDIA's queues).
@@ -111,7 +110,7 @@ impl Filling {
     pub(super) fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         event.memory.iter().for_each(|change| self.holds(change));
         if let Some(operation) = scope.operation_at_any_time() {
-            self.operation(operation, event.record);
+            self.operation(operation);
         }
         if let Some(current) = self.current.as_mut()
             && matches!(event.record.body, Body::Synchronize(_))
@@ -167,7 +166,7 @@ impl Filling {
         }
     }
 
-    fn operation(&mut self, operation: &Operation, record: &Record) {
+    fn operation(&mut self, operation: &Operation) {
         let is_launch = matches!(operation.what, Action::Kernel { .. } | Action::Graph { .. });
         if operation.when == When::Captured {
             return;
@@ -186,10 +185,7 @@ impl Filling {
                 current.copied_bytes = current.copied_bytes.saturating_add(bytes);
             }
         }
-        // What was drawn from a run lies in the run's time.
-        if let When::Timed(interval) = operation.when
-            && !is_drawn(&record.body)
-        {
+        if let When::Timed(interval) = operation.when {
             let step = self.step.filter(|_| self.current.is_some());
             if let Some((start, (end, step))) = self.order.push(interval.start, (interval.end, step)) {
                 self.busy(start, end, step);

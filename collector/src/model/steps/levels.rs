@@ -42,6 +42,10 @@ const SURE: u64 = 16;
 /// The share of distances that are the same to the place in tokens that recur less often.
 const EXACTNESS: f64 = 0.6;
 
+/// How much less a token's distances may agree than those of the steadiest one of its level: a token of each step has other
+/// distances in the warm-up, and one that comes after it only has none.
+const STEADY: f64 = 0.06;
+
 /// The share of a sequence that the regular distances of a level cover at least. The rest is what does not repeat:
 /// the program's start, evaluations.
 const COVERED: f64 = 0.2;
@@ -206,7 +210,7 @@ impl<'l> Level<'l> {
         };
         // Other tokens are not in all segments, or also elsewhere.
         let best = tokens.iter().map(|token| token.usual.agreement).fold(0.0, f64::max);
-        let steadiest = best - 0.01;
+        let steadiest = best - STEADY;
         let counts = tokens.iter().filter(|token| token.usual.agreement >= steadiest);
         let count = median(counts.map(|token| token.of.count as f64).collect()) as u64;
         let distance = median(tokens.iter().map(|token| token.usual.distance).collect());
