@@ -84,3 +84,27 @@ impl<'a> Idle<'a> {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::Tables;
+    use crate::diagnose::buckets::Buckets;
+
+    #[test]
+    fn a_gap_in_which_the_thread_was_in_several_calls_counts_once() {
+        let site = |api: Option<&str>, tid| Site { api: api.map(str::to_owned), tid, ..Site::default() };
+        let part = |count| Part { count, total: Sum { value: 50, lo: 40, hi: 60 } };
+        let mut all = Tables::default();
+        all.idle.sites = [
+            ((Cause::OtherCall, site(Some("cuEventRecord"), Some(1))), part(3)),
+            ((Cause::OtherCall, site(Some("cuStreamWaitEvent"), Some(1))), part(3)),
+            ((Cause::OutsideCuda, site(None, Some(1))), part(2)),
+            ((Cause::OutsideCuda, site(None, Some(2))), part(2)),
+        ]
+        .into();
+        let buckets = Buckets::default();
+        let idle = Idle::of(&Facts { reports: &[], all: &all, buckets: &buckets }, |_, _| true);
+        assert_eq!((idle.part.count, idle.part.total.value), (4, 200));
+    }
+}
