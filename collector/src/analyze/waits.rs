@@ -28,6 +28,7 @@ use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
+use crate::model::named::named;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
@@ -46,36 +47,25 @@ const NON_BLOCKING: u32 = 1;
 /// The stream id under which the work of destroyed streams is kept: no stream has it.
 const GONE: u64 = u64::MAX;
 
-/// Why a call waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// It frees or unmaps device memory (CUDA Runtime API, cudaFree: it may synchronize).
-    Free,
-    /// It frees or unregisters page-locked memory, which the GPU may still read.
-    HostFree,
-    /// It copies from or to pageable memory, whatever its name says (CUDA Driver API, "API synchronization behavior").
-    PageableCopy,
-    /// It copies memory or is a memset, and returns when that is done (same source).
-    BlockingCopy,
-    /// It unloads code, which may still run.
-    Unload,
-    /// It ends a context.
-    ContextEnd,
+named! {
+    /// Why a call waits.
+    pub enum Cause {
+        /// It frees or unmaps device memory (CUDA Runtime API, cudaFree: it may synchronize).
+        Free = "free",
+        /// It frees or unregisters page-locked memory, which the GPU may still read.
+        HostFree = "host_free",
+        /// It copies from or to pageable memory, whatever its name says (CUDA Driver API, "API synchronization behavior").
+        PageableCopy = "pageable_copy",
+        /// It copies memory or is a memset, and returns when that is done (same source).
+        BlockingCopy = "blocking_copy",
+        /// It unloads code, which may still run.
+        Unload = "unload",
+        /// It ends a context.
+        ContextEnd = "context_end",
+    }
 }
 
 impl Cause {
-    /// The name in the JSON report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Free => "free",
-            Cause::HostFree => "host_free",
-            Cause::PageableCopy => "pageable_copy",
-            Cause::BlockingCopy => "blocking_copy",
-            Cause::Unload => "unload",
-            Cause::ContextEnd => "context_end",
-        }
-    }
-
     /// Returns the cause for a call that is no copy, by its [`base_name`].
     pub(super) fn of(api: &str) -> Option<Cause> {
         Some(match api {

@@ -26,6 +26,7 @@ use super::Facts;
 use super::buckets::Bucket;
 use super::finding::Finding;
 use crate::analyze::kernels::Kernel;
+use crate::model::named::named;
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
 use crate::units::{duration, percent};
@@ -43,25 +44,26 @@ const UNDECIDED: f64 = 0.25;
 /// The columns that a kernel's name has in the verdict.
 const NAME: usize = 24;
 
-/// What bounds a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Bound {
-    /// Kernels: the GPU is busy.
-    Gpu,
-    /// The host cannot launch work as fast as the GPU runs it.
-    Launches,
-    /// The host is busy outside CUDA.
-    Host,
-    /// Synchronization empties the GPU's queue.
-    Syncs,
-    /// Copies that overlap no kernel.
-    Copies,
-    /// Allocating and freeing memory.
-    Allocations,
-    /// Communication that overlaps no other kernel.
-    Communication,
-    /// The time until the first kernel.
-    StartUp,
+named! {
+    /// What bounds a program.
+    pub enum Bound {
+        /// Kernels: the GPU is busy.
+        Gpu = "gpu",
+        /// The host cannot launch work as fast as the GPU runs it.
+        Launches = "launches",
+        /// The host is busy outside CUDA.
+        Host = "host",
+        /// Synchronization empties the GPU's queue.
+        Syncs = "syncs",
+        /// Copies that overlap no kernel.
+        Copies = "copies",
+        /// Allocating and freeing memory.
+        Allocations = "allocations",
+        /// Communication that overlaps no other kernel.
+        Communication = "communication",
+        /// The time until the first kernel.
+        StartUp = "start_up",
+    }
 }
 
 /// The verdict on a run.

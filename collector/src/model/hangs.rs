@@ -1,5 +1,6 @@
 //! What hung, with the names of kernels, functions and files.
 
+use super::named::named;
 use super::names::demangle;
 use crate::trace::record::{self, Names, Operation};
 use gpuspy_wire::record::{Direction, Namespace};
@@ -31,10 +32,26 @@ pub struct Hang {
     pub call: Option<Blocked>,
 }
 
+named! {
+    /// The kinds of operations.
+    pub enum OperationKind {
+        /// A kernel launch.
+        Kernel = "kernel",
+        /// A copy.
+        Copy = "copy",
+        /// A memset.
+        Memset = "memset",
+        /// A graph launch.
+        Graph = "graph launch",
+        /// Launches that are timed together.
+        Run = "run of launches",
+    }
+}
+
 /// An operation in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `kernel`, `copy`, `memset`, `graph launch`, or `run of launches`.
+    /// The name of an [`OperationKind`].
     pub what: &'static str,
     /// The kernel's name, demangled; of a run, the last one's.
     pub kernel: Option<String>,
@@ -99,18 +116,24 @@ impl Hang {
 impl Named {
     fn of(operation: Operation, names: &Names) -> Named {
         let kernel = |id| names.get(Namespace::Kernel, id).map(demangle);
-        let plain = |what| Named { what, kernel: None, launches: None, bytes: None, direction: None };
+        let plain = |kind: OperationKind| Named {
+            what: kind.name(),
+            kernel: None,
+            launches: None,
+            bytes: None,
+            direction: None,
+        };
         match operation {
-            Operation::Kernel(name) => Named { kernel: kernel(name), ..plain("kernel") },
+            Operation::Kernel(name) => Named { kernel: kernel(name), ..plain(OperationKind::Kernel) },
             Operation::Copy(direction, bytes) => Named {
                 bytes: Some(bytes),
                 direction: (direction != Direction::Default).then(|| direction.name()),
-                ..plain("copy")
+                ..plain(OperationKind::Copy)
             },
-            Operation::Set(bytes) => Named { bytes: Some(bytes), ..plain("memset") },
-            Operation::Graph => plain("graph launch"),
+            Operation::Set(bytes) => Named { bytes: Some(bytes), ..plain(OperationKind::Memset) },
+            Operation::Graph => plain(OperationKind::Graph),
             Operation::Run(name, launches) => {
-                Named { kernel: kernel(name), launches: Some(launches), ..plain("run of launches") }
+                Named { kernel: kernel(name), launches: Some(launches), ..plain(OperationKind::Run) }
             }
         }
     }

@@ -50,6 +50,7 @@ pub mod members;
 pub mod memory;
 pub mod modules;
 pub mod multiprocessor;
+pub(crate) mod named;
 pub mod names;
 pub mod order;
 pub mod outcome;

@@ -4,6 +4,7 @@
 //! the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; the rounding is that of the
 //! occupancy calculator in Nsight Compute. If the computation disagrees with the driver, no limit is reported.
 
+use super::named::named;
 use crate::trace::record::KernelFacts;
 
 /// Threads per warp.
@@ -15,28 +16,17 @@ const PARTS: u32 = 4;
 /// Registers are allocated to a warp in units of this many.
 const REGISTER_UNIT: u32 = 256;
 
-/// A limit on the number of blocks on a multiprocessor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limit {
-    /// The number of warps.
-    Warps,
-    /// The number of blocks.
-    Blocks,
-    /// The number of registers.
-    Registers,
-    /// The size of the shared memory.
-    SharedMemory,
-}
-
-impl Limit {
-    /// The limit's name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::Warps => "warps",
-            Limit::Blocks => "blocks",
-            Limit::Registers => "registers",
-            Limit::SharedMemory => "shared memory",
-        }
+named! {
+    /// A limit on the number of blocks on a multiprocessor.
+    pub enum Limit {
+        /// The number of warps.
+        Warps = "warps",
+        /// The number of blocks.
+        Blocks = "blocks",
+        /// The number of registers.
+        Registers = "registers",
+        /// The size of the shared memory.
+        SharedMemory = "shared memory",
     }
 }
 

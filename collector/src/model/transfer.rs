@@ -5,64 +5,43 @@
 //! the host's.
 
 use super::memory::Blocks;
+use super::named::named;
 use crate::trace::record::What;
 use gpuspy_wire::record::{Direction, Memory, flag};
 
-/// The kind of a transfer, as reports name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TransferKind {
-    /// Host to device.
-    HtoD,
-    /// Device to host.
-    DtoH,
-    /// Inside a device.
-    DtoD,
-    /// Host to host.
-    HtoH,
-    /// From one device to another.
-    PtoP,
-    /// A memset.
-    Memset,
-}
-
-impl TransferKind {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            TransferKind::HtoD => "HtoD",
-            TransferKind::DtoH => "DtoH",
-            TransferKind::DtoD => "DtoD",
-            TransferKind::HtoH => "HtoH",
-            TransferKind::PtoP => "PtoP",
-            TransferKind::Memset => "memset",
-        }
+named! {
+    /// The kind of a transfer, as reports name it.
+    pub enum TransferKind {
+        /// Host to device.
+        HtoD = "HtoD",
+        /// Device to host.
+        DtoH = "DtoH",
+        /// Inside a device.
+        DtoD = "DtoD",
+        /// Host to host.
+        HtoH = "HtoH",
+        /// From one device to another.
+        PtoP = "PtoP",
+        /// A memset.
+        Memset = "memset",
     }
 }
 
-/// The host's side of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HostMemory {
-    /// Ordinary memory, which the driver copies through a buffer of its own.
-    Pageable,
-    /// Page-locked, by allocation or by registration.
-    Pinned,
-    /// Managed (unified) memory.
-    Managed,
-    /// No host memory takes part.
-    None,
+named! {
+    /// The host's side of a transfer.
+    pub enum HostMemory {
+        /// Ordinary memory, which the driver copies through a buffer of its own.
+        Pageable = "pageable",
+        /// Page-locked, by allocation or by registration.
+        Pinned = "pinned",
+        /// Managed (unified) memory.
+        Managed = "managed",
+        /// No host memory takes part.
+        None = "none",
+    }
 }
 
 impl HostMemory {
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            HostMemory::Pageable => "pageable",
-            HostMemory::Pinned => "pinned",
-            HostMemory::Managed => "managed",
-            HostMemory::None => "none",
-        }
-    }
-
     fn of(kind: Option<Memory>) -> Self {
         match kind {
             None => HostMemory::Pageable,

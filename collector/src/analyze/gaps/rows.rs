@@ -6,6 +6,7 @@ use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
 use crate::model::modules::CallSite;
+use crate::model::named::named;
 use crate::model::{Action, Process};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
@@ -62,10 +63,24 @@ pub struct GapRow {
     pub tid: Option<u32>,
 }
 
+named! {
+    /// What launched work is beside a gap.
+    pub enum LaunchKind {
+        /// A kernel.
+        Kernel = "kernel",
+        /// A graph.
+        Graph = "graph",
+        /// Launches that are timed together.
+        Run = "run",
+        /// Programmatic launches that are timed together.
+        Burst = "burst",
+    }
+}
+
 /// An operation beside a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// `kernel`, `graph`, `run`, `burst`, or a transfer's kind.
+    /// The name of a [`LaunchKind`] or of a transfer's kind.
     pub kind: &'static str,
     /// A kernel's name as the program's binary has it, if known.
     pub symbol: Option<String>,
@@ -130,10 +145,12 @@ impl Merge for GapReport {
 /// Names an operation beside a gap, whose call returned to `caller`.
 pub fn side(neighbour: &Neighbour, caller: u64, known: &Process, names: &Names) -> Side {
     let (kind, symbol, bytes, kernels) = match neighbour.what {
-        Action::Kernel { name, .. } => ("kernel", names.get(Namespace::Kernel, name), None, None),
-        Action::Graph { kernels } => ("graph", None, None, Some(kernels)),
-        Action::Burst { .. } if neighbour.what.is_run() => ("run", None, None, None),
-        Action::Burst { .. } => ("burst", None, None, None),
+        Action::Kernel { name, .. } => {
+            (LaunchKind::Kernel.name(), names.get(Namespace::Kernel, name), None, None)
+        }
+        Action::Graph { kernels } => (LaunchKind::Graph.name(), None, None, Some(kernels)),
+        Action::Burst { .. } if neighbour.what.is_run() => (LaunchKind::Run.name(), None, None, None),
+        Action::Burst { .. } => (LaunchKind::Burst.name(), None, None, None),
         Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
     };
     let symbol = symbol.map(str::to_owned);

@@ -22,58 +22,43 @@ pub mod split;
 use super::call_class::CallClass;
 use super::estimate::Sum;
 use super::merge::Merge;
+use crate::model::named::named;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What the host, or an operation that it had enqueued, was doing while a GPU was idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// In a call that synchronizes.
-    ExplicitSync,
-    /// In another call that CUDA documents to wait for the GPU, and that waited.
-    ImplicitSync,
-    /// In a call that allocates memory.
-    Allocating,
-    /// In a call that frees memory.
-    Freeing,
-    /// In a call that copies memory or does a memset.
-    Copying,
-    /// In a call that launches kernels or graphs.
-    Launching,
-    /// The operation was enqueued, and waited for an event or for other streams.
-    StreamWait,
-    /// The operation was enqueued, and nothing is known that it waited for.
-    Starting,
-    /// In a call that initializes CUDA, loads modules or compiles.
-    Loading,
-    /// The stream ran a host function.
-    HostCallback,
-    /// In another CUDA call.
-    OtherCall,
-    /// In no CUDA call.
-    OutsideCuda,
-    /// Not known: the clocks, missing GPU times or lost records leave it open.
-    Undecided,
+named! {
+    /// What the host, or an operation that it had enqueued, was doing while a GPU was idle.
+    pub enum Cause {
+        /// In a call that synchronizes.
+        ExplicitSync = "explicit_sync",
+        /// In another call that CUDA documents to wait for the GPU, and that waited.
+        ImplicitSync = "implicit_sync",
+        /// In a call that allocates memory.
+        Allocating = "allocating",
+        /// In a call that frees memory.
+        Freeing = "freeing",
+        /// In a call that copies memory or does a memset.
+        Copying = "copying",
+        /// In a call that launches kernels or graphs.
+        Launching = "launching",
+        /// The operation was enqueued, and waited for an event or for other streams.
+        StreamWait = "stream_wait",
+        /// The operation was enqueued, and nothing is known that it waited for.
+        Starting = "starting",
+        /// In a call that initializes CUDA, loads modules or compiles.
+        Loading = "loading",
+        /// The stream ran a host function.
+        HostCallback = "host_callback",
+        /// In another CUDA call.
+        OtherCall = "other_call",
+        /// In no CUDA call.
+        OutsideCuda = "outside_cuda",
+        /// Not known: the clocks, missing GPU times or lost records leave it open.
+        Undecided = "undecided",
+    }
 }
 
 impl Cause {
-    /// All causes, in the order of declaration.
-    pub const ALL: [Cause; 13] = [
-        Cause::ExplicitSync,
-        Cause::ImplicitSync,
-        Cause::Allocating,
-        Cause::Freeing,
-        Cause::Copying,
-        Cause::Launching,
-        Cause::StreamWait,
-        Cause::Starting,
-        Cause::Loading,
-        Cause::HostCallback,
-        Cause::OtherCall,
-        Cause::OutsideCuda,
-        Cause::Undecided,
-    ];
-
     /// The number of causes.
     pub const COUNT: usize = Cause::ALL.len();
 
@@ -95,27 +80,6 @@ impl Cause {
         }
     }
 
-    /// The cause's name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::ExplicitSync => "explicit_sync",
-            Cause::ImplicitSync => "implicit_sync",
-            Cause::Allocating => "allocating",
-            Cause::Freeing => "freeing",
-            Cause::Copying => "copying",
-            Cause::Launching => "launching",
-            Cause::StreamWait => "stream_wait",
-            Cause::Starting => "starting",
-            Cause::Loading => "loading",
-            Cause::HostCallback => "host_callback",
-            Cause::OtherCall => "other_call",
-            Cause::OutsideCuda => "outside_cuda",
-            Cause::Undecided => "undecided",
-        }
-    }
-}
-
-impl Cause {
     /// The label on screen.
     pub fn label(self) -> &'static str {
         match self {

@@ -66,10 +66,21 @@ pub struct Churn {
 pub struct Place {
     /// The number of operations so far.
     pub operations: u64,
+    /// Of those, operations in the selected time.
+    pub selected: u64,
     /// The step.
     pub step: Option<u64>,
-    /// µs since the first operation; `None` before.
+    /// Steps since the first one with an operation in the selected time; `None` before, and the last one after it.
+    pub steps: Option<u64>,
+    /// µs since the first operation in the selected time, in the same way.
     pub micros: Option<u64>,
+}
+
+impl Place {
+    /// Whether there are enough steps to judge by them.
+    pub fn is_in_steps(&self) -> bool {
+        self.steps.is_some_and(|last| last >= 8)
+    }
 }
 
 /// The fold.
@@ -140,7 +151,7 @@ impl ChurnFold {
             return;
         }
         self.latest.0 = Counts::default();
-        if let Some(step) = place.step {
+        if let Some(step) = place.steps {
             let here = self.steps.at(step, Counts::default());
             *here = here.join(counts);
         }
@@ -158,9 +169,9 @@ impl ChurnFold {
     /// Returns the row, at the end of a run that began at host ns `began`; `origin` is that of [`most`](Self::most).
     pub fn finish(mut self, end: Place, began: u64, origin: Origin) -> Option<Churn> {
         self.settle(end);
-        let is_in_steps = end.step.is_some_and(|last| last >= 8);
+        let is_in_steps = end.is_in_steps();
         let (mut of, last) = if is_in_steps {
-            (self.steps, end.step.unwrap_or(0))
+            (self.steps, end.steps.unwrap_or(0))
         } else {
             (self.time, end.micros.unwrap_or(0))
         };

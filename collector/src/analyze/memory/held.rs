@@ -13,7 +13,9 @@ use super::trend::Trend;
 use crate::analyze::analysis::{End, Start};
 use crate::analyze::calls::base_name;
 use crate::analyze::ranges::RangeName;
+use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
+use crate::model::period::Period;
 use crate::model::range_names::Folded;
 use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::{Event, When};
@@ -64,7 +66,7 @@ struct Block {
 #[derive(Debug)]
 struct Level {
     bytes: u64,
-    /// The number of operations at the last change.
+    /// The number of operations in the selected time at the last change.
     operations: u64,
     steps: Stretches<Floor>,
     time: Stretches<Floor>,
@@ -78,11 +80,11 @@ impl Level {
 
     /// Records the present level, before it changes or at the end.
     fn settle(&mut self, now: Place) {
-        if now.operations == self.operations {
+        if now.selected == self.operations {
             return;
         }
-        self.operations = now.operations;
-        if let Some(step) = now.step {
+        self.operations = now.selected;
+        if let Some(step) = now.steps {
             self.steps.held(self.bytes, step);
         }
         if let Some(micros) = now.micros {
@@ -156,8 +158,11 @@ pub struct Held {
     ranges: Ranges<Nothing>,
     folded: Folded,
     place: Place,
-    /// Host ns of the first operation's call.
+    /// The selected time: growth and churn are of this part of the run.
+    period: Period,
+    /// Host ns of the call of the first operation in it, and its step.
     first_work: Option<u64>,
+    first_step: Option<u64>,
     /// Host ns of the first allocation.
     first_block: Option<u64>,
     keys: HashMap<Key, u32>,
@@ -185,7 +190,9 @@ impl Held {
             ranges: Ranges::new(0),
             folded: Folded::of(start.names),
             place: Place::default(),
+            period: start.period.clone(),
             first_work: None,
+            first_step: None,
             first_block: None,
             keys: HashMap::new(),
             accounts: Vec::new(),
@@ -211,13 +218,23 @@ impl Held {
         self.churn.observe(event, self.place, counts);
         let is_work = |when: &When| !matches!(when, When::Captured);
         if let Some(operation) = event.operation.as_ref().filter(|operation| is_work(&operation.when)) {
-            let first = *self.first_work.get_or_insert(operation.called);
-            let micros = operation.called.saturating_sub(first) / 1000;
-            self.place = Place {
-                operations: self.place.operations + 1,
-                step: event.step.or(self.place.step),
-                micros: Some(self.place.micros.map_or(micros, |before| before.max(micros))),
-            };
+            self.place.operations += 1;
+            self.place.step = event.step.or(self.place.step);
+            if self.period.contains(host(operation.called)) {
+                self.pass(operation.called);
+            }
+        }
+    }
+
+    /// Moves on to an operation in the selected time, called at host ns `called`.
+    fn pass(&mut self, called: u64) {
+        let first = *self.first_work.get_or_insert(called);
+        let micros = called.saturating_sub(first) / 1000;
+        let place = &mut self.place;
+        place.selected += 1;
+        place.micros = Some(place.micros.map_or(micros, |before| before.max(micros)));
+        if let Some(step) = place.step {
+            place.steps = Some(step - *self.first_step.get_or_insert(step));
         }
     }
 
@@ -402,13 +419,8 @@ impl Held {
         table
     }
 
-    /// Whether there are enough steps to judge by them.
-    fn is_in_steps(&self) -> bool {
-        self.place.step.is_some_and(|last| last >= 8)
-    }
-
     fn growth(&self, origins: &[Origin]) -> Option<Growth> {
-        let is_per_step = self.is_in_steps();
+        let is_per_step = self.place.is_in_steps();
         let whole = self.level.stretches(is_per_step);
         let Trend { first, last, slope, .. } = Trend::growing(&whole.values)?;
         let growth = |account: &Account| {
@@ -428,8 +440,8 @@ impl Held {
     /// Returns the blocks of each origin that were allocated after the warm-up and not in the last two steps (or in the
     /// last eighth of the time), and never freed.
     fn never_freed(&self, origins: &[Origin]) -> Vec<Holder> {
-        let in_steps = self.is_in_steps();
-        let index = |place: &Place| if in_steps { place.step } else { place.micros };
+        let in_steps = self.place.is_in_steps();
+        let index = |place: &Place| if in_steps { place.steps } else { place.micros };
         let Some(last) = index(&self.place) else { return Vec::new() };
         let recent = if in_steps { 2 } else { last / 8 };
         let (from, to) = (last.div_ceil(8), last.saturating_sub(recent));

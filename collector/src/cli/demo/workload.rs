@@ -1,7 +1,7 @@
 //! The workload of the demo: steps of a training program with several performance problems, each in its own phase, then the
 //! fixes of two of them. It is this binary with a hidden command, so nothing else has to be installed.
 
-use super::driver::{Gpu, Kernel, Module, Stream};
+use super::driver::{Event, Gpu, Kernel, Module, Stream};
 use super::kernels::ptx;
 use super::phases::{Diary, Phase, Window};
 use crate::cli::Failure;
@@ -35,6 +35,9 @@ const GRAPH_STEPS: u32 = 500;
 const OVERLAP_STEPS: u32 = 150;
 /// The number of small kernels per step.
 const SMALL_KERNELS: u32 = 200;
+/// How many steps the host launches before it waits for the first of them, in the phases without a problem: a host that is
+/// held up for some ms then does not hold up the GPU.
+const AHEAD: usize = 4;
 /// How long the host takes to log a loss.
 const LOGGING: Duration = Duration::from_millis(1);
 /// By how much the cache grows per step, and what each step allocates and frees, in bytes.
@@ -98,6 +101,12 @@ impl Training<'_> {
         self.diary.write(&window).map_err(|e| format!("cannot write its phases: {e}"))
     }
 
+    /// Makes events for the ends of as many steps as the host is ahead of the GPU.
+    fn events(&self) -> Result<[Event; AHEAD], String> {
+        let event = || self.gpu.event();
+        Ok([event()?, event()?, event()?, event()?])
+    }
+
     fn launch(&self, kernel: Kernel) -> Done {
         self.gpu.launch(kernel, self.data, self.stream)
     }
@@ -148,14 +157,17 @@ impl Training<'_> {
         })
     }
 
-    /// Launches the small kernels as a graph.
+    /// Launches the small kernels as a graph, and waits for earlier steps only.
     fn graph(&mut self) -> Done {
         let kernel = self.module.kernel("graph_2us")?;
         let graph =
             self.gpu.graph(self.stream, || (0..SMALL_KERNELS).try_for_each(|_| self.launch(kernel)))?;
-        self.phase(Phase::Graph, GRAPH_STEPS, |training, _| {
+        let done = self.events()?;
+        self.phase(Phase::Graph, GRAPH_STEPS, |training, n| {
+            let [this, oldest] = [n, n + 1].map(|step| done[step % AHEAD]);
             training.gpu.launch_graph(graph, training.stream)?;
-            training.gpu.synchronize(training.stream)
+            training.gpu.record(this, training.stream)?;
+            training.gpu.synchronize_event(oldest)
         })
     }
 
@@ -166,9 +178,10 @@ impl Training<'_> {
         let backward = self.module.kernel("overlap_backward_1200us")?;
         let (copies, batch) = (gpu.stream()?, gpu.pinned(BATCH)?);
         let inputs = [self.data, gpu.alloc(BATCH)?];
-        let (copied, used) = (gpu.event()?, [gpu.event()?, gpu.event()?]);
+        let (copied, used) = (gpu.event()?, self.events()?);
         self.phase(Phase::Overlap, OVERLAP_STEPS, |training, n| {
             let (model, [this, next]) = (training.stream, [n % 2, (n + 1) % 2]);
+            let [before, now, oldest] = [n + AHEAD - 1, n, n + 1].map(|step| used[step % AHEAD]);
             if n == 0 {
                 gpu.copy_in(inputs[this], &batch, copies)?;
             }
@@ -176,14 +189,13 @@ impl Training<'_> {
             gpu.wait_for(copied, model)?;
             gpu.launch(forward, inputs[this], model)?;
             gpu.launch(backward, inputs[this], model)?;
-            gpu.record(used[this], model)?;
+            gpu.record(now, model)?;
             if n + 1 < OVERLAP_STEPS as usize {
                 // The buffer of the previous batch, which the model may still use.
-                gpu.wait_for(used[next], copies)?;
+                gpu.wait_for(before, copies)?;
                 gpu.copy_in(inputs[next], &batch, copies)?;
             }
-            // The host stays at most one step ahead of the GPU.
-            gpu.synchronize_event(used[next])
+            gpu.synchronize_event(oldest)
         })
     }
 }

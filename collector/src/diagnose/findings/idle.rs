@@ -26,7 +26,7 @@ pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
 /// Idle time that a finding is about.
 #[derive(Clone, Debug, Default)]
 pub struct Idle<'a> {
-    /// The gaps, and their time on all devices.
+    /// The gaps, at least, and their time on all devices.
     pub part: Part,
     /// The time by bucket, of the device that the buckets are about.
     pub claims: BTreeMap<Bucket, Sum>,
@@ -44,18 +44,21 @@ impl<'a> Idle<'a> {
     pub fn of_pieces(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site, u64) -> bool) -> Idle<'a> {
         let mut idle = Idle::default();
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
+        let mut by_call: BTreeMap<(Cause, Option<&str>), u64> = BTreeMap::new();
         let mut most = 0;
         for ((cause, site), part) in &facts.all.idle.sites {
             if !is_meant(*cause, site, part.total.value / part.count.max(1)) {
                 continue;
             }
-            idle.part.count += part.count;
             idle.part.total.add(part.total);
             *by_cause.entry(*cause).or_default() += part.total.value;
+            *by_call.entry((*cause, site.api.as_deref())).or_default() += part.count;
             if part.total.value > most {
                 (most, idle.main) = (part.total.value, Some(site));
             }
         }
+        // A gap in which the thread was in several calls is counted once.
+        idle.part.count = by_call.into_values().max().unwrap_or(0);
         for (cause, ns) in by_cause {
             let whole = facts.all.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
             let bucket = Bucket::Idle(cause);
@@ -79,5 +82,29 @@ impl<'a> Idle<'a> {
             });
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::Tables;
+    use crate::diagnose::buckets::Buckets;
+
+    #[test]
+    fn a_gap_in_which_the_thread_was_in_several_calls_counts_once() {
+        let site = |api: Option<&str>, tid| Site { api: api.map(str::to_owned), tid, ..Site::default() };
+        let part = |count| Part { count, total: Sum { value: 50, lo: 40, hi: 60 } };
+        let mut all = Tables::default();
+        all.idle.sites = [
+            ((Cause::OtherCall, site(Some("cuEventRecord"), Some(1))), part(3)),
+            ((Cause::OtherCall, site(Some("cuStreamWaitEvent"), Some(1))), part(3)),
+            ((Cause::OutsideCuda, site(None, Some(1))), part(2)),
+            ((Cause::OutsideCuda, site(None, Some(2))), part(2)),
+        ]
+        .into();
+        let buckets = Buckets::default();
+        let idle = Idle::of(&Facts { reports: &[], all: &all, buckets: &buckets }, |_, _| true);
+        assert_eq!((idle.part.count, idle.part.total.value), (4, 200));
     }
 }

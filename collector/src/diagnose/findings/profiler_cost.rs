@@ -8,8 +8,12 @@ use std::collections::BTreeMap;
 /// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
 const MUCH: f64 = 5.0;
 
-/// Looks for it.
+/// Looks for it, in reports of whole runs.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    // The cost is that of the whole run.
+    if facts.reports.iter().any(|report| !report.process.filter.is_empty()) {
+        return None;
+    }
     let cost = facts.all.overhead.as_ref()?.cost(&facts.all.duty)?;
     if cost.total() < MUCH {
         return None;
@@ -33,4 +37,27 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims: BTreeMap::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::overhead::Overhead;
+    use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+    use crate::diagnose::buckets::Buckets;
+
+    fn found(agent_ns: u64, filter: &str) -> bool {
+        let overhead = Overhead { agent_ns, wall_ns: 1_000, ..Overhead::default() };
+        let all = Tables { overhead: Some(overhead), ..Tables::default() };
+        let process = ProcessInfo { filter: filter.to_owned(), ..ProcessInfo::default() };
+        let reports = [ProcessReport { process, tables: Tables::default(), together: None }];
+        find(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }).is_some()
+    }
+
+    #[test]
+    fn a_cost_of_5_percent_of_a_whole_run_is_found() {
+        assert!(found(50, ""));
+        assert!(!found(49, ""));
+        assert!(!found(50, "from 1 s"), "the cost of the part is not known");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::figure::{Figure, Scale};
 use crate::analyze::estimate::Sum;
+use crate::analyze::idle;
 use crate::diagnose::buckets::{Bucket, Buckets};
 use crate::report::rows::identity::Identity;
 use crate::report::rows::idle::{ByCause, Idle};
@@ -13,7 +14,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Part {
     /// The part, as in the report's identity, where its key ends in _ns.
-    #[schemars(extend("enum" = ["start_up", "compute", "exposed_comm", "exposed_copy", "graph", "idle", "undecided", "tail"]))]
+    #[schemars(extend("enum" = PARTS.map(|(part, _)| part)))]
     pub part: &'static str,
     /// start_up and tail are of the run, even where the other parts are of a step.
     pub per: Per,
@@ -24,6 +25,7 @@ pub struct Part {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Cause {
     /// As in the report's idle.by_cause.
+    #[schemars(extend("enum" = idle::Cause::ALL.map(idle::Cause::name)))]
     pub cause: &'static str,
     /// The number of gaps that have such a part.
     pub count: Figure,
@@ -40,23 +42,27 @@ pub enum Per {
     Run,
 }
 
+/// The parts, in the order of the identity.
+const PARTS: [(&str, fn(&Buckets) -> Sum); 8] = [
+    ("start_up", |buckets| buckets.get(Bucket::StartUp)),
+    ("compute", |buckets| buckets.get(Bucket::Compute)),
+    ("exposed_comm", |buckets| buckets.get(Bucket::ExposedCommunication)),
+    ("exposed_copy", |buckets| buckets.get(Bucket::ExposedCopies)),
+    ("graph", |buckets| buckets.get(Bucket::Graphs)),
+    ("idle", Buckets::idle),
+    ("undecided", |buckets| buckets.get(Bucket::Undecided)),
+    ("tail", |buckets| buckets.get(Bucket::Tail)),
+];
+
 /// Compares the parts of the wall time, in the order of the identity.
 pub fn parts(before: &Identity, after: &Identity, per: Per, scale: Scale) -> Vec<Part> {
-    let row = |part, per: Per, of: fn(&Buckets) -> Sum| {
-        let scale = if per == Per::Run { Scale::RUN } else { scale };
+    let row = |(part, of): (&'static str, fn(&Buckets) -> Sum)| {
+        let is_of_run = ["start_up", "tail"].contains(&part);
+        let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
         let of = |identity: &Identity| Some(of(&identity.buckets).into());
         Part { part, per, ns: scale.times(of(before), of(after)) }
     };
-    vec![
-        row("start_up", Per::Run, |buckets| buckets.get(Bucket::StartUp)),
-        row("compute", per, |buckets| buckets.get(Bucket::Compute)),
-        row("exposed_comm", per, |buckets| buckets.get(Bucket::ExposedCommunication)),
-        row("exposed_copy", per, |buckets| buckets.get(Bucket::ExposedCopies)),
-        row("graph", per, |buckets| buckets.get(Bucket::Graphs)),
-        row("idle", per, Buckets::idle),
-        row("undecided", per, |buckets| buckets.get(Bucket::Undecided)),
-        row("tail", Per::Run, |buckets| buckets.get(Bucket::Tail)),
-    ]
+    PARTS.into_iter().map(row).collect()
 }
 
 /// Compares the idle time by cause, the largest change first. A cause that is in one run only took no time in the other.

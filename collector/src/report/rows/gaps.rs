@@ -2,9 +2,10 @@
 
 use super::super::names::demangle;
 use super::numbers::Estimate;
-use crate::analyze::gaps::rows::{self, GapReport};
+use crate::analyze::gaps::rows::{self, GapReport, LaunchKind};
 use crate::analyze::gaps::{BANDS, LARGEST, Part};
 use crate::analyze::idle::Cause;
+use crate::model::transfer::TransferKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -75,6 +76,7 @@ pub struct Gap {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GapCause {
     /// As in idle.by_cause.
+    #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
     /// Its label on the screen.
     #[serde(skip)]
@@ -87,7 +89,7 @@ pub struct GapCause {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Side {
     /// run: launches timed together; burst: programmatic launches timed together.
-    #[schemars(extend("enum" = ["kernel", "graph", "run", "burst", "HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
+    #[schemars(extend("enum" = kinds()))]
     pub kind: &'static str,
     /// A kernel's name, demangled.
     pub name: Option<String>,
@@ -101,6 +103,12 @@ pub struct Side {
     pub library: Option<String>,
     /// Return address in that file's own numbering.
     pub library_offset: Option<u64>,
+}
+
+/// Returns the kinds of operations.
+fn kinds() -> Vec<&'static str> {
+    let launches = LaunchKind::ALL.into_iter().map(LaunchKind::name);
+    launches.chain(TransferKind::ALL.into_iter().map(TransferKind::name)).collect()
 }
 
 impl Gaps {

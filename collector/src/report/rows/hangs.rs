@@ -1,7 +1,7 @@
 //! Operations and calls that did not end.
 
 use crate::analyze::ProcessReport;
-use crate::model::hangs;
+use crate::model::hangs::{self, OperationKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub struct Hang {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Operation {
     /// A run of launches is timed together; its kernel is the last one's.
-    #[schemars(extend("enum" = ["kernel", "copy", "memset", "graph launch", "run of launches"]))]
+    #[schemars(extend("enum" = OperationKind::ALL.map(OperationKind::name)))]
     pub what: &'static str,
     /// The kernel's name, demangled.
     pub kernel: Option<String>,

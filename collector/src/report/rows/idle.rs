@@ -23,7 +23,7 @@ pub struct Idle {
 pub struct ByCause {
     /// outside_cuda: the thread that ended the gap was in no CUDA call; starting: the operation was enqueued, and
     /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
-    #[schemars(extend("enum" = ["explicit_sync", "implicit_sync", "allocating", "freeing", "copying", "launching", "stream_wait", "starting", "loading", "host_callback", "other_call", "outside_cuda", "undecided"]))]
+    #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
     /// Its label on the screen.
     #[serde(skip)]
@@ -37,6 +37,7 @@ pub struct ByCause {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BySite {
     /// As in by_cause.
+    #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
     /// Its label on the screen.
     #[serde(skip)]

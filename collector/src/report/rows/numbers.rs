@@ -155,3 +155,8 @@ impl HostTimes {
         }
     }
 }
+
+/// Returns the names that a key can have in the schema where it can be null as well.
+pub fn or_null<const N: usize>(names: [&'static str; N]) -> Vec<Option<&'static str>> {
+    names.into_iter().map(Some).chain([None]).collect()
+}

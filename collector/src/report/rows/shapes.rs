@@ -1,6 +1,7 @@
 //! The most common launch shape of a kernel, and how well it fills a GPU.
 
 use crate::analyze::shapes::{Launched, Shapes};
+use crate::model::multiprocessor::Limit;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ pub struct Shape {
     /// largest.
     pub waves: Option<Between>,
     /// What limits the blocks of a multiprocessor; several if they are reached at once, none if not known.
-    #[schemars(extend("items" = { "enum": ["warps", "blocks", "registers", "shared memory"] }))]
+    #[schemars(extend("items" = { "enum": Limit::ALL.map(Limit::name) }))]
     pub limited_by: Vec<&'static str>,
     /// The file that the kernel is from: which holds its host stub, or called for its module to be loaded.
     pub library: Option<String>,

@@ -1,11 +1,25 @@
 //! The steps of the program.
 
+use super::numbers::or_null;
 use crate::analyze::idle::Cause;
 use crate::analyze::steps;
+use crate::model::named::named;
 use crate::model::steps::Source;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+named! {
+    /// How steps were found.
+    pub enum SourceKind {
+        /// The sequence of launches repeats.
+        Launches = "launches",
+        /// An NVTX range is opened in each step.
+        Nvtx = "nvtx",
+        /// A graph is launched in each step.
+        Graphs = "graphs",
+    }
+}
 
 /// The steps of the program; count is 0 if it has none. Times are of the steps after the warm-up, null = none.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -14,7 +28,7 @@ pub struct Steps {
     pub count: u64,
     /// launches: the sequence of launches repeats; nvtx: a range is opened in each step; graphs: a graph is launched in
     /// each step; null = no steps.
-    #[schemars(extend("enum" = ["launches", "nvtx", "graphs", null]))]
+    #[schemars(extend("enum" = or_null(SourceKind::ALL.map(SourceKind::name))))]
     pub source: Option<&'static str>,
     /// That range's name.
     pub range: Option<String>,
@@ -102,14 +116,14 @@ impl Steps {
     pub fn of(steps: &steps::Steps) -> Steps {
         let (source, range) = match &steps.source {
             None => (None, None),
-            Some(Source::Launches) => (Some("launches"), None),
-            Some(Source::NvtxRange(name)) => (Some("nvtx"), Some(name.clone())),
-            Some(Source::Graphs) => (Some("graphs"), None),
+            Some(Source::Launches) => (Some(SourceKind::Launches), None),
+            Some(Source::NvtxRange(name)) => (Some(SourceKind::Nvtx), Some(name.clone())),
+            Some(Source::Graphs) => (Some(SourceKind::Graphs), None),
         };
         let time = steps.time;
         Steps {
             count: steps.count,
-            source,
+            source: source.map(SourceKind::name),
             range,
             launches_per_step: steps.launches,
             warm_up: steps.warm_up,

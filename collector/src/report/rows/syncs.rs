@@ -16,7 +16,7 @@ pub struct ImplicitSync {
     #[serde(serialize_with = "name")]
     #[schemars(
         with = "&str",
-        extend("enum" = ["free", "host_free", "pageable_copy", "blocking_copy", "unload", "context_end"])
+        extend("enum" = Cause::ALL.map(Cause::name))
     )]
     pub cause: Cause,
     /// Calls that waited.

@@ -10,10 +10,10 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Transfer {
     /// The direction of the copies (H: host, D: device, P: another device), or memset.
-    #[schemars(extend("enum" = ["HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "memset"]))]
+    #[schemars(extend("enum" = TransferKind::ALL.map(TransferKind::name)))]
     pub kind: &'static str,
     /// The kind of the host memory; none = no host memory takes part.
-    #[schemars(extend("enum" = ["pageable", "pinned", "managed", "none"]))]
+    #[schemars(extend("enum" = HostMemory::ALL.map(HostMemory::name)))]
     pub host_memory: &'static str,
     /// How many.
     pub count: u64,

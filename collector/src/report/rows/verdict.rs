@@ -1,5 +1,6 @@
 //! The verdict: what bounds the program.
 
+use super::numbers::or_null;
 use crate::diagnose::verdict::{self, Bound};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde::Serialize;
 pub struct Verdict {
     /// gpu: kernels; launches: the host cannot launch as fast as the GPU runs; host: outside CUDA; syncs: synchronization
     /// empties the GPU's queue; null = not safe to say.
-    #[schemars(extend("enum" = ["gpu", "launches", "host", "syncs", "copies", "allocations", "communication", "start_up", null]))]
+    #[schemars(extend("enum" = or_null(Bound::ALL.map(Bound::name))))]
     pub bound: Option<&'static str>,
     /// The verdict in at most three sentences.
     pub text: Vec<String>,
@@ -27,24 +28,11 @@ impl Verdict {
     /// Returns the row.
     pub fn of(verdict: &verdict::Verdict) -> Verdict {
         Verdict {
-            bound: verdict.bound.map(name),
+            bound: verdict.bound.map(Bound::name),
             text: verdict.text.clone(),
             share: verdict.share,
             saves_ns: verdict.saves,
             is_unsafe: verdict.is_unsafe.clone(),
         }
-    }
-}
-
-fn name(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Gpu => "gpu",
-        Bound::Launches => "launches",
-        Bound::Host => "host",
-        Bound::Syncs => "syncs",
-        Bound::Copies => "copies",
-        Bound::Allocations => "allocations",
-        Bound::Communication => "communication",
-        Bound::StartUp => "start_up",
     }
 }
