@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::{Idle, STALL};
+use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Cause;
 use crate::units::{count, duration};
@@ -23,7 +23,7 @@ const HABIT: u64 = 3;
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let idle = Idle::of_pieces(facts, |cause, _, piece| cause == Cause::OutsideCuda && piece >= STALL);
+    let idle = Idle::of(facts, |cause, site| cause == Cause::OutsideCuda && site.is_long);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
     let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
     let mut text = format!(

@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::{Idle, STALL};
+use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::{Cause, Site};
 use crate::analyze::kernels::Kernel;
@@ -34,8 +34,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if number * 2 < all {
         return None;
     }
-    let idle = Idle::of_pieces(facts, |cause, site, piece| {
-        is_between_launches(cause, site) && (cause == Cause::Launching || piece < STALL)
+    let idle = Idle::of(facts, |cause, site| {
+        is_between_launches(cause, site) && (cause == Cause::Launching || !site.is_long)
     });
     let site = idle.main?;
     let text = format!(
