@@ -25,4 +25,7 @@ for step in range(STEPS):
     optimizer.step()
 loss.item()
 
-account.print_own_account(copies=STEPS)
+slow = {"findings": ["pageable-copies"], "first": "pageable-copies", "framework": "pin_memory=True", "bound": "copies"}
+account.print_own_account(
+    copies=STEPS, diagnosis={"steps": STEPS, **(slow if faulty else {"absent": ["pageable-copies"]})}
+)
