@@ -35,4 +35,7 @@ for features, labels in DataLoader(Samples(), batch_size=ROWS, num_workers=0, pi
     optimizer.step()
 loss.item()
 
-account.print_own_account(copies=2 * STEPS)
+slow = {"findings": ["host-stall"], "first": "host-stall", "framework": "DataLoader(num_workers", "bound": "host"}
+account.print_own_account(
+    copies=2 * STEPS, diagnosis={"steps": STEPS, **(slow if faulty else {"absent": ["host-stall"]})}
+)
