@@ -18,4 +18,5 @@ with torch.no_grad():
         output = model(features)
         kept.append(output if faulty else output.mean())
 torch.stack([each.sum() for each in kept]).sum().item()
-account.print_own_account()
+slow = {"findings": ["memory-grows"], "framework": "loss.detach()"}
+account.print_own_account(diagnosis={"steps": STEPS, **(slow if faulty else {"absent": ["memory-grows"]})})
