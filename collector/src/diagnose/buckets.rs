@@ -56,7 +56,8 @@ impl Buckets {
             return Buckets { wall, parts, ..Buckets::default() };
         };
         let buckets = Buckets::of_device(device, all);
-        let around = [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Idle(Cause::Loading), Bucket::Tail];
+        let around =
+            [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Idle(Cause::Loading), Bucket::Tail];
         let around = around.into_iter().map(|bucket| buckets.get(bucket).value).sum();
         let is_left_out = all.steps.count >= STEPS && around as f64 > buckets.wall as f64 * AROUND;
         Buckets { device: Some(at), around: if is_left_out { around } else { 0 }, ..buckets }

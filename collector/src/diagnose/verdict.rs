@@ -115,7 +115,10 @@ fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
     let of = |bound| groups.get(&bound).map_or(0, |group| group.ns);
     let (gpu, wall) = (of(Bound::Gpu), facts.buckets.judged());
     let is_all_judged = facts.buckets.around == 0;
-    if is_all_judged && of(Bound::StartUp) > gpu && groups.keys().all(|other| of(*other) <= of(Bound::StartUp)) {
+    if is_all_judged
+        && of(Bound::StartUp) > gpu
+        && groups.keys().all(|other| of(*other) <= of(Bound::StartUp))
+    {
         return Bound::StartUp;
     }
     let span = if is_all_judged { facts.buckets.span() } else { wall };

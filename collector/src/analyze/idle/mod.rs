@@ -218,7 +218,7 @@ pub struct IdleReport {
 /// The shortest pause of a thread, ns. A framework takes some tens of microseconds from one launch to the next.
 pub const LONG: u64 = 100_000;
 /// The shortest gap that counts as set-up, ns: a shorter one may be of the loop itself, and costs little once.
-pub const ONE_OFF: u64 = 100_000_000;
+pub const ONE_OFF: u64 = 20_000_000;
 /// The most sites that are kept.
 pub const SITES: usize = 1024;
 /// The most threads that are reported.

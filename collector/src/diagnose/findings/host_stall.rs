@@ -50,7 +50,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 tid: site.tid,
             },
             explanation: "The thread that launches work was busy with something else or asleep for so long that the GPU \
-                          finished all that was queued. Waiting for input data is the usual reason."
+                          finished all that was queued. Waiting for input data is the usual reason; on a \
+                          machine whose processors are all busy, the thread may wait for one."
                 .to_owned(),
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),

@@ -8,8 +8,8 @@ use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
 use crate::analyze::transfers::SizeClass;
-use crate::model::transfer::TransferKind;
 use crate::model::framework::Framework;
+use crate::model::transfer::TransferKind;
 use crate::units::{count, duration};
 
 const FIX: Advice = Advice {
@@ -39,9 +39,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         steps => format!(" ({:.1} per step)", calls as f64 / steps as f64),
     };
     let mut text = format!(
-        "{} calls of {api}{per_step}: behind {} of them the GPU was idle, {} in all",
+        "{} calls of {api}{per_step}: behind them the GPU was idle, for {} in all",
         count(calls),
-        count(waits.idle.part.count),
         duration(waits.idle.part.total.value)
     );
     if read.count > 0 {

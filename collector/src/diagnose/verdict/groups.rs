@@ -69,7 +69,8 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
 
 /// Returns the idle time by cause and site, and for causes without sites as a whole.
 fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
-    static NOWHERE: Site = Site { api: None, library: None, tid: None, range: None, after_wait: None, is_long: false };
+    static NOWHERE: Site =
+        Site { api: None, library: None, tid: None, range: None, after_wait: None, is_long: false };
     let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
     let without =
         idle.by_cause.iter().filter(|(cause, _)| !idle.sites.keys().any(|(with, _)| with == *cause));

@@ -23,7 +23,7 @@ pub struct Idle {
 /// The idle time of one cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ByCause {
-    /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same in gaps of 100 ms or more before
+    /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same in gaps of 20 ms or more before
     /// the second step, in which a program imports, reads, compiles or tunes once; starting: the operation was enqueued, and
     /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
     #[schemars(extend("enum" = ["explicit_sync", "implicit_sync", "allocating", "freeing", "copying", "launching", "stream_wait", "starting", "loading", "host_callback", "other_call", "outside_cuda", "set_up", "undecided"]))]

@@ -145,6 +145,27 @@ prop_compose! {
     }
 }
 
+#[test]
+fn a_long_pause_before_the_second_step_is_set_up() {
+    let gap = gap(0, ONE_OFF as i64, 0);
+    let of = |is_preparing| {
+        let lead = Lead { is_preparing, ..lead(&[], ONE_OFF as i64, ONE_OFF as i64 + 10) };
+        causes(&split(gap, &lead))[0].0
+    };
+    assert_eq!((of(true), of(false)), (Cause::SetUp, Cause::OutsideCuda));
+}
+
+#[test]
+fn pauses_and_the_time_between_launches_are_different_places() {
+    let mut tally = Tally::default();
+    for length in [LONG as i64, LONG as i64 - 1] {
+        tally.split(gap(0, length, 0), Some(&lead(&[], length, length + 10)), &Period::default());
+    }
+    let mut long: Vec<bool> = tally.places.keys().map(|(_, place)| place.is_long).collect();
+    long.sort_unstable();
+    assert_eq!(long, [false, true]);
+}
+
 proptest! {
     #[test]
     fn the_causes_of_a_gap_sum_to_it((_, lead, gap, _) in world()) {
