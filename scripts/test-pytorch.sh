@@ -33,9 +33,15 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # PyTorch warns if NumPy is missing.
 export PYTHONWARNINGS=ignore
 
-# program NAME PROGRAM: observes a program under a name.
+# program NAME PROGRAM [ARGUMENT]...: observes a program under a name.
 program() {
-    observe "$1" "$torch/bin/python" "$here/programs/$2.py"
+    observe "$1" "$torch/bin/python" "$here/programs/$2.py" "${@:3}"
+}
+
+# fault PROGRAM: observes a program that has a fault, and its twin that has not.
+fault() {
+    program "$1, faulty" "$1" faulty
+    program "$1, fixed" "$1" fixed
 }
 
 program training train
@@ -57,4 +63,12 @@ SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 observe torchrun "$torch/bin/python" -m torc
 # Compiled anew each time, as in a clean checkout.
 TORCHINDUCTOR_CACHE_DIR=$scratch TRITON_CACHE_DIR=$scratch/triton program torch.compile compiled
 program nvtx nvtx
+# What is slow, and what to change: the diagnosis. Kernels of 300 µs are those of an ordinary training step; the host is
+# ahead of them unless something holds it up.
+export SIMCUDA_KERNEL_NS=300000
+fault reads_loss
+fault pageable
+fault slow_loader
+fault growing
+SIMCUDA_KERNEL_NS=2000 fault many_small
 finish

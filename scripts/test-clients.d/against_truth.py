@@ -11,6 +11,12 @@ A client's last line of output may be JSON about itself:
     calls      calls that succeeded, by name, exactly
     kernels    names of kernels that must have been launched
     held_up    true: the program is GPU-bound, and the GPU must be reported busy
+    findings   ids of findings that must be reported, and `first`: the one that must come first
+    absent     ids of findings that must not be reported
+    steps      the number of steps, which must be found to within one
+    per_step   what a step contains by its name in the report's steps, to within a twentieth of one
+    bound      the verdict's bound
+    framework  words that the remedy of each finding of `findings` must have
     ranks      for each rank of a job, fields of its process as in the report, such as pid and parent; `gpus` are among its GPUs
 """
 import itertools
@@ -274,6 +280,7 @@ def claims(said, report, truth):
             wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
     if said.get("held_up"):
         wrong.extend(not_reported_busy(report, truth.busy()))
+    wrong.extend(misdiagnosed(said, report))
     names = {kernel["name"] for kernel in report["kernels"]}
     wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
     processes = {process["rank"]: process for process in report["processes"]}
@@ -296,6 +303,30 @@ def not_reported_busy(report, busy):
     coverage = report["coverage"]
     if coverage["runs"]["launches"] == 0 or coverage["timed"] < coverage["launches"] / 10:
         yield f"coverage: {coverage}"
+
+
+def misdiagnosed(said, report):
+    """Lists where the diagnosis differs from the client's own."""
+    findings = {finding["id"]: finding for finding in report["findings"]}
+    found = ", ".join(findings) or "none"
+    for name in said.get("findings", []):
+        if name not in findings:
+            yield f"no finding {name}: there are {found}"
+        elif said.get("framework", "") not in findings[name]["fix"]:
+            yield f"the remedy of {name} is not in the words of its framework: {findings[name]['fix']}"
+    if "first" in said and next(iter(findings), None) != said["first"]:
+        yield f"the first finding is not {said['first']}: there are {found}"
+    for name in said.get("absent", []):
+        if name in findings:
+            yield f"finding {name}, which the client does not have: {findings[name]['evidence']}"
+    steps, verdict = report["steps"], report["verdict"]
+    if "steps" in said and abs(steps["count"] - said["steps"]) > 1:
+        yield f"steps: gpuspy says {steps['count']}, the client {said['steps']}"
+    for what, number in said.get("per_step", {}).items():
+        if abs(steps["per_step"][what] - number) > 0.05:
+            yield f"{what} per step: gpuspy says {steps['per_step'][what]}, the client {number}"
+    if "bound" in said and verdict["bound"] != said["bound"]:
+        yield f"the bound: gpuspy says {verdict['text']}, the client {said['bound']}"
 
 
 def last_words(output):

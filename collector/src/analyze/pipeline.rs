@@ -55,6 +55,7 @@ where
         last = last.max(record.at).max(last_seen(&record));
         let mut event = model.observe(&record);
         event.step = steps.observe(&record);
+        event.is_preparing = steps.is_preparing();
         let scope = Scope::of(&mut record_filter, &event);
         analyses.observe(&event, &scope);
     }

@@ -37,7 +37,14 @@ pub struct Buckets {
     pub parts: BTreeMap<Bucket, Sum>,
     /// That GPU's place in the tables; `None` if no GPU had work.
     pub device: Option<usize>,
+    /// The time before the steps and after them, ns, which is not judged; 0 if there are too few steps, or it is short.
+    pub around: u64,
 }
+
+/// The fewest steps that are judged without the time around them.
+const STEPS: u64 = 10;
+/// The least share of the wall time around the steps that is left out.
+const AROUND: f64 = 0.1;
 
 impl Buckets {
     /// Divides the wall time of a run.
@@ -46,9 +53,20 @@ impl Buckets {
         let Some((at, device)) = used.max_by_key(|(_, device)| device.identity.span) else {
             let wall = lines(reports).map(|line| line.looked_ns).max().unwrap_or(0);
             let parts = BTreeMap::from([(Bucket::StartUp, Sum { value: wall, lo: wall, hi: wall })]);
-            return Buckets { wall, parts, device: None };
+            return Buckets { wall, parts, ..Buckets::default() };
         };
-        Buckets { device: Some(at), ..Buckets::of_device(device, all) }
+        let buckets = Buckets::of_device(device, all);
+        let around =
+            [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Idle(Cause::Loading), Bucket::Tail];
+        let around = around.into_iter().map(|bucket| buckets.get(bucket).value).sum();
+        let is_left_out = all.steps.count >= STEPS && around as f64 > buckets.wall as f64 * AROUND;
+        Buckets { device: Some(at), around: if is_left_out { around } else { 0 }, ..buckets }
+    }
+
+    /// Returns the time that is judged, ns: of a program with steps, the time of these. A profile of a hundred steps is taken
+    /// to learn about the thousands that will follow, and not about the imports before them.
+    pub fn judged(&self) -> u64 {
+        self.wall.saturating_sub(self.around)
     }
 
     fn of_device(device: &DeviceReport, all: &Tables) -> Buckets {
@@ -87,7 +105,7 @@ impl Buckets {
             parts.insert(Bucket::Idle(*cause), idle);
         }
         parts.insert(Bucket::Idle(Cause::Undecided), exactly(left));
-        Buckets { wall, parts, device: None }
+        Buckets { wall, parts, ..Buckets::default() }
     }
 
     /// Returns a part, ns; 0 if it is absent.

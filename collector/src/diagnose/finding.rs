@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A function that looks for one fault.
 pub type Find = fn(&Facts<'_>) -> Option<Claimed>;
 
-/// The least gain that is worth a change, as a share of the wall time: less is within what two runs of one program
+/// The least gain that is worth a change, as a share of the time that is [judged](Buckets::judged): less is within what two runs of one program
 /// differ by.
 pub const WORTH: f64 = 0.01;
 
@@ -70,7 +70,7 @@ pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<Finding> {
         let best = gains.enumerate().max_by_key(|(at, gain)| (gain.value, Reverse(*at)));
         let Some((at, gain)) = best else { break };
         let Claimed { finding, claims } = claimed.remove(at);
-        if !claims.is_empty() && (gain.value as f64) < WORTH * buckets.wall as f64 {
+        if !claims.is_empty() && (gain.value as f64) < WORTH * buckets.judged() as f64 {
             continue;
         }
         for (bucket, claim) in claims {
@@ -115,7 +115,7 @@ mod tests {
 
     fn divided(parts: [u64; 4]) -> Buckets {
         let parts: BTreeMap<_, _> = PARTS.into_iter().zip(parts.map(exactly)).collect();
-        Buckets { wall: parts.values().map(|part| part.value).sum(), parts, device: None }
+        Buckets { wall: parts.values().map(|part| part.value).sum(), parts, ..Buckets::default() }
     }
 
     fn claim(id: &'static str, claims: [u64; 4]) -> Claimed {

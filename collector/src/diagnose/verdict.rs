@@ -16,6 +16,8 @@
 //! The GPU bounds a program if kernels and graphs run for 85 % of the GPU's span or more. Otherwise the largest of the
 //! other groups does, if it is a tenth of the wall time or more; start-up only if it is larger than the GPU's part, too.
 //!
+//! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
+//!
 //! Removing a bound saves at most its group. A program bound by synchronization saves at most what its threads waited:
 //! without waits, they are still active for the rest of the time.
 
@@ -113,11 +115,16 @@ impl Verdict {
 /// Returns what bounds a run.
 fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
     let of = |bound| groups.get(&bound).map_or(0, |group| group.ns);
-    let (gpu, wall) = (of(Bound::Gpu), facts.buckets.wall);
-    if of(Bound::StartUp) > gpu && groups.keys().all(|other| of(*other) <= of(Bound::StartUp)) {
+    let (gpu, wall) = (of(Bound::Gpu), facts.buckets.judged());
+    let is_all_judged = facts.buckets.around == 0;
+    if is_all_judged
+        && of(Bound::StartUp) > gpu
+        && groups.keys().all(|other| of(*other) <= of(Bound::StartUp))
+    {
         return Bound::StartUp;
     }
-    if gpu as f64 >= facts.buckets.span() as f64 * BUSY {
+    let span = if is_all_judged { facts.buckets.span() } else { wall };
+    if gpu as f64 >= span as f64 * BUSY {
         return Bound::Gpu;
     }
     let others = groups.keys().copied().filter(|bound| ![Bound::Gpu, Bound::StartUp].contains(bound));
@@ -154,19 +161,20 @@ fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
     Some((lead, u64::try_from(own).unwrap_or(u64::MAX)))
 }
 
-/// Returns what the wall time is called in a run: filters and capture ranges select a part of it.
+/// Returns what the judged time is called in a run: filters and capture ranges select a part of the wall time.
 fn whole(facts: &Facts<'_>) -> &'static str {
     let process = facts.reports.first().map(|report| &report.process);
     match process {
         Some(process) if !process.filter.is_empty() => "the selected part",
         Some(process) if process.captured.is_some() => "the captured time",
+        _ if facts.buckets.around > 0 => "the steps",
         _ => "the wall",
     }
 }
 
 /// Returns the first sentence: the bound and its share.
 fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
-    let (wall, whole) = (facts.buckets.wall, whole(facts));
+    let (wall, whole) = (facts.buckets.judged(), whole(facts));
     let share = percent(group.ns, wall);
     let call = |other: &'static str| group.call().map_or(other.to_owned(), str::to_owned);
     match bound {
@@ -202,7 +210,7 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
 
 /// Returns the second sentence: what there is to gain.
 fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
-    let wall = facts.buckets.wall;
+    let wall = facts.buckets.judged();
     if bound == Bound::Gpu {
         let rest = duration(wall.saturating_sub(group.ns));
         return format!(
@@ -212,7 +220,11 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
     }
     let faster = wall as f64 / wall.saturating_sub(saves).max(1) as f64;
     let faster = if faster < 100.0 { format!(" ({faster:.1}x)") } else { String::new() };
-    format!("Removing that saves at most {} of {}{faster}.", duration(saves), duration(wall))
+    let around = match facts.buckets.around {
+        0 => String::new(),
+        around => format!("; {} are around the steps", duration(around)),
+    };
+    format!("Removing that saves at most {} of {}{faster}{around}.", duration(saves), duration(wall))
 }
 
 /// Returns the first sentence of an advice.

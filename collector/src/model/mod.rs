@@ -107,6 +107,8 @@ pub struct Event<'r> {
     pub context: u32,
     /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
     pub step: Option<u64>,
+    /// Whether it comes before the second step of a program that has steps: the program prepares, and warms up.
+    pub is_preparing: bool,
 }
 
 impl<'r> Event<'r> {
@@ -123,6 +125,7 @@ impl<'r> Event<'r> {
             process: 0,
             context: record.body.call().map_or(0, |call| call.context),
             step: None,
+            is_preparing: false,
         }
     }
 }

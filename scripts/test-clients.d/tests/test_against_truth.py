@@ -88,6 +88,21 @@ class OneRun(unittest.TestCase):
             with self.subTest(field=field):
                 self.assertTrue(claims({"ranks": [own | {field: value}]}, report, truth))
 
+    def test_a_wrong_diagnosis_is_found(self):
+        report = {
+            "findings": [{"id": "host-stall", "fix": "DataLoader(num_workers=4)", "evidence": {}}],
+            "steps": {"count": 10, "per_step": {"syncs": 1.0}},
+            "verdict": {"bound": "host", "text": []},
+        }
+        right = {"findings": ["host-stall"], "first": "host-stall", "absent": ["tiny-kernels"], "steps": 9}
+        right |= {"per_step": {"syncs": 1}, "bound": "host", "framework": "DataLoader"}
+        self.assertEqual(list(against_truth.misdiagnosed(right, report)), [])
+        wrong = {"findings": ["tiny-kernels"], "first": "tiny-kernels", "absent": ["host-stall"], "steps": 8}
+        wrong |= {"per_step": {"syncs": 2}, "bound": "gpu", "framework": "jax"}
+        for field, value in wrong.items():
+            with self.subTest(field=field):
+                self.assertEqual(len(list(against_truth.misdiagnosed(right | {field: value}, report))), 1)
+
     def test_a_client_that_does_nothing_fails(self):
         self.assertTrue(claims({}, self.report, Truth([])))
 

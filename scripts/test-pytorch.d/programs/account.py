@@ -5,17 +5,17 @@ import json
 import torch
 
 
-def print_own_account(kernels=(), calls=None, held_up=False, **at_least):
+def print_own_account(kernels=(), calls=None, held_up=False, diagnosis=None, **at_least):
     """Prints what the program did at least, and exactly what PyTorch counted of its own allocator's calls."""
     torch.cuda.synchronize()
     counted = {}
     if torch.cuda.get_allocator_backend() == "native":
         stats = torch.cuda.memory_stats()
         counted = {"cudaMalloc": stats["segment.all.allocated"], "cudaFree": stats["segment.all.freed"]}
-    print_account(kernels, {**counted, **(calls or {})}, held_up=held_up, **at_least)
+    print_account(kernels, {**counted, **(calls or {})}, held_up=held_up, diagnosis=diagnosis, **at_least)
 
 
-def print_account(kernels=(), calls=None, ranks=(), held_up=False, **at_least):
+def print_account(kernels=(), calls=None, ranks=(), held_up=False, diagnosis=None, **at_least):
     """Prints the same for a program of several processes, in which one process cannot count for the others."""
     said = {"kernels": list(kernels), "calls": calls or {}, "ranks": list(ranks), "held_up": held_up, "at_least": at_least}
-    print(json.dumps(said))
+    print(json.dumps({**said, **(diagnosis or {})}))

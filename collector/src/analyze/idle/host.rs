@@ -142,6 +142,7 @@ impl Host {
             known_from,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
+            is_preparing: event.is_preparing,
         })
     }
 

@@ -30,6 +30,8 @@ pub struct Lead {
     pub range: u32,
     /// The API of the last wait of the thread, and when that returned.
     pub waited: Option<(u16, i64)>,
+    /// Whether the second step of the program has not begun.
+    pub is_preparing: bool,
 }
 
 /// The most calls that are kept of one gap. What comes before them is undecided.

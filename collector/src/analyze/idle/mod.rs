@@ -53,6 +53,9 @@ named! {
         OtherCall = "other_call",
         /// In no CUDA call.
         OutsideCuda = "outside_cuda",
+        /// The same for [`ONE_OFF`] or longer before the second step of the program: it imports, reads, compiles or tunes
+        /// once.
+        SetUp = "set_up",
         /// Not known: the clocks, missing GPU times or lost records leave it open.
         Undecided = "undecided",
     }
@@ -95,6 +98,7 @@ impl Cause {
             Cause::HostCallback => "in a host function",
             Cause::OtherCall => "in other CUDA calls",
             Cause::OutsideCuda => "outside CUDA",
+            Cause::SetUp => "outside CUDA before the second step",
             Cause::Undecided => "undecided",
         }
     }
@@ -131,6 +135,8 @@ pub struct Site {
     /// the gap did, if it ended after the gap began: the work before the gap had been waited for, so that the stream
     /// was empty.
     pub after_wait: Option<String>,
+    /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
+    pub is_long: bool,
 }
 
 /// HTA's classes of the idle time of streams, ns. A gap between two operations of one stream is host wait if the second
@@ -172,6 +178,10 @@ pub struct IdleReport {
     pub threads: Vec<ThreadUse>,
 }
 
+/// The shortest pause of a thread, ns. A framework takes some tens of microseconds from one launch to the next.
+pub const LONG: u64 = 100_000;
+/// The shortest gap that counts as set-up, ns: a shorter one may be of the loop itself, and costs little once.
+pub const ONE_OFF: u64 = 20_000_000;
 /// The most sites that are kept.
 pub const SITES: usize = 1024;
 /// The most threads that are reported.

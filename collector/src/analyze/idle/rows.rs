@@ -110,6 +110,7 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .flatten()
             .map(str::to_owned),
         after_wait: place.waited.map(api),
+        is_long: place.is_long,
     }
 }
 

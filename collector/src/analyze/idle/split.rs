@@ -18,7 +18,7 @@
 
 use super::super::estimate::{Estimate, Sum};
 use super::lead::Lead;
-use super::{Cause, Part, SITES};
+use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::model::period::Period;
 use std::collections::HashMap;
 
@@ -48,6 +48,8 @@ pub struct Place {
     pub range: u32,
     /// The number of the API of the wait before.
     pub waited: Option<u16>,
+    /// Whether the part of a gap is [`LONG`] or longer.
+    pub is_long: bool,
 }
 
 /// A gap that has been closed. Times are host ns on the line.
@@ -119,8 +121,10 @@ impl Tally {
         let led = self.led.entry((lead.process, lead.thread)).or_default();
         *led = led.saturating_add(gap.duration.value);
         let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
+        let is_set_up = lead.is_preparing && gap.duration.value >= ONE_OFF;
         self.lay_out(
             lead,
+            if is_set_up { Cause::SetUp } else { Cause::OutsideCuda },
             gap.widest.0.min(gap.from).saturating_sub(off_by),
             gap.widest.1.max(gap.to).saturating_add(off_by),
         );
@@ -128,8 +132,9 @@ impl Tally {
         self.decide(&gap, lead, &least, off_by)
     }
 
-    /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued.
-    fn lay_out(&mut self, lead: &Lead, from: i64, to: i64) {
+    /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued;
+    /// `outside` is the cause where the thread was in no call.
+    fn lay_out(&mut self, lead: &Lead, outside: Cause, from: i64, to: i64) {
         self.slots.clear();
         self.stretches.clear();
         let mut now = from;
@@ -139,13 +144,13 @@ impl Tally {
         }
         for call in lead.calls.iter().filter(|call| call.to > from && call.from < lead.called) {
             let begin = call.from.max(now);
-            self.stretch(now, begin.min(to), Cause::OutsideCuda, None, lead.caller);
+            self.stretch(now, begin.min(to), outside, None, lead.caller);
             let end = call.to.min(lead.called).min(to);
             self.stretch(begin, end, call.cause, Some(call.api), call.caller);
             now = now.max(end);
         }
         let own = (Some(lead.api), lead.caller);
-        self.stretch(now, lead.called.min(to), Cause::OutsideCuda, None, lead.caller);
+        self.stretch(now, lead.called.min(to), outside, None, lead.caller);
         self.stretch(now.max(lead.called), lead.returned.min(to), lead.in_call, own.0, own.1);
         self.stretch(now.max(lead.returned), to, lead.enqueued, own.0, own.1);
     }
@@ -233,7 +238,7 @@ impl Tally {
             let Slot { cause, api, caller, value, .. } = *slot;
             let (process, thread, range) = (lead.process, lead.thread, lead.range);
             let waited = after.map(|(api, _)| api);
-            let place = Place { process, thread, api, caller, range, waited };
+            let place = Place { process, thread, api, caller, range, waited, is_long: value >= LONG };
             self.site(cause, place, Part { count: gap.count(), total: Sum { value, lo: lo.min(value), hi } });
         }
         self.slots = slots;

@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::{Idle, STALL};
+use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Cause;
 use crate::units::{count, duration};
@@ -23,7 +23,7 @@ const HABIT: u64 = 3;
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let idle = Idle::of_pieces(facts, |cause, _, piece| cause == Cause::OutsideCuda && piece >= STALL);
+    let idle = Idle::of(facts, |cause, site| cause == Cause::OutsideCuda && site.is_long);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
     let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
     let mut text = format!(
@@ -50,7 +50,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 tid: site.tid,
             },
             explanation: "The thread that launches work was busy with something else or asleep for so long that the GPU \
-                          finished all that was queued. Waiting for input data is the usual reason."
+                          finished all that was queued. Waiting for input data is the usual reason; on a \
+                          machine whose processors are all busy, the thread may wait for one."
                 .to_owned(),
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),

@@ -6,10 +6,6 @@ use crate::analyze::estimate::Sum;
 use crate::analyze::idle::{Cause, Part, Site};
 use std::collections::BTreeMap;
 
-/// The shortest piece of idle time in which the host is elsewhere and not between two calls, ns: a framework takes some tens
-/// of microseconds from one launch to the next.
-pub const STALL: u64 = 100_000;
-
 /// Returns `part / whole` of a sum.
 pub fn share(sum: Sum, part: u64, whole: u64) -> Sum {
     let of = |ns: u64| (u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64;
@@ -37,17 +33,13 @@ pub struct Idle<'a> {
 impl<'a> Idle<'a> {
     /// Returns the idle time whose cause and site are `meant`.
     pub fn of(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site) -> bool) -> Idle<'a> {
-        Idle::of_pieces(facts, |cause, site, _| is_meant(cause, site))
-    }
-
-    /// The same for what depends on how long a site's piece of a gap is on average, ns.
-    pub fn of_pieces(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site, u64) -> bool) -> Idle<'a> {
         let mut idle = Idle::default();
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
         let mut by_call: BTreeMap<(Cause, Option<&str>), u64> = BTreeMap::new();
         let mut most = 0;
         for ((cause, site), part) in &facts.all.idle.sites {
-            if !is_meant(*cause, site, part.total.value / part.count.max(1)) {
+            // What happened once, before the steps, is no habit.
+            if *cause == Cause::SetUp || !is_meant(*cause, site) {
                 continue;
             }
             idle.part.total.add(part.total);

@@ -27,10 +27,17 @@ const FIX: Advice = Advice {
 /// newer buses the driver's own copying on the host limits pageable memory more.
 const ASSUMED: [f64; 3] = [1.0 / 4.0, 1.0 / 3.0, 1.0 / 2.0];
 
+/// Copies in fewer than one in so many steps are none of the steps'.
+const RARE: u64 = 10;
+
 /// Looks for it. Small copies are not counted: pinning does not make them faster.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_pageable = |site: &CopySite| site.host_memory == HostMemory::Pageable && is_large(site);
     let found = Found::of(facts, is_pageable)?;
+    // Of a model that is copied once, more steps make no more copies.
+    if facts.buckets.around > 0 && found.all.count * RARE < facts.all.steps.count {
+        return None;
+    }
     let copies = |memory: HostMemory| {
         let sites = facts.all.copy_sites.iter();
         Rate::of(sites.filter(move |(site, _)| site.host_memory == memory && is_large(site)))

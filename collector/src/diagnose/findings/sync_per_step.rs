@@ -8,6 +8,7 @@ use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
 use crate::analyze::transfers::SizeClass;
+use crate::model::framework::Framework;
 use crate::model::transfer::TransferKind;
 use crate::units::{count, duration};
 
@@ -33,10 +34,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let mut read = Copied::default();
     reads().for_each(|(_, copied)| read.merge(copied));
     let calls = facts.all.apis.get(api).map_or(waits.idle.part.count, |calls| calls.count);
+    let per_step = match facts.all.steps.count {
+        0 => String::new(),
+        steps => format!(" ({:.1} per step)", calls as f64 / steps as f64),
+    };
     let mut text = format!(
-        "{} calls of {api}: behind {} of them the GPU was idle, {} in all",
+        "{} calls of {api}{per_step}: behind them the GPU was idle, for {} in all",
         count(calls),
-        count(waits.idle.part.count),
         duration(waits.idle.part.total.value)
     );
     if read.count > 0 {
@@ -45,10 +49,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if let Some(range) = &site.range {
         text += &format!("; most of it in the NVTX range {range}");
     }
+    let mut frameworks = facts.reports.iter().map(|report| report.process.framework);
+    let is_pytorch = frameworks.all(|framework| framework == Framework::PyTorch);
     Some(Claimed {
         finding: Finding {
             id: "sync-per-step",
-            title: format!("{api} again and again leaves the GPU without work"),
+            title: if is_pytorch && read.count >= calls / 2 {
+                "loss.item() or the like again and again leaves the GPU without work".to_owned()
+            } else {
+                format!("{api} again and again leaves the GPU without work")
+            },
             evidence: Evidence {
                 text: text + ".",
                 count: calls,

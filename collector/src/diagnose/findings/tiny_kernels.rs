@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::{Idle, STALL};
+use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::{Cause, Site};
 use crate::analyze::kernels::Kernel;
@@ -27,23 +27,25 @@ const TINY: u64 = 10_000;
 /// Looks for it: half of the launches or more are tiny, and the GPU waited for launches.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
-    let all: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let launched: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let in_graphs: u64 = facts.all.kernels.iter().map(|kernel| kernel.in_graphs).sum();
     let tiny = || facts.all.kernels.iter().filter(|kernel| median(kernel).is_some_and(|ns| ns < TINY));
     let number: u64 = tiny().map(|kernel| kernel.count).sum();
     let commonest = tiny().max_by_key(|kernel| kernel.count)?;
-    if number * 2 < all {
+    // What is replayed as a graph is launched already as the remedy says.
+    if number * 2 < launched + in_graphs {
         return None;
     }
-    let idle = Idle::of_pieces(facts, |cause, site, piece| {
-        is_between_launches(cause, site) && (cause == Cause::Launching || piece < STALL)
+    let idle = Idle::of(facts, |cause, site| {
+        is_between_launches(cause, site) && (cause == Cause::Launching || !site.is_long)
     });
     let site = idle.main?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
          the next launch; the commonest runs for {}.",
         count(number),
-        count(all),
-        percent(number, all),
+        count(launched),
+        percent(number, launched),
         duration(TINY),
         count(idle.part.count),
         duration(idle.part.total.value),

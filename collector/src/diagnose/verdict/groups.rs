@@ -69,7 +69,8 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
 
 /// Returns the idle time by cause and site, and for causes without sites as a whole.
 fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
-    static NOWHERE: Site = Site { api: None, library: None, tid: None, range: None, after_wait: None };
+    static NOWHERE: Site =
+        Site { api: None, library: None, tid: None, range: None, after_wait: None, is_long: false };
     let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
     let without =
         idle.by_cause.iter().filter(|(cause, _)| !idle.sites.keys().any(|(with, _)| with == *cause));
@@ -87,7 +88,7 @@ fn bound(cause: Cause, site: &Site, part: &Part, slow_without_waits: bool) -> Op
         Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall => Bound::Launches,
         Cause::Allocating | Cause::Freeing => Bound::Allocations,
         Cause::Copying => Bound::Copies,
-        Cause::Loading => Bound::StartUp,
+        Cause::Loading | Cause::SetUp => Bound::StartUp,
         Cause::HostCallback => Bound::Host,
         Cause::Undecided => return None,
     })

@@ -122,6 +122,22 @@ fn long_gaps_outside_cuda_are_the_hosts() {
 }
 
 #[test]
+fn steps_are_judged_without_the_time_around_them() {
+    let idle = [(Cause::SetUp, Site::default(), 300, 1), (Cause::OutsideCuda, Site::default(), 150, 100)];
+    let mut all = run(100, [250, 0, 0, 0], &idle);
+    all.steps.count = 10;
+    let text = [
+        "Host-bound: for 37.5 % of the steps the GPU waits for the host outside CUDA.",
+        "Removing that saves at most 150 ms of 400 ms (1.6x); 600 ms are around the steps.",
+    ];
+    let verdict = judged_at_any_width(&all);
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(150 * MS)));
+    assert_eq!(verdict.text, text);
+    all.steps.count = 9;
+    assert_eq!(judged_at_any_width(&all).bound, Some(Bound::StartUp), "too few steps");
+}
+
+#[test]
 fn after_a_wait_the_thread_decides_between_the_wait_and_the_host() {
     let idle = [
         (Cause::ExplicitSync, inside("cudaStreamSynchronize"), 50, 1_000),

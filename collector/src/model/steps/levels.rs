@@ -144,8 +144,13 @@ pub(super) struct Anchor {
 pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anchor> {
     let places = lane.len();
     let all = regular(lane);
-    let levels: Vec<Level<'_>> =
-        grouped(&all).into_iter().filter(|level| level.is_loop(places) && level.is_sure()).collect();
+    let mut levels = grouped(&all);
+    // A capture is preceded by steps that are launched one by one, which can be more launches than the replays are.
+    if levels.iter().any(|level| level.is_of_graphs(lane)) {
+        levels.retain(|level| level.is_of_graphs(lane));
+    } else {
+        levels.retain(|level| level.is_loop(places) && level.is_sure());
+    }
     let updates = |level: &Level<'_>| {
         level.tokens.iter().any(|token| matches!(token.of.kind, Kind::Kernel(name) if optimizers(name)))
     };
@@ -221,6 +226,15 @@ impl<'l> Level<'l> {
     /// Whether the sequence consists of its segments, as far as it repeats.
     fn is_loop(&self, places: u64) -> bool {
         self.tokens.iter().any(|token| token.covers(places) >= COVERED && token.spans(places) >= SPANNED)
+    }
+
+    /// Whether most operations of a sequence are in launches of one of its graphs.
+    fn is_of_graphs(&self, lane: &Lane) -> bool {
+        let all = lane.in_graphs + lane.launches;
+        self.tokens.iter().any(|token| match token.of.kind {
+            Kind::Graph(operations) => token.of.count.saturating_mul(operations.into()) > all / 2,
+            _ => false,
+        })
     }
 
     /// Whether its tokens recur too often, or too exactly, for a coincidence.

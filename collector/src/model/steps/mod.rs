@@ -217,6 +217,11 @@ impl StepCounter {
         self.step
     }
 
+    /// Whether the program has steps, and the second one has not begun.
+    pub fn is_preparing(&self) -> bool {
+        !matches!(self.begins, Begins::Nothing) && self.step.is_none_or(|step| step == 0)
+    }
+
     fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {
         let Some(place) = self.sequence.place(letter) else { return false };
         let is = |key| key == place.plain || key == place.precise;

@@ -255,6 +255,15 @@ fn of_two_threads_with_loops_of_their_own_the_busier_ones_steps_count() {
 }
 
 #[test]
+fn replays_are_steps_even_if_the_warm_up_has_more_launches() {
+    let found = of(|p| {
+        (0..3).for_each(|_| (0..40).for_each(|_| p.launch(&["sin", "mul", "add"])));
+        (0..100).for_each(|_| p.graph(3));
+    });
+    assert_eq!((found.steps(), found.rule().source), (100, Some(Source::Graphs)));
+}
+
+#[test]
 fn graphs_are_steps() {
     let one = of(|p| (0..70).for_each(|_| p.graph(3)));
     assert_eq!((one.steps(), one.rule().source), (70, Some(Source::Graphs)));

@@ -2,9 +2,11 @@
 
 use super::numbers::Estimate;
 use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Part, Site};
+use crate::analyze::merge::Merge;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Why the GPUs were idle.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -21,7 +23,8 @@ pub struct Idle {
 /// The idle time of one cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ByCause {
-    /// outside_cuda: the thread that ended the gap was in no CUDA call; starting: the operation was enqueued, and
+    /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same in gaps of 20 ms or more before
+    /// the second step, in which a program imports, reads, compiles or tunes once; starting: the operation was enqueued, and
     /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
     #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
@@ -77,7 +80,12 @@ impl Idle {
     pub fn of(idle: &IdleReport) -> Idle {
         let mut by_cause: Vec<ByCause> = idle.by_cause.iter().map(ByCause::of).collect();
         by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
-        let mut sites: Vec<BySite> = idle.sites.iter().map(BySite::of).collect();
+        let mut together: BTreeMap<(Cause, Site), Part> = BTreeMap::new();
+        for ((cause, site), part) in &idle.sites {
+            let site = Site { is_long: false, ..site.clone() };
+            together.entry((*cause, site)).or_default().merge(part);
+        }
+        let mut sites: Vec<BySite> = together.iter().map(BySite::of).collect();
         sites.sort_by_key(|row| Reverse(row.total_ns.value));
         sites.truncate(SITES);
         let HtaClasses { host_wait, kernel_wait, other } = idle.hta;
@@ -94,7 +102,7 @@ impl ByCause {
 
 impl BySite {
     fn of(((cause, site), part): (&(Cause, Site), &Part)) -> BySite {
-        let Site { api, library, tid, range, after_wait } = site.clone();
+        let Site { api, library, tid, range, after_wait, .. } = site.clone();
         let (count, total_ns) = (part.count, part.total.into());
         let (name, label) = (cause.name(), cause.label());
         BySite { cause: name, label, api, library, tid, range, after_wait, count, total_ns }

@@ -243,7 +243,7 @@ fn doing(what: Longer) -> &'static str {
         Longer::Idle(Cause::Loading) => "its host loads modules or compiles",
         Longer::Idle(Cause::HostCallback) => "its streams run host functions",
         Longer::Idle(Cause::OtherCall) => "its host is in other CUDA calls",
-        Longer::Idle(Cause::OutsideCuda) => "its host is outside CUDA",
+        Longer::Idle(Cause::OutsideCuda | Cause::SetUp) => "its host is outside CUDA",
         Longer::Idle(Cause::Undecided) => "its GPU is idle",
     }
 }

@@ -22,6 +22,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         known_from: i64::MIN,
         range: 0,
         waited: None,
+        is_preparing: false,
     }
 }
 
@@ -142,6 +143,27 @@ prop_compose! {
         let to = (from + length).max(lead.called + off_by as i64);
         (calls, lead, gap(from, to, off_by), (off_by as f64 * shift) as i64)
     }
+}
+
+#[test]
+fn a_long_pause_before_the_second_step_is_set_up() {
+    let gap = gap(0, ONE_OFF as i64, 0);
+    let of = |is_preparing| {
+        let lead = Lead { is_preparing, ..lead(&[], ONE_OFF as i64, ONE_OFF as i64 + 10) };
+        causes(&split(gap, &lead))[0].0
+    };
+    assert_eq!((of(true), of(false)), (Cause::SetUp, Cause::OutsideCuda));
+}
+
+#[test]
+fn pauses_and_the_time_between_launches_are_different_places() {
+    let mut tally = Tally::default();
+    for length in [LONG as i64, LONG as i64 - 1] {
+        tally.split(gap(0, length, 0), Some(&lead(&[], length, length + 10)), &Period::default());
+    }
+    let mut long: Vec<bool> = tally.places.keys().map(|(_, place)| place.is_long).collect();
+    long.sort_unstable();
+    assert_eq!(long, [false, true]);
 }
 
 proptest! {

@@ -1,0 +1,34 @@
+"""A training loop that reads the loss with .item() in each step, and its remedy: the losses are added up on the GPU, and
+read once at the end. `reads_loss.py faulty` or `reads_loss.py fixed`."""
+import sys
+
+import account
+
+import torch
+from torch import nn
+
+STEPS, ROWS, CLASSES = 150, 64, 10
+faulty = sys.argv[1] == "faulty"
+model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
+batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
+# Kernels compute nothing here, so a label must be correct without one.
+labels = torch.zeros(ROWS, dtype=torch.long).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+total = 0.0 if faulty else torch.zeros((), device="cuda")
+for step in range(STEPS):
+    features = batches[step % len(batches)].to("cuda", non_blocking=True)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(features), labels)
+    loss.backward()
+    optimizer.step()
+    total += loss.item() if faulty else loss.detach()
+float(total)
+
+# The remedies must be in PyTorch's words.
+slow = {"findings": ["sync-per-step"], "framework": ".item()"}
+account.print_own_account(
+    copies=STEPS,
+    syncs=STEPS if faulty else 1,
+    diagnosis={"steps": STEPS, "per_step": {"syncs": int(faulty)}, **(slow if faulty else {"absent": ["sync-per-step"]})},
+)
