@@ -16,6 +16,7 @@ mod doctor;
 mod estimates;
 mod export;
 mod findings;
+mod findings_launches;
 mod findings_memory;
 mod gpu_clock;
 mod graphs;

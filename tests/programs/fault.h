@@ -34,6 +34,13 @@ static inline void begin(int argc, char **argv, const char *kernel_name)
     CHECK(cuStreamSynchronize(stream));
 }
 
+static inline void launch_grid(CUfunction function, unsigned blocks, unsigned threads, CUstream on)
+{
+    uint64_t nothing = 0;
+    void *arguments[] = {&nothing};
+    CHECK(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, on, arguments, NULL));
+}
+
 static inline void begin_loop(void)
 {
     loop_began = now_ns();

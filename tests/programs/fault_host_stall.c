@@ -1,8 +1,9 @@
 // 60 steps of 10 kernels of 200 us each. The fault: the host sleeps 5 ms before each step, as if its input came late.
+// The simulated GPU holds as many blocks as each kernel has.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 60, LAUNCHES = 10, STALL_US = 5000 };
+enum { STEPS = 60, LAUNCHES = 10, STALL_US = 5000, HELD = 264, THREADS = 1024 };
 
 int main(int argc, char **argv)
 {
@@ -12,7 +13,7 @@ int main(int argc, char **argv)
         if (is_faulty)
             pause_us(STALL_US);
         for (int n = 0; n < LAUNCHES; n++)
-            launch(kernel, stream);
+            launch_grid(kernel, HELD, THREADS, stream);
     }
     return end_loop();
 }

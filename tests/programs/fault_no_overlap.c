@@ -1,4 +1,4 @@
-// 40 steps that copy 1 MiB of page-locked memory and run a kernel of 3 ms on it. The fault: one stream does both. The twin
+// 40 steps that copy 1 MiB of a data set in page-locked memory and run a kernel of 3 ms on it. The fault: one stream does both. The twin
 // copies the next step's input on another stream.
 // link: -l:libcuda.so.1
 #include "fault.h"
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     CUstream copying = is_faulty ? stream : new_stream();
     CUdeviceptr input[BUFFERS];
     CUevent copied[BUFFERS], computed[BUFFERS];
-    void *host = pinned_memory(BYTES);
+    char *host = pinned_memory((size_t)STEPS * BYTES);
     for (int n = 0; n < BUFFERS; n++) {
         input[n] = device_memory(BYTES);
         CHECK(cuEventCreate(&copied[n], CU_EVENT_DISABLE_TIMING));
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
         int n = step % BUFFERS;
         if (!is_faulty && step >= BUFFERS)
             CHECK(cuStreamWaitEvent(copying, computed[n], 0));
-        CHECK(cuMemcpyHtoDAsync(input[n], host, BYTES, copying));
+        CHECK(cuMemcpyHtoDAsync(input[n], host + (size_t)step * BYTES, BYTES, copying));
         if (!is_faulty) {
             CHECK(cuEventRecord(copied[n], copying));
             CHECK(cuStreamWaitEvent(stream, copied[n], 0));

@@ -1,4 +1,4 @@
-// 60 steps that copy 64 KiB and run a kernel. The fault: they copy 16 times 4 KiB.
+// 60 steps that copy 64 KiB of a data set and run a kernel. The fault: they copy 16 times 4 KiB.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
@@ -8,12 +8,12 @@ int main(int argc, char **argv)
 {
     begin(argc, argv, "step_500us");
     CUdeviceptr input = device_memory(BYTES);
-    char *host = pinned_memory(BYTES);
+    char *host = pinned_memory(STEPS * BYTES);
     size_t piece = is_faulty ? BYTES / PIECES : BYTES;
     begin_loop();
     for (int step = 0; step < STEPS; step++) {
         for (size_t at = 0; at < BYTES; at += piece)
-            CHECK(cuMemcpyHtoDAsync(input + at, host + at, piece, stream));
+            CHECK(cuMemcpyHtoDAsync(input + at, host + step * BYTES + at, piece, stream));
         launch(kernel, stream);
     }
     return end_loop();

@@ -12,7 +12,9 @@
 //! - [`idle`]: why the GPUs were idle; [`steps`]: the steps of the program
 //! - [`kernels`], [`graphs`], [`transfers`]: the work; [`shapes`]: the shapes that kernels were launched in, and how
 //!   well they fill a GPU
-//! - [`copy_sites`]: which calls copy
+//! - [`copy_sites`]: which calls copy; [`product_copies`]: copies before matrix products
+//! - [`repeated_uploads`]: copies of the same data; [`device_switches`]: threads that change the GPU
+//! - [`legacy_stream`]: what waits for the legacy default stream
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
 //! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
@@ -30,6 +32,7 @@ pub mod calls;
 pub mod collectives;
 pub mod copy_sites;
 pub mod coverage;
+pub mod device_switches;
 pub mod devices;
 pub mod durations;
 pub mod estimate;
@@ -39,14 +42,17 @@ pub mod graphs;
 pub mod identity;
 pub mod idle;
 pub mod kernels;
+pub mod legacy_stream;
 pub mod memory;
 pub mod merge;
 pub mod overhead;
 pub mod owners;
 pub mod pipeline;
+pub mod product_copies;
 pub mod quantile;
 pub mod ranges;
 pub mod ranks;
+pub mod repeated_uploads;
 pub mod scope;
 pub mod shapes;
 pub mod startup;

@@ -10,16 +10,20 @@ use super::calls::{ApiTimes, ByApi, SyncTimes};
 use super::collectives::{CollectiveFold, Collectives};
 use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
+use super::device_switches::{SwitchCount, Switches};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
 use super::graphs::{GraphTimes, GraphUse};
 use super::idle::IdleReport;
 use super::kernels::{Kernel, KernelTimes};
+use super::legacy_stream::{LegacyTurns, Turns};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::merge::Merge;
 use super::overhead::Overhead;
+use super::product_copies::{CopiesBefore, ProductCopies};
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
+use super::repeated_uploads::{RepeatedUploads, Uploads};
 use super::scope::Scope;
 use super::startup::{Startup, StartupFold};
 use super::steps::{StepFold, Steps};
@@ -154,6 +158,14 @@ analyses! {
         transfers: TransferTimes => Transfers,
         /// Copies and memsets by the calls that make them.
         copy_sites: CopyCalls<'a> => CopySites,
+        /// Copies inside a GPU right before matrix products.
+        product_copies: CopiesBefore<'a> => ProductCopies,
+        /// What the legacy default stream and other streams did in turns.
+        legacy_stream: LegacyTurns => Turns,
+        /// Copies to a GPU that move the same data again.
+        repeated_uploads: Uploads<'a> => RepeatedUploads,
+        /// How often threads changed the GPU.
+        device_switches: SwitchCount => Switches,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
         /// API calls that synchronize.

@@ -7,6 +7,7 @@ use super::idle::share;
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Sum;
 use crate::analyze::merge::Merge;
+use crate::analyze::repeated_uploads::Repeats;
 use std::collections::BTreeSet;
 
 /// Copies of a kind that a finding is about.
@@ -52,8 +53,15 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Returns the part of the exposed time that copies of the same data take, which need not be made again, ns.
+pub fn repeated(facts: &Facts<'_>) -> Sum {
+    let of_all = facts.all.copy_sites.values().map(whole).sum();
+    let mine = facts.all.repeated_uploads.values().map(Repeats::whole).sum();
+    share(facts.buckets.get(Bucket::ExposedCopies), mine, of_all)
+}
+
 /// Returns the time of all copies of a site, ns: the untimed ones like the timed ones.
-fn whole(copied: &Copied) -> u64 {
+pub fn whole(copied: &Copied) -> u64 {
     let each = copied.time.value.checked_div(copied.timed);
     each.unwrap_or(0).saturating_mul(copied.count)
 }

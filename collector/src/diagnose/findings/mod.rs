@@ -7,8 +7,13 @@ mod adaptive_launches;
 mod allocation_churn;
 mod cold_start;
 mod copies;
+mod default_stream;
+mod device_switches;
 mod device_wide_sync;
+mod duplicate_uploads;
 mod fragmentation;
+mod grids;
+mod hidden_copy;
 mod holding;
 mod host_stall;
 mod idle;
@@ -23,7 +28,9 @@ mod queue_full;
 mod small_copies;
 mod sync_per_step;
 mod synchronous_copies;
+mod tail_wave;
 mod tiny_kernels;
+mod underfilled_grid;
 mod unstable_kernel;
 mod waits;
 
@@ -37,15 +44,21 @@ pub const FINDERS: &[Find] = &[
     synchronous_copies::find,
     pageable_copies::find,
     small_copies::find,
+    hidden_copy::find,
+    default_stream::find,
     no_overlap::find,
+    duplicate_uploads::find,
     allocation_churn::find,
     tiny_kernels::find,
     adaptive_launches::find,
     host_stall::find,
     unstable_kernel::find,
+    tail_wave::find,
     cold_start::find,
     queue_full::find,
     profiler_cost::find,
+    underfilled_grid::find,
+    device_switches::find,
     fragmentation::find,
     memory_grows::find,
     never_freed::find,

@@ -4,7 +4,7 @@ use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Finding};
 use super::super::framework::Advice;
-use super::copies::Found;
+use super::copies::{Found, repeated};
 use crate::analyze::copy_sites::CopySite;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::transfers::SizeClass;
@@ -33,14 +33,20 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if (found.exposed.value as f64) < EXPOSED * time as f64 || compute == 0 {
         return None;
     }
+    let streams =
+        facts.buckets.device.and_then(|at| facts.all.devices.get(at)).map_or(0, |device| device.streams);
+    let on_one = if streams == 1 { " All work of the GPU is on one stream." } else { "" };
     let text = format!(
-        "{} asynchronous copies of {} in all from or to page-locked memory ran for {}, {} of that while no kernel ran.",
+        "{} asynchronous copies of {} in all from or to page-locked memory ran for {}, {} of that while no kernel \
+         ran.{on_one}",
         count(found.all.count),
         bytes(found.all.bytes),
         duration(time),
         percent(found.exposed.value.min(time), time)
     );
-    let (value, hi) = (found.exposed.value.min(compute), found.exposed.hi.min(compute));
+    // What need not be copied again need not overlap.
+    let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
+    let hi = found.exposed.hi.min(compute);
     Some(Claimed {
         finding: Finding {
             id: "no-overlap",

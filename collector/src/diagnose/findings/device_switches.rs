@@ -1,0 +1,66 @@
+//! `device-switches`: one thread serves several GPUs by turns, operation by operation.
+//!
+//! The calls that make a context current are not observed, so what a switch costs is not promised: the time between the
+//! operations around it is told.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::framework::Advice;
+use crate::analyze::estimate::Estimate;
+use crate::units::{count, duration};
+use std::collections::BTreeMap;
+
+const FIX: Advice = Advice {
+    pytorch: "Give each GPU a process of its own: torch.nn.parallel.DistributedDataParallel in place of DataParallel. In one \
+              process, issue all work of one GPU before that of the next, under one torch.cuda.device block.",
+    jax: "Run the step under jax.jit over a sharded array, which launches on all devices from threads of the runtime, or one \
+          process for each GPU.",
+    cuda: "Give each GPU a thread of its own, which calls cudaSetDevice once; or issue all work of one GPU before that of the \
+           next.",
+};
+
+/// The fewest switches in a second of the thread. CUDA's documentation calls cudaSetDevice cheap once the context exists;
+/// with the framework's part a switch takes microseconds, which is below a percent at lower rates.
+const OFTEN: u64 = 1_000;
+/// At most how many operations there are for each switch: with more, the thread serves one GPU after the other.
+const OPERATIONS: u64 = 8;
+/// The fewest switches in each step, if steps were found.
+const IN_A_STEP: u64 = 2;
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let switches = &facts.all.device_switches;
+    let rate = u128::from(switches.count) * 1_000_000_000 / u128::from(switches.span.max(1));
+    let is_by_turns = switches.count.saturating_mul(OPERATIONS) >= switches.count + switches.others;
+    if rate < u128::from(OFTEN) || !is_by_turns || switches.count < IN_A_STEP * facts.all.steps.count {
+        return None;
+    }
+    let mean = |ns: u64, of: u64| duration(ns / of.max(1));
+    let text = format!(
+        "{} of {} operations went to another GPU than the one before of the same thread; between the two calls, {} passed \
+         on average, and {} between two calls for one GPU.",
+        count(switches.count),
+        count(switches.count + switches.others),
+        mean(switches.outside_ns, switches.count),
+        mean(switches.others_outside_ns, switches.others)
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: "device-switches",
+            title: "A thread changes from GPU to GPU".to_owned(),
+            evidence: Evidence {
+                text,
+                count: switches.count,
+                first: Some(switches.first),
+                tid: switches.most.1,
+                ..Evidence::default()
+            },
+            explanation: "Each change makes another context current, and while the thread serves one GPU, the others get no \
+                          work. How much time that takes cannot be seen, so none is promised."
+                .to_owned(),
+            fix: FIX.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: BTreeMap::new(),
+    })
+}
