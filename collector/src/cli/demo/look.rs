@@ -115,7 +115,7 @@ mod tests {
         let verdict = Verdict { text: vec!["Bound.".to_owned(), "Gain.".to_owned()], ..Verdict::default() };
         let buckets = Buckets { wall: 4_000_000, ..Buckets::default() };
         Picture {
-            window: Window { phase, begin: 0, end: 4_000_000, steps: 4 },
+            window: Window { phase, begin: 0, end: 4_000_000 },
             since: 1_500_000,
             until: 5_000_000,
             diagnosis: Diagnosis { buckets, verdict, findings },

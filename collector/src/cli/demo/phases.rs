@@ -55,8 +55,6 @@ pub(super) struct Window {
     /// Host ns, CLOCK_MONOTONIC_RAW.
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// The number of training steps.
-    pub(super) steps: u32,
 }
 
 /// The variable with the path of the file that the workload writes its windows to.
@@ -97,7 +95,7 @@ mod tests {
         let path = place.path().join("phases");
         assert_eq!(read(&path), []);
         let mut diary = Diary(Some(File::create(&path).unwrap()));
-        let windows = Phase::ALL.map(|phase| Window { phase, begin: 1 << 60, end: u64::MAX, steps: 3 });
+        let windows = Phase::ALL.map(|phase| Window { phase, begin: 1 << 60, end: u64::MAX });
         windows.iter().for_each(|window| diary.write(window).unwrap());
         diary.0.as_mut().unwrap().write_all(b"{\"phase\":\"inp").unwrap();
         assert_eq!(read(&path), windows);

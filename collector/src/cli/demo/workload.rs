@@ -97,7 +97,7 @@ impl Training<'_> {
             step(self, n)?;
         }
         self.gpu.synchronize(self.stream)?;
-        let window = Window { phase, begin, end: monotonic_raw(), steps };
+        let window = Window { phase, begin, end: monotonic_raw() };
         self.diary.write(&window).map_err(|e| format!("cannot write its phases: {e}"))
     }
 

@@ -42,8 +42,11 @@ pub enum Per {
     Run,
 }
 
+/// A part: its name, and how it is read.
+type Named = (&'static str, fn(&Buckets) -> Sum);
+
 /// The parts, in the order of the identity.
-const PARTS: [(&str, fn(&Buckets) -> Sum); 8] = [
+const PARTS: [Named; 8] = [
     ("start_up", |buckets| buckets.get(Bucket::StartUp)),
     ("compute", |buckets| buckets.get(Bucket::Compute)),
     ("exposed_comm", |buckets| buckets.get(Bucket::ExposedCommunication)),
@@ -56,7 +59,7 @@ const PARTS: [(&str, fn(&Buckets) -> Sum); 8] = [
 
 /// Compares the parts of the wall time, in the order of the identity.
 pub fn parts(before: &Identity, after: &Identity, per: Per, scale: Scale) -> Vec<Part> {
-    let row = |(part, of): (&'static str, fn(&Buckets) -> Sum)| {
+    let row = |(part, of): Named| {
         let is_of_run = ["start_up", "tail"].contains(&part);
         let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
         let of = |identity: &Identity| Some(of(&identity.buckets).into());
