@@ -90,7 +90,7 @@ mod tests {
         };
         all.idle.threads = vec![thread(7, waited), thread(8, 900)];
         let parts = [(OUTSIDE, exactly(2_000)), (Bucket::Compute, exactly(8_000))].into();
-        let buckets = Buckets { wall: 10_000, parts, device: None };
+        let buckets = Buckets { wall: 10_000, parts, ..Buckets::default() };
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
         let waits = Waits::of(&facts, |api| api == "cuStreamSynchronize")?;
         assert_eq!(waits.api(), Some("cuStreamSynchronize"));
