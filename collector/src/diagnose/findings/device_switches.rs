@@ -1,7 +1,7 @@
 //! `device-switches`: one thread serves several GPUs by turns, operation by operation.
 //!
-//! The calls that make a context current are not observed, so what a switch costs is not promised: the time between the
-//! operations around it is told.
+//! The calls that make a context current are not observed, so no gain is promised: the evidence has the time between the
+//! operations around a switch.
 
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};

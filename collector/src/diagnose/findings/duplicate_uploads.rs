@@ -1,8 +1,8 @@
 //! `duplicate-uploads`: the same data is copied to the same place on the GPU again and again.
 //!
-//! Only buffers most of whose repeats are certain count ([`repeated_uploads`](crate::analyze::repeated_uploads)): a staging buffer that is
-//! filled anew for each step looks the same otherwise. What remains open is whether a kernel changes the copy on the GPU,
-//! so that the gain may be 0.
+//! Only buffers most of whose repeats are certain count ([`repeated_uploads`](crate::analyze::repeated_uploads)): a staging
+//! buffer that is filled again for each step looks the same otherwise. What remains open is whether a kernel changes the
+//! copy on the GPU, so that the gain may be 0.
 
 use super::super::Facts;
 use super::super::buckets::Bucket;

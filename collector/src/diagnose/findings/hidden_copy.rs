@@ -27,7 +27,7 @@ const FIX: Advice = Advice {
 /// The fewest copies that are a habit of the program.
 const HABIT: u64 = 10;
 
-/// Looks for it: a kernel of which half of the launches or more come right behind such a copy.
+/// Looks for it: a kernel of which half of the launches or more come right after such a copy.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let launches = |symbol: &str| {
         let kernels = facts.all.kernels.iter().filter(|kernel| kernel.symbol == symbol);
