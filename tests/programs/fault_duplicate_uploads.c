@@ -1,9 +1,9 @@
-// 40 steps of a kernel of 2 ms that reads a table of 1 MiB. The fault: the table is copied to the GPU in each step, though
+// 30 steps of a kernel of 2 ms that reads a table of 1 MiB. The fault: the table is copied to the GPU in each step, though
 // it does not change. The twin copies it once.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 40, BYTES = 1 << 20 };
+enum { STEPS = 30, BYTES = 1 << 20 };
 
 int main(int argc, char **argv)
 {
