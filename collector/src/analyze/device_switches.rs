@@ -75,13 +75,13 @@ impl<'a> Analysis<'a> for SwitchCount {
         let switches = &mut thread.switches;
         if thread.device == device {
             switches.others += 1;
-            switches.others_outside_ns += outside;
+            switches.others_outside_ns = switches.others_outside_ns.saturating_add(outside);
         } else {
             if switches.count == 0 {
                 switches.first = called.saturating_sub(self.began);
             }
             switches.count += 1;
-            switches.outside_ns += outside;
+            switches.outside_ns = switches.outside_ns.saturating_add(outside);
         }
         thread.device = device;
         thread.returned = returned;

@@ -9,9 +9,9 @@ use crate::analyze::idle::Cause;
 use crate::units::{count, duration};
 
 const FIX: Advice = Advice {
-    pytorch: "Take the work off the thread that launches: DataLoader(num_workers=4 or more, persistent_workers=True, \
-              prefetch_factor=2 or more), decoding and augmentation in the workers or on the GPU, logging and checkpoints \
-              in a thread. py-spy dump --pid PID shows what the thread does.",
+    pytorch: "Use DataLoader(num_workers=4 or more, persistent_workers=True, prefetch_factor=2 or more), decode and augment \
+              in its workers or on the GPU, and log and save checkpoints in another thread: the thread that launches has \
+              to stay free. py-spy dump --pid PID shows what it does.",
     jax: "Prepare batches in another thread or process (grain, tf.data with prefetch), and put them on the device one \
           or two steps ahead.",
     cuda: "Prepare the input of the next steps in another thread, so that the thread that launches always finds it \

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 
 /// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
 const MUCH: f64 = 5.0;
+/// The shortest run that it is reported of, ns: what the agent does once, at the start, is most of a shorter one's cost.
+const SHORTEST: u64 = 1_000_000_000;
 
 /// Looks for it, in reports of whole runs.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     // The cost is that of the whole run.
-    if facts.reports.iter().any(|report| !report.process.filter.is_empty()) {
+    let is_part = facts.reports.iter().any(|report| !report.process.filter.is_empty());
+    if is_part || facts.buckets.wall < SHORTEST {
         return None;
     }
     let cost = facts.all.overhead.as_ref()?.cost(&facts.all.duty)?;
@@ -46,18 +49,20 @@ mod tests {
     use crate::analyze::{ProcessInfo, ProcessReport, Tables};
     use crate::diagnose::buckets::Buckets;
 
-    fn found(agent_ns: u64, filter: &str) -> bool {
-        let overhead = Overhead { agent_ns, wall_ns: 1_000, ..Overhead::default() };
+    fn found(agent_ns: u64, wall_ns: u64, filter: &str) -> bool {
+        let overhead = Overhead { agent_ns, wall_ns, ..Overhead::default() };
         let all = Tables { overhead: Some(overhead), ..Tables::default() };
         let process = ProcessInfo { filter: filter.to_owned(), ..ProcessInfo::default() };
         let reports = [ProcessReport { process, tables: Tables::default(), together: None }];
-        find(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }).is_some()
+        let buckets = Buckets { wall: wall_ns, ..Buckets::default() };
+        find(&Facts { reports: &reports, all: &all, buckets: &buckets }).is_some()
     }
 
     #[test]
     fn a_cost_of_5_percent_of_a_whole_run_is_found() {
-        assert!(found(50, ""));
-        assert!(!found(49, ""));
-        assert!(!found(50, "from 1 s"), "the cost of the part is not known");
+        assert!(found(100_000_000, 2_000_000_000, ""));
+        assert!(!found(98_000_000, 2_000_000_000, ""));
+        assert!(!found(100_000_000, 2_000_000_000, "from 1 s"), "the cost of the part is not known");
+        assert!(!found(100_000_000, 500_000_000, ""), "most of it is the start");
     }
 }

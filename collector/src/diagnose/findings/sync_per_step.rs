@@ -13,9 +13,9 @@ use crate::model::transfer::TransferKind;
 use crate::units::{count, duration};
 
 const FIX: Advice = Advice {
-    pytorch: "Keep the value on the GPU and read it rarely: add up loss.detach() and call .item() every 100 steps; \
-              replace .cpu(), print(tensor), bool(tensor) and indexing by a tensor's value in the step. Pinned memory \
-              does not help, because the wait is what costs.",
+    pytorch: "Call .item() every 100 steps: add up loss.detach() on the GPU until then. Replace .cpu(), print(tensor), \
+              bool(tensor) and indexing by a tensor's value in the step. Pinned memory does not help, because the wait \
+              is what costs.",
     jax: "Do not read a value in every step: keep metrics as arrays and convert them (float(), np.asarray, \
           block_until_ready) every 100 steps.",
     cuda: "Do not wait in every step: read the value every 100 steps, or copy it asynchronously into page-locked \

@@ -127,7 +127,7 @@ fn cause(gap: &Gap, several: bool) -> String {
     let Some(main) = gap.causes.first() else { return String::new() };
     let share = percent(main.total_ns, gap.duration_ns.value);
     let mut text = main.label.to_owned();
-    if main.total_ns * 100 < gap.duration_ns.value * 99 {
+    if u128::from(main.total_ns) * 100 < u128::from(gap.duration_ns.value) * 99 {
         text.push_str(&format!(" {share}"));
     }
     match (gap.pid, gap.tid) {
