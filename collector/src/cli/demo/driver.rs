@@ -45,6 +45,7 @@ macro_rules! functions {
 
 functions! {
     init = "cuInit", 2000, (u32);
+    attribute = "cuDeviceGetAttribute", 2000, (*mut c_int, c_int, c_int);
     retain = "cuDevicePrimaryCtxRetain", 7000, (*mut Handle, c_int);
     release = "cuDevicePrimaryCtxRelease", 11000, (c_int);
     set_current = "cuCtxSetCurrent", 4000, (Handle);
@@ -101,6 +102,8 @@ macro_rules! cuda {
 const NON_BLOCKING: u32 = 1;
 /// CU_EVENT_DISABLE_TIMING (cuda.h).
 const DISABLE_TIMING: u32 = 2;
+/// CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT (cuda.h).
+const MULTIPROCESSOR_COUNT: c_int = 16;
 /// CU_STREAM_CAPTURE_MODE_THREAD_LOCAL (cuda.h).
 const THREAD_LOCAL: c_int = 1;
 
@@ -120,6 +123,8 @@ pub(super) struct Graph(Handle);
 /// The first GPU, with its primary context current in this thread. Everything created here ends with the context.
 pub(super) struct Gpu {
     functions: Functions,
+    /// The number of its multiprocessors.
+    multiprocessors: u32,
 }
 
 impl Gpu {
@@ -131,11 +136,14 @@ impl Gpu {
         // SAFETY: the function of that name has this prototype (cuda.h).
         let getproc = unsafe { driver.get::<Getproc>(c"cuGetProcAddress_v2") };
         let getproc = *getproc.map_err(|_| format!("the driver is older than CUDA {}", VERSION / 1000))?;
-        let gpu = Gpu { functions: Functions::find(getproc)? };
+        let mut gpu = Gpu { functions: Functions::find(getproc)?, multiprocessors: 1 };
         // Threads of the driver and of the agent run in the library, so it stays loaded until the process ends.
         std::mem::forget(driver);
         let mut context = null_mut();
         cuda!(gpu, init(0))?;
+        let mut multiprocessors = 0;
+        cuda!(gpu, attribute(&raw mut multiprocessors, MULTIPROCESSOR_COUNT, 0))?;
+        gpu.multiprocessors = u32::try_from(multiprocessors).unwrap_or(1).max(1);
         cuda!(gpu, retain(&raw mut context, 0))?;
         cuda!(gpu, set_current(context))?;
         Ok(gpu)
@@ -193,8 +201,12 @@ impl Gpu {
     /// Launches a kernel of [`ptx`](super::kernels::ptx).
     pub(super) fn launch(&self, kernel: Kernel, mut data: u64, stream: Stream) -> Result<(), String> {
         let mut arguments: [*mut c_void; 1] = [(&raw mut data).cast()];
-        // With only a few blocks, long kernels leave room on the GPU.
-        cuda!(self, launch(kernel.0, 8, 1, 1, 128, 1, 1, 0, stream.0, arguments.as_mut_ptr(), null_mut()))
+        // One block on each multiprocessor runs at once on every GPU, and leaves room for kernels of other streams.
+        let blocks = self.multiprocessors;
+        cuda!(
+            self,
+            launch(kernel.0, blocks, 1, 1, 128, 1, 1, 0, stream.0, arguments.as_mut_ptr(), null_mut())
+        )
     }
 
     /// Records an event after the work submitted to a stream so far. An event that was never recorded counts as complete.

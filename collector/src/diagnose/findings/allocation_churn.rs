@@ -56,7 +56,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         holding::evidence(&churn.origin, text, counts.allocations + counts.frees, Some(churn.first_ns));
     let finding = Finding {
         id: "allocation-churn",
-        title: "device memory is allocated and freed while the GPU should work".to_owned(),
+        title: "Device memory is allocated and freed while the GPU should work".to_owned(),
         evidence: Evidence { total: Some(total), ..evidence },
         explanation:
             "The driver takes its time to allocate and to free, and a free waits until the GPU has done all \

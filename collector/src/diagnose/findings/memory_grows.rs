@@ -41,7 +41,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         holding::evidence(origin, text, leak.map_or(1, |leak| leak.blocks), leak.map(|leak| leak.first_ns));
     Some(holding::finding(
         "memory-grows",
-        format!("device memory grows by {slope}"),
+        format!("Device memory grows by {slope}"),
         evidence,
         "What grows in each step fills the GPU in the end, however much memory it has.",
         ADVICE.of(facts),

@@ -28,9 +28,10 @@ const EXPOSED: f64 = 0.8;
 /// copy at once.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, could_overlap)?;
-    let time = found.all.time.value.checked_div(found.all.timed)?.saturating_mul(found.all.count);
+    let each = found.all.time.value.checked_div(found.all.timed)?;
+    let time = each.saturating_mul(found.all.count);
     let compute = facts.buckets.get(Bucket::Compute).value;
-    if (found.exposed.value as f64) < EXPOSED * time as f64 || compute == 0 {
+    if (found.exposed.value as f64) < EXPOSED * found.all.time.value as f64 || compute == 0 {
         return None;
     }
     let streams =
@@ -42,11 +43,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         count(found.all.count),
         bytes(found.all.bytes),
         duration(time),
-        percent(found.exposed.value.min(time), time)
+        percent(found.exposed.value.min(found.all.time.value), found.all.time.value)
     );
     // What need not be copied again need not overlap.
     let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
     let hi = found.exposed.hi.min(compute);
+    // Those without a GPU time ran when it is not known what ran, as exposed as the others.
+    let unseen = (time - found.all.time.value.min(time)).min(facts.buckets.get(Bucket::Undecided).value);
     Some(Claimed {
         finding: Finding {
             id: "no-overlap",
@@ -58,7 +61,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: BTreeMap::from([(Bucket::ExposedCopies, Sum { value, lo: 0, hi: hi.max(value) })]),
+        claims: BTreeMap::from([
+            (Bucket::ExposedCopies, Sum { value, lo: 0, hi: hi.max(value) }),
+            (Bucket::Undecided, Sum { value: unseen, lo: 0, hi: unseen }),
+        ]),
     })
 }
 

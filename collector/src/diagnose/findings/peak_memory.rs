@@ -43,7 +43,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let origin = held.first().map(|holder| holder.origin.clone()).unwrap_or_default();
     Some(holding::finding(
         "peak-memory",
-        format!("device memory is {} full at the peak", percent(peak.peak_bytes, size)),
+        format!("Device memory is {} full at the peak", percent(peak.peak_bytes, size)),
         holding::evidence(&origin, text, 1, Some(peak.peak_at)),
         "A larger batch, a longer input or another process on the GPU does not fit any more.",
         ADVICE.of(facts),

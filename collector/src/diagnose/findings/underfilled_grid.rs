@@ -40,9 +40,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (found, multiprocessors) =
         found.filter_map(|found| Some((found, fewer_than(&found)?))).max_by_key(|(found, _)| found.total)?;
     let text = format!(
-        "{} launches of at most {} blocks on a GPU with {} multiprocessors, of {} each; they take {} of the wall time.",
+        "{} launches of at most {} {} on a GPU with {} multiprocessors, of {} each; they take {} of the wall time.",
         count(found.kernel.count),
         count(found.blocks.1),
+        if found.blocks.1 == 1 { "block" } else { "blocks" },
         count(multiprocessors),
         duration(found.total / found.kernel.count.max(1)),
         percent(found.total.min(wall), wall)
