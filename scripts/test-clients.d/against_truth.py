@@ -305,6 +305,11 @@ def not_reported_busy(report, busy):
         yield f"coverage: {coverage}"
 
 
+def saves(finding):
+    """Returns what a finding gains by the best value, in ns; 0 without one."""
+    return finding["saves_ns"]["value"] if finding else 0
+
+
 def misdiagnosed(said, report):
     """Lists where the diagnosis differs from the client's own."""
     findings = {finding["id"]: finding for finding in report["findings"]}
@@ -317,7 +322,9 @@ def misdiagnosed(said, report):
     if "first" in said and next(iter(findings), None) != said["first"]:
         yield f"the first finding is not {said['first']}: there are {found}"
     for name in said.get("absent", []):
-        if name in findings:
+        # On a busy machine the thread that launches waits for a processor, which is a stall of the host, and true.
+        is_of_machine = name == "host-stall" and saves(findings.get(name)) < report["identity"]["wall_ns"] / 10
+        if name in findings and not is_of_machine:
             yield f"finding {name}, which the client does not have: {findings[name]['evidence']}"
     steps, verdict = report["steps"], report["verdict"]
     if "steps" in said and abs(steps["count"] - said["steps"]) > 1:

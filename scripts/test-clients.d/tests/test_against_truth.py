@@ -90,7 +90,10 @@ class OneRun(unittest.TestCase):
 
     def test_a_wrong_diagnosis_is_found(self):
         report = {
-            "findings": [{"id": "host-stall", "fix": "DataLoader(num_workers=4)", "evidence": {}}],
+            "findings": [
+                {"id": "host-stall", "fix": "DataLoader(num_workers=4)", "evidence": {}, "saves_ns": {"value": 200}}
+            ],
+            "identity": {"wall_ns": 1_000},
             "steps": {"count": 10, "per_step": {"syncs": 1.0}},
             "verdict": {"bound": "host", "text": []},
         }
@@ -102,6 +105,8 @@ class OneRun(unittest.TestCase):
         for field, value in wrong.items():
             with self.subTest(field=field):
                 self.assertEqual(len(list(against_truth.misdiagnosed(right | {field: value}, report))), 1)
+        report["findings"][0]["saves_ns"]["value"] = 99
+        self.assertEqual(list(against_truth.misdiagnosed(right | {"findings": [], "absent": ["host-stall"]}, report)), [])
 
     def test_a_client_that_does_nothing_fails(self):
         self.assertTrue(claims({}, self.report, Truth([])))

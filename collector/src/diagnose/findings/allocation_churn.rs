@@ -1,6 +1,7 @@
 //! Device memory that is allocated and freed again and again while work is being done.
 
 use super::holding;
+use super::idle::without_own_cost;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Part, Site};
 use crate::analyze::memory::churn::Churn;
@@ -49,7 +50,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             String::new()
         },
     );
-    let claims = claims(facts, churn);
+    // Of each step two calls and the next launch are in the gap.
+    let calls = 2 * churn.counts.frees + churn.counts.allocations;
+    let claims = without_own_cost(facts, claims(facts, churn), calls);
     let mut total = Sum::default();
     claims.values().for_each(|claim| total.add(*claim));
     let evidence =

@@ -19,13 +19,19 @@ pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
     Sum { value: of(sum.value, value), lo: of(sum.lo, lo), hi: of(sum.hi, hi) }
 }
 
-/// Returns what the hooks of gpuspy took of so many calls, ns. A launch-bound program runs faster by that without gpuspy,
-/// which no remedy gains.
-pub fn own_cost(facts: &Facts<'_>, calls: u64) -> u64 {
-    facts.all.overhead.as_ref().map_or(0, |own| {
-        let Sum { value, .. } = share(Sum { value: own.agent_ns, lo: 0, hi: 0 }, calls, own.calls);
-        value
-    })
+/// Returns claims of idle time without what gpuspy's hooks took of `calls` in it: without gpuspy the program is faster by
+/// that, which no remedy gains. On a busy machine the time of hooks contains that of other programs, so at most half of
+/// the claims is taken to be theirs.
+pub fn without_own_cost(
+    facts: &Facts<'_>,
+    claims: BTreeMap<Bucket, Sum>,
+    calls: u64,
+) -> BTreeMap<Bucket, Sum> {
+    let Some(own) = &facts.all.overhead else { return claims };
+    let all = claims.values().fold(0u64, |sum, claim| sum.saturating_add(claim.value));
+    let cost = share(Sum { value: own.agent_ns, lo: 0, hi: 0 }, calls, own.calls).value;
+    let rest = all - cost.min(all / 2);
+    claims.into_iter().map(|(bucket, claim)| (bucket, share(claim, rest, all))).collect()
 }
 
 /// Idle time that a finding is about.

@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::{Idle, own_cost, share};
+use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::{Cause, Site};
 use crate::analyze::kernels::Kernel;
@@ -40,9 +40,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         is_between_launches(cause, site) && (cause == Cause::Launching || !site.is_long)
     });
     let site = idle.main?;
-    let time = idle.part.total.value;
-    let without = time.saturating_sub(own_cost(facts, idle.part.count));
-    let claims = idle.claims.iter().map(|(bucket, claim)| (*bucket, share(*claim, without, time))).collect();
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
          the next launch; the commonest runs for {}.",
@@ -74,7 +71,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims,
+        claims: without_own_cost(facts, idle.claims, idle.part.count),
     })
 }
 
