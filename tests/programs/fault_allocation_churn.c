@@ -2,7 +2,7 @@
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-enum { STEPS = 400, KERNELS = 4, BYTES = 4 << 20 };
+enum { STEPS = 800, KERNELS = 2, BYTES = 4 << 20 };
 
 int main(int count, char **arguments)
 {
@@ -10,7 +10,7 @@ int main(int count, char **arguments)
     bool faulty = strcmp(arguments[1], "faulty") == 0;
     CUdeviceptr block;
     start_cuda();
-    CUfunction kernel = load_kernel("step_50us");
+    CUfunction kernel = load_kernel("step_25us");
     CUstream stream = new_stream();
     if (!faulty)
         CHECK(cuMemAlloc(&block, BYTES));

@@ -176,6 +176,11 @@ impl Call {
         self.ready += ns;
     }
 
+    /// Adds `ns` to the call's cost, from now on: it has waited for what it could not begin before.
+    pub fn costs_after_wait(&mut self, ns: Ns) {
+        self.ready = self.ready.max(clocks::now()) + ns;
+    }
+
     /// Returns the host ns at which the call takes effect and submits its work.
     pub fn acts(&self) -> Ns {
         if config().assume.is("submit", "end") { self.ready } else { self.begin }

@@ -29,6 +29,8 @@ pub struct HostCost {
     pub context: Ns,
     /// Added when a module or library is loaded.
     pub load: Ns,
+    /// Added when `cuMemAlloc` and its kin allocate or `cuMemFree` frees.
+    pub memory: Ns,
 }
 
 impl HostCost {
@@ -41,9 +43,10 @@ impl HostCost {
         module: 5_000_000,
         context: 0,
         load: 0,
+        memory: 0,
     };
     const OFF: Self =
-        Self { launch: 0, record: 0, query: 0, elapsed: 0, other: 0, module: 0, context: 0, load: 0 };
+        Self { launch: 0, record: 0, query: 0, elapsed: 0, other: 0, module: 0, ..Self::DEFAULT };
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "off" {
@@ -61,6 +64,7 @@ impl HostCost {
                 "module" => &mut cost.module,
                 "context" => &mut cost.context,
                 "load" => &mut cost.load,
+                "memory" => &mut cost.memory,
                 _ => return Err(format!("{name}: no such cost")),
             };
             *field = value.parse().map_err(|_| format!("{value}: not a number of ns"))?;

@@ -26,6 +26,10 @@ const KERNELS: [&str; 8] = [
 
 /// The size of a batch, in bytes. From pageable memory it takes 1.6 to 3 ms on servers of 2017 to 2024.
 const BATCH: usize = 16 << 20;
+
+/// The size of a batch that is copied while the model runs, in bytes. The simulator copies real bytes in the thread that
+/// waits: this many take less than a step on any host.
+const OVERLAPPED_BATCH: usize = 4 << 20;
 /// The steps of each phase, so that it takes a third to half a second.
 const INPUT_STEPS: u32 = 80;
 const SMALL_STEPS: u32 = 150;
@@ -176,8 +180,8 @@ impl Training<'_> {
         let gpu = self.gpu;
         let forward = self.module.kernel("overlap_forward_600us")?;
         let backward = self.module.kernel("overlap_backward_1200us")?;
-        let (copies, batch) = (gpu.stream()?, gpu.pinned(BATCH)?);
-        let inputs = [self.data, gpu.alloc(BATCH)?];
+        let (copies, batch) = (gpu.stream()?, gpu.pinned(OVERLAPPED_BATCH)?);
+        let inputs = [self.data, gpu.alloc(OVERLAPPED_BATCH)?];
         let (copied, used) = (gpu.event()?, self.events()?);
         self.phase(Phase::Overlap, OVERLAP_STEPS, |training, n| {
             let (model, [this, next]) = (training.stream, [n % 2, (n + 1) % 2]);

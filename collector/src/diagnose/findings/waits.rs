@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// The fewest waits that are a habit of the program.
 const HABIT: u64 = 10;
 
+/// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
+const OFTEN: u64 = 10;
+
 /// Waits, and what they cost.
 #[derive(Debug)]
 pub struct Waits<'a> {
@@ -38,7 +41,17 @@ impl<'a> Waits<'a> {
             threads.flat_map(|thread| in_waits.map(|cause| thread.calls.get(&cause).copied().unwrap_or(0)));
         let waited = waited.sum();
         let claims = idle.clone().at_most(waited).claims;
-        (idle.part.count >= HABIT).then_some(Waits { idle, claims, waited })
+        let waits = Waits { idle, claims, waited };
+        waits.are_habit(facts).then_some(waits)
+    }
+
+    /// Whether the GPU is idle behind many of the waits. A loop that waits for an earlier step keeps the GPU busy, except
+    /// where the host was held up.
+    fn are_habit(&self, facts: &Facts<'a>) -> bool {
+        let count = self.idle.part.count;
+        let calls = self.api().and_then(|api| facts.all.apis.get(api)).map_or(0, |calls| calls.count);
+        let is_in_steps = facts.all.steps.count > 0 && count >= facts.all.steps.count / 2;
+        count >= HABIT && (count >= calls / OFTEN || is_in_steps)
     }
 
     /// Returns the API that most of the idle time is behind.
@@ -71,8 +84,8 @@ mod tests {
     }
 
     /// Returns what waits cost whose thread waited for `waited` ns, where `count` gaps of 1000 ns in all are behind them, and
-    /// another 1000 ns are not.
-    fn cost(waited: u64, count: u64) -> Option<u64> {
+    /// another 1000 ns are not. There are `calls` of the wait.
+    fn cost(waited: u64, count: u64, calls: u64) -> Option<u64> {
         let site = |wait: Option<&str>| Site {
             tid: Some(7),
             after_wait: wait.map(str::to_owned),
@@ -80,6 +93,7 @@ mod tests {
         };
         let part = Part { count, total: exactly(1_000) };
         let mut all = Tables::default();
+        all.apis.entry("cuStreamSynchronize".to_owned()).or_default().count = calls;
         let sites = [Some("cuStreamSynchronize"), None].map(|wait| ((Cause::OutsideCuda, site(wait)), part));
         all.idle.sites = sites.into();
         all.idle.by_cause = [(Cause::OutsideCuda, Part { count: 2 * count, total: exactly(2_000) })].into();
@@ -99,8 +113,9 @@ mod tests {
 
     #[test]
     fn waits_cost_the_idle_time_behind_them_and_at_most_the_time_in_them() {
-        assert_eq!(cost(5_000, 20), Some(1_000));
-        assert_eq!(cost(400, 20), Some(400), "the host has no more to gain");
-        assert_eq!(cost(5_000, 9), None, "that is no habit");
+        assert_eq!(cost(5_000, 20, 20), Some(1_000));
+        assert_eq!(cost(400, 20, 20), Some(400), "the host has no more to gain");
+        assert_eq!(cost(5_000, 9, 9), None, "that is no habit");
+        assert_eq!(cost(5_000, 20, 210), None, "most of them cost nothing");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::call::Call;
 use crate::clocks::Ns;
+use crate::config::config;
 use crate::error::{HOST_MEMORY_ALREADY_REGISTERED, HOST_MEMORY_NOT_REGISTERED, INVALID_VALUE, Outcome};
 use crate::export::exports;
 use crate::memory::{Allocation, DEVICE_BYTES, MemoryKind};
@@ -76,7 +77,9 @@ fn report(
     ));
 }
 
-fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags: u32) -> Outcome<u64> {
+fn allocate(call: &mut Call, kind: MemoryKind, bytes: u64, flags: u32) -> Outcome<u64> {
+    call.costs(config().cost.memory);
+    let mut state = call.lock();
     let context = state.current()?;
     // cuda.h, cuThreadExchangeStreamCaptureMode: cudaMalloc is its example of an unsafe call.
     state.check_unsafe()?;
@@ -88,7 +91,7 @@ fn allocate(call: &Call, state: &mut Guard, kind: MemoryKind, bytes: u64, flags:
 }
 
 fn alloc(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
-    let known = allocate(call, &mut call.lock(), MemoryKind::Device, bytes as u64, 0)?;
+    let known = allocate(call, MemoryKind::Device, bytes as u64, 0)?;
     address.put(known);
     Ok(())
 }
@@ -105,7 +108,7 @@ fn alloc_pitch(
         return Err(INVALID_VALUE);
     }
     let row = width.next_multiple_of(512);
-    let known = allocate(call, &mut call.lock(), MemoryKind::Device, (row * height) as u64, 0)?;
+    let known = allocate(call, MemoryKind::Device, (row * height) as u64, 0)?;
     pitch.put(row);
     address.put(known);
     Ok(())
@@ -116,7 +119,7 @@ fn alloc_managed(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -
     if flags != 1 && flags != 2 {
         return Err(INVALID_VALUE);
     }
-    let known = allocate(call, &mut call.lock(), MemoryKind::Managed, bytes as u64, flags)?;
+    let known = allocate(call, MemoryKind::Managed, bytes as u64, flags)?;
     address.put(known);
     Ok(())
 }
@@ -167,8 +170,10 @@ fn free(call: &mut Call, address: u64) -> Outcome {
         use MemoryKind::{Device, Graph, Imported, Managed, Pool};
         matches!(kind, Device | Managed | Pool | Imported | Graph)
     };
-    let wait = crate::config::config().assume.is("free", "synchronizes");
-    release(call, address, right, wait)
+    let wait = config().assume.is("free", "synchronizes");
+    release(call, address, right, wait)?;
+    call.costs_after_wait(config().cost.memory);
+    Ok(())
 }
 
 fn alloc_host(call: &mut Call, address: Out<u64>, bytes: usize) -> Outcome {
@@ -179,7 +184,7 @@ fn host_alloc(call: &mut Call, address: Out<u64>, bytes: usize, flags: u32) -> O
     if flags > 7 {
         return Err(INVALID_VALUE);
     }
-    let known = allocate(call, &mut call.lock(), MemoryKind::Pinned, bytes as u64, flags)?;
+    let known = allocate(call, MemoryKind::Pinned, bytes as u64, flags)?;
     address.put(known);
     Ok(())
 }
