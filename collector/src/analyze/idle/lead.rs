@@ -26,6 +26,8 @@ pub struct Lead {
     pub calls: Box<[Spent]>,
     /// What the thread did before this is not known.
     pub known_from: i64,
+    /// When the last call before `calls` returned; `i64::MIN` if that is not known.
+    pub before: i64,
     /// The text of the innermost NVTX range of the thread; 0 = none.
     pub range: u32,
     /// The API of the last wait of the thread, and when that returned.
