@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The calls of one API.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Api {
-    /// The API's name.
+    /// The function's name.
     pub name: String,
     /// Of the calls, those that returned an error.
     pub failed: u64,
@@ -19,7 +19,7 @@ pub struct Api {
 /// The synchronize calls of one API.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Sync {
-    /// The API's name.
+    /// The function's name.
     pub api: String,
     /// Of the calls, those that returned an error. In the JSON they are under apis.
     #[serde(skip)]

@@ -11,10 +11,10 @@ pub struct Estimate<T = u64> {
     /// The best value.
     #[schemars(with = "f64", range(min = 0))]
     pub value: T,
-    /// The truth is not less.
+    /// The lower bound of the truth.
     #[schemars(with = "f64", range(min = 0))]
     pub lo: T,
-    /// The truth is not more.
+    /// The upper bound of the truth.
     #[schemars(with = "f64", range(min = 0))]
     pub hi: T,
     pub kind: Kind,
@@ -26,10 +26,10 @@ pub struct Rate {
     /// The best value.
     #[schemars(range(min = 0))]
     pub value: Option<f64>,
-    /// The truth is not less.
+    /// The lower bound of the truth.
     #[schemars(range(min = 0))]
     pub lo: Option<f64>,
-    /// The truth is not more.
+    /// The upper bound of the truth.
     #[schemars(range(min = 0))]
     pub hi: Option<f64>,
     pub kind: Kind,
