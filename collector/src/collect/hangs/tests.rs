@@ -191,7 +191,7 @@ fn a_killed_process_may_have_been_killed_because_it_hung_for_less_than_the_limit
 }
 
 #[test]
-fn many_hangs_are_told_as_a_number_and_the_status_stays_bounded() {
+fn many_hangs_are_reported_as_a_number_and_the_status_stays_bounded() {
     let mut process = Process::new();
     for stream in 0..1000 {
         process.timed(stream, S, 1);
