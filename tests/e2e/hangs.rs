@@ -1,4 +1,4 @@
-//! Work that does not end is told while the program hangs, and stands on top of the report after it was killed.
+//! Work that does not end is reported while the program hangs, and at the top of the report after it was killed.
 //!
 //! The programs' own waits are far longer or shorter than the limit of one second, so that load does not matter.
 
@@ -36,11 +36,12 @@ impl Hanging {
         Hanging { run, gpuspy, lines }
     }
 
-    /// Returns the first line that tells of a hang, and the process that it names.
-    fn told(&self) -> (String, i32) {
-        let line = self.lines.recv_timeout(Duration::from_secs(50)).expect("gpuspy tells of the hang");
+    /// Returns the first line about a hang, and the process that it names.
+    fn reported(&self) -> (String, i32) {
+        let line =
+            self.lines.recv_timeout(Duration::from_secs(50)).expect("gpuspy reports the hang while it lasts");
         let pid = line.strip_prefix("gpuspy: hang (").and_then(|rest| rest.split(')').next()?.parse().ok());
-        let pid = pid.unwrap_or_else(|| panic!("no line of the hang: {line}"));
+        let pid = pid.unwrap_or_else(|| panic!("the first line is not about a hang: {line}"));
         (line, pid)
     }
 
@@ -74,7 +75,7 @@ fn the_hang(report: &Value) -> &Value {
     &hangs[0]
 }
 
-/// Checks the only hang of a program that was killed: it was pending for longer than the limit, and blocked a call.
+/// Checks the only hang of a program that was killed: its operation was pending for longer than the limit, and blocked a call.
 fn assert_hung(report: &Value, kernel: &str, api: &str) {
     let hang = the_hang(report);
     assert_eq!(hang["operation"]["kernel"], kernel, "{hang:#}");
@@ -88,9 +89,9 @@ fn assert_hung(report: &Value, kernel: &str, api: &str) {
 }
 
 #[test]
-fn a_stream_that_waits_for_a_value_that_nobody_writes_is_told_live_and_in_the_report_of_the_killed_process() {
+fn a_stream_that_waits_for_a_value_that_nobody_writes_is_reported_live_and_after_the_process_was_killed() {
     let hanging = Hanging::start("gate", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     for part in [
         "stalled_3us has been pending for",
         "cuStreamWaitValue32 made the stream wait",
@@ -111,9 +112,9 @@ fn a_stream_that_waits_for_a_value_that_nobody_writes_is_told_live_and_in_the_re
 }
 
 #[test]
-fn a_kernel_that_does_not_end_is_told() {
+fn a_kernel_that_does_not_end_is_reported() {
     let hanging = Hanging::start("kernel", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("spins_3600000ms has been pending for"), "{line}");
     assert!(!line.contains("made the stream wait"), "{line}");
     let (report, _) = hanging.kill(pid);
@@ -123,16 +124,16 @@ fn a_kernel_that_does_not_end_is_told() {
 #[test]
 fn a_synchronous_copy_that_waits_for_a_kernel_that_does_not_end_is_the_blocked_call() {
     let hanging = Hanging::start("copy", &[]);
-    let (_, pid) = hanging.told();
+    let (_, pid) = hanging.reported();
     let (report, _) = hanging.kill(pid);
     assert_hung(&report, "spins_3600000ms", "cuMemcpyDtoH");
     assert_eq!(the_hang(&report)["last_completed"], Value::Null, "nothing completed on the default stream");
 }
 
 #[test]
-fn without_gpu_times_the_blocked_call_is_told_and_nothing_is_claimed_of_the_gpu() {
+fn without_gpu_times_the_blocked_call_is_reported_and_nothing_is_claimed_about_the_gpu() {
     let hanging = Hanging::start("launches", &["--timing", "off"]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("has been in cuStreamSynchronize for"), "{line}");
     assert!(line.contains("whether the GPU goes on is not known"), "{line}");
     let (report, _) = hanging.kill(pid);
@@ -144,9 +145,9 @@ fn without_gpu_times_the_blocked_call_is_told_and_nothing_is_claimed_of_the_gpu(
 }
 
 #[test]
-fn a_stalled_stream_is_told_although_another_one_goes_on_and_no_thread_is_blocked() {
+fn a_stalled_stream_is_reported_although_another_one_goes_on_and_no_thread_is_blocked() {
     let hanging = Hanging::start("two", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("other streams of the GPU go on; no thread is blocked in a CUDA call"), "{line}");
     let (report, _) = hanging.kill(pid);
     let hang = the_hang(&report);
@@ -155,10 +156,10 @@ fn a_stalled_stream_is_told_although_another_one_goes_on_and_no_thread_is_blocke
 }
 
 #[test]
-fn a_kernel_longer_than_the_limit_is_told_and_then_that_it_completed() {
+fn a_kernel_longer_than_the_limit_is_reported_and_then_its_completion() {
     let done = Run::of("hang").arg("slow").observed_with(&["--hang-after", "1"]).succeeded();
     let lines: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("gpuspy: hang (")).collect();
-    let [begins, ends] = lines[..] else { panic!("{}", done.stderr) };
+    let [begins, ends] = lines[..] else { panic!("not two lines about hangs: {}", done.stderr) };
     assert!(begins.contains("slow_3000ms has been pending for"), "{begins}");
     assert!(ends.contains("slow_3000ms completed after"), "{ends}");
     let report = done.report();
@@ -170,7 +171,7 @@ fn a_kernel_longer_than_the_limit_is_told_and_then_that_it_completed() {
 
 #[test]
 fn work_that_goes_on_is_no_hang_however_long_its_queue_is() {
-    // On a machine that is so busy that 100 ms become more than ten seconds, a hang would be told rightly.
+    // On a machine that is so busy that 100 ms become more than ten seconds, it would be right to report a hang.
     for mode in ["progress", "healthy"] {
         let done = Run::of("hang").arg(mode).observed_with(&["--hang-after", "10"]).succeeded();
         assert_eq!(done.report()["hangs"], json!([]), "{mode}");
@@ -184,21 +185,21 @@ fn work_that_goes_on_is_no_hang_however_long_its_queue_is() {
 }
 
 #[test]
-fn with_0_nothing_is_told() {
+fn with_a_limit_of_0_nothing_is_reported() {
     let done = Run::of("hang").arg("slow").env("GPUSPY_HANG_AFTER", "0").observed().succeeded();
     assert_eq!(done.report()["hangs"], json!([]));
     assert!(!done.stderr.contains("slow_3000ms has been pending"), "{}", done.stderr);
 }
 
 #[test]
-fn under_the_bare_preload_the_report_tells_it_also_while_the_program_hangs() {
+fn under_the_bare_preload_a_report_shows_the_hang_while_it_lasts() {
     let run = Run::of("hang").arg("gate").env("GPUSPY_HANG_AFTER", "1");
     let mut program = run.preloaded_command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let trace = run.folder().join(format!("gpuspy-hang-{}.gspy", program.id()));
     let until = Instant::now() + Duration::from_secs(50);
-    let is_told = || trace.exists() && screen(&trace).starts_with("hangs: GPU 0, stream ");
-    while !is_told() {
-        assert!(Instant::now() < until, "the report does not tell it: {}", screen(&trace));
+    let is_reported = || trace.exists() && screen(&trace).starts_with("hangs: GPU 0, stream ");
+    while !is_reported() {
+        assert!(Instant::now() < until, "the report does not show the hang: {}", screen(&trace));
         std::thread::sleep(Duration::from_millis(300));
     }
     program.kill().unwrap();
