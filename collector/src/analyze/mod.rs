@@ -24,6 +24,7 @@
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
+#![forbid(unsafe_code)]
 
 pub mod analysis;
 pub mod bins;

@@ -35,6 +35,7 @@
 //! - [`filter`], [`period`]: which part and which time of a trace is selected?
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
 //! - [`outcome`]: how did a process end?
+#![forbid(unsafe_code)]
 
 pub mod clocks;
 pub mod facts;
