@@ -32,7 +32,7 @@ pub struct Lead {
     pub range: u32,
     /// The API of the last wait of the thread, and when that returned.
     pub waited: Option<(u16, i64)>,
-    /// Whether the second step of the program has not begun.
+    /// Whether the program still prepared: its second step had not begun.
     pub is_preparing: bool,
 }
 

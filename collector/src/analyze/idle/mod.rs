@@ -56,8 +56,8 @@ named! {
         OtherCall = "other_call",
         /// In no CUDA call.
         OutsideCuda = "outside_cuda",
-        /// The same for [`ONE_OFF`] or longer before the second step of the program: it imports, reads, compiles or tunes
-        /// once.
+        /// The same for [`ONE_OFF`] or longer before the second step of the program, or without steps before a twentieth of
+        /// its launches: it imports, reads, compiles or tunes once.
         SetUp = "set_up",
         /// Not known: the clocks, missing GPU times or lost records leave it open.
         Undecided = "undecided",
@@ -102,7 +102,7 @@ impl Cause {
             Cause::BetweenLaunches => "launching or about to",
             Cause::OtherCall => "in other CUDA calls",
             Cause::OutsideCuda => "outside CUDA",
-            Cause::SetUp => "outside CUDA before the second step",
+            Cause::SetUp => "outside CUDA, setting up",
             Cause::Undecided => "undecided",
         }
     }
