@@ -113,3 +113,80 @@ fn a_stream_that_waits_for_another_one_is_not_the_hosts_fault() {
 fn a_host_function_on_the_stream_is_the_cause() {
     check("host_callback", "launch=3000,other=500");
 }
+
+/// Runs a program that is outside CUDA between its steps and either sleeps or computes there. Returns the report, what is
+/// known of that time, and the program's own figures.
+fn outside_cuda(how: &str) -> (Done, Value, [u64; 3]) {
+    let done = Run::of("outside_cuda").arg(how).observed_with(&["--quiet", "--timing", "exact"]).succeeded();
+    let report = done.report();
+    let rows = report["idle"]["by_cause"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["cause"] == "outside_cuda").unwrap().clone();
+    let said = ["outside_ns", "ran_ns", "queued_ns"].map(|key| done.said()[key].as_u64().unwrap());
+    (done, row, said)
+}
+
+/// Checks that the bounds contain what the program says of itself, but for the time of it that lies in no gap.
+fn contains_the_truth(row: &Value, [outside, ran, queued]: [u64; 3]) -> Result<(), String> {
+    let of = |key: &str, bound: &str| row[key][bound].as_u64().unwrap();
+    let elsewhere = of("total_ns", "value").abs_diff(outside);
+    let holds = |key: &str, truly: u64| {
+        of(key, "lo") <= truly + elsewhere
+            && truly <= of(key, "hi") + elsewhere
+            && of(key, "lo") <= of(key, "hi")
+    };
+    let is_right =
+        holds("runnable_ns", ran + queued) && holds("run_queue_ns", queued) && elsewhere < outside / 5;
+    println!("{row}: outside {outside}, ran {ran}, queued {queued}");
+    is_right
+        .then_some(())
+        .ok_or_else(|| format!("{row}, and truly outside {outside}, ran {ran}, queued {queued}"))
+}
+
+/// The finding `host-stall`, and the section of idle time on the screen in one line.
+fn told(done: &Done) -> (Value, String) {
+    let report = done.report();
+    let findings = report["findings"].as_array().unwrap();
+    let stall = findings.iter().find(|found| found["id"] == "host-stall").unwrap().clone();
+    (stall, done.section("idle").split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn a_host_that_sleeps_between_steps_is_off_the_cpu() {
+    until_one_is_good(|| {
+        let (done, row, truth) = outside_cuda("sleeping");
+        contains_the_truth(&row, truth)?;
+        let (hi, all) =
+            (row["runnable_ns"]["hi"].as_u64().unwrap(), row["total_ns"]["value"].as_u64().unwrap());
+        if hi * 4 > all {
+            return Err(format!("it ran for up to {hi} of {all}"));
+        }
+        let (stall, screen) = told(&done);
+        let text = stall["evidence"]["text"].as_str().unwrap();
+        assert!(text.contains("The thread was off the CPU for at least"), "{text}");
+        assert!(stall["fix"].as_str().unwrap().contains("slept, or waited for input"), "{stall}");
+        assert!(
+            screen.contains("outside CUDA: the thread that led it was off the CPU for at least"),
+            "{screen}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_host_that_computes_between_steps_is_running() {
+    until_one_is_good(|| {
+        let (done, row, truth) = outside_cuda("computing");
+        contains_the_truth(&row, truth)?;
+        let (lo, all) =
+            (row["runnable_ns"]["lo"].as_u64().unwrap(), row["total_ns"]["value"].as_u64().unwrap());
+        if lo * 4 < all * 3 {
+            return Err(format!("it ran for only {lo} of {all}"));
+        }
+        let (stall, screen) = told(&done);
+        let text = stall["evidence"]["text"].as_str().unwrap();
+        assert!(text.contains("The thread was running for at least"), "{text}");
+        assert!(stall["fix"].as_str().unwrap().contains("Move what this thread computes"), "{stall}");
+        assert!(screen.contains("outside CUDA: the thread that led it was running for at least"), "{screen}");
+        Ok(())
+    });
+}

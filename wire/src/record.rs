@@ -149,6 +149,8 @@ wire_enum! {
         Lookup = 27 "lookup",
         /// [`CaptureEdge`]
         CaptureEdge = 28 "capture",
+        /// The processor time of a thread. It is in traces only: the collector makes it.
+        ThreadTime = 29 "thread_time",
     }
 }
 

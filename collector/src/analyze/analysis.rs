@@ -4,8 +4,10 @@ use super::Damage;
 use super::scope::Scope;
 use crate::model::host_time::host;
 use crate::model::period::Period;
+use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Event};
 use crate::trace::record::{Names, Status};
+use std::sync::Arc;
 
 /// One analysis: it takes the events of a process one by one, with bounded state, and returns the rows of one table.
 pub trait Analysis<'a>: Sized {
@@ -37,6 +39,8 @@ pub struct Start<'a> {
     pub period: Period,
     /// The time that `--capture-range` recorded, whatever the filter selects of it.
     pub captured: Period,
+    /// How long its threads ran.
+    pub thread_times: Arc<ThreadTimes>,
 }
 
 /// What is known of a process after its last event.
@@ -104,7 +108,8 @@ impl<'a> Start<'a> {
     /// A process of which nothing is known but its texts.
     pub fn of(names: &'a Names) -> Start<'a> {
         let (period, captured) = (Period::default(), Period::default());
-        Start { names, status: None, damage: Damage::default(), began: 0, period, captured }
+        let (damage, thread_times) = (Damage::default(), Arc::default());
+        Start { names, status: None, damage, began: 0, period, captured, thread_times }
     }
 }
 

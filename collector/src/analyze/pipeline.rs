@@ -36,6 +36,7 @@ use crate::model::filter::RecordFilter;
 use crate::model::steps::StepCounter;
 use crate::model::{Event, Model};
 use crate::trace::record::{Body, Record, Work};
+use std::sync::Arc;
 
 /// Analyzes one process in one pass over its records. A [`Survey`](crate::model::survey::Survey) has to have read them before,
 /// for its clocks.
@@ -50,7 +51,8 @@ where
     let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
     let period = record_filter.period().clone();
     let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
-    let start = Start { names, status, damage, began, period, captured };
+    let thread_times = Arc::clone(&clocks.thread_times);
+    let start = Start { names, status, damage, began, period, captured, thread_times };
     let mut model = Model::new(names, clocks);
     let mut steps = StepCounter::new(&clocks.steps);
     let mut analyses = Analyses::new(&start);

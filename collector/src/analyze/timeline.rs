@@ -28,14 +28,17 @@ use super::idle::host::{Host, Over};
 use super::idle::hta::HtaStream;
 use super::idle::lead::{Lead, LeadNumber};
 use super::idle::rows::{Found, Used};
+use super::idle::running::LineTimes;
 use super::scope::Scope;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
+use crate::model::thread_times::ThreadTimes;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Untimed;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What the sweep found of one device.
 #[derive(Clone, Debug, Default)]
@@ -79,13 +82,15 @@ pub struct Timelines {
     owners: HashMap<u32, Owner>,
     /// The host's side of each process, by its number.
     hosts: Vec<Host>,
+    /// The processor time of their threads.
+    times: LineTimes,
 }
 
 impl<'a> Analysis<'a> for Timelines {
     type Rows = Vec<DeviceReport>;
 
     fn new(start: &Start<'a>) -> Self {
-        Timelines::over(start.period.clone(), [start.names])
+        Timelines::over(start.period.clone(), [(start.names, Arc::clone(&start.thread_times))])
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
@@ -125,22 +130,28 @@ impl<'a> Analysis<'a> for Timelines {
 }
 
 impl Timelines {
-    /// Creates timelines that count the time in `period`, of processes with these names.
-    pub fn over<'n>(period: Period, processes: impl IntoIterator<Item = &'n Names>) -> Self {
-        let hosts = processes.into_iter().map(Host::new).collect();
-        Timelines { period, hosts, ..Timelines::default() }
+    /// Creates timelines that count the time in `period`, of processes with these names, and with this processor time of
+    /// their threads.
+    pub fn over<'n>(
+        period: Period,
+        processes: impl IntoIterator<Item = (&'n Names, Arc<ThreadTimes>)>,
+    ) -> Self {
+        let (hosts, times): (_, Vec<_>) =
+            processes.into_iter().map(|(names, times)| (Host::new(names), times)).unzip();
+        Timelines { period, hosts, times: times.into(), ..Timelines::default() }
     }
 
     /// Takes an operation.
     fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
-        let Timelines { period, open, owners, hosts } = self;
+        let Timelines { period, open, owners, hosts, times } = self;
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         if owners.insert(operation.context, owner).is_none()
             && let Some(host) = hosts.get_mut(event.process as usize)
         {
             host.uses(operation.context);
         }
-        let timeline = open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW));
+        let timeline =
+            open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW, Arc::clone(times)));
         let mut host = hosts.get_mut(event.process as usize);
         let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
         match operation.when {
@@ -198,7 +209,8 @@ impl Timelines {
                 Some((*key, Used::of(thread, self.period.length(first, last), *led)))
             });
             let threads = led.collect();
-            device.idle.add(Found { tally: idle, hta, threads });
+            let running = idle.running.finish();
+            device.idle.add(Found { tally: idle, hta, threads, running });
             device.timelines += 1;
             device.began = origin.filter(|_| device.timelines == 1);
             device.bins = if device.timelines == 1 { bins } else { Bins::default() };
@@ -298,9 +310,9 @@ enum Item {
 
 impl Timeline {
     /// Creates a timeline that holds back `window` items to put them in order.
-    fn new(period: Period, window: usize) -> Self {
+    fn new(period: Period, window: usize, times: LineTimes) -> Self {
         let (order, streams) = (Reorder::new(window), HashMap::new());
-        let sweep = Sweep::new(period.clone());
+        let sweep = Sweep::new(period.clone(), times);
         let (work, hta) = ([0; CLASSES], HtaClasses::default());
         Timeline { order, streams, used: 0, timed: 0, period, work, last: None, hta, sweep }
     }

@@ -36,6 +36,7 @@ use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
 use crate::model::run::{Machine, Surveyed};
+use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{LossCause, Memory, Namespace, Untimed};
@@ -136,6 +137,7 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     report: &'a ProcessReport,
     names: &'a Names,
     status: Option<&'a Status>,
+    thread_times: Arc<ThreadTimes>,
     model: Model<'a>,
     record_filter: RecordFilter<'a>,
     records: Peekable<Records>,
@@ -191,7 +193,10 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
             }
         }
-        let timelines = Timelines::over(period.clone(), processes.iter().map(|process| process.names));
+        let timelines = Timelines::over(
+            period.clone(),
+            processes.iter().map(|process| (process.names, Arc::clone(&process.thread_times))),
+        );
         Fold {
             line,
             processes,
@@ -416,6 +421,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             report,
             names,
             status,
+            thread_times: Arc::clone(&clocks.thread_times),
             model: Model::new(names, clocks),
             record_filter,
             records: records.peekable(),

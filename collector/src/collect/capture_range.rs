@@ -3,7 +3,7 @@
 //!
 //! Everything between a range's start and its end is kept, and so are timed operations. Also kept, at any time, is
 //! what gives later records their meaning: allocations and frees, contexts, streams, graphs, modules, devices, clock
-//! samples, losses, and the calls before the first operation, which set things up. When a range starts, some earlier
+//! samples, the processor time of threads, losses, and the calls before the first operation, which set things up. When a range starts, some earlier
 //! records are added with the range's start as their time: each stream's last operations and the last waits, so that
 //! no GPU that may be busy counts as idle; and the NVTX ranges that are open.
 //!

@@ -17,6 +17,7 @@ mod receive;
 mod session;
 pub(crate) mod sys;
 mod texts;
+mod thread_times;
 
 pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
 pub use convert::{Item, convert};

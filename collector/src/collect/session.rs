@@ -11,11 +11,12 @@ use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::sys::{self, Stopped};
 use super::texts::Texts;
+use super::thread_times::ThreadTimes;
 use super::{Error, Result};
 use crate::trace::record::{Body, Ending, Exit, Record, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use gpuspy_wire::record::{CELL_WORDS, Fact, Head, LossCause, Namespace};
+use gpuspy_wire::record::{CELL_WORDS, Fact, Head, Kind, LossCause, Namespace};
 use gpuspy_wire::segment::{HostClock, Segment};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -191,6 +192,8 @@ struct Recorder<'s> {
     began: u64,
     /// Decides which records are kept.
     capture_ranges: CaptureRanges,
+    /// Samples how long threads run.
+    thread_times: ThreadTimes,
     /// Looks for what hangs, unless that is off.
     hangs: Option<ProcessWatch<'s>>,
     /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
@@ -225,6 +228,7 @@ impl<'s> Recorder<'s> {
             latest: 0,
             began: began.began,
             capture_ranges: CaptureRanges::default(),
+            thread_times: ThreadTimes::of(process, segment.header().start_time),
             hangs: ProcessWatch::new(segment, hangs, process.pid, program),
             failure: None,
         })
@@ -250,6 +254,7 @@ impl<'s> Recorder<'s> {
                     return;
                 }
             }
+            self.sample_threads();
             let now = Instant::now();
             if now >= due {
                 due = now + FLUSH;
@@ -264,17 +269,38 @@ impl<'s> Recorder<'s> {
         }
     }
 
+    /// Records how long threads have run, if it is time.
+    fn sample_threads(&mut self) {
+        // Relaxed: the word stands alone (see `Live`).
+        let is_exiting = self.segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
+        let samples = self.thread_times.sample(is_exiting, || self.clock.now());
+        self.push_all(samples);
+    }
+
+    fn push_all(&mut self, records: Vec<Record>) {
+        for record in records {
+            let written = self.push(record);
+            self.note(written);
+        }
+    }
+
     fn take(&mut self, batch: &Batch) {
         self.corrupt += batch.corrupt;
+        let mut has_called = false;
         let (_, mut at) = *self.threads.entry(batch.thread).or_insert((batch.tid, self.began));
         let mut rest = &batch.words[..];
         while let Some(head) = Head::of(rest) {
             let length = (usize::from(head.cells) * CELL_WORDS).clamp(CELL_WORDS, rest.len());
             let (words, others) = rest.split_at(length);
             rest = others;
+            // The kinds of calls come first; the poller writes only later ones.
+            has_called |= head.kind <= Kind::Api as u8;
             at = self.take_one(words, batch.thread, at);
         }
         self.threads.insert(batch.thread, (batch.tid, at));
+        if has_called {
+            self.thread_times.has_called(batch.thread, batch.tid);
+        }
     }
 
     /// Takes a record of a thread whose previous one has the time `before`; returns this one's time.
@@ -379,6 +405,8 @@ impl<'s> Recorder<'s> {
     }
 
     fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
+        let samples = self.thread_times.sample_now(|| self.clock.now());
+        self.push_all(samples);
         let rest = self.capture_ranges.finish();
         self.write(rest);
         if let Some(hangs) = &mut self.hangs {

@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod finding;
 pub mod findings;
 pub mod framework;
+pub mod running;
 pub mod verdict;
 
 use crate::analyze::{ProcessReport, Tables};

@@ -4,9 +4,11 @@ use super::gpu_clock::{Bounds, Clock, fit_oscillator};
 use super::period::CaptureRanges;
 use super::steps::StepRule;
 use super::streams::Streams;
+use super::thread_times::ThreadTimes;
 use super::typical::Typical;
 use crate::trace::record::Status;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// The oscillator that drives a context's time bases: its device's if the device is known, else one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +36,8 @@ pub struct Clocks {
     pub typical: Typical,
     /// What begins a step of the program.
     pub steps: StepRule,
+    /// How long threads ran.
+    pub thread_times: Arc<ThreadTimes>,
     time_bases: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

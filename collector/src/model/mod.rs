@@ -66,6 +66,7 @@ pub mod stamps;
 pub mod steps;
 pub mod streams;
 pub mod survey;
+pub mod thread_times;
 pub mod transfer;
 pub mod typical;
 
@@ -396,6 +397,7 @@ impl<'c> Model<'c> {
             | Body::NvtxRange(_)
             | Body::Lookup(_)
             | Body::CaptureEdge { .. }
+            | Body::ThreadTime(_)
             | Body::Loss { .. } => {}
         }
         event

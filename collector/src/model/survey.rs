@@ -12,11 +12,13 @@ use super::gpu_interval::{self, host};
 use super::period::CaptureRanges;
 use super::steps::Finder;
 use super::streams::Streams;
+use super::thread_times::ThreadTimesFold;
 use super::typical::{Lengths, Prior};
 use crate::trace::record::{Body, ClockSample, GpuTime, Names, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 
 /// The state of the first pass.
 #[derive(Debug, Default)]
@@ -33,6 +35,7 @@ pub struct Survey {
     bursts: HashMap<(u32, u64), u64>,
     lengths: Lengths,
     steps: Finder,
+    thread_times: ThreadTimesFold,
     prior: Prior,
 }
 
@@ -150,6 +153,7 @@ impl Survey {
             }
             Body::Synchronize(sync) => self.synchronized(sync),
             Body::ClockSample(sample) => self.sampled(sample),
+            Body::ThreadTime(time) => self.thread_times.observe(record.thread, record.at, time),
             Body::Context(context) if context.destroyed => {
                 self.ends.remove(&context.context);
             }
@@ -171,6 +175,7 @@ impl Survey {
         clocks.bursts = self.bursts;
         clocks.typical = self.lengths.finish(self.prior, &clocks);
         clocks.steps = self.steps.finish();
+        clocks.thread_times = Arc::new(self.thread_times.finish());
         clocks
     }
 

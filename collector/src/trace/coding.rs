@@ -113,6 +113,9 @@ impl Columns for ColumnReader {
 /// The columns of times: begin, end, submitted, lead, tail, GPU start, duration, seen.
 const TIMES: u64 = 1 << 5 | 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 16 | 1 << 17 | 1 << 20;
 
+/// The last of the kinds that all readers of this version of the format know.
+const LAST_KIND_AT_FIRST: Kind = Kind::CaptureEdge;
+
 /// Places for threads, and as many for streams.
 const PLACES: usize = 256;
 /// Places for kernels; one for each kind follows them.
@@ -207,6 +210,7 @@ impl<C: Columns> Coder<C> {
                 self.same(24, begins)?;
                 self.at
             }
+            Body::ThreadTime(time) => self.thread_time(time)?,
             Body::Loss { cause, count } => {
                 self.same(24, cause)?;
                 self.field(25, count, 0u64)?;
@@ -214,7 +218,10 @@ impl<C: Columns> Coder<C> {
             }
         };
         self.field(0, &mut record.at, expected_at)?;
-        self.at = record.at;
+        // Readers of before do not decode later kinds.
+        if kind <= LAST_KIND_AT_FIRST {
+            self.at = record.at;
+        }
         Some(())
     }
 
@@ -510,6 +517,13 @@ impl<C: Columns> Coder<C> {
         self.same(25, &mut lookup.count)?;
         Some(self.at)
     }
+
+    fn thread_time(&mut self, time: &mut ThreadTime) -> Option<u64> {
+        self.same(24, &mut time.ran)?;
+        self.same(25, &mut time.queued)?;
+        self.same(26, &mut time.late)?;
+        Some(self.at)
+    }
 }
 
 /// The kind that a body is coded as.
@@ -541,6 +555,7 @@ fn kind_of(body: &Body) -> Kind {
         Body::KernelFacts(_) => Kind::KernelFacts,
         Body::Lookup(_) => Kind::Lookup,
         Body::CaptureEdge { .. } => Kind::CaptureEdge,
+        Body::ThreadTime(_) => Kind::ThreadTime,
         Body::Loss { .. } => Kind::Loss,
     }
 }
@@ -638,6 +653,7 @@ fn blank(kind: Kind) -> Option<Body> {
         Kind::KernelFacts => Body::KernelFacts(KernelFacts::default()),
         Kind::Lookup => Body::Lookup(Lookup { function: 0, count: 0 }),
         Kind::CaptureEdge => Body::CaptureEdge { begins: false },
+        Kind::ThreadTime => Body::ThreadTime(ThreadTime::default()),
         Kind::Loss => Body::Loss { cause: LossCause::RingFull, count: 0 },
         Kind::GpuTime | Kind::Intern | Kind::Anchor => return None,
     })
@@ -758,6 +774,21 @@ mod tests {
         let read: Vec<_> = (0..5).map(|_| decoder.record().unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, None, None, Some(loss(20))]);
         assert_eq!(decoder.record(), Err(Invalid), "there are no more");
+    }
+
+    /// A reader of before thread times were written sees a kind that it does not know.
+    #[test]
+    fn a_reader_that_does_not_know_thread_times_reads_all_else() {
+        let mut encoder = Encoder::default();
+        encoder.record(&loss(10));
+        let body = Body::ThreadTime(ThreadTime { ran: 5, queued: 6, late: 7 });
+        encoder.0.columns.push(0, 0, 31);
+        encoder.0.columns.push(0, 1, 4);
+        encoder.0.record(Kind::ThreadTime, &mut Record { thread: 4, at: 15, body }).unwrap();
+        encoder.record(&loss(20));
+        let mut decoder = decoder(encoder, 3);
+        let read: Vec<_> = (0..3).map(|_| decoder.record().unwrap()).collect();
+        assert_eq!(read, [Some(loss(10)), None, Some(loss(20))]);
     }
 
     #[test]

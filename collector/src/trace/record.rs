@@ -79,6 +79,8 @@ pub enum Body {
         /// Whether it is the start.
         begins: bool,
     },
+    /// How long the thread has run so far, by the system. The collector makes it.
+    ThreadTime(ThreadTime),
     /// Something was lost.
     Loss {
         /// The cause.
@@ -111,6 +113,7 @@ impl Body {
             | Body::KernelFacts(_)
             | Body::Lookup(_)
             | Body::CaptureEdge { .. }
+            | Body::ThreadTime(_)
             | Body::Loss { .. } => None,
         }
     }
@@ -529,6 +532,18 @@ pub struct Lookup {
     pub function: u32,
     /// The number of lookups so far.
     pub count: u64,
+}
+
+/// How long a thread has run since it was created (`/proc/PID/task/TID/schedstat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// Time on a processor, ns.
+    pub ran: u64,
+    /// Time in which it was ready to run and waited for a processor, ns. A wait counts once it is over.
+    pub queued: u64,
+    /// How much of the latest time on a processor `ran` may lack, ns: the system counts that of a running thread once a
+    /// tick.
+    pub late: u64,
 }
 
 /// The texts that ids stand for. All are known before the first record is read.

@@ -11,7 +11,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 /// The number of record kinds.
-pub const KINDS: u64 = 25;
+pub const KINDS: u64 = 26;
 
 /// Returns a status with every field set.
 pub fn status(ending: Ending) -> Status {
@@ -330,6 +330,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             }),
             22 => Body::Lookup(Lookup { function: n.u32(), count: n.u64() }),
             23 => Body::CaptureEdge { begins: n.bool() },
+            24 => Body::ThreadTime(ThreadTime { ran: n.u64(), queued: n.u64(), late: n.u64() }),
             _ => Body::Loss { cause: n.one_of(LossCause::ALL), count: n.u64() },
         }
     }

@@ -7,6 +7,7 @@ use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer};
 use super::super::idle::lead::{LeadNumber, Leads};
+use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::{Closed, Tally};
 use super::{Gap, Gaps, Neighbour};
 use crate::model::period::Period;
@@ -84,9 +85,9 @@ struct OpenGap {
 }
 
 impl Sweep {
-    /// Creates a sweep that counts the time in `period`.
-    pub fn new(period: Period) -> Self {
-        Sweep { period, ..Sweep::default() }
+    /// Creates a sweep that counts the time in `period`, with the processor time of the threads that may lead gaps.
+    pub fn new(period: Period, times: LineTimes) -> Self {
+        Sweep { period, idle: Tally::of(Windows::of(times)), ..Sweep::default() }
     }
 
     /// Passes to `time`. Everything that is added later starts at `time` or after it, and the next operation is of

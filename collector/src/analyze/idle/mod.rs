@@ -8,6 +8,7 @@
 //! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
 //!   lies before a stream's next operation
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
+//! - [`running`]: whether the leading threads ran while they were outside CUDA
 //! - [`hta`]: the classes of Holistic Trace Analysis
 //!
 //! Calls that the agent does not intercept count as outside CUDA.
@@ -18,8 +19,10 @@ pub mod host;
 pub mod hta;
 pub mod lead;
 pub mod rows;
+pub mod running;
 pub mod split;
 
+use self::running::{Outside, Running};
 use super::call_class::CallClass;
 use super::estimate::Sum;
 use super::merge::Merge;
@@ -180,6 +183,8 @@ pub struct IdleReport {
     pub hta: HtaClasses,
     /// The threads that led gaps, the one that led most idle time first.
     pub threads: Vec<ThreadUse>,
+    /// Whether the leading threads ran in the time outside CUDA.
+    pub running: BTreeMap<Outside, Running>,
 }
 
 /// The shortest pause of a thread, ns. A framework takes some tens of microseconds from one launch to the next.
@@ -218,6 +223,7 @@ impl Merge for IdleReport {
         Merge::merge(&mut self.by_cause, &other.by_cause);
         Merge::merge(&mut self.sites, &other.sites);
         self.hta.add(&other.hta);
+        Merge::merge(&mut self.running, &other.running);
         for thread in &other.threads {
             // A thread that led gaps of several GPUs has the same calls in the row of each.
             let is_same = |own: &&mut ThreadUse| own.tid.is_some() && own.tid == thread.tid;

@@ -2,6 +2,7 @@
 
 use super::super::merge::Merge;
 use super::history::Thread;
+use super::running::{Outside, Running};
 use super::split::{Place, Tally};
 use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse};
 use gpuspy_wire::record::Namespace;
@@ -17,6 +18,8 @@ pub struct Found {
     pub hta: HtaClasses,
     /// The threads that led gaps, by process and number.
     pub threads: BTreeMap<(u32, u32), Used>,
+    /// Whether they ran in the time outside CUDA.
+    pub running: BTreeMap<Outside, Running>,
 }
 
 /// How a thread used its time.
@@ -49,6 +52,7 @@ impl Found {
     pub fn add(&mut self, other: Found) {
         self.tally.merge(&other.tally);
         self.hta.add(&other.hta);
+        Merge::merge(&mut self.running, &other.running);
         for (key, used) in other.threads {
             let mine = self.threads.entry(key).or_insert(Used { led: 0, ..used });
             mine.led = mine.led.saturating_add(used.led);
@@ -57,7 +61,8 @@ impl Found {
 
     /// Returns the rows of a device.
     pub fn report(&self, resolve: &impl Resolve) -> IdleReport {
-        let mut report = IdleReport { hta: self.hta, ..IdleReport::default() };
+        let running = self.running.clone();
+        let mut report = IdleReport { hta: self.hta, running, ..IdleReport::default() };
         for cause in Cause::ALL {
             let part = self.tally.by_cause[cause as usize];
             if part != Part::default() {

@@ -20,6 +20,7 @@
 
 use super::super::estimate::{Estimate, Sum};
 use super::lead::Lead;
+use super::running::{Outside, Stretches, Windows};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::model::period::Period;
 use std::collections::HashMap;
@@ -108,6 +109,8 @@ pub struct Tally {
     pub beyond: [Part; Cause::COUNT],
     /// The idle time that a thread of a process led, ns.
     pub led: HashMap<(u32, u32), u64>,
+    /// Whether the threads ran in the time outside CUDA.
+    pub running: Windows,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
     /// Whether the thread did nothing but launch in all the time that was laid out.
@@ -115,6 +118,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// A tally of gaps that are led by threads whose processor time was sampled.
+    pub fn of(running: Windows) -> Tally {
+        Tally { running, ..Tally::default() }
+    }
+
     /// Divides a gap that the operation with this lead ended, and returns its largest causes.
     pub fn split(&mut self, gap: Closed, lead: Option<&Lead>, period: &Period) -> Main {
         let Some(lead) = lead else {
@@ -133,7 +141,7 @@ impl Tally {
             gap.widest.1.max(gap.to).saturating_add(off_by),
         );
         let least = self.measure(&gap, lead, off_by, period);
-        self.decide(&gap, lead, &least, off_by)
+        self.decide(&gap, lead, &least, off_by, period)
     }
 
     /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued;
@@ -237,7 +245,14 @@ impl Tally {
     }
 
     /// Counts what was measured, and returns the largest causes.
-    fn decide(&mut self, gap: &Closed, lead: &Lead, least: &[u64; Cause::COUNT], off_by: i64) -> Main {
+    fn decide(
+        &mut self,
+        gap: &Closed,
+        lead: &Lead,
+        least: &[u64; Cause::COUNT],
+        off_by: i64,
+        period: &Period,
+    ) -> Main {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
         let waited =
             lead.waited.filter(|(_, end)| *end > gap.from.saturating_sub(off_by)).map(|(api, _)| api);
@@ -245,7 +260,7 @@ impl Tally {
         let place = |api, caller, is_long| Place { process, thread, api, caller, range, waited, is_long };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);
-        for Slot { cause, api, caller, value, lo, hi } in slots.iter().copied() {
+        for (at, Slot { cause, api, caller, value, lo, hi }) in slots.iter().copied().enumerate() {
             all[cause as usize].add(Sum { value, lo: 0, hi });
             if cause == Cause::Undecided || value == 0 || least[cause as usize] == 0 {
                 continue;
@@ -253,6 +268,9 @@ impl Tally {
             let lo = lo.saturating_sub(shorter).min(value);
             let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
             self.site(cause, place(api, caller, value >= LONG), Part { count: gap.count(), total });
+            // Each end of the gap may lie so far away.
+            let doubt = shorter.saturating_add(2 * off_by.unsigned_abs());
+            self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
         }
         self.slots = slots;
         let (mut open, mut decided) = (0u64, 0u64);
@@ -295,6 +313,26 @@ impl Tally {
             keep(main, cause, part.total.value);
         }
         sum.total.add(part.total);
+    }
+
+    /// Notes the time of a slot in which a thread was outside CUDA, if its cause is that.
+    fn outside(
+        &mut self,
+        gap: &Closed,
+        thread: (u32, u32),
+        (slot, cause, is_long): (usize, Cause, bool),
+        doubt: u64,
+        period: &Period,
+    ) {
+        let kinds: &[Outside] = match cause {
+            Cause::OutsideCuda if is_long => &[Outside::Any, Outside::Long],
+            Cause::OutsideCuda => &[Outside::Any],
+            Cause::SetUp => &[Outside::SetUp],
+            _ => return,
+        };
+        let its = self.stretches.iter().filter(|stretch| stretch.slot == slot);
+        let stretches = its.map(|stretch| (stretch.from, stretch.to));
+        self.running.add(Stretches { thread, stretches, gap, doubt }, kinds, period);
     }
 
     fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {

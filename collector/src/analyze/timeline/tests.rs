@@ -376,7 +376,7 @@ fn idle_time_between_launches_is_found_where_raw_pairs_hide_it() {
 
 #[test]
 fn late_operations_are_counted_and_within_the_intervals() {
-    let mut timeline = Timeline::new(Period::default(), 1);
+    let mut timeline = Timeline::new(Period::default(), 1, LineTimes::default());
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
         let o = exactly(start, start + 20);
@@ -396,7 +396,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
 
 #[test]
 fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
-    let mut timeline = Timeline::new(Period::default(), 64);
+    let mut timeline = Timeline::new(Period::default(), 64, LineTimes::default());
     let mut most = 0;
     for n in 0..50_000 {
         let o = exactly(n * 10, n * 10 + 7);

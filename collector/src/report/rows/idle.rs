@@ -1,6 +1,7 @@
 //! Why GPUs were idle.
 
 use super::numbers::Estimate;
+use crate::analyze::idle::running::{Outside, Running};
 use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Part, Site};
 use crate::analyze::merge::Merge;
 use schemars::JsonSchema;
@@ -34,6 +35,14 @@ pub struct ByCause {
     /// The number of gaps that have such a part.
     pub count: u64,
     pub total_ns: Estimate,
+    /// How much of it the leading thread ran or waited for a processor; for the rest it was off the CPU: it slept, or
+    /// waited for input, I/O or a lock. null = not known, or another cause than outside_cuda and set_up.
+    pub runnable_ns: Option<Estimate>,
+    /// How much of it the leading thread waited for a processor; part of runnable_ns.
+    pub run_queue_ns: Option<Estimate>,
+    /// The same for the screen.
+    #[serde(skip)]
+    pub running: Option<Running>,
 }
 
 /// The idle time of one cause at one place of the program.
@@ -78,7 +87,8 @@ const SITES: usize = 20;
 impl Idle {
     /// Returns the rows.
     pub fn of(idle: &IdleReport) -> Idle {
-        let mut by_cause: Vec<ByCause> = idle.by_cause.iter().map(ByCause::of).collect();
+        let mut by_cause: Vec<ByCause> =
+            idle.by_cause.iter().map(|row| ByCause::of(row, &idle.running)).collect();
         by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
         let mut together: BTreeMap<(Cause, Site), Part> = BTreeMap::new();
         for ((cause, site), part) in &idle.sites {
@@ -95,8 +105,22 @@ impl Idle {
 }
 
 impl ByCause {
-    fn of((cause, part): (&Cause, &Part)) -> ByCause {
-        ByCause { cause: cause.name(), label: cause.label(), count: part.count, total_ns: part.total.into() }
+    fn of((cause, part): (&Cause, &Part), running: &BTreeMap<Outside, Running>) -> ByCause {
+        let outside = match cause {
+            Cause::OutsideCuda => Some(Outside::Any),
+            Cause::SetUp => Some(Outside::SetUp),
+            _ => None,
+        };
+        let running = outside.and_then(|outside| running.get(&outside)).filter(|running| running.sampled > 0);
+        ByCause {
+            cause: cause.name(),
+            label: cause.label(),
+            count: part.count,
+            total_ns: part.total.into(),
+            runnable_ns: running.map(|running| running.runnable.into()),
+            run_queue_ns: running.map(|running| running.queued.into()),
+            running: running.copied(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::screen::{Screen, about, number};
+use crate::diagnose::running;
 use crate::report::chart::length;
 use crate::report::names::{cut, library};
 use crate::report::rows::idle::{ByCause, BySite};
@@ -59,6 +60,12 @@ fn causes(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
         ]);
     }
     screen.table(&table, rows.len() - shown, "idle");
+    for row in rows {
+        let said = row.running.and_then(|running| running::sentence(&running, "the thread that led it"));
+        if let Some(said) = said {
+            screen.more(format!("{}: {said}", row.label));
+        }
+    }
 }
 
 /// Draws the places of the program.

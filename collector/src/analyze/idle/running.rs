@@ -1,0 +1,175 @@
+//! Was the thread that led a gap running while it was outside CUDA, or was it off the processor?
+//!
+//! The collector samples how long threads have run ([`crate::model::thread_times`]). Between two samples, a *window*, the
+//! thread was outside CUDA in gaps for some time, and ran for some time. How much of the one was the other has bounds: if
+//! the window is of W ns, of which it ran R and was outside CUDA in gaps O, it ran in at most min(O, R) of O, and in at
+//! least R − (W − O), because in the rest of the window it cannot have run for longer than that lasts. The bounds of the
+//! windows are added. A thread that is ready to run and waits for a processor counts as running: it does not wait for
+//! input.
+
+use super::super::estimate::Sum;
+use super::super::merge::Merge;
+use super::split::Closed;
+use crate::model::period::Period;
+use crate::model::thread_times::{Spent, ThreadTimes};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The processor time of the threads of each process on the line, by its number.
+pub type LineTimes = Arc<[Arc<ThreadTimes>]>;
+
+/// Idle time in which the leading thread was in no CUDA call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outside {
+    /// All that has the cause [`OutsideCuda`](super::Cause::OutsideCuda).
+    Any,
+    /// Of that, what [`is_long`](super::Site::is_long).
+    Long,
+    /// What has the cause [`SetUp`](super::Cause::SetUp).
+    SetUp,
+}
+
+impl Outside {
+    const COUNT: usize = 3;
+    const ALL: [Outside; Outside::COUNT] = [Outside::Any, Outside::Long, Outside::SetUp];
+}
+
+/// What the leading threads did in time outside CUDA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// The time outside CUDA, ns.
+    pub outside: Sum,
+    /// Of that, the time that lies between two samples of its thread, ns.
+    pub sampled: u64,
+    /// The time in which the thread ran or waited for a processor, ns.
+    pub runnable: Sum,
+    /// Of that, the time in which it waited for a processor, ns.
+    pub queued: Sum,
+}
+
+impl Merge for Running {
+    fn merge(&mut self, other: &Running) {
+        self.outside.add(other.outside);
+        self.sampled = self.sampled.saturating_add(other.sampled);
+        self.runnable.add(other.runnable);
+        self.queued.add(other.queued);
+    }
+}
+
+/// The time outside CUDA of one window, by [`Outside`].
+type Window = [Sum; Outside::COUNT];
+
+/// The time outside CUDA in the gaps of a timeline, by thread and window.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    times: LineTimes,
+    /// By process and thread.
+    threads: HashMap<(u32, u32), Vec<Window>>,
+    /// What lies in no window.
+    unsampled: Window,
+}
+
+/// Time of a gap in which the leading thread was outside CUDA.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretches<'s, Each> {
+    /// The numbers of its process and of the thread.
+    pub thread: (u32, u32),
+    /// From when to when, in order, in all the time that the gap may have: host ns.
+    pub stretches: Each,
+    /// The gap.
+    pub gap: &'s Closed,
+    /// By how much it can be shorter than [`Part`](super::Part) says, wherever it lies, ns.
+    pub doubt: u64,
+}
+
+impl Windows {
+    /// Windows between the samples of these threads.
+    pub fn of(times: LineTimes) -> Windows {
+        Windows { times, ..Windows::default() }
+    }
+
+    /// Adds time outside CUDA that counts as `kinds`.
+    pub fn add<Each>(&mut self, outside: Stretches<'_, Each>, kinds: &[Outside], period: &Period)
+    where
+        Each: Iterator<Item = (i64, i64)>,
+    {
+        let Windows { times, threads, unsampled } = self;
+        let samples =
+            times.get(outside.thread.0 as usize).map_or(&[][..], |times| times.of(outside.thread.1));
+        let windows = threads.entry(outside.thread).or_default();
+        windows.resize(samples.len().saturating_sub(1), Window::default());
+        let mut put = |window: Option<usize>, part: Sum| {
+            let lo = part.value.saturating_sub(outside.doubt);
+            let place = window.and_then(|at| windows.get_mut(at)).unwrap_or(&mut *unsampled);
+            kinds.iter().for_each(|kind| place[*kind as usize].add(Sum { lo, ..part }));
+        };
+        // A gap has a doubt in each window once, however many stretches it has there.
+        let mut open: Option<(Option<usize>, Sum)> = None;
+        for (from, to) in outside.stretches {
+            let mut now = from;
+            while now < to {
+                let next = samples.partition_point(|sample| sample.at <= now);
+                let window = next.checked_sub(1).filter(|_| next < samples.len());
+                let end = samples.get(next).map_or(to, |sample| sample.at.min(to));
+                let (first, last) = (now.max(outside.gap.from), end.min(outside.gap.to));
+                let value = if first < last { period.length(first, last) } else { 0 };
+                let part = Sum { value, lo: 0, hi: end.saturating_sub(now).max(0) as u64 };
+                match &mut open {
+                    Some((same, sum)) if *same == window => sum.add(part),
+                    _ => {
+                        if let Some((window, sum)) = open.replace((window, part)) {
+                            put(window, sum);
+                        }
+                    }
+                }
+                now = end;
+            }
+        }
+        if let Some((window, sum)) = open {
+            put(window, sum);
+        }
+    }
+
+    /// Returns what the threads did.
+    pub fn finish(&self) -> BTreeMap<Outside, Running> {
+        let mut all = BTreeMap::new();
+        for kind in Outside::ALL {
+            let mut running = Running::default();
+            let unsampled = self.unsampled[kind as usize];
+            running.outside.add(unsampled);
+            running.runnable.add(Sum { value: unsampled.value / 2, lo: 0, hi: unsampled.hi });
+            running.queued.add(Sum { value: 0, lo: 0, hi: unsampled.hi });
+            for ((process, thread), windows) in &self.threads {
+                let samples = self.times.get(*process as usize).map_or(&[][..], |times| times.of(*thread));
+                for (window, two) in windows.iter().zip(samples.windows(2)) {
+                    let (outside, spent) = (window[kind as usize], Spent::between(&two[0], &two[1]));
+                    running.merge(&of_window(outside, &spent));
+                }
+            }
+            if running.outside != Sum::default() {
+                all.insert(kind, running);
+            }
+        }
+        all
+    }
+}
+
+fn of_window(outside: Sum, spent: &Spent) -> Running {
+    Running {
+        outside,
+        sampled: outside.value,
+        runnable: in_both(spent.wall, outside, (spent.runnable_lo, spent.runnable_hi)),
+        queued: in_both(spent.wall, outside, (spent.queued, spent.queued)),
+    }
+}
+
+/// Returns how long two things were true at once that were each true for some part of `wall`, with the middle of the bounds
+/// as the value.
+fn in_both(wall: u64, one: Sum, (lo, hi): (u64, u64)) -> Sum {
+    let lo = lo.saturating_sub(wall.saturating_sub(one.lo));
+    let hi = hi.min(one.hi);
+    Sum { value: lo.midpoint(hi.min(one.value)).max(lo), lo, hi: hi.max(lo) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! How long have the threads of a process run? The system counts it (`/proc/PID/task/TID/schedstat`).
+//!
+//! The collector reads it about every [`PERIOD`], of the threads whose CUDA calls arrived meanwhile. A file stays open, so
+//! that a read costs about a microsecond and that a thread id which is used again is not taken for the same thread. The
+//! program and its agent do nothing for it. Where the system does not say it, nothing is recorded.
+
+use super::process::Process;
+use super::sys;
+use crate::trace::record::{Body, Record, ThreadTime};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// The time between two samples of a thread, about.
+const PERIOD: Duration = Duration::from_millis(100);
+/// The most threads that are sampled at a time, each with a descriptor.
+const MOST: usize = 64;
+/// A reading that took longer than this was interrupted, and is made again: ns.
+const INTERRUPTED: u64 = 100_000;
+/// How often a reading is made at most.
+const TRIES: usize = 3;
+
+/// The threads of a process that make CUDA calls.
+#[derive(Debug)]
+pub struct ThreadTimes {
+    /// The process, unless it is another one than the agent's or in another pid namespace.
+    pid: Option<u32>,
+    /// By claim number.
+    threads: BTreeMap<u32, Thread>,
+    due: Instant,
+    /// The time between two counts of a running thread's time, ns.
+    tick: u64,
+    /// Whether the sample at the process's end has been taken.
+    is_over: bool,
+}
+
+/// A thread.
+#[derive(Debug)]
+struct Thread {
+    /// `None` if there is none, or it could not be read.
+    schedstat: Option<File>,
+    /// Whether it has made calls since its last sample.
+    has_called: bool,
+}
+
+impl ThreadTimes {
+    /// Starts sampling a process whose agent says that it started at `start_time` (field 22 of `/proc/PID/stat`).
+    pub(crate) fn of(process: &Process, start_time: u64) -> ThreadTimes {
+        let is_it = process.start_time() == Some(start_time) && process.is_running();
+        ThreadTimes {
+            pid: Some(process.pid).filter(|_| is_it),
+            threads: BTreeMap::new(),
+            due: Instant::now(),
+            tick: sys::tick(),
+            is_over: false,
+        }
+    }
+
+    /// Notes that calls of a thread have arrived.
+    pub(crate) fn has_called(&mut self, thread: u32, tid: u32) {
+        let Some(pid) = self.pid else { return };
+        if let Some(known) = self.threads.get_mut(&thread) {
+            known.has_called = true;
+        } else if self.threads.values().filter(|thread| thread.schedstat.is_some()).count() < MOST {
+            self.threads.insert(thread, Thread { schedstat: open(pid, tid), has_called: true });
+            // Its first window begins now.
+            self.due = Instant::now();
+        }
+    }
+
+    /// Returns the samples of the threads that have made calls since their last one, if it is time, or if the process is
+    /// about to exit. `host_now` returns host ns.
+    pub(crate) fn sample(&mut self, is_exiting: bool, host_now: impl Fn() -> u64) -> Vec<Record> {
+        let is_last = is_exiting && !std::mem::replace(&mut self.is_over, is_exiting);
+        if self.pid.is_none() || !(is_last || Instant::now() >= self.due) {
+            return Vec::new();
+        }
+        self.sample_now(host_now)
+    }
+
+    /// The same at once. Of a process that has ended, the first thread can be read until its parent has waited for it.
+    pub(crate) fn sample_now(&mut self, host_now: impl Fn() -> u64) -> Vec<Record> {
+        self.due = Instant::now() + PERIOD;
+        let samples = self.threads.iter_mut().filter_map(|(claim, thread)| {
+            if !std::mem::take(&mut thread.has_called) {
+                return None;
+            }
+            let (at, time) = read(thread.schedstat.as_ref()?, self.tick, &host_now).or_else(|| {
+                // It has ended.
+                thread.schedstat = None;
+                None
+            })?;
+            Some(Record { thread: *claim, at, body: Body::ThreadTime(time) })
+        });
+        samples.collect()
+    }
+}
+
+/// Opens the file of a thread by its id in the process's own namespace, which must be ours.
+fn open(pid: u32, tid: u32) -> Option<File> {
+    let folder = format!("/proc/{pid}/task/{tid}");
+    let schedstat = File::open(format!("{folder}/schedstat")).ok()?;
+    let status = fs::read_to_string(format!("{folder}/status")).ok()?;
+    is_in_our_namespace(&status, tid).then_some(schedstat)
+}
+
+/// Whether a thread has this id in the namespace of `/proc`, and in no other one (proc_pid_status(5), `NSpid`).
+fn is_in_our_namespace(status: &str, tid: u32) -> bool {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().eq([tid.to_string()]))
+}
+
+/// Reads how long a thread has run, and when that was: host ns.
+fn read(schedstat: &File, tick: u64, host_now: impl Fn() -> u64) -> Option<(u64, ThreadTime)> {
+    let mut best: Option<(u64, ThreadTime)> = None;
+    for _ in 0..TRIES {
+        let mut text = [0; 96];
+        let before = host_now();
+        let length = schedstat.read_at(&mut text, 0).ok()?;
+        let at = host_now();
+        let (ran, queued) = parse(&text[..length])?;
+        let took = at.saturating_sub(before);
+        let late = tick.saturating_add(took);
+        if best.is_none_or(|(_, best)| late < best.late) {
+            best = Some((at, ThreadTime { ran, queued, late }));
+        }
+        if took <= INTERRUPTED {
+            break;
+        }
+    }
+    best
+}
+
+/// Returns the first two numbers: ns on a processor, and ns in which it waited for one (sched-stats in Linux's
+/// documentation).
+fn parse(text: &[u8]) -> Option<(u64, u64)> {
+    let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::process::Process;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const MS: u64 = 1_000_000;
+
+    fn ours() -> ThreadTimes {
+        let process = Process::of(std::process::id());
+        ThreadTimes::of(&process, process.start_time().unwrap())
+    }
+
+    fn own_tid() -> u32 {
+        let link = fs::read_link("/proc/thread-self").unwrap();
+        link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+    }
+
+    /// Samples the calling thread around `work`, and returns the wall time and the time in which it ran or waited for a
+    /// processor, both ns.
+    fn spent_in(work: impl FnOnce()) -> (u64, u64, ThreadTime) {
+        let mut times = ours();
+        let mut take = || {
+            times.has_called(1, own_tid());
+            times.due = Instant::now();
+            let samples = times.sample(false, sys::monotonic_raw);
+            let [Record { thread: 1, at, body: Body::ThreadTime(time) }] = samples[..] else {
+                panic!("{samples:?}")
+            };
+            (at, time)
+        };
+        let (from, first) = take();
+        work();
+        let (to, last) = take();
+        (to - from, (last.ran + last.queued) - (first.ran + first.queued), last)
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_does_not_run_and_one_that_spins_does() {
+        let (wall, slept, _) = spent_in(|| std::thread::sleep(Duration::from_millis(300)));
+        assert!(wall >= 300 * MS && slept < wall - 250 * MS, "{slept} of {wall}");
+        let (wall, spun, last) = spent_in(|| {
+            let end = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < end {}
+        });
+        assert!(
+            spun + 3 * last.late >= 300 * MS && spun <= wall + 3 * last.late,
+            "{spun} of {wall}: {last:?}"
+        );
+    }
+
+    #[test]
+    fn threads_that_made_no_calls_and_those_that_have_ended_have_no_sample() {
+        let mut times = ours();
+        assert!(times.sample(false, || 1).is_empty());
+        let (is_done, tid) = (AtomicBool::new(false), std::sync::Mutex::new(0));
+        std::thread::scope(|threads| {
+            let thread = threads.spawn(|| {
+                *tid.lock().unwrap() = own_tid();
+                while !is_done.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+            });
+            while *tid.lock().unwrap() == 0 {
+                std::thread::yield_now();
+            }
+            times.has_called(7, *tid.lock().unwrap());
+            assert_eq!(times.sample(false, || 1).len(), 1);
+            assert!(times.sample(false, || 1).is_empty(), "it is not due");
+            times.has_called(7, 0);
+            assert_eq!(times.sample(true, || 1).len(), 1, "the last one is always due");
+            is_done.store(true, Ordering::Relaxed);
+            thread.join().unwrap();
+        });
+        times.has_called(7, 0);
+        times.due = Instant::now();
+        assert!(times.sample(false, || 1).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_not_the_agents_is_not_read() {
+        let process = Process::of(std::process::id());
+        let mut times = ThreadTimes::of(&process, process.start_time().unwrap() + 1);
+        times.has_called(1, own_tid());
+        assert!(times.sample(true, || 1).is_empty());
+        assert!(is_in_our_namespace("Name:\tx\nNSpid:\t12\nNSpgid:\t1\n", 12));
+        assert!(!is_in_our_namespace("NSpid:\t5012\t12\n", 12), "the program is in a container");
+        assert!(!is_in_our_namespace("NSpid:\t13\n", 12));
+        assert!(!is_in_our_namespace("Name:\tx\n", 12));
+    }
+
+    #[test]
+    fn hostile_or_odd_contents_say_nothing() {
+        assert_eq!(parse(b"12 34 56\n"), Some((12, 34)));
+        for text in [&b""[..], b"12", b"a b c", b"-1 2 3", b"\xff 1"] {
+            assert_eq!(parse(text), None);
+        }
+    }
+}
