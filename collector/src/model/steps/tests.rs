@@ -362,14 +362,17 @@ proptest! {
         });
         prop_assert_eq!(program.steps(), 0, "{:?}", program.rule());
     }
+}
 
-    /// Steps of random kernels, each the same, after a start of other launches. Short steps of few kernels may consist of
-    /// equal halves.
-    #[test]
-    fn random_loops_are_found(
-        seed in 1u64.., kernels in 5u64..16, length in 12usize..60, steps in 8u64..80, start in 0u64..60,
-    ) {
-        let mut random = Random(seed);
+/// Steps of random kernels, each the same, after a start of other launches. A few cannot be told from others: short steps of
+/// few kernels consist of nearly equal halves, or of eight steps every second one has what the others lack by chance.
+#[test]
+fn random_loops_are_found() {
+    const LOOPS: u64 = 400;
+    let is_found = |seed: &u64| {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (kernels, length) = (5 + random.below(11), 12 + random.below(48));
+        let (steps, start) = (8 + random.below(72), random.below(60));
         let mut body: Vec<String> = (0..length).map(|_| format!("k{}", random.below(kernels))).collect();
         body.push("loss".to_owned());
         let program = of(|p| {
@@ -381,14 +384,18 @@ proptest! {
                 body.iter().for_each(|kernel| p.after(random.below(50_000), kernel));
             }
         });
-        prop_assert!(program.steps().abs_diff(steps) <= 1, "{} of {}: {:?}", program.steps(), steps, body);
-    }
+        program.steps().abs_diff(steps) <= 1
+    };
+    let found = (1..=LOOPS).filter(is_found).count() as u64;
+    assert!(found * 100 >= LOOPS * 99, "the steps of {found} of {LOOPS} loops are found");
 }
 
 #[test]
 fn a_program_without_steps_prepares_for_the_first_twentieth_of_its_launches() {
     let of_launches = |launches: usize| {
-        let program = of(|p| (0..launches).for_each(|n| p.launch(&[["a", "b", "c"][n * n * n % 7 % 3]])));
+        let mut random = Random(9);
+        let program =
+            of(|p| (0..launches).for_each(|_| p.launch(&[["a", "b", "c"][random.below(3) as usize]])));
         let rule = program.rule();
         assert_eq!(rule.source, None, "the sequence has no period");
         let mut counter = StepCounter::new(&rule);
@@ -398,5 +405,5 @@ fn a_program_without_steps_prepares_for_the_first_twentieth_of_its_launches() {
         });
         is_preparing.filter(|is_preparing| *is_preparing).count()
     };
-    assert_eq!((of_launches(10), of_launches(19)), (0, 0));
+    assert_eq!([19, 20, 200, 400].map(of_launches), [0, 1, 10, 20]);
 }
