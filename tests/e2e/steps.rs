@@ -105,6 +105,52 @@ fn long_steps_at_the_start_are_warm_up() {
     });
 }
 
+/// The host pauses for 300 ms before the loop and for 1 ms in each step; but in every tenth step it allocates memory for 8 ms
+/// instead.
+#[test]
+fn a_step_has_the_idle_time_and_the_causes_of_its_own_gaps() {
+    until_one_is_good(|| {
+        let run =
+            Run::of("steps").arg("stalls").arg("60").env("SIMCUDA_HOST_COST", "launch=3000,memory=8000000");
+        let done = run.observed().succeeded();
+        let (said, report) = (done.said(), done.report());
+        let steps = &report["steps"];
+        let warm_up = whole(&steps["warm_up"]) as f64;
+        assert_eq!(steps["count"], 60, "{steps:#}");
+        // The first launches of the kernels load code.
+        assert!(warm_up <= 3.0, "{steps:#}");
+        let per_step = &steps["per_step"]["idle_by_cause_ns"];
+        let mean = |cause: &str| per_step[cause].as_f64().unwrap_or(0.0);
+        let idle = steps["per_step"]["idle_ns"].as_f64().unwrap();
+        let sum: f64 = per_step.as_object().unwrap().values().map(|ns| ns.as_f64().unwrap()).sum();
+        assert!((sum - idle).abs() <= 1.0, "{sum} of {idle}: {per_step}");
+        // The last of the 60 steps pauses, and has no end. Of the others, 53 pause.
+        let steady = 59.0 - warm_up;
+        let pauses = whole(&said["paused_ns"]) as f64 * (53.0 - warm_up) / 54.0;
+        let allocations = whole(&said["allocated_ns"]) as f64;
+        let is_close = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
+        if !is_close(mean("outside_cuda"), pauses / steady)
+            || !is_close(mean("allocating"), allocations / steady)
+        {
+            return Err(format!("{said}: {per_step}"));
+        }
+        assert_eq!(per_step.get("set_up"), None, "{per_step}");
+        let outliers = steps["outliers"].as_array().unwrap();
+        if !outliers.iter().any(|step| step["step"] == 37) {
+            return Err(format!("{outliers:#?}"));
+        }
+        for step in outliers {
+            let allocating = step["idle_by_cause_ns"].get("allocating").map_or(0, whole);
+            let is_right =
+                if whole(&step["step"]) % 10 == 7 { allocating > 7_900_000 } else { allocating == 0 };
+            assert!(is_right, "{step}");
+        }
+        let screen = done.section("steps");
+        assert!(screen.contains("GPU idle, mostly") && screen.contains("ms, allocating"), "{screen}");
+        Ok(())
+    });
+}
+
 #[test]
 fn ranges_inside_steps_are_phases_and_numbered_ranges_are_one_row() {
     let report = observed("nvtx", 40).report();

@@ -199,6 +199,6 @@ impl Tables {
         }
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
-        self.steps.relate(&self.devices, &self.idle);
+        self.steps.relate(&self.devices);
     }
 }

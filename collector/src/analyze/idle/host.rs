@@ -142,6 +142,7 @@ impl Host {
             known_from,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
+            step: event.step,
             is_preparing: event.is_preparing,
         })
     }

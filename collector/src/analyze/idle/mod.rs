@@ -7,10 +7,12 @@
 //! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
 //!   lies before a stream's next operation
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
+//! - [`by_step`]: the idle time in each step of the program
 //! - [`hta`]: the classes of Holistic Trace Analysis
 //!
 //! Calls that the agent does not intercept count as outside CUDA.
 
+pub mod by_step;
 pub mod enqueued;
 pub mod history;
 pub mod host;

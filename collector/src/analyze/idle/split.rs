@@ -17,6 +17,7 @@
 //! entered, which bounds how early the gap can be.
 
 use super::super::estimate::{Estimate, Sum};
+use super::by_step::StepIdle;
 use super::lead::Lead;
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::model::period::Period;
@@ -106,6 +107,8 @@ pub struct Tally {
     pub beyond: [Part; Cause::COUNT],
     /// The idle time that a thread of a process led, ns.
     pub led: HashMap<(u32, u32), u64>,
+    /// By the step of the program.
+    pub by_step: StepIdle,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
 }
@@ -116,6 +119,7 @@ impl Tally {
         let Some(lead) = lead else {
             let all = Part { count: gap.count(), total: gap.duration.into() };
             self.add(Cause::Undecided, all, None);
+            self.by_step.add(Cause::Undecided, gap.duration.value);
             return [Some((Cause::Undecided, gap.duration.value)), None, None];
         };
         let led = self.led.entry((lead.process, lead.thread)).or_default();
@@ -259,6 +263,7 @@ impl Tally {
             let total = Sum { value, lo: if cause == Cause::Undecided { 0 } else { lo }, hi };
             if value > 0 {
                 self.by_cause[cause as usize].count += gap.count();
+                self.by_step.add(cause, value);
                 keep(&mut main, cause, value);
             }
             self.by_cause[cause as usize].total.add(total);

@@ -67,6 +67,8 @@ pub struct Outlier {
     /// From the start of the collection.
     pub start_ns: u64,
     pub duration_ns: u64,
+    /// The idle gaps of GPUs in it by cause, as in idle; empty = none, or not kept.
+    pub idle_by_cause_ns: BTreeMap<&'static str, u64>,
 }
 
 /// What a step contains, on average.
@@ -78,7 +80,7 @@ pub struct Contents {
     /// The time in which it was idle.
     #[schemars(range(min = 0))]
     pub idle_ns: f64,
-    /// The same by cause, as in idle.
+    /// The same by cause, as in idle: from the gaps that lie in these steps.
     pub idle_by_cause_ns: BTreeMap<&'static str, f64>,
     /// Copies and memsets.
     #[schemars(range(min = 0))]
@@ -145,8 +147,9 @@ impl Steps {
 
 impl Outlier {
     fn of(outlier: &steps::Outlier) -> Outlier {
-        let steps::Outlier { step, start, duration } = *outlier;
-        Outlier { step, start_ns: start, duration_ns: duration }
+        let steps::Outlier { step, start, duration, ref idle_by_cause } = *outlier;
+        let by_cause = idle_by_cause.iter().map(|(cause, ns)| (cause.name(), *ns));
+        Outlier { step, start_ns: start, duration_ns: duration, idle_by_cause_ns: by_cause.collect() }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::report::rows::steps::{Contents, Steps};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, count, duration, percent};
+use std::collections::BTreeMap;
 
 /// Drift that is worth a word: a twentieth of a step.
 const DRIFTS: f64 = 0.05;
@@ -99,7 +100,13 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
     if steps.outliers.is_empty() {
         return;
     }
-    let mut table = Table::new(&[right("longest steps"), right("start"), right("took"), right("median")]);
+    let mut table = Table::new(&[
+        right("longest steps"),
+        right("start"),
+        right("took"),
+        right("median"),
+        left("GPU idle, mostly"),
+    ]);
     for outlier in &steps.outliers {
         let times = steps.median_ns.filter(|median| *median > 0);
         let times = times
@@ -109,9 +116,17 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
             time(Some(outlier.start_ns)),
             time(Some(outlier.duration_ns)),
             times.into(),
+            dim(&mostly(&outlier.idle_by_cause_ns)),
         ]);
     }
     screen.table(&table, 0, "steps");
+}
+
+/// Returns the idle time of a step and its largest cause.
+fn mostly(by_cause: &BTreeMap<&'static str, u64>) -> String {
+    let all = by_cause.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+    let most = by_cause.iter().max_by_key(|(_, ns)| **ns);
+    most.map_or_else(String::new, |(cause, _)| format!("{}, {}", duration(all), cause.replace('_', " ")))
 }
 
 fn phases(screen: &mut Screen<'_>, steps: &Steps) {

@@ -22,6 +22,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         known_from: i64::MIN,
         range: 0,
         waited: None,
+        step: None,
         is_preparing: false,
     }
 }
