@@ -33,6 +33,7 @@ use super::extrapolate::is_drawn;
 use super::idle::Cause;
 use super::idle::by_step;
 use super::merge::Merge;
+use super::ranges::RangeName;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
@@ -66,7 +67,7 @@ pub struct Steps {
     pub contents: Contents,
     /// The steps that this is about: those after the warm-up that are over.
     pub steady: Range<u64>,
-    /// Phases of a step: NVTX ranges that are opened in nearly every step.
+    /// Phases of a step: NVTX ranges that are opened in nearly every step, and are not the step itself.
     pub phases: Vec<Phase>,
     /// Kernel and graph launches of the whole process: of several processes, the steps of the one with most count.
     pub all_launches: u64,
@@ -136,7 +137,7 @@ pub struct Contents {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// The NVTX range's name.
-    pub name: String,
+    pub name: RangeName,
     /// How often it is opened in a step, on average.
     pub per_step: f64,
     /// Host ns in it per step, on average.
@@ -144,6 +145,14 @@ pub struct Phase {
 }
 
 impl Steps {
+    /// Notes how the steps were found. A range that is the step is none of its phases.
+    pub(super) fn found_by(&mut self, source: Option<Source>) {
+        self.source = source.filter(|_| self.count > 0);
+        if let Some(Source::NvtxRange(name)) = &self.source {
+            self.phases.retain(|phase| phase.name.text != *name);
+        }
+    }
+
     /// Fills in what the devices know: why the GPUs were idle in the steps, and the busy time if the steps themselves do not
     /// tell it.
     pub(super) fn relate(&mut self, devices: &[DeviceReport]) {

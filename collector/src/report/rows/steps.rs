@@ -52,7 +52,7 @@ pub struct Steps {
     pub outliers: Vec<Outlier>,
     /// What a step after the warm-up contains, on average.
     pub per_step: Contents,
-    /// NVTX ranges that are opened in nearly every step.
+    /// NVTX ranges that are opened in nearly every step, without the one that is the step.
     pub phases: Vec<Phase>,
     /// Step times over the run: the means of equally many steps each; at most sixty.
     #[schemars(length(max = 60))]
@@ -172,6 +172,6 @@ impl Contents {
 
 impl Phase {
     fn of(phase: &steps::Phase) -> Phase {
-        Phase { name: phase.name.clone(), per_step: phase.per_step, host_ns: phase.host }
+        Phase { name: phase.name.to_string(), per_step: phase.per_step, host_ns: phase.host }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::screen::{Screen, number, plural, time};
-use crate::report::chart::sparkline;
+use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
 use crate::report::rows::steps::{Contents, Steps};
 use crate::report::table::{Table, left, names, right};
@@ -54,14 +54,26 @@ fn sentence(steps: &Steps) -> String {
     parts.join(" \u{b7} ")
 }
 
+/// Returns what the highest character of the plot stands for, ns: the highest value that is no longer than the longest step
+/// after the warm-up. The warm-up can take so much longer that all other steps would look alike.
+pub fn scale(steps: &Steps) -> u64 {
+    let longest = steps.max_ns.unwrap_or(u64::MAX);
+    steps.plot_ns.iter().copied().filter(|ns| *ns <= longest).max().unwrap_or(longest)
+}
+
 fn plot(screen: &mut Screen<'_>, steps: &Steps) {
-    let most = steps.plot_ns.iter().copied().max().unwrap_or(0);
+    let most = scale(steps);
     if steps.plot_ns.len() < 2 || most == 0 {
         return;
     }
     let width = steps.plot_ns.len().min(screen.inner());
     let line = sparkline(&steps.plot_ns, most, width, screen.style.ascii);
-    screen.more(Text::from(line).then(dim(format!(" up to {}", duration(most)))));
+    let cut = if steps.plot_ns.iter().any(|ns| *ns > most) {
+        format!("; {} took longer", CUT[usize::from(screen.style.ascii)])
+    } else {
+        String::new()
+    };
+    screen.more(Text::from(line).then(dim(format!(" up to {}{cut}", duration(most)))));
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
@@ -139,4 +151,24 @@ fn phases(screen: &mut Screen<'_>, steps: &Steps) {
         table.row([time(Some(phase.host_ns.round() as u64)), per_step.into(), Text::from(&phase.name)]);
     }
     screen.table(&table, 0, "steps");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::steps;
+
+    fn scaled(plot: &[u64], max: u64) -> u64 {
+        let time = Some(steps::StepTimes { max, ..steps::StepTimes::default() });
+        scale(&Steps::of(&steps::Steps { count: 9, time, plot: plot.to_vec(), ..steps::Steps::default() }))
+    }
+
+    #[test]
+    fn the_plot_is_scaled_to_the_steps_after_the_warm_up() {
+        assert_eq!(scaled(&[9_000, 400, 10, 12, 15, 11], 15), 15);
+        // A value of the plot is the mean of several steps, so none may be as long as the longest step.
+        assert_eq!(scaled(&[9_000, 400, 10, 12, 13, 11], 40), 13);
+        assert_eq!(scaled(&[10, 12], 12), 12, "without a warm-up nothing is cut");
+        assert_eq!(scaled(&[9_000], 12), 12);
+    }
 }
