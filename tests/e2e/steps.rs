@@ -159,6 +159,7 @@ fn ranges_inside_steps_are_phases_and_numbered_ranges_are_one_row() {
     for phase in ["forward", "backward"] {
         assert_eq!(named(phase).unwrap_or_else(|| panic!("{phases:?}"))["per_step"], 1.0);
     }
+    assert_eq!((&report["steps"]["range"], phases.len()), (&"ProfilerStep#*".into(), 2), "{phases:?}");
     let rows = report["ranges"].as_array().unwrap();
     let steps: Vec<&Value> =
         rows.iter().filter(|row| row["name"].as_str().unwrap().starts_with("ProfilerStep")).collect();
@@ -182,6 +183,25 @@ fn a_step_can_be_selected_and_one_that_does_not_exist_is_an_error() {
             selected["kernels"].as_array().unwrap().iter().map(|kernel| whole(&kernel["count"])).sum();
         assert_eq!((sum, output.status.code()), (launches, Some(0)), "{step}");
     }
+    let export = |arguments: &[&str]| {
+        Command::new(gpuspy()).arg("export").arg(done.trace()).args(arguments).output().unwrap()
+    };
+    // The host waits at the end of each step, so that no other step's kernels run in its time.
+    for (step, names) in [("7", 1), ("7..9", 3), ("29", 1)] {
+        let output = export(&["--step", step]);
+        let exported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let events = exported["traceEvents"].as_array().unwrap().iter();
+        let kernels: Vec<&str> = events
+            .filter(|event| event["cat"] == "kernel")
+            .map(|event| event["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(kernels.len(), 6 * names, "{step}: {kernels:?}");
+        assert_eq!(kernels.iter().filter(|name| **name == "gelu_20us").count(), names, "{step}: {kernels:?}");
+    }
+    let missing = export(&["--step", "28..30"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!((missing.status.code(), missing.stdout.len()), (Some(2), 0), "{said}");
+    assert!(said.contains("it has 30 steps, 0 to 29"), "{said}");
     let missing = report(&["--step", "30"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert_eq!(missing.status.code(), Some(2));
