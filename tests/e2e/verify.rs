@@ -101,6 +101,21 @@ fn the_comparison_that_the_screen_proposes_shows_that_a_finding_is_gone() {
 }
 
 #[test]
+fn a_run_of_several_processes_is_compared_by_its_directory() {
+    until_one_is_good(|| {
+        let run = Run::command("bash").arg("-c").arg("\"$0\" faulty & \"$0\" faulty & wait");
+        let done = run.arg(program("fault_sync_per_step")).observed().succeeded();
+        let line = done.stderr.lines().find_map(|line| line.strip_prefix("Check "));
+        let Some(line) = line else { return Err(done.stderr) };
+        assert_eq!(line.trim(), "run it again, then gpuspy diff trace.gspy NEW");
+        let folder = done.folder().display();
+        let compared = shell(&format!("cd {folder} && gpuspy diff trace.gspy trace.gspy"), None).succeeded();
+        assert!(compared.stdout.starts_with("There is no change: "), "{}", compared.stdout);
+        Ok(())
+    });
+}
+
+#[test]
 fn the_command_that_checks_a_finding_quotes_what_a_shell_would_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("it's $HOME;  no \\ `*");

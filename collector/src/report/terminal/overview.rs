@@ -9,7 +9,7 @@ use super::steps::scale;
 use super::{Run, coverage, header, ranks, timeline};
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
-use crate::report::rows::findings::Finding;
+use crate::report::rows::findings::{Finding, run_path};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
@@ -244,7 +244,7 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let path = run.reports.first().map_or("", |report| report.process.path.as_str());
+    let path = run_path(run.reports);
     let commands = [
         first.verify.clone(),
         format!("run it again, then gpuspy diff {path} NEW"),
