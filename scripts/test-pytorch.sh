@@ -71,4 +71,6 @@ fault pageable
 fault slow_loader
 fault growing
 SIMCUDA_KERNEL_NS=2000 fault many_small
+TORCHINDUCTOR_CACHE_DIR=$scratch/fused TRITON_CACHE_DIR=$scratch/fused/triton SIMCUDA_KERNEL_NS=2000 \
+    program "many_small, compiled" many_small compiled
 finish

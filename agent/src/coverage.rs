@@ -306,8 +306,10 @@ fn passed() -> BTreeSet<String> {
 
 #[test]
 fn the_agents_list_of_functions_that_pass_is_current() {
-    let mut text = "//! Generated from the lists that `coverage.rs` reads: `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage`.\n\n\
-        /// Functions of CUDA's that pass through by intent: not in the table, and not unknown. Sorted.\n\
+    let mut text = "//! Which CUDA functions pass through? `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage` generates the list\n\
+        //! from those that `coverage.rs` reads.\n\n\
+        /// The CUDA functions that pass through on purpose: they are not in the hook table, and they do not count as\n\
+        /// unknown. Sorted.\n\
         #[rustfmt::skip]\n\
         pub const PASSED: &[&str] = &["
         .to_owned();

@@ -90,7 +90,7 @@ pub struct KernelName {
 }
 
 impl KernelName {
-    /// From a handle's word.
+    /// Reads a handle's word.
     #[inline]
     fn of(word: u32) -> KernelName {
         KernelName { id: word & NUMBER, is_kernel: word & KERNEL != 0 }

@@ -19,7 +19,7 @@ pub struct Options {
     pub mode: Mode,
     /// The most that the agent may cost, in percent of wall time: above 0, at most 100.
     pub percent: f64,
-    /// Windows are short and far apart, whatever they cost.
+    /// Whether windows are sparse: short and far apart, whatever they cost.
     pub is_sparse: bool,
     /// Why the settings differ from the variables: the number of one of [`NOTES`], from 1; 0 = they do not differ.
     pub note: u8,

@@ -43,7 +43,7 @@ fn queries_in_a_row_share_a_record_and_each_is_counted() {
         }
         // Ten spins of 4,000 queries; each spin is reported at least about every tenth of a second.
         let (records, calls, unknown) = queries(&done);
-        assert!((10..=100).contains(&records), "{how}: {records} records");
+        assert!((10..=100).contains(&records), "{how}: {records} records of queries");
         assert!(calls >= 40_000, "{how}: {calls} queries");
         let failed = u64::from(how == "driver");
         assert_eq!(unknown as u64, failed, "{how}: only the query of an invalid event has no context");
@@ -92,6 +92,6 @@ fn runtime_calls_before_the_first_launch_are_reported_under_their_own_names() {
     let all = by_name(&report["apis"], "name", "count");
     for inside in ["cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload", "cuDevicePrimaryCtxReset"]
     {
-        assert_eq!(all.get(inside), None, "the call around it is the app's");
+        assert_eq!(all.get(inside), None, "only the app's call around it is recorded");
     }
 }

@@ -97,7 +97,7 @@ fn settles_at(percent: f64, threads: u32, launch: u64) {
         }
         attempts.push(shares);
     }
-    panic!("{percent} %: {attempts:?}");
+    panic!("no attempt kept the budget of {percent} %: {attempts:?}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn every_launch_in_a_window_is_timed() {
         let windows = seen.windows();
         assert!(windows.len() >= 3, "{windows:?}");
         let holes = inside(&seen, &windows).filter(|w| w.untimed == Untimed::Budget).count();
-        assert_eq!(holes, 0, "{threads} threads");
+        assert_eq!(holes, 0, "{threads} threads: a launch inside a window is untimed for the budget");
         let budgeted = seen.work.iter().filter(|w| w.untimed == Untimed::Budget).count();
         assert!(budgeted > seen.work.len() / 3, "{budgeted} of {}", seen.work.len());
     }
@@ -351,7 +351,10 @@ impl Slowed {
             }
             attempts.push((cost, found));
         }
-        panic!("{} %, {:?}: {attempts:?}", self.percent, self.longer);
+        panic!(
+            "no attempt kept {} % and found a slowdown in {:?}: cost and slowdown are {attempts:?}",
+            self.percent, self.longer
+        );
     }
 }
 
@@ -397,7 +400,7 @@ fn a_program_with_idle_phases_keeps_its_windows() {
         }
         attempts.push(timed / launches);
     }
-    panic!("{attempts:?}");
+    panic!("no attempt timed more than 0.7 of the launches: {attempts:?}");
 }
 
 #[test]

@@ -67,7 +67,10 @@ fn gpu_time_contains_the_truth(report: &Value, ranges: &[(u64, u64)], operations
     let slack = slack(wall) + 100;
     let holds = |name: &str, truth: u64| {
         let [lo, value, hi] = part(device, name);
-        assert!(lo <= truth + slack && truth <= hi + slack, "{name}: {truth} in [{lo}, {hi}]");
+        assert!(
+            lo <= truth + slack && truth <= hi + slack,
+            "{name}: the true value {truth} is outside [{lo}, {hi}]"
+        );
         value
     };
     let kernels: Vec<Operation> = operations.iter().filter(|op| op.kind == "kernel").cloned().collect();
@@ -76,7 +79,7 @@ fn gpu_time_contains_the_truth(report: &Value, ranges: &[(u64, u64)], operations
     let reported = holds("idle_ns", idle);
     assert!(
         reported <= idle + wall / 8,
-        "a GPU that is still busy with earlier work is not reported idle: {reported}, {idle}"
+        "{reported} ns are reported idle instead of {idle}: the GPU was still busy with earlier work"
     );
 }
 
@@ -110,7 +113,10 @@ fn check_two_ranges(done: &Done) {
     assert_eq!(by_name(&report["kernels"], "name", "count"), [("inside_10us".to_owned(), 2 * INSIDE)].into());
     let truth: u64 = kernels.iter().map(|op| op.interval.1 - op.interval.0).sum();
     let [lo, _, hi] = part(&report["kernels"][0], "total_ns");
-    assert!(lo <= truth + slack(truth) && truth <= hi + slack(truth), "{truth} in [{lo}, {hi}]");
+    assert!(
+        lo <= truth + slack(truth) && truth <= hi + slack(truth),
+        "the true value {truth} is outside [{lo}, {hi}]"
+    );
     let copies = ("HtoD".to_owned(), "pageable".to_owned());
     let sets = ("memset".to_owned(), "none".to_owned());
     assert_eq!(transfers(&report["transfers"]), [(copies, (20, 20 * 4096)), (sets, (10, 10 * 4096))].into());
@@ -214,7 +220,10 @@ fn a_short_range_of_a_long_run_makes_a_small_trace() {
         (&report["coverage"]["launches"], &report["coverage"]["timed"]),
         (&json!(INSIDE), &json!(INSIDE))
     );
-    assert!(part < 32 << 10 && part * 20 < whole, "{part} of {whole} bytes");
+    assert!(
+        part < 32 << 10 && part * 20 < whole,
+        "the trace of the range has {part} bytes, the whole one {whole}"
+    );
 }
 
 #[test]
@@ -222,7 +231,7 @@ fn overlapping_ranges_of_several_threads_count_as_one() {
     let done = Run::of("capture_range").arg("threads").arg("300");
     let done = done.observed_with(&["--capture-range", "nvtx:it"]).succeeded();
     let (report, ranges) = (done.report(), ranges(&done.trace()));
-    assert_eq!(ranges.len(), 1, "one thread ended with its range open");
+    assert_eq!(ranges.len(), 1, "overlapping ranges are one, although one thread ended with its own open");
     assert_eq!(report["coverage"]["launches"], 3 * INSIDE);
     assert_eq!(by_name(&report["kernels"], "name", "count"), [("inside_10us".to_owned(), 3 * INSIDE)].into());
     gpu_time_contains_the_truth(&report, &ranges, &done.truth().operations());
@@ -305,7 +314,7 @@ fn an_invalid_range_is_refused_by_run_and_reported_under_bare_preload() {
     }
     let report =
         Run::of("plain_work").env("GPUSPY_CAPTURE_RANGE", "profiler").preloaded().succeeded().report();
-    assert_eq!(report["coverage"]["launches"], 200, "all of the run is reported");
+    assert_eq!(report["coverage"]["launches"], 200, "the whole run is reported");
     let note = report["processes"][0]["notes"][0].as_str().unwrap();
     assert!(note.starts_with("GPUSPY_CAPTURE_RANGE is not one of"), "{note}");
 }

@@ -78,8 +78,17 @@ fn a_collective_on_a_deep_stream_is_timed_alone() {
     let (reduces, others): (Vec<_>, Vec<_>) = compared.iter().partition(|c| c.truth.name.contains("nccl"));
     let alone = |those: &[&Compared]| those.iter().filter(|c| c.timed().is_some()).count();
     assert_eq!(reduces.len(), 200);
-    assert!(done.is_share(alone(&reduces), reduces.len(), 0.9), "{} of 200", alone(&reduces));
-    assert!(alone(&others) < others.len() / 2, "the stream is deep: {} of {}", alone(&others), others.len());
+    assert!(
+        done.is_share(alone(&reduces), reduces.len(), 0.9),
+        "only {} of 200 reductions are timed alone",
+        alone(&reduces)
+    );
+    assert!(
+        alone(&others) < others.len() / 2,
+        "{} of {} other operations are timed alone, although the stream is deep",
+        alone(&others),
+        others.len()
+    );
 }
 
 /// Two ranks' kernels wait for each other on streams that share a hardware queue: an event after the first of them

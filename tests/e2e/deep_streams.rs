@@ -20,7 +20,7 @@ fn union(operations: &[Operation]) -> u64 {
 }
 
 fn number(of: &Value) -> f64 {
-    of.as_f64().unwrap_or_else(|| panic!("{of} is no number"))
+    of.as_f64().unwrap_or_else(|| panic!("{of} is not a number"))
 }
 
 /// Compares the report of a GPU-bound program with what happened. The bounds must contain the truth in every run; the
@@ -125,7 +125,7 @@ fn a_gpu_bound_program_is_not_slowed_down() {
             ours = ours.min(took(&run(load).observed().succeeded()));
             ours as f64 <= 1.05 * plain as f64
         });
-        assert!(is_no_slower, "{load:?}: {ours} ns, {plain} without");
+        assert!(is_no_slower, "{load:?} takes {ours} ns with gpuspy and {plain} ns without");
     }
 }
 
@@ -141,7 +141,11 @@ fn a_program_that_fills_its_queue_behind_its_own_wait_is_not_blocked() {
         ("spinning", "0"),
     ] {
         let done = Run::of("deep_queue").arg(gate).arg("900").arg(ahead).observed().succeeded();
-        assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"], "{gate}, {ahead} ahead");
+        assert_eq!(
+            done.report()["coverage"]["launches"],
+            done.said()["launches"],
+            "{gate}, {ahead} launches ahead"
+        );
     }
 }
 
@@ -174,11 +178,16 @@ fn a_program_that_launches_only_programmatically_is_timed_in_bursts() {
             let compute = &report["devices"][0]["compute_ns"];
             let [lo, value, hi] = ["lo", "value", "hi"].map(|key| number(&compute[key]));
             // The GPU waits while the host has lost its processor, which nothing inside a burst can show.
-            assert!(lo <= busy && busy <= hi && 0.96 * busy <= value, "{stream}: {busy}, said {compute}");
+            assert!(
+                lo <= busy && busy <= hi && 0.96 * busy <= value,
+                "{stream}: the GPU was busy for {busy} ns, reported {compute}"
+            );
             let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true).count();
-            assert!(cut <= 1100 / 256 + 1, "{stream}: {cut} launches waited for an event of ours");
+            assert!(cut <= 1100 / 256 + 1, "{stream}: {cut} launches waited for an event of the agent's");
             // What is certain is less on a busy machine.
-            (lo >= 0.5 * busy).then_some(()).ok_or_else(|| format!("{stream}: {busy}, said {compute}"))
+            (lo >= 0.5 * busy)
+                .then_some(())
+                .ok_or_else(|| format!("{stream}: the GPU was busy for {busy} ns, reported {compute}"))
         });
     }
 }

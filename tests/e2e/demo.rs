@@ -194,7 +194,10 @@ fn each_phase_is_reported_with_true_figures() {
         let tables = tables(&trace, &phase.window);
         let kernels: Vec<&Value> = happened.of_kind("kernel").collect();
         let of_phase = |l: &&Value| l["name"].as_str().unwrap().starts_with(&phase.name.replace('-', "_"));
-        assert!(kernels.iter().all(of_phase) && !kernels.is_empty(), "the window is the phase's");
+        assert!(
+            kernels.iter().all(of_phase) && !kernels.is_empty(),
+            "in the phase's window, other kernels ran or none"
+        );
         expect(phase, happened, &tables);
 
         let identity = tables.devices[0].identity;
@@ -348,7 +351,7 @@ fn a_missing_simulator_is_reported_with_how_to_get_it() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
         assert!(said.contains(sentence) && said.lines().count() == 1, "{said}");
     }
-    assert_eq!(std::fs::read_dir(run.folder()).unwrap().count(), 1, "left behind");
+    assert_eq!(std::fs::read_dir(run.folder()).unwrap().count(), 1, "the demo left files behind");
 }
 
 #[test]
@@ -383,5 +386,5 @@ fn ctrl_c_ends_the_demo_and_leaves_nothing_behind() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("ended by signal 2"), "{said}");
-    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "the demo left files behind");
 }

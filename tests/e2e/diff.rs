@@ -40,7 +40,7 @@ fn truth(done: &Done, basis: &str) -> f64 {
 }
 
 #[test]
-fn a_speedup_is_told_within_5_percent_of_the_true_one() {
+fn a_speedup_is_reported_within_5_percent_of_the_true_one() {
     let (faulty, fixed) = (train(60, 1000, 2000), train(60, 1000, 0));
     let value = json(&faulty.trace(), &fixed.trace());
     let change = &value["change"];
@@ -87,7 +87,7 @@ fn a_slowdown_over_the_limit_exits_with_4() {
         let share = json(&before, &after)["change"]["share"].as_f64().unwrap();
         // A step takes 1440 us instead of 1200 us.
         if (share - 0.2).abs() > 0.02 {
-            return Err(format!("{share} is not 0.2"));
+            return Err(format!("the step takes {share} longer, not 0.2"));
         }
         for (limit, code) in [("10", 4), ("0", 4), ("30", 0)] {
             let output = diff(&before, &after, &["--fail-over", limit]);
@@ -98,10 +98,10 @@ fn a_slowdown_over_the_limit_exits_with_4() {
                 code == 4,
                 "{said}"
             );
-            assert!(!output.stdout.is_empty(), "the comparison is printed all the same");
+            assert!(!output.stdout.is_empty(), "the comparison is printed, whatever the exit code");
         }
         let back = diff(&after, &before, &["--fail-over", "0"]);
-        assert_eq!(back.status.code(), Some(0), "faster is no failure");
+        assert_eq!(back.status.code(), Some(0), "a speedup is no failure");
         Ok(())
     });
 }

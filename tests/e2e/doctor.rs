@@ -48,8 +48,12 @@ fn visit(run: Run, arguments: &[&str]) -> Visit {
     let mut command = run.gpuspy_command(&["doctor", "--json"]);
     command.args(arguments);
     let done = run.finish(command);
-    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
-    assert_eq!(files(&done), [] as [&str; 0], "left behind");
+    assert_eq!(
+        std::fs::read_dir(temporary.path()).unwrap().count(),
+        0,
+        "the doctor left temporary files behind"
+    );
+    assert_eq!(files(&done), [] as [&str; 0], "the doctor left files behind");
     parse_visit(&done)
 }
 
@@ -164,7 +168,7 @@ fn an_agent_of_another_version_is_reported() {
     let note = b"gpuspy\0\0";
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     let at = bytes.windows(note.len() + version.len()).position(|w| w == [&note[..], version].concat());
-    bytes[at.expect("the note") + note.len()] = b'9';
+    bytes[at.expect("the agent contains its version") + note.len()] = b'9';
     std::fs::write(&copy, bytes).unwrap();
     let visit = visit(run().env("GPUSPY_AGENT", &copy), &[]);
     let todo = visit.has("problem", "agent", &format!("is version 9{}", &env!("CARGO_PKG_VERSION")[1..]));
@@ -369,8 +373,8 @@ fn ctrl_c_leaves_nothing_behind() {
     // SAFETY: signals a child of ours that has not been waited for.
     unsafe { libc::kill(doctor.id() as i32, libc::SIGINT) };
     assert_eq!(doctor.wait().unwrap().code(), Some(130));
-    assert!(!Path::new("/proc").join(child).exists(), "its child is gone");
-    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "left behind");
+    assert!(!Path::new("/proc").join(child).exists(), "the doctor's child is still there");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "the doctor left files behind");
 }
 
 /// Builds a folder with a libcuda.so.1 from this source.

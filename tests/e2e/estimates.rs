@@ -73,7 +73,10 @@ fn where_some_operations_are_known_well_others_of_their_kind_are_too() {
         until_one_is_good(|| {
             let run = known_well(name, 1);
             if run.kinds < least || !run.far_off.is_empty() {
-                return Err(format!("{name}: {} kinds are known well, {:?}", run.kinds, run.far_off));
+                return Err(format!(
+                    "{name}: {} kinds are known well, and these estimates are far off: {:?}",
+                    run.kinds, run.far_off
+                ));
             }
             far_off_alone += run.far_off_alone;
             Ok(())
@@ -99,6 +102,6 @@ fn random_lengths_keep_their_own_best_values_unless_the_host_stalled() {
     let typical = estimated(&done, Prior::Always);
     assert!(
         alone.iter().zip(&typical).any(|(a, b)| a.when != b.when),
-        "without the rules for stalls, nothing would differ"
+        "the test proves nothing: without the rules for stalls, the estimates would be the same"
     );
 }

@@ -130,7 +130,7 @@ fn agrees(trace: &Value, traces: &[&Path]) {
     theirs.sort();
     assert_eq!(ours, theirs);
     for row in ours {
-        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0), "work overlaps on a row");
+        assert!(row.windows(2).all(|w| w[0].1 <= w[1].0), "operations on one row do not overlap");
     }
     let ends = |phase: &str| -> Vec<u64> {
         let ends = trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == phase);
@@ -139,8 +139,8 @@ fn agrees(trace: &Value, traces: &[&Path]) {
         ids
     };
     let (begins, ends) = (ends("s"), ends("f"));
-    assert_eq!(begins, ends, "an arrow has only one end");
-    assert!(begins.windows(2).all(|w| w[0] < w[1]), "two arrows have the same number");
+    assert_eq!(begins, ends, "each arrow has two ends");
+    assert!(begins.windows(2).all(|w| w[0] < w[1]), "each arrow has a number of its own");
 }
 
 #[test]
@@ -163,7 +163,10 @@ fn exports_of_client_programs_agree_with_the_model() {
         let untimed: u64 =
             trace["gpuspy"]["untimed"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
         let ran = number(&report, "/coverage/launches");
-        assert!(number(&trace, "/gpuspy/operations") + untimed >= ran, "{program}: {ran} launches");
+        assert!(
+            number(&trace, "/gpuspy/operations") + untimed >= ran,
+            "{program}: {ran} launches ran, and the export has fewer operations"
+        );
     }
 }
 

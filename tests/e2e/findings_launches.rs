@@ -68,14 +68,14 @@ fn a_thread_that_changes_the_gpu_after_each_launch_is_found_without_a_promise() 
 }
 
 #[test]
-fn what_gpuspy_itself_costs_is_told_where_kernels_are_tiny_and_each_is_timed() {
-    let is_told = |variant: &str| {
+fn what_gpuspy_itself_costs_is_reported_where_kernels_are_tiny_and_each_is_timed() {
+    let gain = |variant: &str| {
         let run = Run::of("fault_profiler_cost").arg(variant).observed_with(&["--timing", "exact"]);
         let report = run.succeeded().report();
         of(&report, "profiler-cost").map(|found| found["saves_ns"]["hi"].clone())
     };
-    assert_eq!(is_told("faulty"), Some(Value::from(0)), "a cost is told, and gains nothing");
-    until_one_is_good(|| is_told("fixed").map_or(Ok(()), |_| Err("told of large kernels".to_owned())));
+    assert_eq!(gain("faulty"), Some(Value::from(0)), "the cost is reported, with nothing to gain");
+    until_one_is_good(|| gain("fixed").map_or(Ok(()), |_| Err("reported of large kernels".to_owned())));
 }
 
 #[test]

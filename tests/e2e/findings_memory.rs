@@ -54,7 +54,7 @@ fn memory_that_grows_in_each_step_is_found_with_its_rate_and_its_owner() {
     }
     let [first, last] = ["from_bytes", "to_bytes"].map(number);
     assert!(first < 60.0 * block && last > 140.0 * block, "{growth}");
-    assert_eq!(report["memory"]["never_freed"], Value::Array(vec![]), "all are freed at the end");
+    assert_eq!(report["memory"]["never_freed"], Value::Array(vec![]), "every block is freed at the end");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn blocks_that_are_allocated_now_and_then_and_never_freed_are_found() {
     is_free_of_time(&found);
     let leak = &report["memory"]["never_freed"][0];
     let blocks = leak["blocks"].as_u64().unwrap();
-    assert!((10..=20).contains(&blocks), "20, less those of the warm-up and of the end: {leak}");
+    assert!((10..=20).contains(&blocks), "20 blocks, less those of the warm-up and of the end: {leak}");
     assert_eq!(leak["bytes"], blocks * (2 << 20));
     assert_eq!(found["evidence"]["count"], blocks);
     says(&found, &["fault_never_freed with cuMemAlloc"]);
@@ -93,7 +93,7 @@ fn the_state_when_memory_ran_out_is_found() {
     );
     let held: Vec<u64> =
         failure["holders"].as_array().unwrap().iter().map(|h| h["bytes"].as_u64().unwrap()).collect();
-    assert_eq!(held, [40 << 30, 20 << 30], "each call is one holder");
+    assert_eq!(held, [40 << 30, 20 << 30], "the blocks of one call have one holder");
     says(&found, &["asked for 30.0 GiB", "held 60.0 GiB", "Of the GPU's 80.0 GiB it left 20.0 GiB"]);
 }
 
@@ -120,7 +120,7 @@ fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
         let saved = without_gpuspy("faulty") - without_gpuspy("fixed");
         let (report, without) = (faulty.report(), fixed.report());
         assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
-        let found = finding(&report, "allocation-churn").expect("the fault");
+        let found = finding(&report, "allocation-churn").expect("the fault is found");
         assert_eq!(found["id"], report["findings"][0]["id"], "nothing costs more: {}", report["findings"]);
         says(found, &["frees waited for the GPU"]);
         let gain = found["saves_ns"]["value"].as_f64().unwrap();

@@ -84,7 +84,10 @@ fn runtime_graphs_report_the_kernels_they_ran() {
         let run = || Run::of("graphs_runtime").env("SIMCUDA_DRIVER_VERSION", driver);
         let done = check(run(), &[]);
         let calls = by_name(&done.report()["apis"], "name", "count");
-        assert_eq!(calls["cudaGraphInstantiateWithFlags"], 1, "labelled with what the app called");
+        assert_eq!(
+            calls["cudaGraphInstantiateWithFlags"], 1,
+            "the record has the name of the function that the app called"
+        );
         assert_eq!(calls["cudaGraphExecKernelNodeSetParams"], 2);
         assert_eq!(calls["cudaGraphExecMemcpyNodeSetParams"], 1);
         assert_eq!(calls["cudaGraphExecMemcpyNodeSetParams1D"], 1);
@@ -160,7 +163,7 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
     let mut by_launch: BTreeMap<u64, Vec<(String, GpuInterval)>> = BTreeMap::new();
     for (correlation, name, node) in nodes {
         let When::Timed(launch) = launches[&correlation] else {
-            panic!("a launch without a time has kernels with one")
+            panic!("a kernel has a GPU time, but its graph launch has none")
         };
         assert!(
             launch.earliest_start <= node.earliest_start && node.end <= launch.latest_end,
@@ -264,7 +267,11 @@ fn kernels_of_conditional_nodes_are_not_counted() {
         let report = done.report();
         let (ours, ran) = (in_graphs(&report), truth(&done));
         assert_eq!(ours, BTreeMap::from([("graph_a_3us".into(), 4), ("graph_d_2us".into(), 4)]));
-        assert_eq!((ran["graph_b_5us"], ran["graph_c_8us"]), (4, 12), "the simulator ran them");
+        assert_eq!(
+            (ran["graph_b_5us"], ran["graph_c_8us"]),
+            (4, 12),
+            "the simulator ran the conditional nodes"
+        );
         assert_eq!(report["graphs"]["others"], 8);
         let notes = report["processes"][0]["notes"].to_string();
         assert!(notes.contains("graphs with conditional nodes"), "{notes}");

@@ -1,4 +1,4 @@
-//! Work that does not end is told while the program hangs, and stands on top of the report after it was killed.
+//! Work that does not end is reported while the program hangs, and at the top of the report after it was killed.
 //!
 //! The programs' own waits are far longer or shorter than the limit of one second, so that load does not matter.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A program that hangs, and a gpuspy that tells of hangs after a second.
+/// A program that hangs, and a gpuspy that reports hangs after a second.
 struct Hanging {
     run: Run,
     gpuspy: Child,
@@ -47,15 +47,20 @@ impl Hanging {
         Hanging { run, gpuspy, lines }
     }
 
-    /// Returns the first line that tells of a hang, and the process that it names.
-    fn told(&self) -> (String, i32) {
+    /// Returns the first line about a hang, and the process that it names.
+    fn reported(&self) -> (String, i32) {
         loop {
-            let line = self.lines.recv_timeout(Duration::from_secs(50)).expect("gpuspy tells of the hang");
+            let line = self
+                .lines
+                .recv_timeout(Duration::from_secs(50))
+                .expect("gpuspy reports the hang while it lasts");
             let pid =
                 line.strip_prefix("gpuspy: hang (").and_then(|rest| rest.split(')').next()?.parse().ok());
             match pid {
                 Some(pid) => return (line, pid),
-                None => assert!(line.starts_with("gpuspy: listening"), "no line of the hang: {line}"),
+                None => {
+                    assert!(line.starts_with("gpuspy: listening"), "the line is not about a hang: {line}")
+                }
             }
         }
     }
@@ -100,7 +105,7 @@ fn the_hang(report: &Value) -> &Value {
     &hangs[0]
 }
 
-/// Checks the only hang of a program that was killed: it was pending for longer than the limit, and blocked a call.
+/// Checks the only hang of a program that was killed: its operation was pending for longer than the limit, and blocked a call.
 fn assert_hung(report: &Value, kernel: &str, api: &str) {
     let hang = the_hang(report);
     assert_eq!(hang["operation"]["kernel"], kernel, "{hang:#}");
@@ -114,9 +119,9 @@ fn assert_hung(report: &Value, kernel: &str, api: &str) {
 }
 
 #[test]
-fn a_stream_that_waits_for_a_value_that_nobody_writes_is_told_live_and_in_the_report_of_the_killed_process() {
+fn a_stream_that_waits_for_a_value_that_nobody_writes_is_reported_live_and_after_the_process_was_killed() {
     let hanging = Hanging::start("gate", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     for part in [
         "stalled_3us has been pending for",
         "cuStreamWaitValue32 made the stream wait",
@@ -137,9 +142,9 @@ fn a_stream_that_waits_for_a_value_that_nobody_writes_is_told_live_and_in_the_re
 }
 
 #[test]
-fn a_kernel_that_does_not_end_is_told() {
+fn a_kernel_that_does_not_end_is_reported() {
     let hanging = Hanging::start("kernel", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("spins_3600000ms has been pending for"), "{line}");
     assert!(!line.contains("made the stream wait"), "{line}");
     let (report, _) = hanging.kill(pid);
@@ -149,16 +154,16 @@ fn a_kernel_that_does_not_end_is_told() {
 #[test]
 fn a_synchronous_copy_that_waits_for_a_kernel_that_does_not_end_is_the_blocked_call() {
     let hanging = Hanging::start("copy", &[]);
-    let (_, pid) = hanging.told();
+    let (_, pid) = hanging.reported();
     let (report, _) = hanging.kill(pid);
     assert_hung(&report, "spins_3600000ms", "cuMemcpyDtoH");
     assert_eq!(the_hang(&report)["last_completed"], Value::Null, "nothing completed on the default stream");
 }
 
 #[test]
-fn without_gpu_times_the_blocked_call_is_told_and_nothing_is_claimed_of_the_gpu() {
+fn without_gpu_times_the_blocked_call_is_reported_and_nothing_is_claimed_about_the_gpu() {
     let hanging = Hanging::start("launches", &["--timing", "off"]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("has been in cuStreamSynchronize for"), "{line}");
     assert!(line.contains("whether the GPU goes on is not known"), "{line}");
     let (report, _) = hanging.kill(pid);
@@ -170,9 +175,9 @@ fn without_gpu_times_the_blocked_call_is_told_and_nothing_is_claimed_of_the_gpu(
 }
 
 #[test]
-fn a_stalled_stream_is_told_although_another_one_goes_on_and_no_thread_is_blocked() {
+fn a_stalled_stream_is_reported_although_another_one_goes_on_and_no_thread_is_blocked() {
     let hanging = Hanging::start("two", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("other streams of the GPU go on; no thread is blocked in a CUDA call"), "{line}");
     let (report, _) = hanging.kill(pid);
     let hang = the_hang(&report);
@@ -181,10 +186,10 @@ fn a_stalled_stream_is_told_although_another_one_goes_on_and_no_thread_is_blocke
 }
 
 #[test]
-fn a_kernel_longer_than_the_limit_is_told_and_then_that_it_completed() {
+fn a_kernel_longer_than_the_limit_is_reported_and_then_its_completion() {
     let done = Run::of("hang").arg("slow").observed_with(&["--hang-after", "1"]).succeeded();
     let lines: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("gpuspy: hang (")).collect();
-    let [begins, ends] = lines[..] else { panic!("{}", done.stderr) };
+    let [begins, ends] = lines[..] else { panic!("not two lines about hangs: {}", done.stderr) };
     assert!(begins.contains("slow_3000ms has been pending for"), "{begins}");
     assert!(ends.contains("slow_3000ms completed after"), "{ends}");
     let report = done.report();
@@ -196,7 +201,7 @@ fn a_kernel_longer_than_the_limit_is_told_and_then_that_it_completed() {
 
 #[test]
 fn work_that_goes_on_is_no_hang_however_long_its_queue_is() {
-    // On a machine that is so busy that 100 ms become more than ten seconds, a hang would be told rightly.
+    // On a machine that is so busy that 100 ms become more than ten seconds, it would be right to report a hang.
     for mode in ["progress", "healthy"] {
         let done = Run::of("hang").arg(mode).observed_with(&["--hang-after", "10"]).succeeded();
         assert_eq!(done.report()["hangs"], json!([]), "{mode}");
@@ -210,21 +215,21 @@ fn work_that_goes_on_is_no_hang_however_long_its_queue_is() {
 }
 
 #[test]
-fn with_0_nothing_is_told() {
+fn with_a_limit_of_0_nothing_is_reported() {
     let done = Run::of("hang").arg("slow").env("GPUSPY_HANG_AFTER", "0").observed().succeeded();
     assert_eq!(done.report()["hangs"], json!([]));
     assert!(!done.stderr.contains("slow_3000ms has been pending"), "{}", done.stderr);
 }
 
 #[test]
-fn under_the_bare_preload_the_report_tells_it_also_while_the_program_hangs() {
+fn under_the_bare_preload_a_report_shows_the_hang_while_it_lasts() {
     let run = Run::of("hang").arg("gate").env("GPUSPY_HANG_AFTER", "1");
     let mut program = run.preloaded_command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let trace = run.folder().join(format!("gpuspy-hang-{}.gspy", program.id()));
     let until = Instant::now() + Duration::from_secs(50);
-    let is_told = || trace.exists() && screen(&trace).starts_with("hangs: GPU 0, stream ");
-    while !is_told() {
-        assert!(Instant::now() < until, "the report does not tell it: {}", screen(&trace));
+    let is_reported = || trace.exists() && screen(&trace).starts_with("hangs: GPU 0, stream ");
+    while !is_reported() {
+        assert!(Instant::now() < until, "the report does not show the hang: {}", screen(&trace));
         std::thread::sleep(Duration::from_millis(300));
     }
     program.kill().unwrap();
@@ -234,9 +239,9 @@ fn under_the_bare_preload_the_report_tells_it_also_while_the_program_hangs() {
 }
 
 #[test]
-fn a_hang_under_a_budget_is_told_like_any_other() {
+fn a_hang_under_a_budget_is_reported_like_any_other() {
     let hanging = Hanging::start("gate", &["--timing", "auto", "--budget", "5"]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("stalled_3us has been pending for"), "{line}");
     let (report, _) = hanging.kill(pid);
     assert_hung(&report, "stalled_3us", "cuStreamSynchronize");
@@ -246,7 +251,7 @@ fn a_hang_under_a_budget_is_told_like_any_other() {
 #[test]
 fn a_hang_of_a_deep_stream_behind_a_wait_names_the_wait_and_claims_nothing_of_the_gpu() {
     let hanging = Hanging::start("deep", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     for part in [
         "has been in cuStreamSynchronize for",
         "whether the GPU goes on is not known",
@@ -268,9 +273,9 @@ fn a_hang_of_a_deep_stream_behind_a_wait_names_the_wait_and_claims_nothing_of_th
 /// Most launches have no events of their own, so a kernel that does not end is in a run, or the first one after it is known
 /// to be pending.
 #[test]
-fn a_kernel_that_does_not_end_inside_a_deep_stream_that_is_timed_in_runs_is_told() {
+fn a_kernel_that_does_not_end_inside_a_deep_stream_that_is_timed_in_runs_is_reported() {
     let hanging = Hanging::start("deep_kernel", &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains(" has been pending for"), "{line}");
     kill(pid);
     let trace = hanging.run.folder().join("trace.gspy");
@@ -288,10 +293,10 @@ fn a_kernel_that_does_not_end_inside_a_deep_stream_that_is_timed_in_runs_is_told
 }
 
 #[test]
-fn a_hang_of_one_rank_is_told_with_its_rank_while_the_other_goes_on() {
+fn a_hang_of_one_rank_is_reported_with_its_rank_while_the_other_goes_on() {
     let both = "RANK=0 WORLD_SIZE=2 \"$0\" healthy & RANK=1 WORLD_SIZE=2 \"$0\" gate & wait";
     let hanging = Hanging::run(&["bash", "-c", both, program("hang").to_str().unwrap()], &[]);
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert!(line.contains("stalled_3us has been pending for"), "{line}");
     let (report, screen) = hanging.kill(pid);
     let processes = report["processes"].as_array().unwrap();
@@ -307,7 +312,7 @@ fn a_hang_of_one_rank_is_told_with_its_rank_while_the_other_goes_on() {
 }
 
 #[test]
-fn a_listening_collector_tells_of_a_hang_of_a_program_that_was_started_elsewhere() {
+fn a_listening_collector_reports_a_hang_of_a_program_that_was_started_elsewhere() {
     let run = Run::of("hang").arg("gate");
     let folder = run.folder().join("traces");
     std::fs::create_dir(&folder).unwrap();
@@ -320,7 +325,7 @@ fn a_listening_collector_tells_of_a_hang_of_a_program_that_was_started_elsewhere
     }
     preloaded.env("GPUSPY_SOCKET", folder.join("gpuspy.sock")).stdout(Stdio::null()).stderr(Stdio::null());
     let mut program = preloaded.spawn().unwrap();
-    let (line, pid) = hanging.told();
+    let (line, pid) = hanging.reported();
     assert_eq!(pid as u32, program.id(), "{line}");
     assert!(line.contains("stalled_3us has been pending for"), "{line}");
     program.kill().unwrap();

@@ -34,7 +34,7 @@ fn dominates(cause: &str, done: &Done) -> Result<Value, String> {
     let found = of(&report, cause);
     println!("{cause}: {found} of {sum}, the program says {spent}, the first launch {first}");
     if by_cause[0]["cause"] != cause || found * 10 < sum.saturating_sub(first) * 8 {
-        return Err(format!("{cause} does not dominate: {by_cause:?}"));
+        return Err(format!("{cause} is not the largest cause: {by_cause:?}"));
     }
     let least = match cause {
         // A kernel behind a host function may have been called before that ended, so that some of the time is undecided.
@@ -47,7 +47,7 @@ fn dominates(cause: &str, done: &Done) -> Result<Value, String> {
     if (least..=1.07).contains(&ratio) {
         Ok(report)
     } else {
-        Err(format!("{found} for {spent}: {by_cause:?}"))
+        Err(format!("{found} ns instead of {spent}: {by_cause:?}"))
     }
 }
 

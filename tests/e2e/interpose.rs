@@ -22,7 +22,7 @@ fn table(layer: &str) -> BTreeSet<String> {
         rest.starts_with(layer).then(|| symbol.to_owned())
     });
     let symbols: BTreeSet<String> = of_layer.collect();
-    assert!(symbols.len() > 40, "docs/hooks.md: {} rows of {layer}", symbols.len());
+    assert!(symbols.len() > 40, "docs/hooks.md has only {} rows of the {layer}", symbols.len());
     symbols
 }
 

@@ -24,7 +24,11 @@ fn recorded(done: &Done) -> BTreeMap<Shape, KernelFacts> {
             Body::KernelFacts(facts) => {
                 let name = names.get(Namespace::Kernel, facts.kernel).unwrap().to_owned();
                 let shape = (name, facts.threads, facts.shared_bytes, devices[&facts.context]);
-                assert_eq!(recorded.insert(shape, facts.clone()), None, "{facts:?} again");
+                assert_eq!(
+                    recorded.insert(shape, facts.clone()),
+                    None,
+                    "the same facts are recorded twice: {facts:?}"
+                );
             }
             _ => {}
         }
@@ -53,7 +57,7 @@ fn as_answered(done: &Done, recorded: &BTreeMap<Shape, KernelFacts>) {
             assert_eq!(
                 answers.len(),
                 recorded.keys().filter(|(other, ..)| other == name).count(),
-                "{name}: once a shape"
+                "{name}: the driver is queried once for each shape"
             );
         }
         let answers = queries_about(&truth, name, "threads", *threads);
@@ -66,8 +70,8 @@ fn as_answered(done: &Done, recorded: &BTreeMap<Shape, KernelFacts>) {
             "{facts:?}: {answers:?}"
         );
     }
-    let of_told = |line: &Value| recorded.keys().any(|(name, ..)| line["kernel"] == name.as_str());
-    assert!(truth.iter().all(of_told), "the agent queries nothing else");
+    let is_recorded = |line: &Value| recorded.keys().any(|(name, ..)| line["kernel"] == name.as_str());
+    assert!(truth.iter().all(is_recorded), "the agent queries only kernels that it records");
 }
 
 fn expected_shapes() -> BTreeSet<Shape> {
@@ -97,7 +101,11 @@ fn expected_shapes() -> BTreeSet<Shape> {
 /// Returns the row of a kernel.
 fn kernel(report: &Value, name: &str) -> Value {
     let kernels = report["kernels"].as_array().unwrap();
-    kernels.iter().find(|kernel| kernel["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    kernels
+        .iter()
+        .find(|kernel| kernel["name"] == name)
+        .unwrap_or_else(|| panic!("the report has no kernel {name}"))
+        .clone()
 }
 
 /// Returns the path of the program's own file: for a preloaded program, as the Linux kernel reports it.
@@ -156,9 +164,13 @@ fn in_the_report(report: &Value) {
     is("both_regs72_5us", json!([1, 64, 72, 14, 0.4375, ["registers"]]));
     is("captured_kernel_regs56_5us", json!([1, 160, 56, 7, 35.0 / 64.0, ["registers"]]));
     assert_eq!(waves("captured_kernel_regs56_5us"), (Some(20.0 / 924.0), Some(20.0 / 924.0)));
-    assert_eq!(waves("node_regs40_smem512_5us"), (None, None), "no call was observed to launch it");
+    assert_eq!(waves("node_regs40_smem512_5us"), (None, None), "the launch of this kernel was not observed");
     for (name, registers) in [("one_regs50_5us", 50), ("two_regs60_5us", 60), ("three_regs70_5us", 70)] {
-        assert_eq!(kernel(report, name)["registers"], registers, "{name}: same handle");
+        assert_eq!(
+            kernel(report, name)["registers"],
+            registers,
+            "{name}: three kernels had this handle in turn"
+        );
     }
     for row in report["kernels"].as_array().unwrap() {
         let by = if row["name"].as_str().unwrap().contains("kernel") {
@@ -197,7 +209,11 @@ fn the_driver_is_queried_once_for_each_handle_however_often_it_is_launched() {
         *handles.entry(line["function"].as_u64().unwrap()).or_insert(0) += 1;
     }
     // Three kernels, by CUfunction and by CUkernel.
-    assert_eq!(handles.values().copied().collect::<Vec<_>>(), [1; 6], "of {launches} launches");
+    assert_eq!(
+        handles.values().copied().collect::<Vec<_>>(),
+        [1; 6],
+        "each handle is queried once in {launches} launches"
+    );
     assert_eq!(truth.of("asked").count(), 6 * 5);
     assert!(launches > 5000);
 }

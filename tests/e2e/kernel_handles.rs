@@ -61,14 +61,14 @@ fn a_cufunction_whose_name_is_refused_is_not_queried_as_a_cukernel() {
 /// Handles loaded without a hook: queried as a CUfunction first, and as a CUkernel where that is refused.
 #[test]
 fn a_handle_loaded_without_a_hook_is_named_by_the_driver() {
-    for (handles, asked_in_vain) in [("refused", 1), ("either", 0)] {
+    for (handles, refused_queries) in [("refused", 1), ("either", 0)] {
         let setting = format!("stale_handles=crash,runtime_kernels=hidden,kernel_handles={handles}");
         let done = Run::of("kernel_handles_unhooked").env("SIMCUDA_ASSUME", &setting).observed().succeeded();
         let (said, report, truth) = (done.said(), done.report(), done.truth());
         assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"], "{setting}");
         let refused =
             truth.of("other_form").filter(|line| handles == "refused" && line["api"] == "cuFuncGetName");
-        assert_eq!(refused.count(), asked_in_vain, "only the CUkernel is queried in the other form, once");
+        assert_eq!(refused.count(), refused_queries, "the CUkernel is queried as a CUfunction at most once");
         assert!(truth.of("other_form").all(|line| !line["api"].as_str().unwrap().starts_with("cuKernel")));
         assert!(report["kernels"].as_array().unwrap().iter().all(|row| row["registers"] == 32), "{report}");
     }

@@ -141,10 +141,13 @@ fn a_deep_queue_behind_a_wait_that_only_the_program_can_end_never_hangs() {
 fn a_stream_that_was_deep_is_timed_again_after_any_kind_of_wait() {
     for (how, least) in [("context", 380), ("poll", 300)] {
         let done = Run::of("deep_then_empty").arg(how).observed().succeeded();
-        assert!(done.report()["coverage"]["runs"]["launches"].as_u64().unwrap() > 400, "{how}: never deep");
+        assert!(
+            done.report()["coverage"]["runs"]["launches"].as_u64().unwrap() > 400,
+            "{how}: the stream was never deep"
+        );
         let kernels = done.report()["kernels"].clone();
         let shallow = by_name(&kernels, "name", "timed")["shallow_5us"];
-        assert!(shallow >= least, "{how}: {shallow} of 400");
+        assert!(shallow >= least, "{how}: only {shallow} of 400 launches on the shallow stream are timed");
     }
 }
 

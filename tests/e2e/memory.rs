@@ -51,7 +51,7 @@ impl Use {
     }
 
     fn of(part: &Value) -> Use {
-        let number = |key: &str| part[key].as_u64().unwrap_or_else(|| panic!("{key}: {part}"));
+        let number = |key: &str| part[key].as_u64().unwrap_or_else(|| panic!("no {key} in {part}"));
         let [allocations, frees] = ["allocations", "frees"].map(number);
         Use { allocations, frees, live: number("live_bytes"), peak: best(&part["peak_bytes"]) }
     }
@@ -137,8 +137,8 @@ fn peak_of_threads(what: &str) -> (Value, u64) {
     (peak, truth.peak)
 }
 
-/// Before, 512 MiB were reported as exact: a block counted as gone when the call that frees it began, and here eight of
-/// those calls wait for the GPU at the same time.
+/// Eight free calls wait for the GPU at the same time. An earlier version reported 512 MiB as exact, since it counted a
+/// block as gone when the call that frees it began.
 #[test]
 fn blocks_count_in_the_peak_while_their_free_calls_wait() {
     let (reported, truth) = peak_of_threads("waiting");
@@ -146,7 +146,7 @@ fn blocks_count_in_the_peak_while_their_free_calls_wait() {
     assert_eq!(
         (truth, best(&reported)),
         (8 * size, 8 * size),
-        "each free takes until the last one has begun"
+        "each block counts until its free has returned, and none had returned at the peak"
     );
 }
 
@@ -176,7 +176,11 @@ fn every_driver_allocation_call_is_counted_as_it_happened() {
     assert_eq!((kinds["mapped"].live, kinds["reserved"].live), (8 << 20, 8 << 20));
     assert_eq!(kinds["pool"].live, 200_000);
     assert_eq!((kinds["device"].live, kinds["array"].live, kinds["imported"].live), (0, 0, 0));
-    assert_eq!(kinds["mapped"].peak, 20 << 20, "four mappings; a second one of the first takes nothing");
+    assert_eq!(
+        kinds["mapped"].peak,
+        20 << 20,
+        "four mappings: a second mapping of the same memory adds nothing"
+    );
     assert_eq!(report["memory"]["out_of_memory"], 1);
     // The last row of a pitched block lies inside it, and mapped memory is the device's.
     let copies = transfers(&report["transfers"]);
@@ -207,7 +211,7 @@ fn memory_of_graphs_is_counted_at_their_launches() {
     let done = check_memory_and_calls("graph_memory", "device graph pool");
     let report = done.report();
     let kinds = reported_uses(&report).0;
-    assert_eq!(kinds["graph"].live, 1 << 20, "one block outlives its graph");
+    assert_eq!(kinds["graph"].live, 1 << 20, "one block was allocated by a graph and outlives it");
     assert_eq!((kinds["device"].live, kinds["pool"].live), (0, 0));
     // 11 and 13 MiB of a capture, beside 2 MiB of the pool and 100 000 bytes.
     assert_eq!((kinds["graph"].peak, reported_uses(&report).1.peak), (24 << 20, (26 << 20) + 100_000));
@@ -215,7 +219,7 @@ fn memory_of_graphs_is_counted_at_their_launches() {
     assert_eq!(
         copies[&("DtoH".to_owned(), "pageable".to_owned())],
         (1, 64),
-        "the memory counts as the device's"
+        "the graph's memory counts as device memory: the copy is to pageable memory"
     );
     let failed = by_name(&report["apis"], "name", "failed");
     assert_eq!((failed["cuGraphLaunch"], failed.values().sum::<u64>()), (2, 2));
@@ -284,7 +288,7 @@ fn imported_memory_is_counted_in_the_process_that_allocated_it() {
     let bytes = 3 << 20;
     assert_eq!(kinds["device"], Use { allocations: 1, frees: 1, live: 0, peak: bytes });
     assert_eq!(kinds["imported"], Use { allocations: 2, frees: 2, live: 0, peak: bytes });
-    assert_eq!(device, kinds["device"], "imported memory counts in the process that allocated it");
+    assert_eq!(device, kinds["device"], "imported memory counts only in the process that allocated it");
     let sets = transfers(&all["transfers"]);
     assert_eq!(json!(sets[&("memset".to_owned(), "none".to_owned())]), json!((1, bytes)));
 }

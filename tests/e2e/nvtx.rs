@@ -74,7 +74,7 @@ fn every_form_is_recorded(done: &Done) {
     ]
     .map(|(range, kernels)| (range.to_owned(), kernels))
     .into();
-    assert_eq!(inside, expected, "ranges from before CUDA's first call are not recorded");
+    assert_eq!(inside, expected, "ranges that began before the first CUDA call are not recorded");
     let forward = ranges.iter().filter(|range| range.payload);
     let said: Vec<_> = forward.map(|range| (range.category, range.color)).collect();
     assert_eq!(said, [(7, 0xff00_ff00); 3]);
@@ -127,13 +127,19 @@ fn the_report_lists_the_ranges_with_the_work_inside_them() {
         assert_eq!((&row["launches"], &row["operations"]), (&launches, &launches), "{name}");
         let holds = |key: &str, truth: u64| {
             let [lo, hi] = ["lo", "hi"].map(|bound| row[key][bound].as_u64().unwrap());
-            assert!(lo <= truth && truth <= hi, "{name}: {key}: {truth} in [{lo}, {hi}]");
+            assert!(
+                lo <= truth && truth <= hi,
+                "{name}: {key}: the true value {truth} is outside [{lo}, {hi}]"
+            );
         };
         holds("gpu_ns", truth.iter().sum());
         holds("gpu_min_ns", *truth.iter().min().unwrap());
         holds("gpu_max_ns", *truth.iter().max().unwrap());
     }
-    assert_eq!(report["coverage"]["stray_range_ends"], 2, "pops for the range before CUDA, and for no range");
+    assert_eq!(
+        report["coverage"]["stray_range_ends"], 2,
+        "one pop ends a range from before the first CUDA call, and one ends no range"
+    );
     let marks = report["markers"].as_array().unwrap();
     let end_of_step = marks.iter().find(|mark| mark["name"] == "end of step").unwrap();
     assert_eq!((marks.len(), &end_of_step["count"]), (3, &json!(3)));

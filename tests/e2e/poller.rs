@@ -45,7 +45,7 @@ fn the_stream_for_clock_samples_is_created_with_the_context() {
     let made = truth.of("stream").filter(|line| line["default"] == false && line["destroyed"] == false);
     let made: Vec<u64> = made.map(|line| number(line, "stream")).collect();
     let first = truth.of("kernel").map(|line| number(line, "seq")).min().unwrap();
-    assert_eq!(made.len(), 2, "the app's and the agent's: {made:?}");
+    assert_eq!(made.len(), 2, "one stream is the app's and one the agent's: {made:?}");
     assert!(made.iter().all(|stream| *stream < first), "{made:?}, and the first kernel {first}");
 }
 

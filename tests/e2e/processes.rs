@@ -38,7 +38,7 @@ fn text(bytes: &[u8]) -> String {
 /// Returns an exported file, decompressed.
 fn unpacked(file: &Path) -> String {
     let output = Command::new("gzip").arg("-dc").arg(file).output().unwrap();
-    assert!(output.status.success(), "{}", file.display());
+    assert!(output.status.success(), "gzip cannot decompress {}", file.display());
     text(&output.stdout)
 }
 
@@ -78,7 +78,7 @@ fn a_job_of_three_processes_is_reported_process_by_process() {
         let gpus = process["gpus"].as_array().unwrap();
         assert_eq!((gpus.len(), &gpus[0]), (1, &whole["devices"][0]["uuid"]));
         if rank > 0 {
-            assert_eq!(process["parent"], said[&0]["pid"], "its parent is reported");
+            assert_eq!(process["parent"], said[&0]["pid"], "rank 0 is reported as the parent");
         }
     }
 
@@ -104,7 +104,7 @@ fn an_export_to_a_directory_has_a_file_for_each_rank() {
     assert_eq!(names(&folder), ["rank0.json.gz", "rank1.json.gz", "rank2.json.gz"]);
     for (rank, said) in said(&done) {
         let text = unpacked(&folder.join(format!("rank{rank}.json.gz")));
-        // As text: HTA searches for it with the space.
+        // The text is compared, because HTA searches for it with the space.
         let line = format!("\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 3}},\n");
         assert!(text.contains(&line), "{}", &text[..300]);
         let trace: Value = serde_json::from_str(&text).unwrap();
@@ -115,7 +115,7 @@ fn an_export_to_a_directory_has_a_file_for_each_rank() {
         assert!(pids.all(|pid| *pid == said["pid"]));
     }
     let one = run_gpuspy(&["export"], &traces).stdout;
-    assert!(!text(&one).contains("distributedInfo"), "one file of three ranks has none");
+    assert!(!text(&one).contains("distributedInfo"), "one file of three ranks has no distributedInfo");
 }
 
 #[test]
@@ -182,8 +182,8 @@ fn an_exit_code_is_reported_and_an_exit_without_handlers_is_no_crash() {
     assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));
 }
 
-/// Before, two ranks that ran at the same time on one GPU had the sum of their wall times, and a busy time of twice the
-/// GPU's.
+/// Two ranks run on one GPU at the same time. Their report must add up neither their wall times nor the time in which the
+/// GPU was busy.
 #[test]
 fn ranks_that_share_a_gpu_share_one_row() {
     let run = Run::of("launch_rate");
@@ -204,7 +204,7 @@ fn ranks_that_share_a_gpu_share_one_row() {
     let [device] = whole["devices"].as_array().unwrap().as_slice() else { panic!("{whole:#}") };
     assert_eq!(device["processes"], 2);
 
-    // What the GPU did, whichever rank launched it.
+    // The time in which the GPU ran something, whichever rank launched it.
     let ran = |rank: u32| Truth::read(&done.folder().join(format!("truth{rank}"))).operations();
     let mut spans: Vec<(u64, u64)> = (0..2).flat_map(ran).map(|operation| operation.interval).collect();
     spans.sort_unstable();

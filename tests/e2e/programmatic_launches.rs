@@ -19,7 +19,7 @@ fn sequences_overlap_and_are_counted(program: &str) {
     let said = done.said();
     assert_eq!(json!(done.truth().enqueued("kernel")), said["launches"]);
     assert_eq!(json!(of_kernels(&done, "programmatic")), said["programmatic"]);
-    assert_eq!(of_kernels(&done, "cut"), 0, "the program itself cuts no sequence");
+    assert_eq!(of_kernels(&done, "cut"), 0, "no event of the program's cuts a programmatic sequence");
     let followers = said["in_chains"].as_u64().unwrap() - said["chains"].as_u64().unwrap();
     let overlaps = of_kernels(&done, "overlaps");
     // A kernel that is submitted late finds nothing left to overlap.

@@ -114,7 +114,7 @@ pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
     let runs = std::iter::repeat_with(once).take(5).enumerate();
     let last = runs.map(|(again, done)| (again == 4 || is_whole(&done), done)).find(|(good, _)| *good);
-    last.map(|(_, done)| done).expect("at least one run")
+    last.map(|(_, done)| done).expect("the program has run at least once")
 }
 
 /// Compares the report's counts with the program's.
@@ -190,7 +190,8 @@ fn check_identity(report: &Value) -> Result<(), TestCaseError> {
         "idle_ns",
     ];
     for device in report["devices"].as_array().unwrap() {
-        let value = |key: &str| device[key]["value"].as_u64().unwrap_or_else(|| panic!("{key}: {device}"));
+        let value =
+            |key: &str| device[key]["value"].as_u64().unwrap_or_else(|| panic!("no {key} in {device}"));
         let sum: u64 = parts.iter().map(|part| value(part)).sum();
         let span = device["span_ns"].as_u64().unwrap_or_else(|| value("span_ns"));
         prop_assert_eq!(sum, span, "{}", device);
@@ -276,7 +277,9 @@ fn must(result: Result<(), TestCaseError>) {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: no number")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
 #[test]

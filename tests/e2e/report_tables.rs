@@ -363,7 +363,7 @@ fn medians_of_tens_of_thousands_of_launches_contain_the_truth() {
     let report = done.report();
     let is_sketch = |kernel: &&Value| kernel["median_ns"]["kind"] == "sketch";
     let sketches = report["kernels"].as_array().unwrap().iter().filter(is_sketch).count();
-    assert!(sketches > 0, "too few were timed: the test proves nothing");
+    assert!(sketches > 0, "the test proves nothing: too few launches were timed for a sketch");
     let mut check = Check { report: &report, wrong: Vec::new() };
     check.kernels(&compare(&done));
     assert!(check.wrong.is_empty(), "{}", check.wrong.join("\n"));

@@ -27,7 +27,7 @@ fn functions_with_reused_handles_keep_their_own_names() {
     let work = work(&done);
     let name = |work: &Work| match work.what {
         What::Kernel { name, .. } => names.get(Namespace::Kernel, name).map(str::to_owned),
-        _ => panic!("{work:?}"),
+        _ => panic!("the program only launches kernels: {work:?}"),
     };
     let truth: Vec<_> = done.truth().operations().into_iter().map(|o| Some(o.name)).collect();
     assert_eq!(work.iter().map(name).collect::<Vec<_>>(), truth);
@@ -35,7 +35,10 @@ fn functions_with_reused_handles_keep_their_own_names() {
     let by_kernel = |work: &&Work| matches!(work.what, What::Kernel { function, .. } if said["kernel_handle"] == function);
     let flagged = |work: &&Work| work.call.flags & flag::KERNEL_HANDLE != 0;
     assert_eq!(said["by_kernel_handle"], work.iter().filter(by_kernel).count());
-    assert!(work.iter().all(|w| by_kernel(&w) == flagged(&w)), "exactly the CUkernels are marked");
+    assert!(
+        work.iter().all(|w| by_kernel(&w) == flagged(&w)),
+        "the launches of CUkernels, and no others, have the flag"
+    );
 }
 
 #[test]
@@ -65,5 +68,9 @@ fn a_reused_event_handle_does_not_make_a_deep_stream_look_empty() {
     let report = Run::of("reused_event").observed().succeeded().report();
     let timed = by_name(&report["kernels"], "name", "timed");
     assert!(timed["deep_5us"] > 0, "{timed:?}");
-    assert_eq!(timed["late_5us"], 0, "the stream is as deep as before: {}", report["coverage"]);
+    assert_eq!(
+        timed["late_5us"], 0,
+        "no launch is timed alone while the stream is as deep as before: {}",
+        report["coverage"]
+    );
 }

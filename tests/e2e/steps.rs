@@ -10,7 +10,7 @@ fn observed(shape: &str, steps: u64) -> Done {
 }
 
 fn whole(of: &Value) -> u64 {
-    of.as_u64().unwrap_or_else(|| panic!("{of} is no whole number"))
+    of.as_u64().unwrap_or_else(|| panic!("{of} is not a whole number"))
 }
 
 /// The median time from one launch of a kernel to its next, on the simulated GPU, ns.
@@ -72,11 +72,11 @@ fn the_times_and_contents_of_steps_are_what_happened() {
         let (truth, told) = (median_period(&done, "embed_40us"), whole(&steps["median_ns"]) as f64);
         let busy = steps["per_step"]["busy_ns"].as_f64().unwrap();
         if (told / truth - 1.0).abs() > 0.03 {
-            return Err(format!("{truth} ns each, said {told}"));
+            return Err(format!("steps take {truth} ns, reported are {told}"));
         }
         // The kernels take 260 us, and the copy little.
         if (busy / 265_000.0 - 1.0).abs() > 0.1 {
-            return Err(format!("busy for {busy} ns"));
+            return Err(format!("the GPU is busy for {busy} ns per step"));
         }
         Ok(())
     });
@@ -91,7 +91,7 @@ fn on_a_deep_stream_steps_last_from_gpu_start_to_gpu_start() {
         let (truth, told) = (median_period(&done, "embed_40us"), whole(&steps["median_ns"]) as f64);
         let count = whole(&steps["count"]);
         if count.abs_diff(1500) > 1 || (told / truth - 1.0).abs() > 0.03 {
-            return Err(format!("{truth} ns each, said {told}; {steps:#}"));
+            return Err(format!("steps take {truth} ns, reported are {told}: {steps:#}"));
         }
         Ok(())
     });
@@ -101,7 +101,7 @@ fn on_a_deep_stream_steps_last_from_gpu_start_to_gpu_start() {
 fn long_steps_at_the_start_are_warm_up() {
     until_one_is_good(|| {
         let steps = &observed("warm-up", 60).report()["steps"];
-        if whole(&steps["warm_up"]) == 3 { Ok(()) } else { Err(format!("{steps:#}")) }
+        if whole(&steps["warm_up"]) == 3 { Ok(()) } else { Err(format!("not 3 steps of warm-up: {steps:#}")) }
     });
 }
 

@@ -37,7 +37,10 @@ fn check(mode: &str, arrangement: &str, assume: &str) {
         let (theirs, ours) = (&calls(&plain)[thread], &calls(&done)[thread]);
         let both = theirs.as_array().unwrap().iter().zip(ours.as_array().unwrap());
         for (at, (theirs, ours)) in both.enumerate() {
-            assert_eq!(theirs, ours, "{what}: call {at} of the {thread} thread, without gpuspy and with");
+            assert_eq!(
+                theirs, ours,
+                "{what}: call {at} of the {thread} thread returns something else with gpuspy"
+            );
         }
         assert_eq!(theirs, ours, "{what}");
     }

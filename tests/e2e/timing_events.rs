@@ -93,7 +93,7 @@ fn an_event_is_not_shared_across_waits_and_host_functions() {
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {}", compared.len());
     let (shared, timed) = shared(&done);
-    assert!(shared * 2 > timed, "{shared} of {timed}: the test proves nothing");
+    assert!(shared * 2 > timed, "the test proves nothing: only {shared} of {timed} launches share events");
 }
 
 /// Returns the bursts of a trace, each with the correlations of its launches.
@@ -118,12 +118,12 @@ fn programmatic_launches_are_timed_as_bursts(program: &str) {
     let mut inside = BTreeSet::new();
     for (interval, members) in &all {
         inside.extend(members.iter().copied());
-        let Some(interval) = interval else { panic!("a burst of {} has no time", members.len()) };
+        let Some(interval) = interval else { panic!("a burst of {} launches has no time", members.len()) };
         let members: Vec<_> = members.iter().map(|m| by_correlation[m].truth.interval).collect();
         let begin = members.iter().map(|m| m.0).min().unwrap();
         let truth = members.iter().map(|m| m.1).max().unwrap() - begin;
         let (lo, hi) = (interval.lo().saturating_sub(slack(truth)), interval.hi() + slack(truth));
-        assert!(lo <= truth && truth <= hi, "{truth} not in [{lo}, {hi}]: {interval:?}");
+        assert!(lo <= truth && truth <= hi, "the true value {truth} is outside [{lo}, {hi}]: {interval:?}");
     }
     let long = all.iter().filter(|(_, members)| members.len() > 1).count();
     println!("{} bursts, {long} of more than one launch", all.len());
@@ -171,7 +171,7 @@ fn a_wait_for_something_else_cuts_no_sequence_of_programmatic_launches() {
     intervals_contain_the_truth(&done);
     assert!(
         cut(&done) <= 2,
-        "{} launches were cut off by the agent; two kernels can be, once each",
+        "events of the agent cut off {} launches; only one launch after each of two kernels may be cut off",
         cut(&done)
     );
 }
@@ -182,7 +182,7 @@ fn sampling_pauses_cut_no_sequence_of_programmatic_launches() {
     let run = Run::of("launch_storm").arg("1500").arg("1").arg("chains").auto("0.5");
     let done = run.env("SIMCUDA_HOST_COST", "launch=20000").observed().succeeded();
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
-    assert!(pauses > 500, "there is something to cut: {pauses}");
+    assert!(pauses > 500, "the test proves nothing: only {pauses} launches were in pauses");
     println!("{} of {} sequences were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
-    assert!(cut(&done) <= 4, "{} launches were cut off by the agent", cut(&done));
+    assert!(cut(&done) <= 4, "events of the agent cut off {} launches", cut(&done));
 }

@@ -6,8 +6,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
+/// A variable of the simulator and its value, if a client needs one.
+type Setting = Option<(&'static str, &'static str)>;
+
 /// Clients of tests/programs, the findings that they have, and the simulator's settings.
-const FAULTS: [(&str, &str, Option<(&str, &str)>); 4] = [
+const FAULTS: [(&str, &str, Setting); 4] = [
     ("fault_sync_per_step", "sync-per-step", None),
     ("fault_device_wide_sync", "device-wide-sync", None),
     ("fault_host_stall", "host-stall", None),
@@ -18,12 +21,12 @@ const FAULTS: [(&str, &str, Option<(&str, &str)>); 4] = [
     ),
 ];
 
-fn with(run: Run, setting: Option<(&str, &str)>) -> Run {
+fn with(run: Run, setting: Setting) -> Run {
     setting.into_iter().fold(run, |run, (name, value)| run.env(name, value))
 }
 
 /// Runs a command of a shell in which `gpuspy` is found.
-fn shell(command: &str, setting: Option<(&str, &str)>) -> Done {
+fn shell(command: &str, setting: Setting) -> Done {
     let paths = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{paths}", gpuspy().parent().unwrap().display());
     with(Run::command("sh").arg("-c").arg(command).env("PATH", path), setting).plain()

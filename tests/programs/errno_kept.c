@@ -1,5 +1,5 @@
-// Sets errno before each CUDA call and reads it afterwards. Prints the calls that changed it, and to what. CUDA
-// promises nothing about errno, but a program must see the same with a tracer as without.
+// Sets errno before each CUDA call and reads it afterwards. Prints the calls that changed it, with the new value.
+// CUDA promises nothing about errno, but a program must see the same values with a tracer as without.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda_runtime_api.h>
 

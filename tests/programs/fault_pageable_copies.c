@@ -1,5 +1,5 @@
-// 40 steps that copy 1 MiB to the GPU and run a kernel on it. The fault: the copies are from pageable memory. `alone` as a
-// second argument: no other copy shows how fast page-locked memory is.
+// 40 steps that copy 1 MiB to the GPU and run a kernel on it. The fault: the copies are from pageable memory. With
+// `alone` as the second argument, the program has no other copy that shows how fast copies from pinned memory are.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     CUdeviceptr input = device_memory(BYTES);
     void *host = is_faulty ? calloc(1, BYTES) : pinned_memory(BYTES);
     REQUIRE(host != NULL);
-    // How fast page-locked memory is copied on this machine.
+    // This copy shows how fast copies from pinned memory are on this machine.
     if (!is_alone)
         CHECK(cuMemcpyHtoDAsync(input, pinned_memory(BYTES), BYTES, stream));
     CHECK(cuStreamSynchronize(stream));

@@ -1,4 +1,4 @@
-// A library whose constructor starts a thread that calls CUDA, and waits for it. The loader holds its lock meanwhile.
+// A library whose constructor starts a thread that calls CUDA, and waits for that thread while the loader holds its lock.
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #include <cuda_runtime_api.h>
 

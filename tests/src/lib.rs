@@ -194,7 +194,7 @@ impl Run {
     /// Runs a command of this run to its end.
     pub fn finish(self, mut process: Command) -> Done {
         let began = (Instant::now(), waited_for_processors());
-        let output = process.output().unwrap_or_else(|e| panic!("{process:?}: {e}"));
+        let output = process.output().unwrap_or_else(|e| panic!("cannot run {process:?}: {e}"));
         Done {
             pressure: pressure_since(began),
             folder: self.folder,
@@ -247,7 +247,13 @@ impl Done {
     /// Returns the only trace.
     pub fn trace(&self) -> PathBuf {
         let traces = self.traces();
-        assert_eq!(traces.len(), 1, "{traces:?}\nstdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(
+            traces.len(),
+            1,
+            "not one trace: {traces:?}\nstdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
         traces.into_iter().next().unwrap()
     }
 
@@ -291,7 +297,7 @@ pub fn until_one_is_good(mut run: impl FnMut() -> Result<(), String>) {
     let mut runs = (0..5).map(|_| run());
     let mut why = Vec::new();
     let is_good = runs.any(|run| run.map_err(|reason| why.push(reason)).is_ok());
-    assert!(is_good, "none of five runs is good: {why:#?}");
+    assert!(is_good, "none of the runs is good: {why:#?}");
 }
 
 /// Returns `gpuspy report --json` of a trace. Fails the test if two numbers in it disagree.

@@ -72,7 +72,7 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     let mut said = BufReader::new(knowing.stdout.take().unwrap());
     let mut bytes = String::new();
     said.read_line(&mut bytes).unwrap();
-    let bytes = bytes.trim().parse().expect("the generating process prints the size of its trace");
+    let bytes = bytes.trim().parse().expect("the generating process did not print the size of its trace");
     let (mut report, mut export) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         report.push(cost("report", &trace, &["--json"], &trace.with_extension("json")));
@@ -82,7 +82,7 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     let mut wrong = String::new();
     said.read_to_string(&mut wrong).unwrap();
     let status = knowing.wait().unwrap();
-    assert!(status.success(), "the generating process: {status}");
+    assert!(status.success(), "the generating process ended with {status}");
     Measured { launches, bytes, report, export, wrong: wrong.lines().map(str::to_owned).collect() }
 }
 
@@ -109,7 +109,7 @@ fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
         .spawn()
         .unwrap();
     let (status, usage) = wait(&child);
-    assert!(status.success(), "gpuspy {command}: {status}");
+    assert!(status.success(), "gpuspy {command} ended with {status}");
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     Cost { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
 }

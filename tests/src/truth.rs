@@ -38,8 +38,12 @@ pub struct Operation {
 impl Truth {
     /// Reads a truth file.
     pub fn read(path: &Path) -> Truth {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let text = std::fs::read_to_string(path)
+            .unwrap_or_else(|e| panic!("cannot read the truth file {}: {e}", path.display()));
+        let parse = |line: &str| {
+            serde_json::from_str(line)
+                .unwrap_or_else(|e| panic!("a line of the truth file is not JSON: {line}: {e}"))
+        };
         Truth { lines: text.lines().map(parse).collect() }
     }
 

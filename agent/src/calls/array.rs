@@ -17,7 +17,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// From cuArrayCreate's descriptor.
+    /// Reads cuArrayCreate's descriptor.
     pub fn of_2d(descriptor: *const CUDA_ARRAY_DESCRIPTOR) -> Option<Extent> {
         // SAFETY: null, or the descriptor that the app has passed to the call.
         let d = unsafe { descriptor.as_ref() }?;
@@ -25,7 +25,7 @@ impl Extent {
         Some(Extent { size: [d.width, d.height, 0], bits_per_element, flags: 0 })
     }
 
-    /// From the descriptor of cuArray3DCreate and cuMipmappedArrayCreate.
+    /// Reads the descriptor of cuArray3DCreate and cuMipmappedArrayCreate.
     pub fn of_3d(descriptor: *const CUDA_ARRAY3D_DESCRIPTOR) -> Option<Extent> {
         // SAFETY: as above.
         let d = unsafe { descriptor.as_ref() }?;
@@ -33,7 +33,7 @@ impl Extent {
         Some(Extent { size: [d.width, d.height, d.depth], bits_per_element, flags: d.flags })
     }
 
-    /// From the arguments of the runtime's functions.
+    /// Reads the arguments of the runtime's functions.
     pub fn of_runtime(
         channels: *const cudaChannelFormatDesc,
         extent: cudaExtent,

@@ -37,7 +37,7 @@ pub fn runtime_direction(kind: cudaMemcpyKind) -> Direction {
     }
 }
 
-/// The direction between two sides, each of which is the host, a device, or unknown.
+/// Returns the direction between two sides, each of which is the host, a device, or unknown.
 fn between(src_is_host: Option<bool>, dst_is_host: Option<bool>) -> Direction {
     match (src_is_host, dst_is_host) {
         (Some(true), Some(true)) => Direction::HtoH,
@@ -53,7 +53,7 @@ fn is_host(memory: c_uint) -> Option<bool> {
     (memory != MEMORYTYPE_UNIFIED).then_some(memory == MEMORYTYPE_HOST)
 }
 
-/// The first address of a side, by its CUmemorytype. An array has no address and is represented by its
+/// Returns the first address of a side, by its CUmemorytype. An array has no address and is represented by its
 /// handle.
 fn first(memory: c_uint, [host, device, array]: [u64; 3], offset: u64) -> u64 {
     match memory {
@@ -79,7 +79,7 @@ impl Side3D {
 }
 
 impl RuntimeSide3D {
-    /// The first address, or the array's handle.
+    /// Returns the first address, or the array's handle.
     fn first(&self) -> u64 {
         let [x, y, z] = self.position;
         let rows = z.wrapping_mul(self.pointer.height).wrapping_add(y);
@@ -100,7 +100,7 @@ impl Operand3D {
 }
 
 impl Copy {
-    /// A blocking copy.
+    /// Creates a blocking copy.
     pub fn new(direction: Direction, dst: u64, src: u64, bytes: usize) -> Copy {
         Copy { direction, dst, src, bytes: bytes as u64, rows: 1, flags: 0, stream: None, peer: None }
     }
@@ -121,18 +121,19 @@ impl Copy {
         Copy { peer: Some((dst, src)), ..self }
     }
 
-    /// Sets the bytes of a row, the rows and the slices.
+    /// Sets the width of a row in bytes, the number of rows and the number of slices.
     fn shaped(self, width: usize, height: usize, depth: usize) -> Copy {
         let rows = (height as u64).saturating_mul(depth as u64);
         Copy { bytes: rows.saturating_mul(width as u64), rows, ..self }
     }
 
-    /// A copy of rows.
+    /// Creates a copy of rows.
     pub fn plane(direction: Direction, dst: u64, src: u64, width: usize, height: usize) -> Copy {
         Copy::new(direction, dst, src, 0).shaped(width, height, 1)
     }
 
-    /// A copy between an address and an array, or between two arrays. An array is represented by its handle.
+    /// Creates a copy between an address and an array, or between two arrays. An array is represented by its
+    /// handle.
     pub fn array(
         direction: Direction,
         dst: *const void,
@@ -143,12 +144,12 @@ impl Copy {
         Copy::plane(direction, dst as u64, src as u64, width, height)
     }
 
-    /// A copy about which nothing is known: its arguments are null, and the driver will refuse them.
+    /// Creates a copy about which nothing is known: its arguments are null, and the driver will refuse them.
     fn unknown() -> Copy {
         Copy::new(Direction::Default, 0, 0, 0)
     }
 
-    /// From cuMemcpy2D's structure.
+    /// Reads cuMemcpy2D's structure.
     pub fn of_2d(copy: *const CUDA_MEMCPY2D) -> Copy {
         // SAFETY: the app's struct, which the real call reads too.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -156,7 +157,7 @@ impl Copy {
         Copy::plane(direction, copy.dst.first(), copy.src.first(), copy.width, copy.height)
     }
 
-    /// From cuMemcpy3D's structure.
+    /// Reads cuMemcpy3D's structure.
     pub fn of_3d(copy: *const CUDA_MEMCPY3D) -> Copy {
         // SAFETY: as in `of_2d`.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -165,7 +166,7 @@ impl Copy {
         linear.shaped(copy.width, copy.height, copy.depth)
     }
 
-    /// From cuMemcpy3DPeer's structure: between two contexts, as far as the sides have one.
+    /// Reads cuMemcpy3DPeer's structure. The copy is between two contexts, as far as its sides have one.
     pub fn of_3d_peer(copy: *const CUDA_MEMCPY3D_PEER) -> Copy {
         let plain = Copy::of_3d(copy);
         // The context field may contain anything where it is not read (cuda.h, CUDA_MEMCPY3D_PEER).
@@ -186,7 +187,7 @@ impl Copy {
         }
     }
 
-    /// From cudaMemcpy3D's structure. For an array, the width is in elements whose size is unknown: each
+    /// Reads cudaMemcpy3D's structure. For an array, the width is in elements whose size is unknown: each
     /// counts as a byte.
     pub fn of_runtime_3d(copy: *const cudaMemcpy3DParms) -> Copy {
         // SAFETY: as in `of_2d`.
@@ -196,7 +197,7 @@ impl Copy {
         linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
     }
 
-    /// From cudaMemcpy3DPeer's structure; for the width see [`Copy::of_runtime_3d`].
+    /// Reads cudaMemcpy3DPeer's structure. For the width see [`Copy::of_runtime_3d`].
     pub fn of_runtime_3d_peer(copy: *const cudaMemcpy3DPeerParms) -> Copy {
         // SAFETY: as in `of_2d`.
         let Some(copy) = (unsafe { copy.as_ref() }) else { return Copy::unknown() };
@@ -204,7 +205,7 @@ impl Copy {
         linear.shaped(copy.extent.width, copy.extent.height, copy.extent.depth)
     }
 
-    /// Several copies at once: one operation on the stream, with the addresses of the first.
+    /// Joins the copies of a batch, which are one operation on the stream, under the addresses of the first.
     fn several<T>(all: &[T], one: impl Fn(&T) -> Copy) -> Copy {
         let mut copies = all.iter().map(one);
         let Some(first) = copies.next() else { return Copy::unknown() };
@@ -212,7 +213,7 @@ impl Copy {
         Copy { bytes, rows: all.len() as u64, flags: first.flags | flag::BATCH, ..first }
     }
 
-    /// A batch given by arrays of addresses and sizes.
+    /// Creates a batch from arrays of addresses and sizes.
     pub fn batch<A: Address>(dsts: *const A, srcs: *const A, sizes: *const usize, count: usize) -> Copy {
         let first = |of: &[A]| of.first().map_or(0, A::address);
         let copy = Copy::new(Direction::Default, first(list(dsts, count)), first(list(srcs, count)), 0);
@@ -220,8 +221,8 @@ impl Copy {
         Copy { dst: copy.dst, src: copy.src, ..all }
     }
 
-    /// A batch of 3D copies. If an array is involved, the width is in elements whose size is unknown: each
-    /// counts as a byte.
+    /// Creates a batch of 3D copies. If an array is involved, the width is in elements whose size is unknown:
+    /// each counts as a byte.
     pub fn batch_3d(operations: *const CUDA_MEMCPY3D_BATCH_OP, count: usize) -> Copy {
         Copy::several(list(operations, count), |operation| {
             let [width, height, depth] = operation.extent;
@@ -230,7 +231,7 @@ impl Copy {
         })
     }
 
-    /// One 3D copy, given by a batch's structure.
+    /// Creates one 3D copy from the structure of a batch.
     pub fn of_operation(operation: *const CUDA_MEMCPY3D_BATCH_OP) -> Copy {
         let alone = Copy::batch_3d(operation, 1);
         // SAFETY: as in `of_2d`.
@@ -241,28 +242,28 @@ impl Copy {
         Copy { rows, flags: alone.flags & !flag::BATCH, ..alone }
     }
 
-    /// A move of managed memory to a device or to the host.
+    /// Creates a prefetch of managed memory to a device or to the host.
     fn prefetch(address: u64, bytes: usize, to_host: bool) -> Copy {
         let direction = if to_host { Direction::DtoH } else { Direction::HtoD };
         Copy { flags: flag::PREFETCH, ..Copy::new(direction, address, address, bytes) }
     }
 
-    /// A prefetch where it is unknown which argument is the destination.
+    /// Creates a prefetch where it is unknown which argument is the destination.
     pub fn prefetch_somewhere(address: u64, bytes: usize) -> Copy {
         Copy { direction: Direction::Default, ..Copy::prefetch(address, bytes, false) }
     }
 
-    /// A prefetch to a device, or with [`DEVICE_CPU`] to the host.
+    /// Creates a prefetch to a device, or with [`DEVICE_CPU`] to the host.
     pub fn prefetch_to_device(address: u64, bytes: usize, device: CUdevice) -> Copy {
         Copy::prefetch(address, bytes, device == DEVICE_CPU)
     }
 
-    /// A prefetch to a location.
+    /// Creates a prefetch to a location.
     pub fn prefetch_to(address: u64, bytes: usize, location: CUmemLocation) -> Copy {
         Copy::prefetch(address, bytes, LOCATIONS_HOST.contains(&location.kind))
     }
 
-    /// Several prefetches at once, recorded with the first one's destination; there are `kinds` destinations.
+    /// Creates a batch of prefetches, with the first one's destination. `kinds` is the number of destinations.
     pub fn prefetch_batch<A: Address>(
         addresses: *const A,
         sizes: *const usize,
@@ -297,7 +298,7 @@ impl Address for *mut void {
     }
 }
 
-/// The app's array. An impossible one, which the driver will refuse, is empty.
+/// Returns the app's array; an empty one if it is impossible, which the driver will refuse.
 fn list<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count > isize::MAX as usize / size_of::<T>() {
         return &[];
@@ -357,17 +358,17 @@ pub struct Memset {
 }
 
 impl Memset {
-    /// A memset of `count` elements of `element` bytes.
+    /// Creates a memset of `count` elements of `element` bytes.
     pub fn new(dst: u64, value: u32, element: u8, count: usize) -> Memset {
         Memset::shaped(dst, value, element, [count, 1, 1])
     }
 
-    /// A memset of `height` rows of `width` elements.
+    /// Creates a memset of `height` rows of `width` elements.
     pub fn plane(dst: u64, value: u32, element: u8, width: usize, height: usize) -> Memset {
         Memset::shaped(dst, value, element, [width, height, 1])
     }
 
-    /// From cudaMemset3D's structures.
+    /// Reads cudaMemset3D's structures.
     pub fn of_3d(pointer: cudaPitchedPtr, value: int, extent: cudaExtent) -> Memset {
         let shape = [extent.width, extent.height, extent.depth];
         Memset::shaped(pointer.ptr as u64, value as u32 & 0xff, 1, shape)
@@ -429,6 +430,10 @@ mod tests {
         assert_eq!(peer((MEMORYTYPE_ARRAY, garbage), (MEMORYTYPE_DEVICE, one)), Some((one, none)));
         assert_eq!(peer((MEMORYTYPE_UNIFIED, one), (MEMORYTYPE_ARRAY, garbage)), Some((none, one)));
         assert_eq!(peer((MEMORYTYPE_HOST, garbage), (MEMORYTYPE_UNIFIED, one)), Some((one, none)));
-        assert_eq!(peer((MEMORYTYPE_HOST, garbage), (MEMORYTYPE_DEVICE, one)), None, "no peer");
+        assert_eq!(
+            peer((MEMORYTYPE_HOST, garbage), (MEMORYTYPE_DEVICE, one)),
+            None,
+            "a copy from the host has no second context"
+        );
     }
 }

@@ -22,15 +22,14 @@ pub struct Launch {
     pub origin: Origin,
 }
 
-/// How to find out which file a kernel is from.
+/// What shows which file a kernel is from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// From the runtime's launch call: the function is the host's stub.
+    /// The function that the runtime's launch call received, which is the host stub.
     Stub,
-    /// From the launch by compiled code's own stub, which contains the caller (crt/host_runtime.h,
-    /// __cudaLaunch).
+    /// The caller of the launch, which is in compiled code's own host stub (crt/host_runtime.h, __cudaLaunch).
     Caller,
-    /// From the call that loaded its module.
+    /// The call that loaded the kernel's module.
     Module,
 }
 
@@ -86,7 +85,7 @@ const fn of_dim3(dim: dim3) -> [u32; 3] {
 }
 
 impl Launch {
-    /// From cuLaunchKernelEx's configuration. The driver refuses a null one.
+    /// Reads cuLaunchKernelEx's configuration. The driver refuses a null one.
     pub fn from_driver_config(config: *const CUlaunchConfig, function: CUfunction) -> Launch {
         // SAFETY: the app's struct, which the real call reads too.
         match unsafe { config.as_ref() } {
@@ -105,8 +104,8 @@ impl Launch {
         }
     }
 
-    /// From cuLaunchGrid and similar calls: blocks in x and y, with a size that was set for the function
-    /// before (recorded as 0).
+    /// Reads the arguments of cuLaunchGrid and similar calls: the blocks in x and y. The size of a block was set
+    /// for the function before, and is recorded as 0.
     pub fn of_grid(function: CUfunction, width: int, height: int, stream: CUstream) -> Launch {
         Launch {
             function,
@@ -119,7 +118,7 @@ impl Launch {
         }
     }
 
-    /// From cudaLaunchKernel's arguments. The function is the host's stub address, not a handle.
+    /// Reads cudaLaunchKernel's arguments. The function is the address of the host stub, not a handle.
     pub fn from_runtime(
         function: *const void,
         grid: dim3,
@@ -138,7 +137,7 @@ impl Launch {
         }
     }
 
-    /// From cudaLaunchKernelExC's configuration. The runtime refuses a null one.
+    /// Reads cudaLaunchKernelExC's configuration. The runtime refuses a null one.
     pub fn from_runtime_config(config: *const cudaLaunchConfig_t, function: *const void) -> Launch {
         // SAFETY: the app's struct, which the real call reads too.
         match unsafe { config.as_ref() } {

@@ -53,8 +53,8 @@ use crate::thread::{self, Call};
 
 /// A call that is recorded when it returns, or only counted.
 pub trait Plain: Sized {
-    /// Whether the call says what handles are, which is useful on a thread that is not observed, too
-    /// ([`Plain::register_kinds`]).
+    /// Whether the call returns handles that [`Plain::register_kinds`] registers, also on a thread that is not
+    /// observed.
     const REGISTERS_KINDS: bool = false;
     /// The kind of record that a successful call makes: a runtime call uses it to check whether the driver
     /// layer has made the record.
@@ -64,7 +64,7 @@ pub trait Plain: Sized {
     /// Called before the real call, in the driver layer.
     fn before(&self, _call: &Call) {}
     /// Called after a successful driver call, or after a runtime call whose driver calls were not observed.
-    /// Makes the record and returns true, or returns false for a plain [`record::Api`].
+    /// Makes the record and returns true, or returns false to have a plain [`record::Api`] made.
     fn after(&self, _call: &Call, _end: u64) -> bool {
         false
     }
@@ -74,15 +74,15 @@ pub trait Plain: Sized {
     fn after_runtime(&self, _call: &Call, _succeeded: bool) {}
     /// Called after a successful runtime call that the driver layer has recorded.
     fn after_labelled(&self, _call: &Call) {}
-    /// Called after a failed driver call. Returns true if something of ours may have caused the failure: it
-    /// is undone then, and the app's call must be repeated as it is.
+    /// Called after a failed driver call. Returns true if something that the agent has done may be the
+    /// cause: then that is undone, and the app's call has to be repeated unchanged.
     fn retry(&self) -> bool {
         false
     }
     /// Called after a failed driver call.
     fn failed(&self, _call: &Call) {}
-    /// Called after a successful call: registers what the returned handles are. Must not use the thread's
-    /// state.
+    /// Called after a successful call: registers what the returned handles are. It must not use the
+    /// thread's state.
     fn register_kinds(&self, _names: &Names) {}
     /// The handle that the call is about.
     fn subject(&self) -> u64 {
@@ -90,7 +90,7 @@ pub trait Plain: Sized {
     }
 }
 
-/// Intercepts any other call.
+/// Intercepts a call that is of none of the other kinds.
 #[inline]
 pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else {
@@ -135,8 +135,8 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
     result
 }
 
-/// Records a call that is nothing more than a call, or that failed. The real function was called at `before`
-/// (ticks).
+/// Records a call that has no record of its own kind, or that failed. The real function was called at
+/// `before` (ticks).
 fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     call.record(&record::Api {
         head: call.head::<record::Api>(if result == CUDA_SUCCESS { 0 } else { flag::FAILED }),
@@ -152,7 +152,7 @@ fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     });
 }
 
-/// Reads what the call wrote, after its success.
+/// Reads what a successful call wrote to `out`; `None` if that is null.
 fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
     // SAFETY: the call succeeded, so it has written there; null would have failed.
     (!out.is_null()).then(|| unsafe { out.read_unaligned() })

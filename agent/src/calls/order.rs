@@ -144,21 +144,21 @@ pub struct Untimed {
 }
 
 impl Untimed {
-    /// Before the real call: ends the stream's burst and starts the overlap check.
+    /// Ends the stream's burst and starts the overlap check, before the real call.
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
         self.overlap.set(Some(OverlapCheck::begin(stream.counts())));
     }
 
-    /// After a real call that failed: drops the overlap check.
+    /// Drops the overlap check after a real call that failed.
     pub fn failed(&self) {
         drop(self.overlap.take());
     }
 
-    /// After a real call that succeeded: ends the overlap check. Outside a capture the operation is an entry
-    /// of the stream's queue, which `add` counts. Returns the stream and the entry's number, which is `None`
-    /// in a capture.
+    /// Ends the overlap check after a real call that succeeded. Outside a stream capture, the operation is an
+    /// entry of the stream's queue, which `add` counts. Returns the stream and the entry's number, which is
+    /// `None` in a stream capture.
     pub fn end(
         &self,
         call: &Call,

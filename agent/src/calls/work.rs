@@ -173,7 +173,7 @@ impl OnStream {
         }
     }
 
-    /// After the real call: writes into the record what is known about the operation's time.
+    /// Writes into the record, after the real call, what is known about the operation's time.
     #[inline]
     fn leave<W: Work>(self, call: &Call, around: Around, work: &mut record::Work, what: &W, succeeded: bool) {
         let OnStream { driver, stream, overlap } = self;

@@ -6,8 +6,8 @@
 //! recorded inside a sequence of programmatic launches.
 //!
 //! **Runs.** On a deep stream events are sparse ([`depth`](super::depth)): the launches between two that are
-//! timed alone ([`draw`](super::draw)) are timed together as a run. One sequence can contain a program's
-//! launches of both kinds.
+//! timed alone ([`draw`](super::draw)) are timed together as a run. One run can contain ordinary and
+//! programmatic launches.
 //!
 //! The launches are recorded as parts of the whole ([`flag::BURST`]), and one [`record::Burst`] describes the
 //! whole. Everything that was launched before the GPU reached the last launch kept the GPU busy without a
@@ -16,12 +16,12 @@
 //! **Deferred ends.** A communication kernel may run until its peers on other GPUs do. Where streams share a
 //! hardware queue, an event right after it could hold up what those peers wait for. So it gets its end event
 //! as a burst does: when something else goes onto its stream, which would wait for it as well. It is no
-//! burst, though: its own record says that its time will come, and the time says when the end event was
+//! burst, though: its own record says that a GPU time follows, and the GPU time says when the end event was
 //! recorded ([`record::GpuTime::tail`]).
 //!
-//! The end event is recorded, before the real call, when something else comes: the next launch that is timed
-//! alone (whose start event it becomes), an ordinary operation, an event record or a wait by the app, a
-//! stream capture, or a synchronization.
+//! The end event is recorded before the real call of whatever else comes: the next launch that is timed alone
+//! (whose start event it becomes), an ordinary operation, an event record or a wait by the app, a stream
+//! capture, or a synchronization.
 //!
 //! On the legacy default stream an event waits for all blocking streams, and they wait for it. An event
 //! recorded later than the launches would order what the program did not order. There an end event is
@@ -29,10 +29,10 @@
 //! enqueued on a blocking stream since.
 //!
 //! The difficult launches are the first of a programmatic sequence, which is an ordinary launch, and the
-//! last: every other launch gets an event right after it and these must not, but at that time nobody knows
-//! what follows. So the agent learns it for each kernel: a kernel that a programmatic launch has ever
-//! followed gets no event after it any more. Each kernel can cut one sequence, once, or one on each stream
-//! where several threads find it out at the same time.
+//! last: other launches get an event right after them and these must not, but at that time nobody knows what
+//! follows. So the agent learns it for each kernel: once a programmatic launch has followed a kernel, that
+//! kernel gets no event after it any more. Each kernel can therefore cut one sequence once, or one on each
+//! stream if several threads find this out at the same time.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, LossCause, Untimed, flag};
@@ -50,8 +50,8 @@ use crate::gpu::stream_capture::is_captured;
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// The largest number of launches in a burst. Otherwise a program that launches only programmatically would
-/// never get a time. The cost is that one launch in 256 waits for the launch ahead of it.
+/// The largest number of launches in a burst. Without a limit, a program that launches only programmatically
+/// would never have a GPU time. The cost is that one launch in 256 waits for the launch ahead of it.
 const LONGEST: u32 = 256;
 
 /// A launch under way that will be part of a burst or run.
@@ -65,7 +65,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The reason in its record why it has no time of its own.
+    /// Returns why the launch has no time of its own, for its record.
     pub fn untimed(&self) -> Untimed {
         if self.is_programmatic { Untimed::Programmatic } else { Untimed::Run }
     }
@@ -92,7 +92,7 @@ pub fn may_start_sequence(call: &Call, function: u64) -> bool {
     function != 0 && bursts.programmatic_seen.load(Ordering::Relaxed) && bursts.known(function) == FOLLOWED
 }
 
-/// Before the real call of a programmatic launch: joins it to the newest launches on the stream, if those are
+/// Joins a programmatic launch, before its real call, to the newest launches on the stream, if those are
 /// timed, or starts a burst where that cuts no sequence. `None`: the launch is only counted.
 pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &OverlapCheck) -> Option<Member> {
     call.session.get::<Bursts>().programmatic_seen.store(true, Ordering::Relaxed);
@@ -147,8 +147,8 @@ pub enum Joined {
     Alone { hold: Hold, by_chance: bool },
 }
 
-/// Before the real call of a kernel's launch, where events may be no denser than `density`: joins it to the
-/// open run, starts a run, or has it timed alone.
+/// Joins a kernel's launch, before its real call, to the open run, or starts a run, or has it timed alone.
+/// Events may be no denser than `density`.
 pub fn run(
     call: &Call,
     driver: &Driver,
@@ -188,9 +188,9 @@ pub fn run(
     Ok(Joined::Member(Member { hold, start: Some((context, start)), left, is_programmatic: false }))
 }
 
-/// After the real call of a launch that was to join, which returned at `work.submitted`: completes the
-/// joining. Returns false if the launch failed. If it is the last one, the burst's record is left with the
-/// call, to be published after the launch's record. `waits_for_others`: no event may follow right after it.
+/// Completes the joining of a launch after its real call, which returned at `work.submitted`. Returns false if
+/// the launch failed. If it is the last one, the burst's record is left with the call, to be published after
+/// the launch's record. `waits_for_others`: no event may follow right after the launch.
 pub fn joined(
     call: &Call,
     driver: &Driver,
@@ -231,8 +231,8 @@ pub fn begin(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &record::Wor
     open(call, &mut hold, context, start, overlap, work, function, (true, 0));
 }
 
-/// Starts a deferred end: no event may follow the operation before something else comes. Fills in what is
-/// known of the operation's record by now; returns its flags.
+/// Defers an operation's end event until something else comes onto its stream. Fills in what is known of the
+/// operation's record by now, and returns the record's flags.
 pub fn defer(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &mut record::Work, function: u64) -> u16 {
     let sampled = pair.sampled();
     let (mut hold, context, start) = pair.into_start();
@@ -246,7 +246,7 @@ pub fn defer(call: &Call, pair: Pair, overlap: &OverlapCheck, work: &mut record:
 }
 
 /// Opens a burst. `kind` says whether the launch is programmatic, and how many more launches a run takes.
-#[expect(clippy::too_many_arguments, reason = "each is another thing, and only three callers know them")]
+#[expect(clippy::too_many_arguments, reason = "the arguments are independent, and there are three callers")]
 fn open(
     call: &Call,
     hold: &mut Hold,
@@ -353,12 +353,12 @@ fn record_end(
     let ended = ticks();
     // A later user of the event checks what has come since then.
     if let Some(since) = burst.since {
-        // Held before it is handed to the poller, which may give it back at once.
+        // The event is held before it is handed to the poller, which may give it back at once.
         context.pool.hold(event);
         let function = burst.function;
         hold.last().end = Some(End { event, function, begun, ended, position, since });
     }
-    // Checked after the record: another thread's work may have come in between.
+    // This is checked after the record: another thread's work may have come in between.
     let since = burst.since.filter(|since| is_undisturbed(*since));
     let flags = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
     let (flags, tail) = match burst.is_deferred {

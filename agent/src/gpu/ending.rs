@@ -34,9 +34,9 @@ use crate::thread::Call;
 pub struct Ending(Cell<Vec<&'static Context>>);
 
 impl Ending {
-    /// Before the real call, and after [`drain`]: from here on the agent does not touch the contexts. Their
-    /// streams' and functions' handles mean nothing any more: after the call, another thread may already have
-    /// them as handles of new ones.
+    /// Keeps the agent away from the contexts, before the real call and after [`drain`]. The handles of their
+    /// streams and functions mean nothing any more: after the call, another thread may already have them as
+    /// handles of new ones.
     pub fn begin(&self, session: Session, ends: impl Fn(&Context) -> bool) {
         session.get::<Names>().context_ends();
         let contexts: Vec<&'static Context> = session.get::<Contexts>().iter().filter(|c| ends(c)).collect();
@@ -53,7 +53,7 @@ impl Ending {
         self.0.set(contexts);
     }
 
-    /// After the real call: the contexts are either gone or usable again.
+    /// Forgets the contexts after the real call if they are gone, or makes them usable again.
     pub fn over(&self, call: &Call, gone: bool) {
         for context in self.0.take() {
             if !gone {
@@ -101,7 +101,7 @@ pub struct PrimaryEnding {
 }
 
 impl PrimaryEnding {
-    /// Before the real call.
+    /// Starts the ending before the real call, if the call may end the context.
     pub fn begin(&self, session: Session, device: CUdevice, is_reset: bool) {
         let Some(primary) = session.get::<Contexts>().primary(device) else { return };
         // Relaxed: the driver's lock, or `retained`, orders the calls that matter.
@@ -119,7 +119,7 @@ impl PrimaryEnding {
         self.ending.begin(session, ends);
     }
 
-    /// After it.
+    /// Completes the ending after the real call.
     pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
         let Some(primary) = call.session.get::<Contexts>().primary(device) else { return };
         if self.may_end.take() {

@@ -14,12 +14,13 @@
 //! - [`budget`] decides whether to time at all, from the measured cost; [`capture_range`] applies `--capture-range`.
 //! - [`poller`] reads events and turns them into [`gpuspy_wire::record::GpuTime`].
 //! - [`time_base`] computes where on a context's clock an event lies.
-//! - [`sample`] samples the GPU clock.
+//! - [`clock_sample`] samples the GPU clock.
 //! - [`nodes`] reads the events inside graphs.
 
 pub mod budget;
 pub mod burst;
 pub mod capture_range;
+pub mod clock_sample;
 pub mod context;
 pub mod depth;
 pub mod draw;
@@ -31,7 +32,6 @@ pub mod open_burst;
 pub mod overlap;
 pub mod poller;
 pub mod pool;
-pub mod sample;
 pub mod stream;
 pub mod stream_capture;
 pub mod time_base;

@@ -5,8 +5,8 @@
 //! other calls, no other call overlapped.
 //!
 //! Another thread's work may come in between on the same stream. Between the legacy default stream and the
-//! blocking streams, it may also come from a stream of the other kind: an event on the one waits for what the
-//! others have queued (CUDA Programming Guide, "Default stream"). Where streams share a hardware queue,
+//! blocking streams, it may also come from a stream of the other kind: an event on either kind waits for what
+//! the other kind has queued (CUDA Programming Guide, "Default stream"). Where streams share a hardware queue,
 //! because there are more streams than `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another
 //! stream has put into the queue before it, so all streams of the context count as one.
 
@@ -41,14 +41,14 @@ pub struct OverlapCheck {
     across: Option<Across>,
 }
 
-/// The same check for streams that its stream is ordered with.
+/// The same check for the streams of the other kind, which the call's stream is ordered with.
 struct Across {
     own: &'static CallCounts,
     other: &'static CallCounts,
     done_before: u64,
 }
 
-/// The call counts at a moment at which no call was under way but the one that took them.
+/// The call counts at a moment at which no call was under way but the one that read them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Since {
     own: u64,
@@ -112,7 +112,7 @@ impl OverlapCheck {
         (self.queue.begun() == since.own && across == since.across).then_some(since)
     }
 
-    /// Whether this call is the first one since then.
+    /// Whether this call is the first one after `since`.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
@@ -121,7 +121,7 @@ impl OverlapCheck {
 }
 
 impl Since {
-    /// Whether no call has begun since then on the stream, or on one that it is ordered with.
+    /// Whether no call has begun since that moment on the stream, or on one that it is ordered with.
     pub fn is_now(self, StreamCounts { queue, across, .. }: StreamCounts) -> bool {
         let across = across.map_or(0, |(_, other)| other.begun());
         queue.begun() == self.own && across == self.across

@@ -1,4 +1,4 @@
-//! Which events of a context are free, and which are in use by whom?
+//! Which events of a context are free, and who uses the others?
 //!
 //! Events are created when a context is first seen and, later, by the poller; a hook only takes events and
 //! never creates one. A thread takes events from its own [`Magazine`], which it fills with [`BATCH`](crate::thread::BATCH) events
@@ -13,10 +13,12 @@ use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
 const MAX_EVENTS: usize = 1 << 14;
-/// The number of events created when a context is first seen, and by the poller when fewer than [`LOW`] are
-/// free. The poller can be 4 ms late on a busy machine: 800 launches per thread with two events each.
+/// The number of events that are created when a context is first seen.
 const FIRST: usize = 4096;
+/// The number of events that the poller creates when fewer than [`LOW`] are free.
 const MORE: usize = 2048;
+/// The number of free events below which the poller creates more. The poller can be 4 ms late on a busy
+/// machine: in that time a thread makes 800 launches with two events each.
 const LOW: u32 = 2048;
 
 /// A context's events: a fixed table with a free list over it. The free list is a Treiber stack of indices;
@@ -27,7 +29,8 @@ const LOW: u32 = 2048;
 /// the one that it ends, a stream whose newest event it is, and a time base that has it as an anchor. It is
 /// free again when the last holder has given it back.
 pub struct Pool {
-    /// The CUevents by index. Release on the store, acquire on the load by way of the free list.
+    /// The CUevents by index. Stored with Release and loaded with Acquire: the thread that creates an event is
+    /// rarely the one that uses it.
     events: Box<[AtomicPtr<void>]>,
     /// The number of holders of each event; 0 = it is free, or in a magazine. AcqRel: the thread that frees
     /// it has seen the other holders' last use.
@@ -39,7 +42,8 @@ pub struct Pool {
     free: AtomicU64,
     /// The approximate length of the free list. Relaxed: a hint to create more.
     free_count: AtomicU32,
-    /// The number of existing events. Relaxed: written by the adopting thread, then only by the poller.
+    /// The number of existing events. Relaxed: written by the thread that first saw the context, and then
+    /// only by the poller.
     made: AtomicU32,
     /// Whether the driver has refused to create an event, so that the existing ones have to suffice. Relaxed:
     /// a hint.
@@ -84,7 +88,7 @@ impl Pool {
         }
     }
 
-    /// Poller, with the context current: creates more events when few are left.
+    /// Creates more events when few are left. Called by the poller, with the context current.
     pub fn replenish(&self, driver: &Driver) {
         if self.free_count.load(Ordering::Relaxed) < LOW {
             self.make(driver, MORE);
@@ -113,7 +117,7 @@ impl Pool {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let (mut count, mut first) = (0, head as u32);
-            // A stale list leads to any indices inside the table; the exchange below fails then.
+            // A stale head can lead to any entries of the table; the exchange below fails then.
             for place in into.iter_mut() {
                 let Some(next) = first.checked_sub(1).and_then(|index| self.next.get(index as usize)) else {
                     break;
@@ -199,7 +203,7 @@ impl Magazine {
         Some(index)
     }
 
-    /// Gives all events back.
+    /// Gives all events of the magazine back.
     pub fn empty(&mut self, pool: impl FnOnce(u32) -> Option<&'static Pool>) {
         let events = self.events.get(..self.count).unwrap_or_default();
         if let Some(pool) = if events.is_empty() { None } else { pool(self.context) } {
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A pool of `events` events that are only indices.
+    /// Creates a pool of `events` indices, without CUDA events.
     fn pool(events: u32) -> &'static Pool {
         let pool = Box::leak(Box::new(Pool::new()));
         pool.made.store(events, Ordering::Relaxed);
@@ -252,7 +256,7 @@ mod tests {
             for _ in 0..20_000 {
                 let Some(event) = magazine.take(1, pool, |_| None) else { continue };
                 let holders = pool.holders[event as usize].load(Ordering::Relaxed);
-                assert_eq!(holders, 1, "event {event}");
+                assert_eq!(holders, 1, "event {event} has another holder");
                 pool.give(event);
             }
             magazine.empty(|_| Some(pool));

@@ -175,7 +175,7 @@ impl Graphs {
         }
     }
 
-    /// Before an instantiation: puts events around the graph's kernels, if `--graph nodes` is on and it is
+    /// Puts events around the kernels of a graph before it is instantiated, if `--graph nodes` is on and that is
     /// possible.
     pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
         let (driver, nodes) = (driver::driver()?, call.session.get::<Nodes>());
@@ -195,8 +195,8 @@ impl Graphs {
         inserted
     }
 
-    /// Before an update of an executable graph that has events around its kernels: puts events around the
-    /// other graph's kernels.
+    /// Puts events around the kernels of a graph before an executable graph whose kernels have events is updated
+    /// from it.
     pub fn insert_again(&self, handle: CUgraphExec, graph: CUgraph) -> Option<Inserted> {
         let driver = driver::driver()?;
         let timed = self.places.find(handle as u64)?.timed()?;

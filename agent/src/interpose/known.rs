@@ -1,6 +1,8 @@
-//! Generated from the lists that `coverage.rs` reads: `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage`.
+//! Which CUDA functions pass through? `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent coverage` generates the list
+//! from those that `coverage.rs` reads.
 
-/// Functions of CUDA's that pass through by intent: not in the table, and not unknown. Sorted.
+/// The CUDA functions that pass through on purpose: they are not in the hook table, and they do not count as
+/// unknown. Sorted.
 #[rustfmt::skip]
 pub const PASSED: &[&str] = &[
     "cuArray3DGetDescriptor", "cuArray3DGetDescriptor_v2", "cuArrayGetDescriptor", "cuArrayGetDescriptor_v2",

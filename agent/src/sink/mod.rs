@@ -38,14 +38,14 @@ pub struct Live {
     pub at_exit: Option<extern "C" fn()>,
 }
 
-/// In [`Live::alive`]: this is a forked child, and the kernel has wiped the memory.
+/// The value of [`Live::alive`] in a forked child whose memory Linux has wiped.
 const WIPED: u32 = 0;
-/// In [`Live::alive`]: the session is this process's.
+/// The value of [`Live::alive`] where the session is this process's.
 const ALIVE: u32 = 1;
-/// In [`Live::alive`]: no collector was reached, so nothing more is recorded.
+/// The value of [`Live::alive`] where no collector was reached, so that nothing more is recorded.
 const UNOBSERVED: u32 = 2;
-/// In [`Live::alive`]: the kernel does not wipe the memory in a child. The session is this process's, unless
-/// [`wiped::is_childs`].
+/// The value of [`Live::alive`] where Linux does not wipe the memory in a child. The session is this
+/// process's, unless [`wiped::is_childs`].
 const ALIVE_HERE: u32 = 3;
 
 /// A slot's request for its next buffer.

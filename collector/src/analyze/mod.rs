@@ -4,8 +4,8 @@
 //! whole trace. Totals and the parts of GPU time are exact, medians are [sketches](quantile). What is not known
 //! exactly is an [`Estimate`](estimate::Estimate).
 //!
-//! - [`pipeline`]: the trait that analyses implement, their list, and the pass over the records; [`scope`]: what the
-//!   record filter lets through of an event; [`merge`]: how tables of several processes add up
+//! - [`analysis`]: the trait that analyses implement; [`pipeline`]: their list, and the pass over the records; [`scope`]:
+//!   what the record filter lets through of an event; [`merge`]: how tables of several processes add up
 //! - [`coverage`]: what was observed and what was not
 //! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
 //!   [`gaps`] the gaps, both computed from one [`timeline`]; [`bins`]: what ran when
@@ -24,6 +24,7 @@
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
+#![forbid(unsafe_code)]
 
 pub mod analysis;
 pub mod bins;

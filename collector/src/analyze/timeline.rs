@@ -20,7 +20,6 @@
 use super::analysis::{Analysis, End, Start};
 use super::bins::Bins;
 use super::devices::{self, DeviceReport};
-use super::extrapolate::is_drawn;
 use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
@@ -149,7 +148,7 @@ impl Timelines {
         let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
         match operation.when {
             When::Timed(interval) => {
-                timeline.work(operation, &interval, &event.record.body);
+                timeline.work(operation, &interval);
                 let shows_call = event.record.body.call().is_some_and(|call| call.api != 0);
                 timeline.idle_of_stream(operation, &interval, shows_call);
                 timeline.timed(operation, &interval, lead);
@@ -310,9 +309,9 @@ impl Timeline {
         Timeline { order, streams, used: 0, timed: 0, period, work, last: None, hta, sweep }
     }
 
-    /// Adds the time of an operation, unless it was drawn from a run, whose time contains it.
-    fn work(&mut self, operation: &Operation, interval: &GpuInterval, body: &Body) {
-        if interval.basis != Basis::BoundsOnly && !is_drawn(body) {
+    /// Adds the time of an operation. What was drawn from a run to be timed alone is not in the run's time.
+    fn work(&mut self, operation: &Operation, interval: &GpuInterval) {
+        if interval.basis != Basis::BoundsOnly {
             let sum = &mut self.work[class(operation.what) as usize];
             *sum = sum.saturating_add(self.period.length(interval.start, interval.end));
         }

@@ -4,6 +4,7 @@
 //! overlap. Each [finding](finding) has a module that looks for one fault, and claims the part of each bucket that
 //! removing the fault would give back. [`Diagnosis::of`] ranks the findings, so that no nanosecond is promised twice, and
 //! the [verdict] is made from the buckets and the first finding.
+#![forbid(unsafe_code)]
 
 pub mod buckets;
 pub mod finding;

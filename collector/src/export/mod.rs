@@ -1,5 +1,6 @@
 //! What does another tool read? A trace in that tool's format.
 //!
 //! Exports stream: a first pass over a trace learns its clocks and its rows, and a second one writes while it reads.
+#![forbid(unsafe_code)]
 
 pub mod chrome;

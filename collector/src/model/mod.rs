@@ -35,6 +35,7 @@
 //! - [`filter`], [`period`]: which part and which time of a trace is selected?
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
 //! - [`outcome`]: how did a process end?
+#![forbid(unsafe_code)]
 
 pub mod clocks;
 pub mod facts;
@@ -107,7 +108,8 @@ pub struct Event<'r> {
     pub context: u32,
     /// The number of the program's step that the call belongs to, from 0; `None` before the first step, or without steps.
     pub step: Option<u64>,
-    /// Whether it comes before the second step of a program that has steps: the program prepares, and warms up.
+    /// Whether it comes before the second step, or without steps before a twentieth of the launches: the program prepares,
+    /// and warms up.
     pub is_preparing: bool,
 }
 

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_told_in_a_sentence() {
+    fn a_hang_is_reported_in_a_sentence() {
         assert_eq!(
             sentence(&hang()),
             "GPU 0, stream 7: flash_fwd_kernel has been pending for 61.0 s; the last operation that completed on the \

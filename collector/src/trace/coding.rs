@@ -744,6 +744,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
     fn records_of_unknown_kinds_are_skipped() {
         let mut encoder = Encoder::default();
         encoder.record(&loss(10));
@@ -760,6 +761,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
     fn a_value_that_its_field_cannot_have_is_invalid() {
         for (column, value) in [(24, 77), (24, u64::MAX)] {
             let mut encoder = Encoder::default();

@@ -324,6 +324,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
     fn expected_values_cost_nothing() {
         let mut writer = ColumnWriter::new(0);
         for _ in 0..1000 {
@@ -336,6 +337,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
     fn values_of_every_width_are_restored() {
         let wide: Vec<u64> = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]).collect();
         let mut writer = ColumnWriter::new(0);
@@ -353,6 +355,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
         fn any_values_are_restored(
             values in proptest::collection::vec((0u32..70, proptest::num::u64::ANY), 1..300),
             noisy: bool,

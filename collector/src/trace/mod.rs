@@ -6,6 +6,7 @@
 //! time and memory that reading takes are bounded by the file's size (`limits.rs`).
 //!
 //! [`generator`] makes records of a training-like program whose truth is known, for tests and benchmarks.
+#![forbid(unsafe_code)]
 
 pub mod coding;
 pub mod columns;

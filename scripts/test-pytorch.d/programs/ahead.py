@@ -1,5 +1,5 @@
-"""Training as PyTorch recommends it: inputs from page-locked memory, copied without waiting, and no loss read until the
-end. The host runs hundreds of launches ahead of the GPU."""
+"""A training loop as PyTorch recommends it: it copies its inputs from pinned memory with non_blocking=True, and reads no
+loss until the end. The host runs hundreds of launches ahead of the GPU."""
 import account
 
 import torch
@@ -8,7 +8,7 @@ from torch import nn
 STEPS, ROWS, CLASSES = 200, 64, 10
 model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
 batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
-# Kernels compute nothing here, so a label must be correct without one.
+# The simulator's kernels compute nothing, so the labels must be valid without one.
 labels = torch.zeros(ROWS, dtype=torch.long).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 

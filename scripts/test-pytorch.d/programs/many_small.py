@@ -1,6 +1,5 @@
-"""A step of many small kernels, and its remedy: the step replayed as a CUDA graph. `many_small.py faulty` or
-`many_small.py fixed`. (torch.compile is the other remedy. It takes a quarter of a minute or more to compile, so it is not
-run here; compiled.py shows that gpuspy counts what it launches.)"""
+"""A step of many small kernels, and its two remedies: the step replayed as a CUDA graph, or fused by torch.compile, whose
+compiling is then what takes the time of a short run. `many_small.py faulty|fixed|compiled`."""
 import sys
 
 import account
@@ -8,7 +7,7 @@ import account
 import torch
 
 STEPS, LAYERS = 100, 40
-faulty = sys.argv[1] == "faulty"
+variant = sys.argv[1]
 values = torch.ones(1 << 12, device="cuda")
 
 
@@ -18,9 +17,13 @@ def step(x):
     return x.mean()
 
 
-if faulty:
+if variant == "faulty":
     for _ in range(STEPS):
         step(values)
+elif variant == "compiled":
+    fused = torch.compile(step)
+    for _ in range(STEPS):
+        fused(values)
 else:
     # As PyTorch's documentation requires: a step on a side stream before the capture.
     side = torch.cuda.Stream()
@@ -34,7 +37,15 @@ else:
     for _ in range(STEPS):
         graph.replay()
 torch.cuda.synchronize()
-slow = {"findings": ["tiny-kernels"], "framework": "torch.cuda.make_graphed_callables", "bound": "launches"}
-account.print_own_account(
-    graphs=0 if faulty else STEPS, diagnosis={"steps": STEPS, **(slow if faulty else {"absent": ["tiny-kernels"]})}
-)
+DIAGNOSES = {
+    "faulty": {
+        "steps": STEPS,
+        "findings": ["tiny-kernels"],
+        "framework": "torch.cuda.make_graphed_callables",
+        "bound": "launches",
+    },
+    "fixed": {"steps": STEPS, "absent": ["tiny-kernels"]},
+    # A step is one launch, of which nobody knows that it is one.
+    "compiled": {"findings": ["cold-start"], "framework": "TORCHINDUCTOR_CACHE_DIR", "bound": "start_up", "absent": ["tiny-kernels"]},
+}
+account.print_own_account(graphs=STEPS if variant == "fixed" else 0, diagnosis=DIAGNOSES[variant])

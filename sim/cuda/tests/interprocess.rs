@@ -29,7 +29,7 @@ fn query(event: u64) -> i32 {
     cu!(cuEventQuery(event => u64))
 }
 
-/// The data that one process passes to the other.
+/// The pipes from and to the other process.
 struct Peer(PipeReader, PipeWriter);
 
 impl Peer {
@@ -44,14 +44,14 @@ impl Peer {
     }
 }
 
-/// Records an event after a kernel, and once more after a closed gate.
+/// Owns the event: records it after a kernel, and again after a kernel behind a closed gate.
 fn owner(mut guest: Peer) {
     begin();
     let (stream, shared) = (stream(1), event(INTERPROCESS));
-    assert_eq!(export(event(2)).0, INVALID_HANDLE, "cuda.h: only an interprocess event");
+    assert_eq!(export(event(2)).0, INVALID_HANDLE, "cuda.h: only interprocess events can be exported");
     let (result, exported) = export(shared);
     assert_eq!(result, 0);
-    assert_eq!(open(exported).0, INVALID_CONTEXT, "its own");
+    assert_eq!(open(exported).0, INVALID_CONTEXT, "a process cannot open its own event");
     launch(kernel("owned_1000ms"), stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     guest.say(&exported.0);
@@ -67,11 +67,11 @@ fn owner(mut guest: Peer) {
     ok!(simcudaTruthFlush());
 }
 
-/// Waits for both records, on a stream and on the host.
+/// Opens the event of the other process and waits for both of its records, on a stream and on the host.
 fn guest(mut owner: Peer) {
     begin();
     let stream = stream(1);
-    assert_eq!(open(Exported([7; 64])).0, INVALID_HANDLE, "nobody's");
+    assert_eq!(open(Exported([7; 64])).0, INVALID_HANDLE, "no process exported this handle");
     let (result, shared) = open(Exported(owner.hear()));
     assert_eq!(result, 0);
     let wait_and_launch = |name| {
@@ -88,7 +88,7 @@ fn guest(mut owner: Peer) {
     ok!(cuEventSynchronize(shared => u64));
     assert_eq!(query(shared), 0);
     synchronize(stream);
-    // Recorded here, it is done when this stream is.
+    // After a record in this process, the event completes with the work of this stream.
     launch(kernel("third_500ms"), stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     assert_eq!(query(shared), NOT_READY);
@@ -106,16 +106,16 @@ fn a_stream_waits_for_another_processs_event() {
             0 => {
                 drop((hear_back, say));
                 let done = std::panic::catch_unwind(|| owner(Peer(hear, say_back)));
-                // SAFETY: the child's end, without the test harness's.
+                // SAFETY: ends the child, and runs nothing that the test harness has registered for its own exit.
                 unsafe { libc::_exit(done.is_err().into()) }
             }
             child => {
                 drop((hear, say_back));
                 guest(Peer(hear_back, say));
                 let mut status = -1;
-                // SAFETY: a valid place.
+                // SAFETY: `status` is valid for the call.
                 assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-                assert_eq!(status, 0, "the owner of the event");
+                assert_eq!(status, 0, "the process that owns the event failed");
             }
         }
     };
@@ -123,11 +123,12 @@ fn a_stream_waits_for_another_processs_event() {
         let kernels = of_kind(&truth, "kernel");
         let time = |name: &str, field: &str| {
             number(
-                kernels.iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name}")),
+                kernels.iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("no {name} ran")),
                 field,
             )
         };
-        assert!(time("first_1us", "start") >= time("owned_1000ms", "end"), "known when it was waited for");
-        assert!(time("second_1us", "start") >= time("gated_1ms", "end"), "not known");
+        let is_after = |later: &str, earlier: &str| time(later, "start") >= time(earlier, "end");
+        assert!(is_after("first_1us", "owned_1000ms"), "the end of the record was known at the wait");
+        assert!(is_after("second_1us", "gated_1ms"), "the end of the record was not known at the wait");
     });
 }

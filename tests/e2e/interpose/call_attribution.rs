@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Returns a trace's kernels: their name, stream and the layer that recorded them.
 fn kernels(trace: &Path) -> Vec<(String, u64, Option<Via>)> {
-    assert!(wait_until_complete(trace, Duration::from_secs(10)).unwrap(), "the trace is complete");
+    assert!(wait_until_complete(trace, Duration::from_secs(10)).unwrap(), "the trace is not complete");
     let mut reader = TraceReader::open(trace).unwrap();
     let names = reader.names().clone();
     let kernel = |record: Record| match record.body {
@@ -46,10 +46,10 @@ fn default_stream_work_is_on_the_stream_of_the_called_variant() {
         })
         .collect();
     let ids: BTreeSet<u64> = expected.keys().map(|(_, stream)| *stream).collect();
-    assert_eq!(ids.len(), 3, "the legacy stream and one for each thread");
+    assert_eq!(ids.len(), 3, "the streams are the legacy stream and one for each of two threads");
 
     let of = |truth: &Truth| by_stream(truth.operations().into_iter().map(|op| (op.name, op.stream)));
-    assert_eq!(of(&done.truth()), expected, "each hook went on to its own variant");
+    assert_eq!(of(&done.truth()), expected, "each hook called its own variant of the function");
     let recorded = kernels(&done.trace());
     assert_eq!(by_stream(recorded.into_iter().map(|(name, stream, _)| (name, stream))), expected);
 }

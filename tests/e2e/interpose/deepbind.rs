@@ -7,7 +7,7 @@ use serde_json::json;
 fn every_launch_is_counted(done: &Done) {
     let (said, report) = (done.said(), done.report());
     assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
-    assert_eq!(report["coverage"]["launches"], said["launches"], "none twice");
+    assert_eq!(report["coverage"]["launches"], said["launches"], "each launch is counted once");
 }
 
 #[test]

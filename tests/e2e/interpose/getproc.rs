@@ -16,7 +16,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 /// table are hooks.
 fn assert_table_functions_replaced(plain: &[Value], observed: &[Value]) {
     let table = table("driver");
-    assert_eq!(plain.len(), observed.len(), "requests");
+    assert_eq!(plain.len(), observed.len(), "the numbers of requests differ");
     let mut replaced = 0;
     for (plain, observed) in plain.iter().zip(observed) {
         for key in ["name", "version", "flags", "result", "status"] {
@@ -28,7 +28,7 @@ fn assert_table_functions_replaced(plain: &[Value], observed: &[Value]) {
         assert_ne!(plain["object"], "libgpuspy.so", "{plain}");
         replaced += usize::from(hooked);
     }
-    assert!(replaced > 50, "{replaced} functions of the table were requested");
+    assert!(replaced > 50, "only {replaced} functions of the table were requested");
 }
 
 /// Runs a program on NVIDIA's own runtime under a logging preload, and returns the requests with their answers, and the
@@ -77,7 +77,7 @@ fn compare_requests_of_real_runtime(client: &str, runtime: &str, driver: &str, l
     assert_eq!(
         plain.iter().map(requested).collect::<Vec<_>>(),
         known_requests(list),
-        "NVIDIA's runtime, not another"
+        "the list of requests is not that of NVIDIA's runtime"
     );
     let (observed, observed_end) = watched(client, runtime, driver, true);
     assert_table_functions_replaced(&plain, &observed);
@@ -121,7 +121,7 @@ fn every_request_is_answered_by_the_driver_except_for_hooks_of_the_table() {
         for (plain, observed) in plain.iter().zip(&observed) {
             assert_eq!(
                 plain["same"], observed["same"],
-                "driver {driver}: dlsym's answer and getproc's: {observed}"
+                "driver {driver}: whether dlsym and cuGetProcAddress agree is not the same with the agent: {observed}"
             );
         }
     }
@@ -135,7 +135,7 @@ fn the_drivers_own_getproc_returns_its_own_exports_under_the_agent() {
         assert_eq!(plain, bare, "driver {driver}");
         let own =
             json_lines(&bare).iter().filter(|a| a["same"] == true && a["object"] == "libcuda.so.1").count();
-        assert!(own > 400, "driver {driver}: {own} answers are the driver's exports");
+        assert!(own > 400, "driver {driver}: only {own} of the functions are the driver's exports");
     }
 }
 
@@ -197,7 +197,7 @@ fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
     assert_eq!(
         super::apis(&done.report())["cuLaunchKernel"],
         (300, 0),
-        "labelled with the function that the program called"
+        "the records have the name of the function that the program called"
     );
 }
 
@@ -207,11 +207,11 @@ fn runtime_driver_entry_points_are_hooks_for_functions_of_the_table() {
 fn a_lookup_that_the_runtime_makes_for_the_program_is_counted_once() {
     let done = Run::of("driver_entry_points").preloaded().succeeded();
     let trace = done.trace();
-    assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the trace is complete");
+    assert!(wait_until_complete(&trace, Duration::from_secs(10)).unwrap(), "the trace is not complete");
     let reader = TraceReader::open(&trace).unwrap();
     let status = reader.status().unwrap();
     assert!(status.lookups > 0);
-    assert_eq!(status.lookups_hooked, status.lookups, "this driver has every requested function");
+    assert_eq!(status.lookups_hooked, status.lookups, "every lookup returned a hook");
 }
 
 /// Checks that the report lists the function that the agent does not know, and does not count its launches.
@@ -222,7 +222,7 @@ fn check_unknown_function(done: &Done) {
     assert_eq!(report["coverage"]["launches"], said["launches"], "launches by that function are not counted");
     let launched = done.truth().operations();
     let by_tomorrow = launched.iter().filter(|o| o.name == "tomorrow_5us").count();
-    assert_eq!(json!(by_tomorrow), said["by_tomorrow"], "they pass");
+    assert_eq!(json!(by_tomorrow), said["by_tomorrow"], "launches by the unknown function reach the driver");
 }
 
 #[test]

@@ -90,16 +90,24 @@ fn each_simulated_runtime_exports_what_nvidias_does_or_lists_why_not() {
     let mut missing_anywhere = BTreeSet::new();
     for (version, download) in RUNTIMES {
         let (theirs, ours) = (of_nvidia(version, download), of_simulator(version));
-        assert!(theirs.len() > 400, "NVIDIA's runtime {version} exports {} functions", theirs.len());
+        assert!(theirs.len() > 400, "NVIDIA's runtime {version} exports only {} functions", theirs.len());
         let missing: BTreeSet<String> = theirs.difference(&ours).cloned().collect();
         let unsaid: Vec<_> = missing.difference(&listed()).cloned().collect();
-        assert_eq!(unsaid, Vec::<String>::new(), "missing from .so.{version}, but not in lacking.rs");
+        assert_eq!(
+            unsaid,
+            Vec::<String>::new(),
+            "functions are missing from .so.{version}, but are not in lacking.rs"
+        );
         let more: Vec<_> = ours.difference(&theirs).collect();
-        assert_eq!(more, Vec::<&String>::new(), "NVIDIA's .so.{version} has no such function");
+        assert_eq!(
+            more,
+            Vec::<&String>::new(),
+            "NVIDIA's .so.{version} lacks functions that the simulator exports"
+        );
         missing_anywhere.extend(missing);
     }
     let stale: Vec<_> = listed().difference(&missing_anywhere).cloned().collect();
-    assert_eq!(stale, Vec::<String>::new(), "in lacking.rs, but not missing");
+    assert_eq!(stale, Vec::<String>::new(), "functions are in lacking.rs, but are not missing");
 }
 
 #[test]
@@ -107,5 +115,5 @@ fn the_simulated_runtimes_have_every_function_of_the_table() {
     let has: BTreeSet<String> = RUNTIMES.iter().flat_map(|(version, _)| of_simulator(version)).collect();
     let unsaid: Vec<_> =
         table("runtime").difference(&has).filter(|name| !listed().contains(*name)).cloned().collect();
-    assert_eq!(unsaid, Vec::<String>::new(), "hooked, but the simulator lacks them");
+    assert_eq!(unsaid, Vec::<String>::new(), "functions are hooked, but the simulator lacks them");
 }

@@ -14,7 +14,7 @@ use std::process::Command;
 fn trace() -> Vec<u8> {
     let done = Run::of("plain_work").observed_with(&["--no-report"]).succeeded();
     let bytes = std::fs::read(done.trace()).unwrap();
-    assert!((1000..20_000).contains(&bytes.len()), "{} bytes", bytes.len());
+    assert!((1000..20_000).contains(&bytes.len()), "the trace has {} bytes", bytes.len());
     bytes
 }
 
@@ -59,7 +59,7 @@ fn a_trace_cut_at_any_byte_is_reported_or_refused() {
         assert!(launches(&report) >= last, "{length} bytes contain fewer launches than a shorter trace");
         last = launches(&report);
     }
-    assert!(reported > whole.len() / 2, "{reported} of {} lengths", whole.len());
+    assert!(reported > whole.len() / 2, "only {reported} of {} lengths are reported", whole.len());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_trace_with_any_byte_flipped_is_reported_or_refused() {
         let shares: Vec<_> = (0..processors).map(|first| scope.spawn(move || share(first))).collect();
         shares.into_iter().map(|share| share.join().unwrap()).sum()
     });
-    assert!(reported > whole.len() / 2, "{reported} of {} flips", whole.len());
+    assert!(reported > whole.len() / 2, "only {reported} of {} damaged traces are reported", whole.len());
 }
 
 /// Runs `gpuspy report` on these bytes and returns its exit code, after checking that 0 comes with a screen and 3 with
@@ -93,7 +93,7 @@ fn by_executable(folder: &Path, bytes: &[u8]) -> i32 {
     let output = Command::new(gpuspy()).arg("report").arg(&path).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!error.contains("panicked"), "{error}");
-    let code = output.status.code().unwrap_or_else(|| panic!("{}", output.status));
+    let code = output.status.code().unwrap_or_else(|| panic!("gpuspy ended with {}", output.status));
     match code {
         0 => assert!(!output.stdout.is_empty()),
         3 => assert!(output.stdout.is_empty() && error.lines().count() == 1, "{error}"),

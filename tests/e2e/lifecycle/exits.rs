@@ -33,7 +33,7 @@ fn assert_whole(done: &Done, ending: &str) -> Value {
 fn assert_pending_reported(report: &Value) {
     let pending = number(report, "/coverage/untimed/gpu_time_pending");
     assert!(pending > 0, "{:#}", report["coverage"]);
-    assert_eq!(number(report, "/coverage/pending"), pending, "only launches were pending");
+    assert_eq!(number(report, "/coverage/pending"), pending, "all operations that were pending are launches");
 }
 
 #[test]
@@ -64,7 +64,10 @@ fn threads_killed_while_launching_lose_no_launch_that_returned() {
         // Each thread may have been killed between the return of its call and its own count.
         let threads = returned.len() as u64;
         let dropped = number(&report, "/coverage/dropped");
-        assert!((sum..=sum + threads).contains(&(seen + dropped)), "{attempt}: {seen} + {dropped} of {sum}");
+        assert!(
+            (sum..=sum + threads).contains(&(seen + dropped)),
+            "attempt {attempt}: {seen} launches are reported and {dropped} records dropped, of {sum} launches"
+        );
         assert_all_accounted(&report);
         assert_eq!(report["processes"][0]["ending"], killed_or_unknown(&report));
     }

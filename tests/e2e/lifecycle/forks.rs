@@ -74,7 +74,7 @@ fn check_parent_is_unaffected(how: &str, refused: bool) {
     assert_eq!(
         records.records().filter(|record| has_failed(&record.body)).count(),
         0,
-        "the child's only call"
+        "the child's only call, which failed, is not in the parent's trace"
     );
 }
 
@@ -108,7 +108,9 @@ fn a_program_that_executes_another_keeps_its_records() {
     let done = run.preloaded().succeeded();
     let said = said_all(&done);
     let reports = reports(&done);
-    let [both] = reports.values().collect::<Vec<_>>()[..] else { panic!("one pid: {reports:#?}") };
+    let [both] = reports.values().collect::<Vec<_>>()[..] else {
+        panic!("both programs have one pid: {reports:#?}")
+    };
     let mut counts: Vec<u64> = both.iter().map(launches).collect();
     counts.sort();
     let mut expected: Vec<u64> = said.iter().map(|s| s["launches"].as_u64().unwrap()).collect();
@@ -122,7 +124,7 @@ fn a_program_that_executes_another_keeps_its_records() {
 fn a_program_that_executes_itself_overwrites_no_trace() {
     let own = program("exec_after");
     let done = Run::of("exec_after").arg(&own).preloaded().succeeded();
-    assert_eq!(done.traces().len(), 2, "same name, same pid");
+    assert_eq!(done.traces().len(), 2, "each program has its own trace, although name and pid are the same");
     for own in reports(&done).values().flatten() {
         assert_eq!(launches(own), 200);
     }

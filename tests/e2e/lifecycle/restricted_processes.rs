@@ -145,7 +145,7 @@ fn locked_memory_does_no_harm_and_the_agent_adds_little_resident_memory() {
     let after = |done: &Done| done.said()["resident_kib_after"].as_i64().unwrap();
     let added = after(&done) - after(&plain);
     println!("{added} KiB more resident with the agent");
-    assert!(added <= RESIDENT_KIB, "{added} KiB more");
+    assert!(added <= RESIDENT_KIB, "the agent takes {added} KiB of memory");
     assert!(the_line(&done).contains("the trace is"));
     assert_eq!(launches(&done.report()), 200);
 }

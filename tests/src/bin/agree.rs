@@ -5,8 +5,8 @@ use std::io::Read;
 
 fn main() {
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).expect("stdin is a report");
-    let report = serde_json::from_str(&text).expect("a report is JSON");
+    std::io::stdin().read_to_string(&mut text).expect("standard input is not text");
+    let report = serde_json::from_str(&text).expect("standard input is not a report in JSON");
     let found = gpuspy_tests::agree::disagreements(&report);
     found.iter().for_each(|one| println!("{one}"));
     std::process::exit(i32::from(!found.is_empty()));

@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (launches, rounds) = match arguments[..] {
         [ANSWER, launches, trace] => {
-            answer(number(launches).expect("a number of launches"), Path::new(trace));
+            answer(
+                number(launches).expect("the first argument is not a number of launches"),
+                Path::new(trace),
+            );
             return ExitCode::SUCCESS;
         }
         [launches] => (number(launches), Some(1)),

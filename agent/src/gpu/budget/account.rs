@@ -35,15 +35,14 @@ const BLIND_NS: u64 = 1_000_000_000;
 const PAUSE_NS: u64 = 20_000_000;
 /// A window that the account can pay for indefinitely is interrupted, so that there is a pause to compare it
 /// with: this long after it has opened while the slowdown is unknown, and at the longer interval afterwards.
-/// The first kind of interruption takes a twentieth of three seconds, the second a four-hundredth of the
-/// time.
+/// Interruptions take a twentieth of the time for the first three seconds, and a four-hundredth afterwards.
 const COMPARE_NS: u64 = 380_000_000;
 const COMPARE_AGAIN_NS: u64 = 8_000_000_000;
 /// The account holds no more than it earns in this time, so that an idle program's savings are not spent all
 /// at once.
 const SAVED_NS: f64 = 1e9;
-/// The account owes no more than it earns in this time, so that a burst of launches whose counting alone
-/// exceeds the budget is forgiven eventually.
+/// The account owes no more than it earns in this time, so that a while in which counting alone exceeds the
+/// budget is forgiven eventually.
 const OWED_NS: f64 = 10e9;
 /// The assumed cost of a timed launch in ns before the first measurement: several times the cost on the
 /// simulator.
@@ -62,7 +61,7 @@ struct Moment {
 }
 
 impl Moment {
-    /// Reads the clocks and counters. Must run on the poller thread, whose CPU time it reads.
+    /// Reads the clocks and counters, on the poller thread, whose CPU time is one of them.
     fn now(session: Session) -> Moment {
         Moment {
             ticks: ticks(),
@@ -98,9 +97,9 @@ enum Phase {
 #[derive(Clone, Copy)]
 struct Open {
     kind: Kind,
-    /// Launches that the hooks may take.
+    /// The number of launches that hooks may time in this window.
     given: u64,
-    /// Launches that the account has already paid for.
+    /// The number of launches that the account has already paid for.
     paid: u64,
 }
 
@@ -120,6 +119,7 @@ struct Edge {
 pub struct Budget {
     /// The share of elapsed time that the agent may cost.
     share: f64,
+    /// Whether windows are short and far apart, whatever they cost.
     is_sparse: bool,
     phase: Phase,
     /// The account's balance in ns; negative when it owes.
@@ -253,9 +253,9 @@ impl Budget {
         }
     }
 
-    /// Takes in a comparison of a pause with the windows next to it, made on a stream with this share of all
-    /// launches. The other streams run at the same time, so their launches' extra time overlaps with this
-    /// one's.
+    /// Learns the slowdown from a comparison of a pause with the windows next to it, made on a stream that has
+    /// this `share` of all launches. The other streams run at the same time, so the extra time of their
+    /// launches overlaps with this one's.
     pub fn learn(&mut self, compared: Compared, share: f64) {
         let hooks = (self.hooks_in.0 - self.hooks_in.1).max(0.0);
         self.slowdown.observe((compared.window - compared.pause - hooks) * share);
@@ -274,7 +274,7 @@ impl Budget {
         open
     }
 
-    /// Books what the time since the last update has earned and cost.
+    /// Adds to the balance what the time since the last update has earned, and subtracts what it has cost.
     fn settle(&mut self, now: Moment) {
         let cost = self.ns(now.hooks.wrapping_sub(self.last.hooks), now)
             + now.poller.wrapping_sub(self.last.poller) as f64;
@@ -369,9 +369,9 @@ impl Budget {
     }
 
     /// The time in ns after which a window must be interrupted to get a pause to compare it with. The
-    /// interruption comes late where few launches would fall into it: an event costs little compared with
+    /// interruption comes late where it would contain few launches: an event costs little compared with
     /// launches that are so far apart, unless they are far apart because of the events. It never comes where
-    /// hardly any launch would fall into it.
+    /// it would contain hardly any launch.
     fn interrupted_in(&self, open: Open, open_for: u64) -> u64 {
         if open.kind != Kind::Paid || self.is_sparse {
             return u64::MAX;

@@ -1,10 +1,10 @@
 //! How much CPU time does the poller cost the app, outside driver calls?
 //!
-//! Reading the kernel's count of the thread's CPU time is a system call, too expensive around every driver
-//! call. Driver calls are measured in ticks instead. A polling pass's own work took no more than its CPU
-//! time, and no more than the elapsed time outside driver calls, wherever it was interrupted. The smaller of
-//! the two is counted, which is too small by at most the time that an interruption inside the driver hides.
-//! The cost of the sleep itself (falling asleep and waking up) is charged to the agent in full.
+//! Reading the thread's CPU time is a system call, which is too expensive around every driver call. Driver
+//! calls are measured in ticks instead. A polling pass's own work took no more than its CPU time, and no
+//! more than the elapsed time outside driver calls, wherever it was interrupted. The smaller of the two is
+//! counted, which is too small by at most the time that an interruption inside the driver hides. The cost
+//! of the sleep itself (falling asleep and waking up) is charged to the agent in full.
 
 use core::cell::Cell;
 
@@ -87,7 +87,7 @@ impl Events for PoolEvents<'_> {
 /// The clocks at the start of a polling pass.
 #[derive(Default)]
 pub struct Meter {
-    /// CLOCK_THREAD_CPUTIME_ID in ns, up to which the time is accounted for.
+    /// CLOCK_THREAD_CPUTIME_ID in ns, until which the CPU time has been accounted for.
     cpu: u64,
     /// CLOCK_MONOTONIC in ns, and ticks at the same moment.
     wall: u64,
@@ -97,7 +97,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Returns the driver with its time counted.
+    /// Returns the driver, with which the time of each call is counted.
     pub fn outside(&self, driver: &'static Driver) -> Outside<'_> {
         Outside { driver, spent: &self.spent }
     }
@@ -152,9 +152,9 @@ mod tests {
         let until = sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) + 5_000_000;
         while sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) < until {}
         let worked = meter.end();
-        assert!(worked >= 4_900_000, "{worked}");
+        assert!(worked >= 4_900_000, "of 5 ms of work, {worked} ns were counted");
         sys::sleep_ns(20_000_000);
         let slept = meter.begin();
-        assert!(slept < 10_000_000, "{slept}");
+        assert!(slept < 10_000_000, "a sleep of 20 ms counted as {slept} ns of CPU time");
     }
 }

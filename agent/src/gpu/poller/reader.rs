@@ -12,12 +12,12 @@ use std::sync::atomic::Ordering;
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::budget::{Follower, Gate};
+use crate::gpu::clock_sample::Sampler;
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::nodes::{self, Nodes};
 use crate::gpu::open_burst::Bursts;
 use crate::gpu::poller::cost::{Meter, Outside, PoolEvents};
 use crate::gpu::poller::rhythm::Found;
-use crate::gpu::sample::Sampler;
 use crate::gpu::stream::{Pending, Stream, Streams};
 use crate::gpu::time_base::{self, TimeBase};
 use crate::sink::{Ring, Session};
@@ -37,17 +37,17 @@ struct Polled {
     sampler: Sampler,
 }
 
-/// Reads the events.
+/// The part of the poller that reads events and measures GPU times.
 pub struct Reader {
     session: Session,
     known: Vec<Polled>,
-    /// The times read and not published yet. They were all observed to be complete before one common moment,
-    /// which takes less space in the trace than one moment each.
+    /// The times that were read and are not published yet. All get the same `seen`, a moment at which all of
+    /// their operations were complete: that takes less space in the trace than one moment each.
     measured: Vec<GpuTime>,
     nodes: nodes::Reader,
     /// Passes the times on to the budget.
     follower: Follower,
-    /// Whether the thread's capture mode is RELAXED.
+    /// Whether this thread's stream capture mode has been set to RELAXED.
     relaxed: bool,
 }
 
@@ -69,7 +69,8 @@ impl Reader {
     pub fn poll(&mut self, ring: &mut Ring, meter: &Meter, may_query: bool) -> Found {
         let session = self.session;
         self.report_lost(ring, session.get::<Streams>().drop_abandoned());
-        // Acquire pairs with the release of the thread that has seen it end: its events must not be touched.
+        // Acquire pairs with the release of the thread that has seen the context end: its events must not be
+        // used any more.
         self.known.retain(|k| !k.context.gone.load(Ordering::Acquire));
         let mut found = Found::default();
         let Some(driver) = driver::driver().filter(|_| may_query) else { return found };
@@ -111,8 +112,8 @@ impl Reader {
                 Ok(()) => self.known.push(known),
                 Err(CUDA_ERROR_DEINITIALIZED) => self.shut_down(),
                 Err(_) => {
-                    // The app destroyed it by a call that the agent does not intercept: what is pending on it
-                    // is lost.
+                    // The app destroyed the context by a call that the agent does not intercept: what is
+                    // pending on it is lost.
                     session.get::<Contexts>().forget(context);
                     session.get::<Streams>().abandon(context);
                 }
@@ -125,14 +126,14 @@ impl Reader {
         found
     }
 
-    /// Returns how a pause of the budget compares with the windows next to it, if the last polling pass could
+    /// Returns how a sampling pause compares with the windows next to it, if the last polling pass could
     /// compare them, and the share of all launches that went onto the compared stream.
     pub fn compared(&mut self) -> Option<(Compared, f64)> {
         let (compared, launches) = self.follower.take()?;
         Some((compared, launches as f64 / self.session.get::<Streams>().passed().max(1) as f64))
     }
 
-    /// Whether a context's events may be queried: no call may be ending it now, or has ended it.
+    /// Whether a context's events may be queried: no call may be ending it or have ended it.
     fn may_touch(&self, context: &Context) -> bool {
         !self.session.poller.is_stopped() && !context.is_leaving()
     }
@@ -143,7 +144,7 @@ impl Reader {
         self.session.get::<Gate>().stop();
     }
 
-    /// Reads what is complete in the current context.
+    /// Reads the operations of the current context that are complete.
     fn read_context(&mut self, ring: &mut Ring, outside: Outside<'_>, known: &mut Polled, found: &mut Found) {
         let session = self.session;
         let context = known.context;
@@ -170,8 +171,8 @@ impl Reader {
     }
 
     /// Reads a stream's operations from the oldest on, as far as they are complete, or for one turn. Returns
-    /// their number without markers: hooks query those in a pause of the budget, so the poller need not
-    /// hurry.
+    /// their number. Markers ([`Pending::marker`]) do not count: hooks query them in sampling pauses, so the
+    /// poller need not hurry.
     fn read_stream(
         &mut self,
         ring: &mut Ring,

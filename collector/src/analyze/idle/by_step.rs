@@ -3,11 +3,12 @@
 //! On a device a step begins when the first of its operations starts, and lasts until one of the next step does. A gap ends
 //! when an operation starts, so no step begins inside of a gap: all of it lies in the step of the operations before it.
 
-use super::super::steps::FIRST;
 use super::Cause;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// The number of steps at the start that can be warm-up. They are kept one by one.
+pub const FIRST: usize = 64;
 /// The number of steps with most idle time that are kept one by one.
 const MOST: usize = 64;
 

@@ -79,14 +79,15 @@ impl Thread {
         self.waited = None;
     }
 
-    /// Returns its calls after a moment, in order, and from when on they are all known. It returns `most` calls at most.
-    pub fn since(&self, from: i64, most: usize) -> (Box<[Spent]>, i64) {
+    /// Returns its calls after a moment, in order, from when on they are all known, and when the call before them returned,
+    /// or `i64::MIN`. It returns `most` calls at most.
+    pub fn since(&self, from: i64, most: usize) -> (Box<[Spent]>, i64, i64) {
         let after = self.spent.iter().rev().take(most).take_while(|spent| spent.to > from).count();
         let first = self.spent.len() - after;
         let left_out = first.checked_sub(1).map(|left_out| self.spent[left_out].to);
         let known_from =
             left_out.filter(|to| *to > from).map_or(self.known_from, |to| to.max(self.known_from));
-        (self.spent.range(first..).copied().collect(), known_from)
+        (self.spent.range(first..).copied().collect(), known_from, left_out.unwrap_or(i64::MIN))
     }
 }
 

@@ -126,8 +126,8 @@ impl Host {
         let thread = self.history.of(number).0;
         let (called, returned) = (host(operation.called), host(operation.returned));
         // A host that is ahead of the GPU did nothing in the gap.
-        let (calls, known_from) =
-            if returned <= from { (Box::default(), i64::MIN) } else { thread.since(from, most) };
+        let (calls, known_from, before) =
+            if returned <= from { (Box::default(), i64::MIN, i64::MIN) } else { thread.since(from, most) };
         let in_call = if operation.what.moved().is_some() { Cause::Copying } else { Cause::Launching };
         Some(Lead {
             process: event.process,
@@ -140,6 +140,7 @@ impl Host {
             enqueued: enqueued.unwrap_or(Cause::Starting),
             calls,
             known_from,
+            before,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
             step: event.step,

@@ -26,13 +26,15 @@ pub struct Lead {
     pub calls: Box<[Spent]>,
     /// What the thread did before this is not known.
     pub known_from: i64,
+    /// When the last call before `calls` returned; `i64::MIN` if that is not known.
+    pub before: i64,
     /// The text of the innermost NVTX range of the thread; 0 = none.
     pub range: u32,
     /// The API of the last wait of the thread, and when that returned.
     pub waited: Option<(u16, i64)>,
     /// The step of the program that its call belongs to. Of a burst or a run it is that of the last launch.
     pub step: Option<u64>,
-    /// Whether the second step of the program has not begun.
+    /// Whether the program still prepared: its second step had not begun.
     pub is_preparing: bool,
 }
 

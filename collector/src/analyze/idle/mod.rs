@@ -2,7 +2,8 @@
 //!
 //! A gap ends when an operation starts, so the thread whose call enqueued that operation leads: until that call was
 //! entered, the gap is split by what the thread was doing; from then on, by what the operation was waiting for. Where
-//! the clocks leave it open whether the thread was still in one call or already in the next, the time is undecided.
+//! the clocks leave it open whether the thread was still in one call or already in the next, the time is undecided,
+//! unless the thread did nothing but launch.
 //!
 //! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
 //!   lies before a stream's next operation
@@ -51,12 +52,14 @@ named! {
         Loading = "loading",
         /// The stream ran a host function.
         HostCallback = "host_callback",
+        /// In calls that launch or in others that do not wait, or between such calls: the clocks leave it open in which.
+        BetweenLaunches = "between_launches",
         /// In another CUDA call.
         OtherCall = "other_call",
         /// In no CUDA call.
         OutsideCuda = "outside_cuda",
-        /// The same for [`ONE_OFF`] or longer before the second step of the program: it imports, reads, compiles or tunes
-        /// once.
+        /// The same for [`ONE_OFF`] or longer before the second step of the program, or without steps before a twentieth of
+        /// its launches: it imports, reads, compiles or tunes once.
         SetUp = "set_up",
         /// Not known: the clocks, missing GPU times or lost records leave it open.
         Undecided = "undecided",
@@ -98,9 +101,10 @@ impl Cause {
             Cause::Starting => "starting the operation",
             Cause::Loading => "loading code",
             Cause::HostCallback => "in a host function",
+            Cause::BetweenLaunches => "launching or about to",
             Cause::OtherCall => "in other CUDA calls",
             Cause::OutsideCuda => "outside CUDA",
-            Cause::SetUp => "outside CUDA before the second step",
+            Cause::SetUp => "outside CUDA, setting up",
             Cause::Undecided => "undecided",
         }
     }

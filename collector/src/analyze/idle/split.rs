@@ -10,7 +10,9 @@
 //!
 //! A cause that would have no part at all in some of those places is not certain to be one: what it has of the value is
 //! undecided. So a gap of 4 µs in a loop that only launches stays a gap of launching with a clock of ±1 µs, where the gap
-//! cannot leave the calls; and it is undecided with a clock of ±1 ms, where it may lie anywhere.
+//! cannot leave the calls; and it is undecided with a clock of ±1 ms, where it may lie anywhere. If the thread did nothing
+//! but launch wherever the gap may lie, what is open is only in which call or between which calls it was: that time has
+//! a cause of its own, [`Cause::BetweenLaunches`].
 //!
 //! The least is exact: the part of a cause changes linearly between the places where an end of the gap meets an end of a
 //! call, so those places are all that need to be looked at. The operation cannot have started before its call was
@@ -111,6 +113,8 @@ pub struct Tally {
     pub by_step: StepIdle,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
+    /// Whether the thread did nothing but launch in all the time that was laid out.
+    only_launched: bool,
 }
 
 impl Tally {
@@ -141,28 +145,38 @@ impl Tally {
     fn lay_out(&mut self, lead: &Lead, outside: Cause, from: i64, to: i64) {
         self.slots.clear();
         self.stretches.clear();
-        let mut now = from;
+        self.only_launched = true;
+        let (mut now, mut idle_from) = (from, lead.before);
         if lead.known_from > now {
             now = lead.known_from.min(to);
-            self.stretch(from, now, Cause::Undecided, None, 0);
+            self.stretch(from, now, Cause::Undecided, None, 0, from);
         }
-        for call in lead.calls.iter().filter(|call| call.to > from && call.from < lead.called) {
-            let begin = call.from.max(now);
-            self.stretch(now, begin.min(to), outside, None, lead.caller);
-            let end = call.to.min(lead.called).min(to);
-            self.stretch(begin, end, call.cause, Some(call.api), call.caller);
-            now = now.max(end);
+        for call in lead.calls.iter().filter(|call| call.from < lead.called) {
+            if call.to > from {
+                let begin = call.from.max(now);
+                self.stretch(now, begin.min(to), outside, None, lead.caller, idle_from);
+                let end = call.to.min(lead.called).min(to);
+                self.stretch(begin, end, call.cause, Some(call.api), call.caller, call.from);
+                now = now.max(end);
+            }
+            idle_from = call.to;
         }
         let own = (Some(lead.api), lead.caller);
-        self.stretch(now, lead.called.min(to), outside, None, lead.caller);
-        self.stretch(now.max(lead.called), lead.returned.min(to), lead.in_call, own.0, own.1);
-        self.stretch(now.max(lead.returned), to, lead.enqueued, own.0, own.1);
+        self.stretch(now, lead.called.min(to), outside, None, lead.caller, idle_from);
+        self.stretch(now.max(lead.called), lead.returned.min(to), lead.in_call, own.0, own.1, lead.called);
+        self.stretch(now.max(lead.returned), to, lead.enqueued, own.0, own.1, lead.returned);
     }
 
-    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: u64) {
+    /// Adds a part of what the thread did; it had done so since `since`.
+    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: u64, since: i64) {
         if from >= to {
             return;
         }
+        self.only_launched &= match cause {
+            Cause::Launching => true,
+            Cause::OutsideCuda | Cause::OtherCall | Cause::Starting => to.saturating_sub(since) < LONG as i64,
+            _ => false,
+        };
         let is_same = |slot: &Slot| (slot.cause, slot.api, slot.caller) == (cause, api, caller);
         let slot = self.slots.iter().position(is_same).unwrap_or_else(|| {
             self.slots.push(Slot { cause, api, caller, value: 0, lo: u64::MAX, hi: 0 });
@@ -229,52 +243,63 @@ impl Tally {
     /// Counts what was measured, and returns the largest causes.
     fn decide(&mut self, gap: &Closed, lead: &Lead, least: &[u64; Cause::COUNT], off_by: i64) -> Main {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
-        let after = lead.waited.filter(|(_, end)| *end > gap.from.saturating_sub(off_by));
+        let waited =
+            lead.waited.filter(|(_, end)| *end > gap.from.saturating_sub(off_by)).map(|(api, _)| api);
+        let (process, thread, range) = (lead.process, lead.thread, lead.range);
+        let place = |api, caller, is_long| Place { process, thread, api, caller, range, waited, is_long };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);
-        for slot in &slots {
-            let sum = &mut all[slot.cause as usize];
-            sum.add(Sum { value: slot.value, lo: 0, hi: slot.hi });
-            if slot.cause == Cause::Undecided || slot.value == 0 || least[slot.cause as usize] == 0 {
+        for Slot { cause, api, caller, value, lo, hi } in slots.iter().copied() {
+            all[cause as usize].add(Sum { value, lo: 0, hi });
+            if cause == Cause::Undecided || value == 0 || least[cause as usize] == 0 {
                 continue;
             }
-            let (lo, hi) = (slot.lo.saturating_sub(shorter), slot.hi.min(gap.duration.hi).max(slot.value));
-            let Slot { cause, api, caller, value, .. } = *slot;
-            let (process, thread, range) = (lead.process, lead.thread, lead.range);
-            let waited = after.map(|(api, _)| api);
-            let place = Place { process, thread, api, caller, range, waited, is_long: value >= LONG };
-            self.site(cause, place, Part { count: gap.count(), total: Sum { value, lo: lo.min(value), hi } });
+            let lo = lo.saturating_sub(shorter).min(value);
+            let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
+            self.site(cause, place(api, caller, value >= LONG), Part { count: gap.count(), total });
         }
         self.slots = slots;
-        let mut undecided = 0;
+        let (mut open, mut decided) = (0u64, 0u64);
         let mut main: Main = [None; MAIN];
-        for cause in Cause::ALL {
+        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Undecided) {
             let Sum { value, hi, .. } = all[cause as usize];
-            let hi = hi.min(gap.duration.hi).max(value);
-            if cause != Cause::Undecided && value > 0 && least[cause as usize] == 0 {
-                undecided += value;
-                self.by_cause[cause as usize].total.hi =
-                    self.by_cause[cause as usize].total.hi.saturating_add(hi);
+            let (least, hi) = (least[cause as usize], hi.min(gap.duration.hi).max(value));
+            if value > 0 && least == 0 {
+                open += value;
+                self.by_cause[cause as usize].total.add(Sum { value: 0, lo: 0, hi });
                 continue;
             }
-            let value = if cause == Cause::Undecided { value + undecided } else { value };
-            let lo = least[cause as usize].saturating_sub(shorter).min(value);
-            let hi = hi.max(value);
-            let total = Sum { value, lo: if cause == Cause::Undecided { 0 } else { lo }, hi };
-            if value > 0 {
-                self.by_cause[cause as usize].count += gap.count();
-                self.by_step.add(cause, value);
-                keep(&mut main, cause, value);
-            }
-            self.by_cause[cause as usize].total.add(total);
+            decided = decided.saturating_add(if value > 0 { hi } else { 0 });
+            let total = Sum { value, lo: least.saturating_sub(shorter).min(value), hi };
+            self.count(cause, Part { count: gap.count(), total }, &mut main);
         }
-        if undecided > 0 || all[Cause::Undecided as usize].value > 0 {
-            let value = undecided + all[Cause::Undecided as usize].value;
-            let part =
-                Part { count: gap.count(), total: Sum { value, lo: 0, hi: gap.duration.hi.max(value) } };
-            self.site(Cause::Undecided, Place::default(), part);
+        let unknown = all[Cause::Undecided as usize];
+        let (cause, whole, lo, hi) = if self.only_launched {
+            let lo = gap.duration.lo.saturating_sub(decided).min(open);
+            (Cause::BetweenLaunches, place(Some(lead.api), lead.caller, false), lo, gap.duration.hi)
+        } else {
+            open += unknown.value;
+            (Cause::Undecided, Place::default(), 0, unknown.hi.min(gap.duration.hi).max(open))
+        };
+        if open > 0 || cause == Cause::Undecided {
+            self.count(cause, Part { count: gap.count(), total: Sum { value: open, lo, hi } }, &mut main);
+        }
+        if open > 0 {
+            let total = Sum { value: open, lo, hi: gap.duration.hi.max(open) };
+            self.site(cause, whole, Part { count: gap.count(), total });
         }
         main
+    }
+
+    /// Counts the part that a cause has of a gap, which may have none.
+    fn count(&mut self, cause: Cause, part: Part, main: &mut Main) {
+        let sum = &mut self.by_cause[cause as usize];
+        if part.total.value > 0 {
+            sum.count += part.count;
+            keep(main, cause, part.total.value);
+            self.by_step.add(cause, part.total.value);
+        }
+        sum.total.add(part.total);
     }
 
     fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {

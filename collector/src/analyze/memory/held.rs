@@ -1,8 +1,8 @@
 //! The fold over blocks of device memory: who holds them, how long, and since when.
 //!
-//! Its size is bounded by the blocks that are alive, and by the number of origins ([`ORIGINS`]). What was held at the peak
-//! is not copied when there is a new peak, since a program that grows has one at each allocation: a block knows whether
-//! it was there, by its number, and is added to the account of the last peak when it is freed.
+//! Its size is bounded by the blocks that are alive, and by the number of origins ([`ORIGINS`]). A new peak copies nothing,
+//! since a program whose memory grows reaches one at each allocation. Instead, the number of a block says whether it was
+//! held at the last peak, and the block is added to that peak's account when it is freed.
 
 use super::churn::{ChurnFold, Place};
 use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
@@ -24,20 +24,22 @@ use gpuspy_wire::record::{Memory, Namespace, NvtxChange};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The most origins that are told apart; all further ones are one.
+/// The most origins that are told apart; all others count as one.
 const ORIGINS: usize = 4096;
-/// The most stretches of the process's level, and of each origin's.
+/// The most stretches of the level of the process.
 const STRETCHES: usize = 128;
+/// The most stretches of the level of each origin.
 const STRETCHES_OF_ORIGIN: usize = 32;
-/// The most blocks that are remembered of contexts that ended with them.
+/// The most blocks that are kept after they ended with their context.
 const VANISHED: usize = 1 << 16;
-/// Blocks that are never freed count from this many different steps, or eighths of the run, on: what is allocated once or
-/// twice is no leak.
+/// Blocks that are never freed are a leak only if they were allocated in at least this many different steps (or eighths of
+/// the run): what a program allocates once or twice is none.
 const TIMES: usize = 3;
-/// And from this many bytes on: less is lost in the driver's own pages of 2 MiB.
+/// Blocks that are never freed are a leak only from this many bytes on: less than that is lost in the driver's own pages
+/// of 2 MiB.
 const LEAST: u64 = 1 << 20;
 
-/// What tells origins apart.
+/// The properties that tell origins apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
     api: u16,
@@ -57,12 +59,12 @@ struct Block {
     /// Host ns when it was allocated.
     at: u64,
     place: Place,
-    /// Its number, in the order of allocations.
+    /// The block's number, in the order of allocations.
     number: u64,
 }
 
-/// A level over time, as far as work was launched while it was held: what is freed after the last operation does not
-/// lower it.
+/// The bytes held over time, as far as operations were launched meanwhile: what is freed after the last operation does
+/// not lower the level.
 #[derive(Debug)]
 struct Level {
     bytes: u64,
@@ -102,8 +104,9 @@ impl Level {
 struct Account {
     level: Level,
     blocks: u64,
-    /// The number of the peak that `at_peak` is of, and what of it has been freed since.
+    /// The number of the peak that `at_peak` belongs to.
     peak: u64,
+    /// What the origin held at that peak, as far as it has been freed since.
     at_peak: Holder,
 }
 
@@ -132,7 +135,7 @@ fn add(holder: &mut Holder, block: &Block, bytes: u64) {
     }
 }
 
-/// Nothing is collected in ranges.
+/// What this fold collects inside NVTX ranges: nothing.
 #[derive(Clone, Copy, Debug)]
 struct Nothing;
 
@@ -145,12 +148,12 @@ impl Inside for Nothing {
 struct Refused {
     key: Key,
     failure: Failure,
-    /// By origin: bytes and blocks.
+    /// What was held: origin, bytes and number of blocks.
     held: Vec<(u32, u64, u64)>,
     operations: u64,
 }
 
-/// The fold.
+/// The fold over the blocks of device memory of one process.
 #[derive(Debug)]
 pub struct Held {
     began: u64,
@@ -170,10 +173,11 @@ pub struct Held {
     blocks: HashMap<u64, Block>,
     vanished: Vec<Block>,
     numbers: u64,
-    /// How many peaks there were, and the number of the next block at the last one.
+    /// The number of peaks until now.
     peaks: u64,
+    /// The number that the next block had at the last peak: blocks with lower numbers were allocated before it.
     peak_before: u64,
-    /// What passed at the last peak: the origin and its bytes.
+    /// The memory that one call allocated and freed again at the last peak: its origin and its bytes.
     passing: Option<(u32, u64)>,
     lifetimes: Lifetimes,
     level: Level,
@@ -182,7 +186,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The fold at the start of a process.
+    /// Creates the fold at the start of a process.
     pub fn new(start: &Start<'_>) -> Self {
         Held {
             began: start.began,
@@ -209,7 +213,7 @@ impl Held {
         }
     }
 
-    /// Takes an event, before its changes of memory. `counts`: its call passes the filter.
+    /// Takes an event, before its changes of memory. `counts` says whether the record filter lets its call through.
     pub fn observe(&mut self, event: &Event<'_>, counts: bool) {
         let record = event.record;
         if let Body::NvtxRange(range) = &record.body {
@@ -250,7 +254,7 @@ impl Held {
         }
     }
 
-    /// Applies a change of device memory, whose call has returned at host ns `at`. `call` is the one that made it.
+    /// Applies a change of device memory, whose call has returned at host ns `at`. `call` made the change.
     pub fn change(&mut self, change: &MemoryChange, thread: u32, call: &Call, at: u64) {
         match *change {
             MemoryChange::Allocated { memory, bytes, of } if bytes > 0 => {
@@ -279,7 +283,8 @@ impl Held {
                 let life = Life { ns: 0, steps: None, has_work: false };
                 self.lifetimes.freed(life, Lived { blocks, bytes, at_peak_bytes: 0 }, self.peaks);
             }
-            // A free counts when its call returns.
+            // Nothing else changes what is held: a free counts when its call has returned, so one that failed was not
+            // counted.
             _ => {}
         }
     }
@@ -339,7 +344,8 @@ impl Held {
             .map(|(memory, thread, call, bytes)| (self.origin(memory, thread, call), bytes));
     }
 
-    /// Records that a call failed for want of memory, when this much was created and not mapped.
+    /// Records that a call failed because there was not enough memory, while `unmapped` bytes of physical memory were
+    /// created and not mapped.
     pub fn refused(&mut self, thread: u32, api: &Api, at: u64, unmapped: u64) {
         let key = self.key("", thread, &api.call);
         let accounts = self.accounts.iter().enumerate().filter(|(_, account)| account.level.bytes > 0);
@@ -432,7 +438,7 @@ impl Held {
             grown.filter_map(|(account, origin)| Some((origin.clone(), growth(account)?))).collect();
         grown.sort_by_key(|(_, bytes)| Reverse(*bytes));
         grown.truncate(LISTED);
-        // An index is a step, or a microsecond.
+        // An index of a stretch is a step or a microsecond, and the slope is per step or per second.
         let slope = slope / whole.length as f64 * if is_per_step { 1.0 } else { 1e6 };
         Some(Growth { is_per_step, slope, first, last, origins: grown })
     }

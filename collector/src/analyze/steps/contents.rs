@@ -2,7 +2,7 @@
 
 use super::Contents;
 use super::growth::Growth;
-use super::times::FIRST;
+use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
 use crate::analyze::scope::Scope;
 use crate::model::memory::{MemoryChange, is_device_memory};

@@ -25,8 +25,6 @@ mod phases;
 mod starts;
 mod times;
 
-pub(super) use times::FIRST;
-
 use super::analysis::{Analysis, End};
 use super::devices::DeviceReport;
 use super::extrapolate::is_drawn;

@@ -1,11 +1,10 @@
 //! How long steps take, in bounded memory.
 
 use super::{Outlier, StepTimes};
+use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
 use std::collections::BTreeMap;
 
-/// The number of steps at the start that can be warm-up. Their times are kept one by one.
-pub const FIRST: usize = 64;
 /// The most means of a plot.
 const PLOT: usize = 60;
 /// The number of longest steps that are kept.

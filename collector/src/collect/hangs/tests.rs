@@ -59,7 +59,7 @@ fn in_call(tid: u32, since: u64) -> InCall {
 }
 
 #[test]
-fn an_operation_is_told_once_when_it_hangs_and_once_when_it_completes() {
+fn an_operation_is_reported_once_when_it_hangs_and_once_when_it_completes() {
     let mut process = Process::new();
     let first = process.timed(7, S, 11);
     process.watch.time(first, 2 * S);
@@ -71,7 +71,7 @@ fn an_operation_is_told_once_when_it_hangs_and_once_when_it_completes() {
     assert_eq!(hang.operation, Some(Operation::Kernel(12)));
     assert_eq!(hang.last.map(|last| (last.operation, last.seen)), Some((Operation::Kernel(11), 2 * S)));
     assert_eq!(hang.call, Some(Blocked { tid: 42, api: 5, library: 0, since: 5 * S }));
-    assert_eq!(process.look(90 * S, &[in_call(42, 5 * S)]), [], "told once");
+    assert_eq!(process.look(90 * S, &[in_call(42, 5 * S)]), [], "a hang is reported once");
     process.watch.time(second, 91 * S);
     let [over] = &process.look(92 * S, &[])[..] else { panic!("its end is reported") };
     assert_eq!((over.is_over, over.since, over.until), (true, 3 * S, 91 * S));
@@ -161,7 +161,7 @@ fn a_hang_says_what_may_hang_instead_and_what_goes_on() {
 }
 
 #[test]
-fn a_call_that_does_not_return_is_told_by_itself_where_nothing_is_known_to_be_pending() {
+fn a_call_that_does_not_return_is_reported_by_itself_where_nothing_is_known_to_be_pending() {
     let mut process = Process::new();
     process.work(7, S, Untimed::Budget, 4);
     let (blocked, other) = (in_call(42, 2 * S), in_call(43, 60 * S));
@@ -191,7 +191,7 @@ fn a_killed_process_may_have_been_killed_because_it_hung_for_less_than_the_limit
 }
 
 #[test]
-fn many_hangs_are_told_as_a_number_and_the_status_stays_bounded() {
+fn many_hangs_are_reported_as_a_number_and_the_status_stays_bounded() {
     let mut process = Process::new();
     for stream in 0..1000 {
         process.timed(stream, S, 1);

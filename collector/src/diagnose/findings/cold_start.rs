@@ -1,18 +1,20 @@
-//! `cold-start`: loading and linking code before the first kernel runs.
+//! `cold-start`: loading and linking code before the first kernel runs, and what a program without steps does once before
+//! its work.
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::idle::Cause;
 use crate::analyze::startup::Part;
 use crate::units::{count, duration};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
-    pytorch: "Set CUDA_MODULE_LOADING=LAZY (the default since CUDA 12.2), use a build with code for this GPU, so that \
-              nothing is compiled from PTX, and keep the caches of torch.compile and Triton (TORCHINDUCTOR_CACHE_DIR, \
-              TRITON_CACHE_DIR) and CUDA's own (CUDA_CACHE_PATH) between runs.",
+    pytorch: "Keep the caches of torch.compile and Triton (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR) and CUDA's own \
+              (CUDA_CACHE_PATH) between runs. Set CUDA_MODULE_LOADING=LAZY (the default since CUDA 12.2), and use a build \
+              with code for this GPU, so that nothing is compiled from PTX.",
     jax: "Set jax_compilation_cache_dir to a folder that outlives the run, and CUDA_MODULE_LOADING=LAZY.",
     cuda: "Load only the modules that are needed, set CUDA_MODULE_LOADING=LAZY, build with code for this GPU (nvcc \
            -arch), so that nothing is compiled from PTX, and keep CUDA's cache (CUDA_CACHE_PATH) between runs.",
@@ -27,7 +29,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let startup = facts.all.startup.as_ref()?;
     let [load, link] = [Part::Load, Part::Link].map(|part| startup.until_kernel.of(part));
     // The wall time is that of one line; the parts are sums over the processes, which start together.
-    let ns = (load + link) / startup.processes.max(1);
+    let code = (load + link) / startup.processes.max(1);
+    let prepared = match facts.all.steps.count {
+        0 => facts.buckets.get(Bucket::Idle(Cause::SetUp)).value,
+        // What comes before the steps is then left out of the verdict.
+        _ => 0,
+    };
+    let ns = code + prepared;
     if ns < LEAST.1 || (ns as f64) < LEAST.0 * facts.buckets.wall as f64 {
         return None;
     }
@@ -43,10 +51,17 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if let Some(mode) = &startup.module_loading {
         text += &format!(" (CUDA_MODULE_LOADING={mode})");
     }
+    if prepared > 0 {
+        text += &format!(
+            "; between its first launches the program was outside CUDA for {}, as in imports and compilers",
+            duration(prepared)
+        );
+    }
+    let at_most = |ns: u64| Sum { value: ns, lo: 0, hi: ns };
     Some(Claimed {
         finding: Finding {
             id: "cold-start",
-            title: "Loading code takes much of the time".to_owned(),
+            title: "Loading and compiling code takes much of the time".to_owned(),
             evidence: Evidence {
                 text: text + ".",
                 count: loads,
@@ -60,6 +75,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: BTreeMap::from([(Bucket::StartUp, Sum { value: ns, lo: 0, hi: ns })]),
+        claims: BTreeMap::from([
+            (Bucket::StartUp, at_most(code)),
+            (Bucket::Idle(Cause::SetUp), at_most(prepared)),
+        ]),
     })
 }

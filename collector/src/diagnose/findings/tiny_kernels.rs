@@ -77,5 +77,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 
 /// Whether the host was launching, or between two launches, and had not just waited for the GPU.
 fn is_between_launches(cause: Cause, site: &Site) -> bool {
-    matches!(cause, Cause::Launching | Cause::OutsideCuda | Cause::OtherCall) && site.after_wait.is_none()
+    use Cause::{BetweenLaunches, Launching, OtherCall, OutsideCuda};
+    matches!(cause, Launching | BetweenLaunches | OutsideCuda | OtherCall) && site.after_wait.is_none()
 }

@@ -86,6 +86,7 @@ fn bound(cause: Cause, site: &Site, part: &Part, slow_without_waits: bool) -> Op
         Cause::OutsideCuda if is_long && (!waited || slow_without_waits) => Bound::Host,
         Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall if waited => Bound::Syncs,
         Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall => Bound::Launches,
+        Cause::BetweenLaunches => Bound::Launches,
         Cause::Allocating | Cause::Freeing => Bound::Allocations,
         Cause::Copying => Bound::Copies,
         Cause::Loading | Cause::SetUp => Bound::StartUp,

@@ -301,18 +301,29 @@ fn undecided_time_leaves_the_verdict_open() {
         &judged_at_any_width(&run(0, [500, 0, 0, 0], &idle)),
         [why, "Run again with --timing exact."],
     );
+    let mut exact = run(0, [500, 0, 0, 0], &idle);
+    exact.duty.timing = Some(Timing::Exact);
+    let remedy = "Run again with --timing exact on a machine with idle processors.";
+    assert_refused(&judged_at_any_width(&exact), [why, remedy]);
     assert_eq!(judged(&run(500, [350, 0, 0, 0], &idle[..0])).bound, Some(Bound::StartUp));
 }
 
 #[test]
 fn gaps_that_are_shorter_than_the_clock_is_known_have_no_verdict() {
-    let mut all = run(0, [600, 0, 0, 0], &[(Cause::Launching, Site::default(), 400, 400_000)]);
+    let mut all = run(0, [600, 0, 0, 0], &[(Cause::Allocating, Site::default(), 400, 400_000)]);
     all.clock.add(2_000);
     let text = [
         "No verdict: the GPU's gaps are 1.00 µs long, and its clock is known to +/- 2.00 µs only.",
         "Run again with --timing exact on a machine with idle processors.",
     ];
     assert_refused(&judged_at_any_width(&all), text);
+    let mut launches = run(0, [600, 0, 0, 0], &[(Cause::BetweenLaunches, Site::default(), 400, 400_000)]);
+    launches.clock.add(2_000);
+    assert_eq!(
+        judged_at_any_width(&launches).bound,
+        Some(Bound::Launches),
+        "it launched wherever the gaps are"
+    );
     let mut copies = run(0, [600, 0, 0, 390], &[(Cause::Launching, Site::default(), 10, 10_000)]);
     copies.clock.add(2_000);
     assert_eq!(judged(&copies).bound, Some(Bound::Copies), "the GPU's own times do not depend on that clock");

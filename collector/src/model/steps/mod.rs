@@ -60,11 +60,16 @@ pub struct StepRule {
 enum Begins {
     #[default]
     Nothing,
+    /// Nothing, and the program prepares until it has launched this often.
+    Work { from: u64 },
     /// A range with this number among folded names.
     Range { name: u32, folded: Arc<Folded> },
     /// A token of a sequence: of a thread, or of the process.
     Token { thread: Option<u32>, anchor: Anchor },
 }
+
+/// A program without steps prepares for this part of its launches at most: it imports, reads, compiles and tunes first.
+const PREPARING: u64 = 20;
 
 /// Learns what begins a step, in the first pass over a trace.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +145,9 @@ impl Finder {
             let (thread, lane) = most?;
             Some((Some(*thread), levels::find(lane, optimizers)?))
         });
-        let Some((thread, anchor)) = found else { return StepRule::default() };
+        let Some((thread, anchor)) = found else {
+            return StepRule { source: None, begins: Begins::Work { from: process.launches / PREPARING } };
+        };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
         StepRule { source: Some(source), begins: Begins::Token { thread, anchor } }
     }
@@ -186,6 +193,8 @@ pub struct StepCounter {
     /// The place at which the last step began.
     began: Option<u64>,
     step: Option<u64>,
+    /// The launches so far of a program without steps.
+    launches: u64,
 }
 
 impl StepCounter {
@@ -198,6 +207,11 @@ impl StepCounter {
     pub fn observe(&mut self, record: &Record) -> Option<u64> {
         let begins = match &self.begins {
             Begins::Nothing => false,
+            Begins::Work { .. } => {
+                let is_launch = letter(record).is_some_and(|letter| letter.kind.computes());
+                self.launches += u64::from(is_launch);
+                false
+            }
             Begins::Range { name, folded } => match &record.body {
                 Body::NvtxRange(range) => {
                     matches!(range.change, NvtxChange::Push | NvtxChange::Start)
@@ -217,9 +231,14 @@ impl StepCounter {
         self.step
     }
 
-    /// Whether the program has steps, and the second one has not begun.
+    /// Whether the second step has not begun, or of a program without steps the first twentieth of its launches is not
+    /// over.
     pub fn is_preparing(&self) -> bool {
-        !matches!(self.begins, Begins::Nothing) && self.step.is_none_or(|step| step == 0)
+        match self.begins {
+            Begins::Nothing => false,
+            Begins::Work { from } => self.launches <= from,
+            Begins::Range { .. } | Begins::Token { .. } => self.step.is_none_or(|step| step == 0),
+        }
     }
 
     fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {

@@ -384,3 +384,19 @@ proptest! {
         prop_assert!(program.steps().abs_diff(steps) <= 1, "{} of {}: {:?}", program.steps(), steps, body);
     }
 }
+
+#[test]
+fn a_program_without_steps_prepares_for_the_first_twentieth_of_its_launches() {
+    let of_launches = |launches: usize| {
+        let program = of(|p| (0..launches).for_each(|n| p.launch(&[["a", "b", "c"][n * n * n % 7 % 3]])));
+        let rule = program.rule();
+        assert_eq!(rule.source, None, "the sequence has no period");
+        let mut counter = StepCounter::new(&rule);
+        let is_preparing = program.records.iter().map(|record| {
+            counter.observe(record);
+            counter.is_preparing()
+        });
+        is_preparing.filter(|is_preparing| *is_preparing).count()
+    };
+    assert_eq!((of_launches(10), of_launches(19)), (0, 0));
+}

@@ -20,7 +20,7 @@ pub struct Change {
     /// That time in the run before the change.
     #[schemars(range(min = 0))]
     pub before_ns: f64,
-    /// That time in the run after it.
+    /// That time in the run after the change.
     #[schemars(range(min = 0))]
     pub after_ns: f64,
     /// How many times faster the second run is: before divided by after; below 1 it is slower. null = nothing ran.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// One of the two runs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Side {
-    /// The trace, or the directory of traces, as it was named.
+    /// The path of the trace, or of the directory of traces, as it was given.
     pub path: String,
     /// The command line of the first process; null = not known.
     pub command: Option<String>,
@@ -28,11 +28,11 @@ pub struct Side {
     pub wall_ns: Option<u64>,
     /// The number of steps; 0 = none were found.
     pub steps: u64,
-    /// Kernel launch calls that succeeded outside captures.
+    /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Of those, launches with a GPU time.
+    /// The number of those with a GPU time.
     pub timed: u64,
-    /// All that was lost.
+    /// The number of records and GPU times that were lost.
     pub dropped: u64,
 }
 

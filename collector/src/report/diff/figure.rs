@@ -8,9 +8,9 @@ use serde::Serialize;
 /// A figure of both runs.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Figure {
-    /// Of the run before the change; null = not known.
+    /// The figure of the run before the change; null = not known.
     pub before: Option<Estimate<f64>>,
-    /// Of the run after it; null = not known.
+    /// The figure of the run after the change; null = not known.
     pub after: Option<Estimate<f64>>,
     /// After less before, by their best values; null = one of them is not known.
     pub change: Option<f64>,
@@ -23,9 +23,9 @@ pub struct Figure {
 /// A figure of both runs that may be negative.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Signed {
-    /// Of the run before the change; null = not known.
+    /// The figure of the run before the change; null = not known.
     pub before: Option<f64>,
-    /// Of the run after it; null = not known.
+    /// The figure of the run after the change; null = not known.
     pub after: Option<f64>,
     /// After less before; null = one of them is not known.
     pub change: Option<f64>,

@@ -17,21 +17,21 @@ pub struct Findings {
     /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of a step times the steps
     /// of the run before the change.
     pub gained_ns: f64,
-    /// Those that are gone first, then new ones, then those that are still there; of each the costliest first.
+    /// The findings that are gone first, then new ones, then those that are still there; of each the costliest first.
     pub list: Vec<Finding>,
 }
 
 /// A finding of either run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Names the kind of fault.
+    /// The kind of fault.
     pub id: &'static str,
     /// What was found, in a few words; in the run after the change, if it is in both.
     pub title: String,
     pub state: State,
-    /// What removing it would have gained before the change; null = it was not found.
+    /// What removing the fault would have gained before the change; null = it was not found.
     pub saves_before_ns: Option<Estimate>,
-    /// What removing it would gain after the change; null = it is not found.
+    /// What removing the fault would gain after the change; null = it is not found.
     pub saves_after_ns: Option<Estimate>,
 }
 

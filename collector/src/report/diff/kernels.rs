@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 /// A kernel of either run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Kernel {
-    /// Demangled.
+    /// The demangled name.
     pub name: String,
     pub state: State,
-    /// Launch calls outside captures.
+    /// The number of launches outside stream captures.
     pub count: Figure,
-    /// Executions inside graphs. Not in count.
+    /// The number of executions inside graphs, which count leaves out.
     pub in_graphs: Figure,
-    /// Of all launches, without those in graphs; null = none was timed.
+    /// The sum of the GPU times of all launches, without those in graphs; null = none was timed.
     pub total_ns: Figure,
-    /// The mean of a launch.
+    /// The mean GPU time of a launch.
     pub avg_ns: Figure,
 }
 

@@ -9,17 +9,17 @@ use serde::Serialize;
 /// what a step allocates is under steps.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Memory {
-    /// The most that was held at once.
+    /// The most bytes that were held at once.
     pub peak_bytes: Figure,
-    /// What processes held as they ended.
+    /// The bytes that processes held as they ended.
     pub live_bytes: Figure,
     /// The number of allocations that succeeded.
     pub allocations: Figure,
-    /// Of all allocations, freed or not.
+    /// The bytes of all allocations, freed or not.
     pub allocated_bytes: Figure,
     /// The number of frees that succeeded.
     pub frees: Figure,
-    /// Calls that failed because there was not enough memory.
+    /// The number of calls that failed because there was not enough memory.
     pub out_of_memory: Figure,
 }
 

@@ -30,7 +30,7 @@ use serde::Serialize;
 pub struct Diff {
     /// The run before the change.
     pub before: Side,
-    /// The run after it.
+    /// The run after the change.
     pub after: Side,
     /// How much faster or slower the run is after the change.
     pub change: Change,

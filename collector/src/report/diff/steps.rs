@@ -10,9 +10,9 @@ use serde::Serialize;
 pub struct Steps {
     /// The number of steps, those of the warm-up included.
     pub count: Figure,
-    /// The steps of the warm-up.
+    /// The number of steps of the warm-up.
     pub warm_up: Figure,
-    /// Kernel and graph launches in a step, median.
+    /// The kernel and graph launches in a step, median.
     pub launches: Figure,
     pub median_ns: Figure,
     pub mean_ns: Figure,
@@ -22,19 +22,19 @@ pub struct Steps {
     pub max_ns: Figure,
     /// The time of a step in which the GPU was busy, on average.
     pub busy_ns: Figure,
-    /// The time of a step in which it was idle, on average.
+    /// The time of a step in which the GPU was idle, on average.
     pub idle_ns: Figure,
-    /// Copies and memsets in a step, on average.
+    /// The copies and memsets in a step, on average.
     pub copies: Figure,
-    /// What they moved.
+    /// The bytes that they moved or set, on average.
     pub copied_bytes: Figure,
-    /// Calls in a step that synchronize, on average.
+    /// The calls in a step that synchronize, on average.
     pub syncs: Figure,
-    /// Allocations of device memory in a step, on average.
+    /// The allocations of device memory in a step, on average.
     pub allocations: Figure,
-    /// What they allocated.
+    /// The bytes of those allocations, on average.
     pub allocated_bytes: Figure,
-    /// How much the live device memory grows in a step, on average.
+    /// By how much the live device memory grows in a step, on average.
     pub growth_bytes: Signed,
 }
 

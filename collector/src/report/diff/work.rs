@@ -14,11 +14,11 @@ pub struct Transfer {
     pub kind: &'static str,
     /// As in the report's transfers.
     pub host_memory: &'static str,
-    /// How many.
+    /// The number of operations.
     pub count: Figure,
-    /// What they moved.
+    /// The sum of their bytes.
     pub bytes: Figure,
-    /// Of all; null = none was timed.
+    /// The sum of the GPU times of all; null = none was timed.
     pub total_ns: Figure,
     /// The host's time in the calls.
     pub host_ns: Figure,
@@ -27,14 +27,14 @@ pub struct Transfer {
 /// The calls of one API that waited for the GPU, of both runs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Sync {
-    /// The API's name.
+    /// The function's name.
     pub api: String,
     /// Why calls that are no synchronize calls waited, as in the report's implicit_syncs; null = they are synchronize
     /// calls.
     pub implicit: Option<&'static str>,
     /// The number of calls.
     pub count: Figure,
-    /// The host's time in them; of implicit ones the part in which they waited.
+    /// The host's time in them; of implicit synchronizations, the part in which they waited.
     pub waited_ns: Figure,
 }
 

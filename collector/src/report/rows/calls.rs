@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The calls of one API.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Api {
-    /// The API's name.
+    /// The function's name.
     pub name: String,
     /// Of the calls, those that returned an error.
     pub failed: u64,
@@ -19,7 +19,7 @@ pub struct Api {
 /// The synchronize calls of one API.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Sync {
-    /// The API's name.
+    /// The function's name.
     pub api: String,
     /// Of the calls, those that returned an error. In the JSON they are under apis.
     #[serde(skip)]
@@ -35,16 +35,16 @@ pub struct CallTimes {
     pub count: u64,
     /// The sum of their times.
     pub host_ns: u64,
-    /// The mean.
+    /// The mean of their times.
     #[schemars(range(min = 0))]
     pub avg_ns: f64,
-    /// The median.
+    /// The median of their times.
     pub median_ns: Estimate,
-    /// The shortest.
+    /// The shortest of their times.
     pub min_ns: u64,
-    /// The longest.
+    /// The longest of their times.
     pub max_ns: u64,
-    /// The standard deviation of the population.
+    /// The standard deviation of their times, of the population.
     #[schemars(range(min = 0))]
     pub stddev_ns: f64,
 }

@@ -18,10 +18,10 @@ pub struct Clock {
 /// that changes by at most drift_change_ppm_per_s in a second.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Assumptions {
-    /// Parts per million.
+    /// The largest assumed drift, in parts per million.
     #[schemars(range(min = 0))]
     pub drift_ppm: i64,
-    /// Parts per million in a second.
+    /// By how much the drift may change, in parts per million per second.
     #[schemars(range(min = 0))]
     pub drift_change_ppm_per_s: i64,
 }

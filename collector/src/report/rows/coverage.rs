@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 /// sum of dropped_by.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Coverage {
-    /// Kernel launch calls that succeeded outside captures.
+    /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Launches with a GPU time.
+    /// The number of launches with a GPU time.
     pub timed: u64,
-    /// Kernel launch calls inside captures.
+    /// The number of kernel launch calls inside stream captures.
     pub captured: u64,
-    /// Kernels that graph launches executed.
+    /// The number of kernels that graph launches executed.
     pub in_graphs: u64,
     /// Launches on deep streams that were timed together; those timed alone among them are in timed. launches = timed
     /// + runs.launches + the sum of untimed.
@@ -25,18 +25,18 @@ pub struct Coverage {
     /// Sequences of programmatic launches, which no event may be recorded between, each timed as one burst. By itself,
     /// each of these launches is untimed (programmatic).
     pub bursts: Together,
-    /// Launches without a GPU time, by reason.
+    /// The number of launches without a GPU time, by reason.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Launches whose kernel or context is not known.
+    /// The number of launches whose kernel or context is not known.
     pub unattributed: u64,
-    /// All that was lost.
+    /// The number of records and GPU times that were lost.
     pub dropped: u64,
-    /// What was lost, by cause; gpu_time_pending are times, the others records.
+    /// Their number by cause: gpu_time_pending are GPU times, the others are records.
     pub dropped_by: BTreeMap<&'static str, u64>,
-    /// Operations whose end event was not read before the collection ended.
+    /// The number of operations whose end event was not read before the collection ended.
     pub pending: u64,
     pub outside_range: OutsideRange,
-    /// Ends of NVTX ranges that were not open.
+    /// The number of ends of NVTX ranges that were not open.
     pub stray_range_ends: u64,
     /// NVTX ranges that started while too many others were open (4096 per thread and domain, 256 started ones). They
     /// are not in ranges.
@@ -54,9 +54,9 @@ pub struct Coverage {
 /// Launches that were timed together.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Together {
-    /// How many runs or bursts.
+    /// The number of runs or bursts.
     pub count: u64,
-    /// The launches in them.
+    /// The number of launches in them.
     pub launches: u64,
     /// The sum of their times, each from the start of the first launch to the end of the last.
     pub total_ns: Estimate,
@@ -66,16 +66,16 @@ pub struct Together {
 /// them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OutsideRange {
-    /// Kernel launch calls that succeeded outside graph captures.
+    /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Copies, memsets and graph launches.
+    /// The number of copies, memsets and graph launches.
     pub others: u64,
 }
 
 /// A function that the agent does not know.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnknownFunction {
-    /// null = functions beyond the number whose names are recorded.
+    /// The name of the function; null = functions beyond the number whose names are recorded.
     pub name: Option<String>,
     /// How often it was looked up.
     pub lookups: u64,

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// A GPU and where its time went.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Device {
-    /// Ordinal in the process; null = the device of the context is not known.
+    /// The ordinal of the device in the process; null = the device of the context is not known.
     pub id: Option<u32>,
     /// The rank of the process that uses it; null = processes have no ranks, or do not use one GPU each.
     pub rank: Option<u32>,
@@ -22,37 +22,37 @@ pub struct Device {
     pub name: Option<String>,
     /// The size of its memory.
     pub memory_bytes: Option<u64>,
-    /// From the start of the collection (of the first process) to the start of the span; null = the device had no work,
-    /// or several timelines are added up.
+    /// The time from the start of the collection (of the first process) to the start of the span; null = the device had
+    /// no work, or several timelines are added up.
     pub start_ns: Option<u64>,
-    /// Streams that had work. Where there is one a timeline, nothing ran side by side but inside graphs.
+    /// The number of streams that had work. If it equals timelines, nothing ran at the same time except inside graphs.
     pub streams: u64,
-    /// 1; or the number of contexts whose device is not known, whose times are added up.
+    /// 1, or the number of contexts whose device is not known, whose times are added up.
     pub timelines: u64,
-    /// How many processes used it. It is busy where any of them is, idle where none is.
+    /// The number of processes that used the GPU. It is busy where any of them is, and idle where none is.
     pub processes: u64,
-    /// Operations that came too late for their place; the intervals include them all the same.
+    /// The number of operations whose records came too late to be put in their order; the intervals allow for them.
     pub late_operations: u64,
-    /// First start event to last end event.
+    /// The time from the first start event to the last end event.
     pub span_ns: u64,
     /// The part of the span outside sampling pauses. If that is less than the span, the parts are extrapolated: work
     /// called in pauses is assumed to take as long as timed work of the same kernel and shape, size or graph, and the
     /// rest of the pauses is idle.
     pub observed_ns: u64,
-    /// A kernel ran.
+    /// The time in which a kernel ran.
     pub compute_ns: Estimate,
-    /// A communication kernel ran, and no kernel or graph.
+    /// The time in which a communication kernel ran, and no other kernel and no graph.
     pub exposed_comm_ns: Estimate,
-    /// A copy or memset ran, and nothing of the above.
+    /// The time in which a copy or memset ran, and no kernel or graph.
     pub exposed_copy_ns: Estimate,
-    /// A graph launch ran, and no kernel beside it.
+    /// The time in which a graph launch ran, and no kernel beside it.
     pub graph_ns: Estimate,
-    /// Nothing ran.
+    /// The time in which nothing ran.
     pub idle_ns: Estimate,
-    /// Time that is neither certainly busy nor certainly idle, because work without an exact position may have run. hi
-    /// is all time that is not certain.
+    /// The time that is neither certainly busy nor certainly idle, because work without an exact position may have run.
+    /// hi is all time that is not certain.
     pub undecided_ns: Estimate,
-    /// Work may have run that was left untimed to keep inside the budget.
+    /// The time in which work may have run that was left untimed to keep within the budget.
     pub unobserved_ns: Estimate,
 }
 

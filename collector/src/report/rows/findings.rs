@@ -10,38 +10,38 @@ use serde::Serialize;
 /// A fault of the program.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Names the kind of fault.
+    /// The kind of fault.
     pub id: &'static str,
     /// What was found, in a few words.
     pub title: String,
     pub evidence: Evidence,
-    /// Why that costs time.
+    /// Why the fault costs time.
     pub explanation: String,
-    /// What to change.
+    /// What to change in the program.
     pub fix: String,
-    /// What that would gain, of the wall time. The gains of all findings together never exceed it. 0 for a fault that
-    /// costs something other than time.
+    /// The wall time that removing the fault would gain. The gains of all findings together never exceed the wall time.
+    /// 0 for a fault that costs something other than time.
     pub saves_ns: Estimate,
-    /// The command that verifies it.
+    /// The command that verifies the finding.
     pub verify: String,
 }
 
 /// What a finding was found by; null = does not apply.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Evidence {
-    /// In a sentence.
+    /// The evidence in one sentence.
     pub text: String,
     /// How often it happened.
     pub count: u64,
     /// The time that it took.
     pub total_ns: Option<Estimate>,
-    /// From the start of the collection to the first time that it happened.
+    /// The time from the start of the collection to the first time that it happened.
     pub first_ns: Option<u64>,
-    /// The API.
+    /// The CUDA function.
     pub api: Option<String>,
-    /// The kernel's name, demangled.
+    /// The demangled name of the kernel.
     pub kernel: Option<String>,
-    /// Path of the library that made the call.
+    /// The path of the library that made the call.
     pub library: Option<String>,
     /// The thread's id in the system.
     pub tid: Option<u32>,

@@ -16,13 +16,13 @@ pub struct Gaps {
     pub count: u64,
     /// Their total length.
     pub total_ns: Estimate,
-    /// The gaps by length, shortest first: each is in the first band that it is below the bound of. They sum to the
-    /// whole.
+    /// The gaps by length, shortest first: each counts in the first row whose below_ns is above its length. The rows
+    /// sum to the whole.
     #[schemars(length(equal = 5))]
     pub bands: Vec<Band>,
-    /// The gaps by the library whose call ended them, the largest total first. They sum to the whole.
+    /// The gaps by the library whose call ended them, the largest total first. The rows sum to the whole.
     pub by_library: Vec<LibraryGaps>,
-    /// At most ten, longest first.
+    /// The longest gaps, the longest first; at most ten.
     #[schemars(length(max = 10))]
     pub largest: Vec<Gap>,
 }
@@ -30,22 +30,22 @@ pub struct Gaps {
 /// The gaps of similar length.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Band {
-    /// The bound that their lengths are below; null = no bound.
+    /// The length that all gaps of this row are below; null = no limit.
     pub below_ns: Option<u64>,
     /// The number of gaps.
     pub count: u64,
-    /// By the best values.
+    /// The sum of their lengths, by the best values.
     pub total_ns: u64,
 }
 
 /// The gaps that calls of one library ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LibraryGaps {
-    /// Its path; null = not known.
+    /// The path of the library; null = not known.
     pub library: Option<String>,
     /// The number of gaps.
     pub count: u64,
-    /// By the best values.
+    /// The sum of their lengths, by the best values.
     pub total_ns: u64,
 }
 
@@ -60,15 +60,15 @@ pub struct Gap {
     /// timelines that were added.
     #[serde(skip)]
     pub began_ns: Option<u64>,
-    /// From the start of the span of its timeline.
+    /// The time from the start of the span of its timeline to the start of the gap.
     pub start_ns: u64,
     pub duration_ns: Estimate,
     pub before: Side,
     pub after: Side,
-    /// What the host was doing in it, as in `idle`; the largest part first, at most three.
+    /// What the host was doing in the gap, as in `idle`; the largest part first, at most three.
     #[schemars(length(max = 3))]
     pub causes: Vec<GapCause>,
-    /// The id of the thread that led it: the one whose call enqueued the operation after it.
+    /// The id of the thread that led the gap: the one whose call enqueued the operation after it.
     pub tid: Option<u32>,
 }
 
@@ -81,7 +81,7 @@ pub struct GapCause {
     /// Its label on the screen.
     #[serde(skip)]
     pub label: &'static str,
-    /// By the best values.
+    /// The length of the part, by the best values.
     pub total_ns: u64,
 }
 
@@ -91,17 +91,17 @@ pub struct Side {
     /// run: launches timed together; burst: programmatic launches timed together.
     #[schemars(extend("enum" = kinds()))]
     pub kind: &'static str,
-    /// A kernel's name, demangled.
+    /// The demangled name of a kernel.
     pub name: Option<String>,
-    /// A transfer's size.
+    /// The size of a copy or memset.
     pub bytes: Option<u64>,
-    /// How many a graph ran.
+    /// The number of kernels that a graph ran.
     pub kernels: Option<u32>,
     /// The correlation of its call.
     pub correlation: u64,
-    /// Path of the library whose call it was.
+    /// The path of the library that made the call.
     pub library: Option<String>,
-    /// Return address in that file's own numbering.
+    /// The return address of the call, as an offset in that file.
     pub library_offset: Option<u64>,
 }
 

@@ -13,54 +13,54 @@ use serde::Serialize;
 pub struct Graphs {
     /// The number of launches.
     pub launches: u64,
-    /// Launches with a GPU time, each as a whole.
+    /// The number of those with a GPU time; each graph launch is timed as a whole.
     pub timed: u64,
-    /// Of the timed launches.
+    /// The sum of the timed launches' GPU times.
     pub total_ns: Option<Estimate>,
-    /// The median.
+    /// The median of those times.
     pub median_ns: Option<Estimate>,
-    /// Kernels that they ran; by name under kernels.
+    /// The number of kernels that the graphs ran; they are listed by name under kernels.
     pub kernels: u64,
-    /// Copies that they ran; not among the transfers.
+    /// The copies that the graphs ran, which are not among the transfers.
     pub copies: Moves,
-    /// Memsets that they ran; not among the transfers.
+    /// The memsets that the graphs ran, which are not among the transfers.
     pub memsets: Moves,
-    /// Nodes of other kinds.
+    /// The number of nodes of other kinds that the graphs ran.
     pub others: u64,
-    /// Launches whose nodes were timed (--graph nodes).
+    /// The number of launches whose nodes were timed (--graph nodes).
     pub sampled: u64,
-    /// Kernels in the sampled launches. A sample includes the cost of the event after the kernel.
+    /// The kernels in the sampled launches. A sample includes the cost of the event after the kernel.
     pub nodes: Vec<Node>,
 }
 
 /// Copies or memsets.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Moves {
-    /// How many.
+    /// The number of operations.
     pub count: u64,
-    /// Bytes of all of them.
+    /// The sum of their bytes.
     pub bytes: u64,
 }
 
 /// A kernel in the sampled launches.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Node {
-    /// Demangled.
+    /// The demangled name.
     pub name: String,
-    /// As the app's binary has it.
+    /// The name as the app's binary has it.
     pub symbol: String,
     /// The number of samples.
     pub samples: u64,
-    /// The mean; only on the screen.
+    /// The mean of the samples; only on the screen.
     #[serde(skip)]
     pub avg_ns: Option<Estimate<f64>>,
-    /// The median.
+    /// The median sample.
     pub median_ns: Option<Estimate>,
-    /// The shortest.
+    /// The shortest sample.
     pub min_ns: Option<Estimate>,
-    /// The longest.
+    /// The longest sample.
     pub max_ns: Option<Estimate>,
-    /// The standard deviation of the population; only on the screen.
+    /// The standard deviation of the samples, of the population; only on the screen.
     #[serde(skip)]
     pub stddev_ns: Option<Estimate<f64>>,
 }

@@ -9,14 +9,14 @@ use serde::Serialize;
 /// did not return for as long. If the process was killed, five seconds are enough.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Hang {
-    /// The process.
+    /// The id of the process.
     pub pid: Option<u32>,
-    /// Its number in a job.
+    /// The process's number in a job.
     pub rank: Option<u32>,
-    /// It ended, and the program went on. Otherwise it lasted to the end of the trace.
+    /// Whether the hang ended, and the program went on. Otherwise it lasted to the end of the trace.
     pub over: bool,
-    /// The operation was pending. false: it is only known that the call blocked; the operation, which has no GPU time,
-    /// is the last one launched that may not have completed.
+    /// Whether the operation was pending. false: it is only known that the call blocked; the operation, which has no
+    /// GPU time, is the last one launched that may not have completed.
     pub pending: bool,
     /// How long the stream, or without `pending` the thread, has been stuck.
     pub age_ns: u64,
@@ -24,26 +24,26 @@ pub struct Hang {
     pub device: Option<u32>,
     /// The stream's id; null = unknown.
     pub stream: Option<u64>,
-    /// null = no operation is known.
+    /// The operation that hangs; null = none is known.
     pub operation: Option<Operation>,
-    /// Operations without a GPU time that were launched before it: any of them may be the one that hangs.
+    /// The number of operations without a GPU time that were launched before it: any of them may be the one that hangs.
     pub untimed_before: u64,
-    /// The API of a call before it that made the stream wait for an event, a value in memory, a semaphore or a host
-    /// function; null = there was none.
+    /// The CUDA function by which an earlier call made the stream wait for an event, a value in memory, a semaphore or
+    /// a host function; null = there was none.
     pub behind: Option<String>,
     /// The last operation of the stream that completed; null = none is known.
     pub last_completed: Option<LastCompleted>,
-    /// Other streams of the device completed operations meanwhile.
+    /// Whether other streams of the device completed operations meanwhile.
     pub others_complete: bool,
-    /// The API of the call that blocked a thread; null = no thread was blocked in a CUDA call.
+    /// The CUDA function whose call blocked a thread; null = no thread was blocked in a CUDA call.
     pub api: Option<String>,
-    /// Path of the library that made that call.
+    /// The path of the library that made that call.
     pub library: Option<String>,
     /// That thread's id in the system.
     pub tid: Option<u32>,
     /// How long the thread was in that call.
     pub blocked_ns: Option<u64>,
-    /// All of it in a sentence, as it is on the screen.
+    /// The hang in a sentence, as it is on the screen.
     pub text: String,
 }
 
@@ -53,11 +53,11 @@ pub struct Operation {
     /// A run of launches is timed together; its kernel is the last one's.
     #[schemars(extend("enum" = OperationKind::ALL.map(OperationKind::name)))]
     pub what: &'static str,
-    /// The kernel's name, demangled.
+    /// The demangled name of the kernel.
     pub kernel: Option<String>,
-    /// Launches of a run.
+    /// The number of launches of a run.
     pub launches: Option<u64>,
-    /// Bytes of a copy or a memset.
+    /// The bytes of a copy or a memset.
     pub bytes: Option<u64>,
     /// The direction of a copy.
     pub direction: Option<&'static str>,
@@ -67,7 +67,7 @@ pub struct Operation {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LastCompleted {
     pub operation: Operation,
-    /// How long ago, at the end of `age_ns`.
+    /// How long before the end of `age_ns` it completed.
     pub ago_ns: u64,
 }
 

@@ -9,21 +9,21 @@ use serde::Serialize;
 pub struct Identity {
     /// The wall time within the selected period.
     pub wall_ns: u64,
-    /// Before the GPU's first operation.
+    /// The time before the GPU's first operation.
     pub start_up_ns: u64,
-    /// A kernel ran.
+    /// The time in which a kernel ran.
     pub compute_ns: u64,
-    /// A communication kernel ran, and no other.
+    /// The time in which a communication kernel ran, and no other.
     pub exposed_comm_ns: u64,
-    /// A copy or a memset ran, and no kernel.
+    /// The time in which a copy or a memset ran, and no kernel.
     pub exposed_copy_ns: u64,
-    /// A graph launch ran.
+    /// The time in which a graph launch ran, and no kernel beside it.
     pub graph_ns: u64,
-    /// The GPU was idle between operations.
+    /// The time in which the GPU was idle between operations.
     pub idle_ns: u64,
-    /// Neither certainly busy nor certainly idle.
+    /// The time that is neither certainly busy nor certainly idle.
     pub undecided_ns: u64,
-    /// After the GPU's last operation.
+    /// The time after the GPU's last operation.
     pub tail_ns: u64,
     /// The parts with their bounds, for the comparison of two runs.
     #[serde(skip)]

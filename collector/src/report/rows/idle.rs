@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Idle {
     /// The idle time by what the host was doing in it, or by what an enqueued operation waited for; the largest first.
-    /// Sums to the idle time of the devices.
+    /// The rows sum to the idle time of the devices.
     pub by_cause: Vec<ByCause>,
-    /// The same by call, library, thread and NVTX range; the largest first, at most twenty.
+    /// The idle time by call, library, thread and NVTX range; the largest first, at most twenty.
     #[schemars(length(max = 20))]
     pub sites: Vec<BySite>,
     pub hta: Hta,
@@ -24,8 +24,8 @@ pub struct Idle {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ByCause {
     /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same in gaps of 20 ms or more before
-    /// the second step, in which a program imports, reads, compiles or tunes once; starting: the operation was enqueued, and
-    /// nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
+    /// the second step, or without steps before a twentieth of the launches, in which a program imports, reads, compiles or
+    /// tunes once; starting: the operation was enqueued, and nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
     #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
     /// Its label on the screen.
@@ -45,9 +45,9 @@ pub struct BySite {
     /// Its label on the screen.
     #[serde(skip)]
     pub label: &'static str,
-    /// The API that the thread was in; null = none.
+    /// The CUDA function that the thread was in; null = none.
     pub api: Option<String>,
-    /// Path of the library that called it; outside CUDA, of the library whose call ended the gap.
+    /// The path of the library that called it; outside CUDA, of the library whose call ended the gap.
     pub library: Option<String>,
     /// The thread's id in the system.
     pub tid: Option<u32>,
@@ -64,11 +64,11 @@ pub struct BySite {
 /// ended it was launched after the one before it had ended; else kernel_wait if it is shorter than 30 µs; else other.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Hta {
-    /// The host was late.
+    /// The time in which the GPU waited for the host.
     pub host_wait_ns: u64,
-    /// Between two enqueued kernels.
+    /// The time between two enqueued operations.
     pub kernel_wait_ns: u64,
-    /// Everything else.
+    /// The rest of the idle time.
     pub other_ns: u64,
 }
 

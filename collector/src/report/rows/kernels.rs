@@ -11,49 +11,51 @@ use serde::Serialize;
 /// The launches of one kernel.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Kernel {
-    /// Demangled.
+    /// The demangled name.
     pub name: String,
-    /// As the app's binary has it.
+    /// The name as the app's binary has it.
     pub symbol: String,
-    /// Launch calls outside captures.
+    /// The number of launches outside stream captures.
     pub count: u64,
-    /// Of those, launches with a GPU time.
+    /// The number of those with a GPU time.
     pub timed: u64,
-    /// Executions inside graphs: the launches of each graph, times its nodes of this name. Not in count.
+    /// The number of executions inside graphs, which count leaves out: the launches of each graph, times its nodes of
+    /// this name.
     pub in_graphs: u64,
-    /// Of all launches.
+    /// The sum of the GPU times of all launches.
     pub total_ns: Option<Estimate>,
-    /// The mean.
+    /// The mean of their GPU times.
     pub avg_ns: Option<Estimate<f64>>,
-    /// The median.
+    /// The median of their GPU times.
     pub median_ns: Option<Estimate>,
-    /// The shortest.
+    /// The shortest of their GPU times.
     pub min_ns: Option<Estimate>,
-    /// The longest.
+    /// The longest of their GPU times.
     pub max_ns: Option<Estimate>,
-    /// The standard deviation of the population.
+    /// The standard deviation of their GPU times, of the population.
     pub stddev_ns: Option<Estimate<f64>>,
-    /// The host's time in the calls of the timed launches; a call that made several counts with its last.
+    /// The host's time in the calls of the timed launches; a call that made several launches counts with its last.
     pub api: HostTimes,
     pub queue: Queue,
     #[serde(flatten)]
     pub shape: Shape,
 }
 
-/// From the return of the call to the start on the GPU, for timed launches; 0 if it started before.
+/// The time from the return of the launch call to the start on the GPU, for timed launches; 0 if the kernel started
+/// before the return.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Queue {
-    /// The sum.
+    /// The sum of these times.
     pub total_ns: Option<Estimate>,
-    /// The mean.
+    /// The mean of these times.
     pub avg_ns: Option<Estimate<f64>>,
-    /// The median.
+    /// The median of these times.
     pub median_ns: Option<Estimate>,
-    /// The shortest.
+    /// The shortest of these times.
     pub min_ns: Option<Estimate>,
-    /// The longest.
+    /// The longest of these times.
     pub max_ns: Option<Estimate>,
-    /// The standard deviation of the population.
+    /// The standard deviation of these times, of the population.
     pub stddev_ns: Option<Estimate<f64>>,
 }
 

@@ -14,29 +14,30 @@ use std::collections::BTreeMap;
 pub struct Memory {
     #[serde(flatten)]
     pub device: Use,
-    /// Of graph: of each launch all that it takes is held at once, but for blocks that share addresses.
+    /// The use of memory by kind. Of graph, all memory of one launch counts as held at once, except blocks that share
+    /// addresses.
     pub by_kind: BTreeMap<&'static str, Use>,
     /// Device memory by the library that allocated or freed it; each column sums to the whole.
     pub by_library: Vec<Holding>,
     pub at_peak: AtPeak,
-    /// Who held the most device memory at the peak, the most first; of several processes, at the peak of each. Blocks are
-    /// one holder if the same process, thread, library, API and NVTX range allocated them.
+    /// Who held the most device memory at the peak, the largest holder first; of several processes, at the peak of
+    /// each. Blocks have one holder if the same process, thread, library, CUDA function and NVTX range allocated them.
     #[schemars(length(max = 10))]
     pub holders: Vec<Holder>,
     /// Blocks of device memory by how long they lived. persistent: held at the end, or for half of the run; per_step:
     /// freed in the step in which they were allocated, or in the next (without steps: after less than a twentieth of the
     /// run); temporary: freed within 1 ms, or before any work was launched after their allocation; longer: all others.
     pub lifetimes: BTreeMap<&'static str, Lived>,
-    /// How device memory grows throughout the run; null = it does not.
+    /// How device memory grows throughout the run; null = it does not grow.
     pub growth: Option<Growth>,
     /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
     /// the run), and never freed. What a framework's pool keeps does not count.
     #[schemars(length(max = 10))]
     pub never_freed: Vec<Holder>,
-    /// The last call that failed because there was not enough memory; null = none did.
+    /// The last call that failed because there was not enough memory; null = no call did.
     pub failure: Option<Failure>,
     pub timeline: Timeline,
-    /// Calls that failed because there was not enough memory.
+    /// The number of calls that failed because there was not enough memory.
     pub out_of_memory: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct Holder {
     /// The first and the last step in which one of the blocks was allocated; null = in no step.
     pub first_step: Option<u64>,
     pub last_step: Option<u64>,
-    /// When the first of them was allocated, since the collection began; null = not known.
+    /// The time from the start of the collection to the allocation of the first block; null = not known.
     pub first_ns: Option<u64>,
 }
 
@@ -84,23 +85,23 @@ pub struct Origin {
 pub struct Lived {
     pub blocks: u64,
     pub bytes: u64,
-    /// The bytes of those that were held at the peak.
+    /// The bytes of the blocks that were held at the peak.
     pub at_peak_bytes: u64,
 }
 
 /// Memory that grows: the least that is held rises from quarter to quarter of the run after the warm-up.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Growth {
-    /// null = the program has no steps.
+    /// The growth per step; null = the program has no steps.
     #[schemars(range(min = 0))]
     pub bytes_per_step: Option<f64>,
-    /// null = it is given per step.
+    /// The growth per second; null = it is given per step.
     #[schemars(range(min = 0))]
     pub bytes_per_second: Option<f64>,
     /// The least that was held in the first and in the last quarter after the warm-up.
     pub from_bytes: u64,
     pub to_bytes: u64,
-    /// Who holds more in the last quarter than in the first, the most first.
+    /// Who holds more in the last quarter than in the first, the largest growth first.
     #[schemars(length(max = 10))]
     pub by: Vec<Grown>,
 }
@@ -110,7 +111,7 @@ pub struct Growth {
 pub struct Grown {
     #[serde(flatten)]
     pub origin: Origin,
-    /// By how much.
+    /// The bytes by which it grew.
     pub bytes: u64,
 }
 
@@ -119,15 +120,15 @@ pub struct Grown {
 pub struct Failure {
     #[serde(flatten)]
     pub origin: Origin,
-    /// Since the collection began.
+    /// The time of the call, from the start of the collection.
     pub at_ns: u64,
-    /// What the call asked for; null = not known.
+    /// The bytes that the call asked for; null = not known.
     pub requested_bytes: Option<u64>,
     /// The device memory that the process held.
     pub live_bytes: u64,
-    /// Physical memory that it had created (cuMemCreate) and not mapped.
+    /// The physical memory that the process had created (cuMemCreate) and not mapped.
     pub unmapped_bytes: u64,
-    /// Who held it, the most first.
+    /// Who held that memory, the largest holder first.
     #[schemars(length(max = 10))]
     pub holders: Vec<Holder>,
     /// Whether the program launched work afterwards.
@@ -140,13 +141,15 @@ pub struct Use {
     /// The most that was held at once, by all processes of a machine; of several machines the largest. Exact where no
     /// calls of two threads overlap; else a block may come and go at any moment of the calls that take and free it.
     pub peak_bytes: Estimate,
-    /// When the peak was first reached, since the collection began; null = there was none.
+    /// The time from the start of the collection to the moment at which the peak was first reached; null = there was
+    /// none.
     pub peak_ns: Option<u64>,
-    /// Live at the end of the run. What a process holds when it ends is freed with it, and is listed in its own row.
+    /// The bytes that are live at the end of the run. What a process holds when it ends is freed with it, and is listed
+    /// in its own row.
     pub live_bytes: u64,
     /// The number of allocations that succeeded.
     pub allocations: u64,
-    /// Of all allocations, freed or not.
+    /// The bytes of all allocations, freed or not.
     pub allocated_bytes: u64,
     /// The number of frees that succeeded.
     pub frees: u64,
@@ -155,19 +158,19 @@ pub struct Use {
 /// The device memory of one library.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Holding {
-    /// Its path; null where it is not known who called.
+    /// The path of the library; null = it is not known who called.
     pub library: Option<String>,
-    /// The number of its allocations.
+    /// The number of allocations that the library called.
     pub allocations: u64,
-    /// Their bytes.
+    /// The bytes of those allocations.
     pub allocated_bytes: u64,
-    /// Of its allocations, what was held when the most was held, by the peak's best value.
+    /// The bytes of the library's allocations that were held when the most was held, by the peak's best value.
     pub at_peak_bytes: u64,
-    /// Of its allocations, what is held at the end.
+    /// The bytes of the library's allocations that are held at the end.
     pub live_bytes: u64,
-    /// The number of frees that it called, also of other threads' allocations.
+    /// The number of frees that the library called, also of what others had allocated.
     pub frees: u64,
-    /// Their bytes.
+    /// The bytes of those frees.
     pub freed_bytes: u64,
     /// The framework whose memory pool the library is; null = none.
     pub pool: Option<&'static str>,
@@ -176,13 +179,13 @@ pub struct Holding {
 /// The most memory held in each of equal stretches of time. Empty where none was held, and of several processes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Timeline {
-    /// Start of the first one, from the start of the collection.
+    /// The time from the start of the collection to the start of the first stretch.
     pub from_ns: u64,
-    /// How long each is.
+    /// The length of each stretch.
     pub bucket_ns: u64,
-    /// Of device memory.
+    /// The most device memory held.
     pub peaks_bytes: Peaks,
-    /// Of each kind, in the same stretches.
+    /// The most memory held of each kind, in the same stretches.
     pub by_kind: BTreeMap<&'static str, Peaks>,
 }
 

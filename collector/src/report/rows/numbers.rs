@@ -11,10 +11,10 @@ pub struct Estimate<T = u64> {
     /// The best value.
     #[schemars(with = "f64", range(min = 0))]
     pub value: T,
-    /// The truth is not less.
+    /// The lower bound of the truth.
     #[schemars(with = "f64", range(min = 0))]
     pub lo: T,
-    /// The truth is not more.
+    /// The upper bound of the truth.
     #[schemars(with = "f64", range(min = 0))]
     pub hi: T,
     pub kind: Kind,
@@ -26,10 +26,10 @@ pub struct Rate {
     /// The best value.
     #[schemars(range(min = 0))]
     pub value: Option<f64>,
-    /// The truth is not less.
+    /// The lower bound of the truth.
     #[schemars(range(min = 0))]
     pub lo: Option<f64>,
-    /// The truth is not more.
+    /// The upper bound of the truth.
     #[schemars(range(min = 0))]
     pub hi: Option<f64>,
     pub kind: Kind,
@@ -50,24 +50,24 @@ pub enum Kind {
     Extrapolated,
 }
 
-/// Times of calls on the host, from entry to return: exact, but for a median of very many, which a sketch gives to
-/// 1 %, with the interval that contains it. null = no calls.
+/// The host's time in calls, from entry to return. The times are exact, except for the median of very many calls: a
+/// sketch gives it to 1 %, with the interval that contains it. null = no calls.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct HostTimes {
     /// The number of calls.
     pub count: u64,
     /// The sum of their times.
     pub total_ns: u64,
-    /// The mean.
+    /// The mean of their times.
     #[schemars(range(min = 0))]
     pub avg_ns: Option<f64>,
-    /// The median.
+    /// The median of their times.
     pub median_ns: Option<Estimate>,
-    /// The shortest.
+    /// The shortest of their times.
     pub min_ns: Option<u64>,
-    /// The longest.
+    /// The longest of their times.
     pub max_ns: Option<u64>,
-    /// The standard deviation of the population.
+    /// The standard deviation of their times, of the population.
     #[schemars(range(min = 0))]
     pub stddev_ns: Option<f64>,
 }

@@ -22,18 +22,18 @@ pub struct Overhead {
     /// few windows and pauses to compare.
     #[schemars(range(min = 0))]
     pub events_percent: Option<f64>,
-    /// In hooks outside the real calls, all threads added.
+    /// The time in hooks outside the real calls, summed over all threads.
     pub agent_ns: u64,
-    /// The poller's, outside driver calls.
+    /// The poller's time outside driver calls.
     pub poller_ns: u64,
     /// Host time that the collection spanned, with its first call; of several processes the time of all, which is what
     /// percentages are of.
     pub wall_ns: u64,
-    /// Calls entered.
+    /// The number of calls that entered a hook.
     pub calls: u64,
-    /// Records published by the agent.
+    /// The number of records that the agent published.
     pub published: u64,
-    /// Records that reached the collector.
+    /// The number of records that reached the collector.
     pub collected: u64,
 }
 

@@ -9,23 +9,23 @@ use serde::Serialize;
 /// A process and how its collection went.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: Option<u32>,
-    /// Its command line.
+    /// The command line.
     pub command: Option<String>,
     /// The version of the CUDA driver: 12090 is 12.9.
     pub driver_version: Option<u32>,
-    /// The trace.
+    /// The path of the trace.
     pub path: String,
-    /// Its parent's process id.
+    /// The process id of the parent.
     pub parent: Option<u32>,
-    /// Its number in a job, as RANK or a launcher's variable of that meaning had it.
+    /// The process's number in a job, as RANK or a launcher's variable of that meaning had it.
     pub rank: Option<u32>,
-    /// Its number on its machine.
+    /// The process's number on its machine.
     pub local_rank: Option<u32>,
-    /// Processes of the job.
+    /// The number of processes of the job.
     pub world_size: Option<u32>,
-    /// UUIDs of the GPUs that it had a context on.
+    /// The UUIDs of the GPUs on which the process had a context.
     pub gpus: Vec<String>,
     /// vanished: it ended without its exit handlers, by _exit (then there is an exit code) or nobody knows how; crashed:
     /// by a signal that its own doing raised (SIGSEGV, SIGABRT); killed: by another one.
@@ -33,66 +33,66 @@ pub struct Process {
         "enum" = ["running", "exited", "killed", "crashed", "vanished", "replaced", "detached", null]
     ))]
     pub ending: Option<&'static str>,
-    /// The code that it ended with.
+    /// The exit code.
     pub exit_code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<String>,
-    /// Host time that the report is about: of the whole collection, or of the captured ranges.
+    /// The host time that the report is about: of the whole collection, or of the captured ranges.
     pub wall_ns: u64,
-    /// What was captured; null = all of the run.
+    /// What was captured; null = the whole run.
     pub captured: Option<Captured>,
-    /// Kernel launch calls that succeeded outside captures.
+    /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Launches with a GPU time.
+    /// The number of launches with a GPU time.
     pub timed: u64,
     pub memory: ProcessMemory,
-    /// All that was lost.
+    /// The number of records and GPU times that were lost.
     pub dropped: u64,
     pub damage: Damage,
-    /// Bounds on the clocks' offset contradicted each other: the assumptions do not hold there.
+    /// The number of bounds on the clocks' offset that contradicted each other: the assumptions do not hold there.
     pub clock_contradictions: u64,
-    /// Operations placed before their call or after the observation of their end: 0, unless bounds contradicted each
-    /// other.
+    /// The number of operations that were placed before their call or after their end was observed: 0, unless bounds
+    /// contradicted each other.
     pub causality_broken: u64,
-    /// What the tables are limited to, in words; empty = nothing left out.
+    /// What the tables are limited to, in words; empty = nothing is left out.
     pub filter: String,
-    /// Notes of the agent to readers of the report.
+    /// The agent's notes to readers of the report.
     pub notes: Vec<String>,
 }
 
 /// The ranges that were captured (--capture-range).
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Captured {
-    /// The option that selected them.
+    /// The value of --capture-range.
     pub range: String,
-    /// How many there were; 0 = none started.
+    /// The number of ranges; 0 = no range started.
     pub count: u64,
-    /// Host time that the collection spanned, with its first call.
+    /// The host time of the whole collection, from its first call on.
     pub run_ns: u64,
 }
 
 /// Device memory: the most that this process held, and what it held as it ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProcessMemory {
-    /// The most that it held at once.
+    /// The most bytes that it held at once.
     pub peak_bytes: Estimate,
-    /// What it held as it ended.
+    /// The bytes that it held as it ended.
     pub live_bytes: u64,
 }
 
 /// What could not be read of the trace.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Damage {
-    /// Chunks that could not be read.
+    /// The number of chunks that could not be read.
     pub chunks_lost: u64,
     /// Chunks that are whole and were not read, since they claim more records, bytes or memory than a file of this size
     /// can hold.
     pub chunks_refused: u64,
-    /// At least so many records.
+    /// The number of records that were lost, at least.
     pub records_lost: u64,
-    /// At least so many GPU times, of records that are there.
+    /// The number of GPU times that were lost, at least, of records that are there.
     pub times_lost: u64,
-    /// The file ends inside a chunk.
+    /// Whether the file ends inside a chunk.
     pub cut: bool,
 }
 

@@ -8,63 +8,64 @@ use serde::Serialize;
 /// The ranges of one name.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Range {
-    /// null = the default domain.
+    /// The NVTX domain of the ranges; null = the default domain.
     pub domain: Option<String>,
     /// The text of the range; of ranges whose texts differ in a number at their end only, * stands for the number.
     pub name: String,
-    /// The number of such texts; null = the name is the only one of this row.
+    /// The number of different texts; null = all ranges of this row have the same text.
     pub names: Option<u64>,
     /// The number of ranges.
     pub count: u64,
-    /// Of those, ranges that were never ended: they last until the collection's end.
+    /// The number of those that were never ended; they last until the end of the collection.
     pub open: u64,
-    /// Of those, ranges with a payload.
+    /// The number of those with a payload.
     pub payloads: u64,
-    /// The sum of their times on the host, from start to end.
+    /// The sum of the ranges' times on the host, from start to end.
     pub host_ns: u64,
-    /// The mean.
+    /// The mean of their times on the host.
     #[schemars(range(min = 0))]
     pub host_avg_ns: f64,
-    /// The median.
+    /// The median of their times on the host.
     pub host_median_ns: Estimate,
-    /// The shortest.
+    /// The shortest of their times on the host.
     pub host_min_ns: u64,
-    /// The longest.
+    /// The longest of their times on the host.
     pub host_max_ns: u64,
     /// The standard deviation of the population; the screen sorts by it.
     #[serde(skip)]
     pub host_stddev_ns: f64,
-    /// Of those, ranges with a timed operation in them: gpu_ is about these.
+    /// The number of ranges with a timed operation in them. The keys gpu_… are about the projections of these ranges:
+    /// each lasts from the start of the range's first timed operation to the end of its last.
     pub projected: u64,
-    /// The sum of their projections.
+    /// The sum of the projections.
     pub gpu_ns: Option<Estimate>,
-    /// The mean.
+    /// The mean projection.
     pub gpu_avg_ns: Option<Estimate<f64>>,
-    /// The median.
+    /// The median projection.
     pub gpu_median_ns: Option<Estimate>,
-    /// The shortest.
+    /// The shortest projection.
     pub gpu_min_ns: Option<Estimate>,
-    /// The longest.
+    /// The longest projection.
     pub gpu_max_ns: Option<Estimate>,
-    /// Launches, copies, memsets and graph launches in them, timed or not. An operation counts in each range that it is
-    /// in.
+    /// The number of kernel launches, copies, memsets and graph launches in the ranges, timed or not. An operation counts
+    /// in each range that contains it.
     pub operations: u64,
-    /// Of those, operations with a GPU time.
+    /// The number of those with a GPU time.
     pub timed: u64,
-    /// Of those, kernel launches.
+    /// The number of those that are kernel launches.
     pub launches: u64,
 }
 
 /// The markers of one name.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Marker {
-    /// null = the default domain.
+    /// The NVTX domain of the markers; null = the default domain.
     pub domain: Option<String>,
     /// The text of the marker.
     pub name: String,
     /// The number of markers.
     pub count: u64,
-    /// Of those, markers with a payload.
+    /// The number of those with a payload.
     pub payloads: u64,
 }
 

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 /// A rank of a job: a process with a rank, in a run of several.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Rank {
-    /// Its number in the job.
+    /// The process's number in the job.
     pub rank: u32,
-    /// Its process id.
+    /// The process id.
     pub pid: Option<u32>,
-    /// From the first operation on its GPUs to the last.
+    /// The time from the first operation on its GPUs to the last.
     pub span_ns: u64,
     /// The part of the span in which a kernel, a graph or a copy ran.
     pub busy_ns: Estimate,
@@ -29,9 +29,9 @@ pub struct Rank {
     pub memory_peak_bytes: Estimate,
     /// The number of findings about this process alone.
     pub findings: u64,
-    /// Kernel launch calls that succeeded outside captures.
+    /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// Launches with a GPU time.
+    /// The number of launches with a GPU time.
     pub timed: u64,
     /// How it compares with the other ranks; null = it has no communication kernels that could be compared.
     pub straggler: Option<Straggler>,
@@ -41,17 +41,17 @@ pub struct Rank {
 /// are about the time between two communication kernels, in which a rank waits for no other.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Straggler {
-    /// The best rank's mean over its own.
+    /// The best rank's mean, divided by its own.
     #[schemars(range(min = 0, max = 1))]
     pub vs_best: Option<f64>,
-    /// The mean of the fastest part of its run over that of all its run.
+    /// The mean of the fastest part of its run, divided by that of its whole run.
     #[schemars(range(min = 0, max = 1))]
     pub vs_own: Option<f64>,
     /// By how much it came later than half of the ranks, summed over all collectives. Only what is certain counts.
     pub late_ns: u64,
-    /// The collectives to which it certainly came last.
+    /// The number of collectives to which it certainly came last.
     pub last_arrivals: u64,
-    /// The collectives to which its arrival was compared with those of other ranks.
+    /// The number of collectives in which its arrival was compared with those of other ranks.
     pub collectives: u64,
 }
 

@@ -46,10 +46,10 @@ pub struct Shape {
 /// The smallest and the largest of several values.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Between {
-    /// The smallest.
+    /// The smallest value.
     #[schemars(range(min = 0))]
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     #[schemars(range(min = 0))]
     pub max: f64,
 }

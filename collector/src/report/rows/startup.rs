@@ -11,18 +11,18 @@ use serde::Serialize;
 pub struct Startup {
     /// The number of processes that ran a kernel.
     pub processes: u64,
-    /// Of those, the ones whose first kernel is not timed: their start-up ends when its call returned.
+    /// The number of those whose first kernel is not timed: their start-up ends when its call returned.
     pub untimed: u64,
-    /// From the first call to the first kernel.
+    /// The time from the first call to the first kernel.
     pub first_kernel_ns: Estimate,
-    /// What that time was spent on: sums to the value of first_kernel_ns.
+    /// What that time was spent on; the parts sum to the value of first_kernel_ns.
     pub until_first_kernel_ns: Parts,
-    /// Processes that became steady: 100 launches in a row were of kernels that had been launched before. The others
-    /// have no warm-up.
+    /// The number of processes that became steady: 100 launches in a row were of kernels that had been launched before.
+    /// The others have no warm-up.
     pub steady: u64,
-    /// From the first kernel to the first launch of those.
+    /// The time from the first kernel to the first launch of those 100.
     pub warm_up_ns: u64,
-    /// What that time was spent on: sums to warm_up_ns.
+    /// What that time was spent on; the parts sum to warm_up_ns.
     pub until_steady_ns: Parts,
     /// Calls that loaded modules or libraries of kernels, whenever they were made, by the library that made them; null
     /// = not known. Not what a runtime loads inside its own calls.
@@ -36,15 +36,15 @@ pub struct Startup {
 /// load, link, launch, kernel_lookup, memory, copy, wait, other); own is time outside CUDA calls.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Parts {
-    /// Initializing the driver, creating contexts.
+    /// Initializing the driver and creating contexts.
     pub context: u64,
     /// Loading modules and libraries of kernels.
     pub load: u64,
     /// Linking modules and libraries of kernels.
     pub link: u64,
-    /// Launching.
+    /// Launching kernels and graphs.
     pub launch: u64,
-    /// Looking up kernels, reading and setting their attributes.
+    /// Looking up kernels, and reading and setting their attributes.
     pub kernel_lookup: u64,
     /// Allocating, registering and freeing memory.
     pub memory: u64,
@@ -54,18 +54,18 @@ pub struct Parts {
     pub wait: u64,
     /// Other CUDA calls.
     pub other: u64,
-    /// Outside CUDA calls.
+    /// Time outside CUDA calls.
     pub own: u64,
 }
 
 /// The loads of one library.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Loads {
-    /// Its path; null = not known.
+    /// The path of the library; null = not known.
     pub library: Option<String>,
     /// The number of calls.
     pub count: u64,
-    /// Their host time.
+    /// The sum of their times on the host.
     pub host_ns: u64,
 }
 
@@ -77,11 +77,12 @@ pub struct First {
     pub count: u64,
     /// The host time of their calls.
     pub host_ns: u64,
-    /// Of those, the ones whose kernel was launched again.
+    /// The number of those whose kernel was launched again.
     pub compared: u64,
     /// The host time of the compared ones.
     pub compared_host_ns: u64,
-    /// What the compared ones took beyond the median of their kernel's next launches, 15 at most.
+    /// The time that the compared ones took beyond the median of their kernel's next launches, of which at most 15
+    /// count.
     pub excess_ns: u64,
 }
 

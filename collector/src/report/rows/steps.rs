@@ -30,7 +30,7 @@ pub struct Steps {
     /// each step; null = no steps.
     #[schemars(extend("enum" = or_null(SourceKind::ALL.map(SourceKind::name))))]
     pub source: Option<&'static str>,
-    /// That range's name.
+    /// The name of that NVTX range.
     pub range: Option<String>,
     /// Kernel and graph launches in a step, median.
     pub launches_per_step: u64,
@@ -62,9 +62,9 @@ pub struct Steps {
 /// A step that took much longer than the others.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Outlier {
-    /// Its number, from 0.
+    /// The number of the step, from 0.
     pub step: u64,
-    /// From the start of the collection.
+    /// The time from the start of the collection to the start of the step.
     pub start_ns: u64,
     pub duration_ns: u64,
     /// The idle gaps of GPUs in it by cause, as in idle; empty = none, or not kept.
@@ -77,26 +77,26 @@ pub struct Contents {
     /// The time in which the GPU was busy.
     #[schemars(range(min = 0))]
     pub busy_ns: f64,
-    /// The time in which it was idle.
+    /// The time in which the GPU was idle.
     #[schemars(range(min = 0))]
     pub idle_ns: f64,
-    /// The same by cause, as in idle: from the gaps that lie in these steps.
+    /// The idle time by cause, as in idle, from the gaps that lie in these steps.
     pub idle_by_cause_ns: BTreeMap<&'static str, f64>,
-    /// Copies and memsets.
+    /// The number of copies and memsets.
     #[schemars(range(min = 0))]
     pub copies: f64,
-    /// What they moved.
+    /// The bytes that they moved or set.
     #[schemars(range(min = 0))]
     pub copied_bytes: f64,
-    /// Calls that synchronize.
+    /// The number of calls that synchronize.
     #[schemars(range(min = 0))]
     pub syncs: f64,
-    /// Allocations of device memory.
+    /// The number of allocations of device memory.
     #[schemars(range(min = 0))]
     pub allocations: f64,
     #[schemars(range(min = 0))]
     pub allocated_bytes: f64,
-    /// How much the live device memory grows.
+    /// By how much the live device memory grows.
     pub growth_bytes: f64,
 }
 
@@ -108,7 +108,7 @@ pub struct Phase {
     /// How often it is opened in a step.
     #[schemars(range(min = 0))]
     pub per_step: f64,
-    /// Host time in it per step.
+    /// The host time in the phase per step.
     #[schemars(range(min = 0))]
     pub host_ns: f64,
 }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// The calls of one API that waited for one reason.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ImplicitSync {
-    /// The API's name.
+    /// The function's name.
     pub api: String,
     /// free: device memory freed or unmapped; host_free: pinned memory freed or unregistered; pageable_copy: a copy
     /// from or to pageable memory; blocking_copy: another copy or memset that returns when it is done; unload: of a
@@ -19,11 +19,12 @@ pub struct ImplicitSync {
         extend("enum" = Cause::ALL.map(Cause::name))
     )]
     pub cause: Cause,
-    /// Calls that waited.
+    /// The number of calls that waited.
     pub count: u64,
-    /// From their entry to their return.
+    /// The sum of their times, from entry to return.
     pub host_ns: u64,
-    /// ns of that, from their entry to the end of the work: of copies, of what was ahead of them.
+    /// The part of that time in which they waited, in ns: from their entry to the end of the work; of copies, to the
+    /// end of the work ahead of them.
     pub waited: Estimate,
     pub undecided: Undecided,
 }
@@ -34,7 +35,7 @@ pub struct ImplicitSync {
 pub struct Undecided {
     /// The number of calls.
     pub count: u64,
-    /// From their entry to their return.
+    /// The sum of their times, from entry to return.
     pub host_ns: u64,
 }
 

@@ -15,21 +15,21 @@ pub struct Timing {
     pub budget_percent: Option<f64>,
     /// The number of sampling windows, the first phase included.
     pub windows: u64,
-    /// Host time in windows.
+    /// The host time in windows.
     pub timed_ns: u64,
-    /// Host time from the first launch to the end.
+    /// The host time from the first launch to the end.
     pub wall_ns: u64,
-    /// Timed in full, whatever it costs.
+    /// The first phase, which is timed in full whatever it costs.
     pub first_phase: Stretch,
-    /// Complete windows after the first phase.
+    /// The complete windows after the first phase.
     pub after_windows: Stretch,
-    /// Complete pauses.
+    /// The complete pauses.
     pub after_pauses: Stretch,
     /// What hooks and poller cost after the first phase, of wall time, to compare with the budget; null = no pause
     /// ended.
     #[schemars(range(min = 0))]
     pub cost_percent: Option<f64>,
-    /// The hooks cost more than the budget even in pauses, so windows could hardly open.
+    /// Whether the hooks cost more than the budget even in pauses, so that windows could hardly open.
     pub counting_exceeds_budget: bool,
     /// What events cost the GPU; null = too few pairs.
     pub gpu_slowdown: Option<Slowdown>,
@@ -50,13 +50,13 @@ pub enum Mode {
 /// An interval of time: what was launched in it, and what that cost.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Stretch {
-    /// Host time.
+    /// The host time.
     pub wall_ns: u64,
-    /// Whatever went onto a stream.
+    /// The number of calls that put something onto a stream.
     pub launches: u64,
-    /// In hooks, all threads added.
+    /// The time in hooks, summed over all threads.
     pub agent_ns: u64,
-    /// CPU time of the poller.
+    /// The CPU time of the poller.
     pub poller_ns: u64,
 }
 

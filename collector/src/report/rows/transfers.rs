@@ -15,20 +15,22 @@ pub struct Transfer {
     /// The kind of the host memory; none = no host memory takes part.
     #[schemars(extend("enum" = HostMemory::ALL.map(HostMemory::name)))]
     pub host_memory: &'static str,
-    /// How many.
+    /// The number of operations.
     pub count: u64,
-    /// Of those, transfers with a GPU time.
+    /// The number of those with a GPU time.
     pub timed: u64,
-    /// Bytes of all of them.
+    /// The sum of their bytes.
     pub bytes: u64,
-    /// Of all; null = none was timed.
+    /// The sum of the GPU times of all; null = none was timed.
     pub total_ns: Option<Estimate>,
-    /// 10^9 bytes a second while they ran, of the timed ones; hi is null where nothing bounds the time from below.
+    /// The rate of the timed ones while they ran, in 10^9 bytes per second; hi is null where nothing bounds the time
+    /// from below.
     pub gbps: Option<Rate>,
     /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
     /// little.
     pub gbps_is_known: bool,
-    /// The same by how much one moved, smallest first; sizes that none had are absent. They sum to the whole.
+    /// The operations by the bytes that one moved, smallest first; sizes that none had are absent. The rows sum to the
+    /// whole.
     pub sizes: Vec<Size>,
     /// The host's time in the calls.
     pub host: HostTimes,
@@ -40,19 +42,19 @@ pub struct Size {
     /// The class of sizes, which has a label for the screen.
     #[serde(skip)]
     pub class: SizeClass,
-    /// The most that one moved; null = any size above the others.
+    /// The largest size of this row; null = any size above the other rows.
     pub up_to_bytes: Option<u64>,
-    /// How many.
+    /// The number of operations.
     pub count: u64,
-    /// Of those, transfers with a GPU time.
+    /// The number of those with a GPU time.
     pub timed: u64,
-    /// Bytes of all of them.
+    /// The sum of their bytes.
     pub bytes: u64,
-    /// Bytes of the timed ones.
+    /// The bytes of the timed ones.
     pub timed_bytes: u64,
-    /// Time of the timed ones.
+    /// The sum of the GPU times of the timed ones.
     pub timed_ns: Estimate,
-    /// 10^9 bytes a second while they ran, of the timed ones.
+    /// The rate of the timed ones while they ran, in 10^9 bytes per second.
     pub gbps: Option<Rate>,
     /// The most time that they can have taken is at most four times the least; where not, the value of gbps means
     /// little.

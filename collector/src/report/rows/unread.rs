@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A trace that could not be read at all.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Unread {
-    /// Its path.
+    /// The path of the trace.
     pub path: String,
     /// The reason, as the end of a sentence.
     pub why: String,

@@ -1,4 +1,4 @@
-//! The host time of all CUDA calls.
+//! The section of calls: the host time of each CUDA function.
 
 use super::Run;
 use super::screen::{Screen, plural};
@@ -8,7 +8,7 @@ use crate::report::rows::calls::{Api, CallTimes};
 use crate::report::rows::numbers::Estimate;
 use crate::report::units::{count, duration, percent};
 
-/// Rows that the overview shows.
+/// The number of rows that the overview shows.
 const ROWS: usize = 10;
 
 /// Draws the section of all calls.
@@ -39,7 +39,7 @@ fn of_api(api: &Api) -> Stats {
     row(&api.name, api.failed, &api.times)
 }
 
-/// Returns the row of an API.
+/// Returns the row of one CUDA function.
 pub fn row(name: &str, failed: u64, times: &CallTimes) -> Stats {
     let failed = if failed > 0 { format!(" ({} failed)", count(failed)) } else { String::new() };
     let rounded = |ns: f64| Estimate::exactly(ns.round() as u64);

@@ -148,7 +148,7 @@ fn idle(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn cause(name: &str) -> String {
     match name {
         "outside_cuda" => "host outside CUDA".to_owned(),
-        "set_up" => "set-up before the steps".to_owned(),
+        "set_up" => "set-up".to_owned(),
         name => name.replace('_', " "),
     }
 }

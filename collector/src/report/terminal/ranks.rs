@@ -237,7 +237,7 @@ fn doing(what: Longer) -> &'static str {
         Longer::Idle(Cause::Allocating) => "its host allocates memory",
         Longer::Idle(Cause::Freeing) => "its host frees memory",
         Longer::Idle(Cause::Copying) => "its host is in calls that copy",
-        Longer::Idle(Cause::Launching) => "its host launches",
+        Longer::Idle(Cause::Launching | Cause::BetweenLaunches) => "its host launches",
         Longer::Idle(Cause::StreamWait) => "its GPU waits for other streams",
         Longer::Idle(Cause::Starting) => "its enqueued work starts",
         Longer::Idle(Cause::Loading) => "its host loads modules or compiles",

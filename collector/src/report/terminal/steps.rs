@@ -128,7 +128,7 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
             time(Some(outlier.start_ns)),
             time(Some(outlier.duration_ns)),
             times.into(),
-            dim(&mostly(&outlier.idle_by_cause_ns)),
+            dim(mostly(&outlier.idle_by_cause_ns)),
         ]);
     }
     screen.table(&table, 0, "steps");

@@ -57,7 +57,7 @@ pub struct Access {
 const _: () = assert!(size_of::<Properties>() == 32 && size_of::<Access>() == 12);
 
 impl Properties {
-    /// Returns whose memory the properties describe. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE =
+    /// Returns where memory with these properties lies. CU_MEM_ALLOCATION_TYPE_PINNED = 1; CU_MEM_LOCATION_TYPE_DEVICE =
     /// 1, _HOST = 2, _HOST_NUMA = 3; CU_MEM_HANDLE_TYPE_NONE = 0, _POSIX_FILE_DESCRIPTOR = 1.
     fn origin(&self) -> Outcome<Origin> {
         if self.kind != 1 {
@@ -119,7 +119,7 @@ fn create(
     Ok(())
 }
 
-/// Releases physical memory without references and mappings.
+/// Frees physical memory that has neither references nor mappings any more.
 fn settle(call: &Call, state: &mut Guard, handle: Handle) {
     let Some(gone) = state.virtual_memory.settle(handle) else { return };
     if let Origin::Device(device) = gone.origin {
@@ -181,7 +181,7 @@ fn unmap(call: &mut Call, address: u64, bytes: usize) -> Outcome {
     if mappings.len() > 1 && config().assume.is("unmap_many", "refused") {
         return Err(INVALID_VALUE);
     }
-    // cuda.h: synchronous for most uses, so work that uses the memory has ended afterwards.
+    // cuda.h calls cuMemUnmap synchronous for most uses: it waits for the work that may use the memory.
     let contexts: Vec<_> = state.contexts.iter().map(|(handle, _)| handle).collect();
     let work: Vec<_> = contexts.iter().flat_map(|context| state.context_work(*context)).collect();
     drop(state);
@@ -227,7 +227,7 @@ fn get_access(call: &mut Call, flags: Out<u64>, _: In<Location>, address: u64) -
 
 fn granularity(_: &mut Call, granularity: Out<usize>, properties: In<Properties>, option: u32) -> Outcome {
     properties.origin()?;
-    // CU_MEM_ALLOC_GRANULARITY_MINIMUM, _RECOMMENDED.
+    // CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0, _RECOMMENDED = 1.
     if option > 1 {
         return Err(INVALID_VALUE);
     }

@@ -20,6 +20,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         enqueued: Cause::Starting,
         calls: calls.into(),
         known_from: i64::MIN,
+        before: i64::MIN,
         range: 0,
         waited: None,
         step: None,
@@ -109,6 +110,28 @@ fn a_gap_that_may_lie_in_any_of_several_calls_is_undecided() {
     assert_eq!(causes(&tally), [(Cause::Undecided, [80, 0, 80])]);
 }
 
+/// The same loop with launches of 3 µs, and a pause of `pause` before the last.
+fn open_launch(pause: i64, off_by: u64) -> Vec<(Cause, [u64; 3])> {
+    let calls: Vec<Spent> =
+        (0..100).map(|n| call(n * 20_000, n * 20_000 + 3_000, Cause::Launching)).collect();
+    let called = 99 * 20_000 + 3_000 + pause;
+    causes(&split(gap(called - 2_000, called + 1_000, off_by), &lead(&calls, called, called + 3_000)))
+}
+
+#[test]
+fn a_gap_of_a_loop_that_only_launches_is_one_of_launching_wherever_the_clock_allows_it() {
+    let open = open_launch(17_000, 15_000);
+    assert_eq!(open, [(Cause::BetweenLaunches, [3_000; 3])]);
+    let exact = open_launch(17_000, 0);
+    let expected = [(Cause::Launching, [1_000; 3]), (Cause::OutsideCuda, [2_000; 3])];
+    assert_eq!(exact, expected, "a good clock says which");
+}
+
+#[test]
+fn a_gap_that_may_lie_in_a_pause_of_a_loop_is_undecided() {
+    assert_eq!(open_launch(LONG as i64, 15_000), [(Cause::Undecided, [3_000, 0, 3_000])]);
+}
+
 #[test]
 fn only_the_selected_part_of_a_gap_counts() {
     let mut tally = Tally::default();
@@ -183,7 +206,8 @@ proptest! {
     fn the_truth_is_between_the_bounds_wherever_the_clock_allows_the_gap((_, lead, placed, shift) in world()) {
         let tally = split(placed, &lead);
         let truth = split(gap(placed.from + shift, placed.to + shift, 0), &lead);
-        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Undecided) {
+        let open = [Cause::BetweenLaunches, Cause::Undecided];
+        for cause in Cause::ALL.into_iter().filter(|cause| !open.contains(cause)) {
             let (true_value, claimed) = (truth.by_cause[cause as usize].total.value, tally.by_cause[cause as usize].total);
             prop_assert!(claimed.lo <= true_value && true_value <= claimed.hi, "{:?}: {} in {:?}", cause, true_value, claimed);
         }
