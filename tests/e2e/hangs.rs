@@ -2,7 +2,7 @@
 //!
 //! The programs' own waits are far longer or shorter than the limit of one second, so that load does not matter.
 
-use gpuspy_tests::{Run, gpuspy, report};
+use gpuspy_tests::{Run, gpuspy, program, report};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A program under `gpuspy run --hang-after 1` that hangs.
+/// A program that hangs, and a gpuspy that reports hangs after a second.
 struct Hanging {
     run: Run,
     gpuspy: Child,
@@ -20,13 +20,24 @@ struct Hanging {
 }
 
 impl Hanging {
+    /// Runs the program under `gpuspy run`.
     fn start(mode: &str, options: &[&str]) -> Hanging {
-        let run = Run::of("hang");
-        let program = gpuspy_tests::program("hang");
+        let program = program("hang");
+        Hanging::run(&[program.to_str().unwrap(), mode], options)
+    }
+
+    /// Runs a command under `gpuspy run`.
+    fn run(command: &[&str], options: &[&str]) -> Hanging {
         let mut arguments = vec!["run", "--hang-after", "1", "--no-report", "-o", "trace.gspy"];
         arguments.extend(options);
-        arguments.extend(["--", program.to_str().unwrap(), mode]);
-        let mut command = run.gpuspy_command(&arguments);
+        arguments.push("--");
+        arguments.extend(command);
+        Hanging::under(Run::of("hang"), &arguments)
+    }
+
+    /// Starts gpuspy with these arguments.
+    fn under(run: Run, arguments: &[&str]) -> Hanging {
+        let mut command = run.gpuspy_command(arguments);
         let mut gpuspy = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(gpuspy.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -38,19 +49,32 @@ impl Hanging {
 
     /// Returns the first line about a hang, and the process that it names.
     fn reported(&self) -> (String, i32) {
-        let line =
-            self.lines.recv_timeout(Duration::from_secs(50)).expect("gpuspy reports the hang while it lasts");
-        let pid = line.strip_prefix("gpuspy: hang (").and_then(|rest| rest.split(')').next()?.parse().ok());
-        let pid = pid.unwrap_or_else(|| panic!("the first line is not about a hang: {line}"));
-        (line, pid)
+        loop {
+            let line = self
+                .lines
+                .recv_timeout(Duration::from_secs(50))
+                .expect("gpuspy reports the hang while it lasts");
+            let pid =
+                line.strip_prefix("gpuspy: hang (").and_then(|rest| rest.split(')').next()?.parse().ok());
+            match pid {
+                Some(pid) => return (line, pid),
+                None => {
+                    assert!(line.starts_with("gpuspy: listening"), "the line is not about a hang: {line}")
+                }
+            }
+        }
     }
 
     /// Kills the program, and returns the report of it and the top of its screen.
-    fn kill(mut self, pid: i32) -> (Value, String) {
-        // SAFETY: the program runs until it is killed here.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    fn kill(self, pid: i32) -> (Value, String) {
+        kill(pid);
+        self.ended("trace.gspy")
+    }
+
+    /// Waits until gpuspy has ended, and returns the report of what it wrote and the top of its screen.
+    fn ended(mut self, trace: &str) -> (Value, String) {
         self.gpuspy.wait().unwrap();
-        let trace = self.run.folder().join("trace.gspy");
+        let trace = self.run.folder().join(trace);
         (report(&trace), screen(&trace))
     }
 }
@@ -61,6 +85,12 @@ impl Drop for Hanging {
         let _ = self.gpuspy.kill();
         let _ = self.gpuspy.wait();
     }
+}
+
+/// Kills the program, which runs until then.
+fn kill(pid: i32) {
+    // SAFETY: a signal to a process that a test started, and whose parent has not waited for it.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
 }
 
 /// Returns the report as it is printed, without line breaks.
@@ -206,4 +236,102 @@ fn under_the_bare_preload_a_report_shows_the_hang_while_it_lasts() {
     program.wait().unwrap();
     // The collector writes the rest; `report` waits for it.
     assert_hung(&report(&trace), "stalled_3us", "cuStreamSynchronize");
+}
+
+#[test]
+fn a_hang_under_a_budget_is_reported_like_any_other() {
+    let hanging = Hanging::start("gate", &["--timing", "auto", "--budget", "5"]);
+    let (line, pid) = hanging.reported();
+    assert!(line.contains("stalled_3us has been pending for"), "{line}");
+    let (report, _) = hanging.kill(pid);
+    assert_hung(&report, "stalled_3us", "cuStreamSynchronize");
+}
+
+/// What is launched behind a wait that only the program can end gets no events.
+#[test]
+fn a_hang_of_a_deep_stream_behind_a_wait_names_the_wait_and_claims_nothing_of_the_gpu() {
+    let hanging = Hanging::start("deep", &[]);
+    let (line, pid) = hanging.reported();
+    for part in [
+        "has been in cuStreamSynchronize for",
+        "whether the GPU goes on is not known",
+        "cuStreamWaitValue32 made the stream wait",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let (report, _) = hanging.kill(pid);
+    let hang = the_hang(&report);
+    assert_eq!((&hang["pending"], &hang["over"]), (&json!(false), &json!(false)), "{hang:#}");
+    assert_eq!(hang["operation"]["kernel"], "stalled_3us", "{hang:#}");
+    assert_eq!(hang["last_completed"]["operation"]["kernel"], "ahead_200us", "{hang:#}");
+    assert_eq!(
+        (&hang["behind"], &hang["api"]),
+        (&json!("cuStreamWaitValue32"), &json!("cuStreamSynchronize"))
+    );
+}
+
+/// Most launches have no events of their own, so a kernel that does not end is in a run, or the first one after it is known
+/// to be pending.
+#[test]
+fn a_kernel_that_does_not_end_inside_a_deep_stream_that_is_timed_in_runs_is_reported() {
+    let hanging = Hanging::start("deep_kernel", &[]);
+    let (line, pid) = hanging.reported();
+    assert!(line.contains(" has been pending for"), "{line}");
+    kill(pid);
+    let trace = hanging.run.folder().join("trace.gspy");
+    let operations = Command::new(gpuspy()).args(["report", "--operations"]).arg(&trace).output().unwrap();
+    let runs = String::from_utf8_lossy(&operations.stdout).matches("\"kind\":\"run\"").count();
+    assert!(runs > 10, "the stream is timed in runs: {runs}");
+    let (report, _) = hanging.ended("trace.gspy");
+    let hang = the_hang(&report);
+    assert_eq!((&hang["over"], &hang["pending"]), (&json!(false), &json!(true)), "{hang:#}");
+    let is_it = hang["operation"]["kernel"] == "spins_3600000ms";
+    let launches = hang["operation"]["launches"].as_u64().unwrap_or(1);
+    assert!(is_it || launches > 1 || hang["untimed_before"].as_u64().unwrap() > 0, "{hang:#}");
+    assert_eq!(hang["last_completed"]["operation"]["kernel"], "ahead_200us", "{hang:#}");
+    assert_eq!((&hang["behind"], &hang["api"]), (&Value::Null, &json!("cuStreamSynchronize")), "{hang:#}");
+}
+
+#[test]
+fn a_hang_of_one_rank_is_reported_with_its_rank_while_the_other_goes_on() {
+    let both = "RANK=0 WORLD_SIZE=2 \"$0\" healthy & RANK=1 WORLD_SIZE=2 \"$0\" gate & wait";
+    let hanging = Hanging::run(&["bash", "-c", both, program("hang").to_str().unwrap()], &[]);
+    let (line, pid) = hanging.reported();
+    assert!(line.contains("stalled_3us has been pending for"), "{line}");
+    let (report, screen) = hanging.kill(pid);
+    let processes = report["processes"].as_array().unwrap();
+    let rank = |rank: u32| processes.iter().find(|process| process["rank"] == rank).unwrap();
+    let hang = the_hang(&report);
+    assert_eq!(
+        (&hang["pid"], &hang["rank"], &rank(1)["pid"]),
+        (&json!(pid), &json!(1), &json!(pid)),
+        "{hang:#}"
+    );
+    assert_eq!((&rank(0)["ending"], &rank(1)["ending"]), (&json!("exited"), &json!("killed")));
+    assert!(screen.starts_with(&format!("hung to the end: rank 1 (pid {pid}): ")), "{screen}");
+}
+
+#[test]
+fn a_listening_collector_reports_a_hang_of_a_program_that_was_started_elsewhere() {
+    let run = Run::of("hang").arg("gate");
+    let folder = run.folder().join("traces");
+    std::fs::create_dir(&folder).unwrap();
+    let mut preloaded = run.preloaded_command();
+    let hanging = Hanging::under(run, &["collect", "--dir", "traces", "--hang-after", "1"]);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !folder.join("gpuspy.sock").exists() {
+        assert!(Instant::now() < until, "the collector does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    preloaded.env("GPUSPY_SOCKET", folder.join("gpuspy.sock")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut program = preloaded.spawn().unwrap();
+    let (line, pid) = hanging.reported();
+    assert_eq!(pid as u32, program.id(), "{line}");
+    assert!(line.contains("stalled_3us has been pending for"), "{line}");
+    program.kill().unwrap();
+    program.wait().unwrap();
+    // SAFETY: the collector listens until it is interrupted here.
+    assert_eq!(unsafe { libc::kill(hanging.gpuspy.id() as i32, libc::SIGINT) }, 0);
+    let report = hanging.ended("traces").0;
+    assert_hung(&report, "stalled_3us", "cuStreamSynchronize");
 }

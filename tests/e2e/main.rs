@@ -46,4 +46,5 @@ mod stream_captures;
 mod streams;
 mod teardown;
 mod timing_events;
+mod verify;
 mod waits_and_startup;

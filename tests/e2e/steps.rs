@@ -105,6 +105,52 @@ fn long_steps_at_the_start_are_warm_up() {
     });
 }
 
+/// The host pauses for 300 ms before the loop and for 1 ms in each step; but in every tenth step it allocates memory for 8 ms
+/// instead.
+#[test]
+fn a_step_has_the_idle_time_and_the_causes_of_its_own_gaps() {
+    until_one_is_good(|| {
+        let run =
+            Run::of("steps").arg("stalls").arg("60").env("SIMCUDA_HOST_COST", "launch=3000,memory=8000000");
+        let done = run.observed().succeeded();
+        let (said, report) = (done.said(), done.report());
+        let steps = &report["steps"];
+        let warm_up = whole(&steps["warm_up"]) as f64;
+        assert_eq!(steps["count"], 60, "{steps:#}");
+        // The first launches of the kernels load code.
+        assert!(warm_up <= 3.0, "{steps:#}");
+        let per_step = &steps["per_step"]["idle_by_cause_ns"];
+        let mean = |cause: &str| per_step[cause].as_f64().unwrap_or(0.0);
+        let idle = steps["per_step"]["idle_ns"].as_f64().unwrap();
+        let sum: f64 = per_step.as_object().unwrap().values().map(|ns| ns.as_f64().unwrap()).sum();
+        assert!((sum - idle).abs() <= 1.0, "{sum} of {idle}: {per_step}");
+        // The last of the 60 steps pauses, and has no end. Of the others, 53 pause.
+        let steady = 59.0 - warm_up;
+        let pauses = whole(&said["paused_ns"]) as f64 * (53.0 - warm_up) / 54.0;
+        let allocations = whole(&said["allocated_ns"]) as f64;
+        let is_close = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
+        if !is_close(mean("outside_cuda"), pauses / steady)
+            || !is_close(mean("allocating"), allocations / steady)
+        {
+            return Err(format!("{said}: {per_step}"));
+        }
+        assert_eq!(per_step.get("set_up"), None, "{per_step}");
+        let outliers = steps["outliers"].as_array().unwrap();
+        if !outliers.iter().any(|step| step["step"] == 37) {
+            return Err(format!("{outliers:#?}"));
+        }
+        for step in outliers {
+            let allocating = step["idle_by_cause_ns"].get("allocating").map_or(0, whole);
+            let is_right =
+                if whole(&step["step"]) % 10 == 7 { allocating > 7_900_000 } else { allocating == 0 };
+            assert!(is_right, "{step}");
+        }
+        let screen = done.section("steps");
+        assert!(screen.contains("GPU idle, mostly") && screen.contains("ms, allocating"), "{screen}");
+        Ok(())
+    });
+}
+
 #[test]
 fn ranges_inside_steps_are_phases_and_numbered_ranges_are_one_row() {
     let report = observed("nvtx", 40).report();
@@ -113,6 +159,7 @@ fn ranges_inside_steps_are_phases_and_numbered_ranges_are_one_row() {
     for phase in ["forward", "backward"] {
         assert_eq!(named(phase).unwrap_or_else(|| panic!("{phases:?}"))["per_step"], 1.0);
     }
+    assert_eq!((&report["steps"]["range"], phases.len()), (&"ProfilerStep#*".into(), 2), "{phases:?}");
     let rows = report["ranges"].as_array().unwrap();
     let steps: Vec<&Value> =
         rows.iter().filter(|row| row["name"].as_str().unwrap().starts_with("ProfilerStep")).collect();
@@ -136,6 +183,25 @@ fn a_step_can_be_selected_and_one_that_does_not_exist_is_an_error() {
             selected["kernels"].as_array().unwrap().iter().map(|kernel| whole(&kernel["count"])).sum();
         assert_eq!((sum, output.status.code()), (launches, Some(0)), "{step}");
     }
+    let export = |arguments: &[&str]| {
+        Command::new(gpuspy()).arg("export").arg(done.trace()).args(arguments).output().unwrap()
+    };
+    // The host waits at the end of each step, so that no other step's kernels run in its time.
+    for (step, names) in [("7", 1), ("7..9", 3), ("29", 1)] {
+        let output = export(&["--step", step]);
+        let exported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let events = exported["traceEvents"].as_array().unwrap().iter();
+        let kernels: Vec<&str> = events
+            .filter(|event| event["cat"] == "kernel")
+            .map(|event| event["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(kernels.len(), 6 * names, "{step}: {kernels:?}");
+        assert_eq!(kernels.iter().filter(|name| **name == "gelu_20us").count(), names, "{step}: {kernels:?}");
+    }
+    let missing = export(&["--step", "28..30"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!((missing.status.code(), missing.stdout.len()), (Some(2), 0), "{said}");
+    assert!(said.contains("it has 30 steps, 0 to 29"), "{said}");
     let missing = report(&["--step", "30"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert_eq!(missing.status.code(), Some(2));

@@ -4,12 +4,14 @@
 //   hang kernel         a kernel runs for an hour
 //   hang launches       launches without a GPU time (--timing off) behind such a value
 //   hang copy           a synchronous copy to the host waits for a kernel of an hour on its stream
+//   hang deep           a stream is 400 launches deep, and 300 more stand behind such a value
+//   hang deep_kernel    the same, but the 300 come after a kernel of an hour
 //   hang two            one stream stands behind the value, another one goes on
 //   hang slow           a kernel runs for three seconds
 //   hang progress       thirty kernels of 100 ms are queued at once, and run one after another
 //   hang healthy        short kernels for three seconds, with pauses
 //
-// The first five do not end by themselves, except after a minute with exit code 98. Prints the mode at its end.
+// The first seven do not end by themselves, except after a minute with exit code 98. Prints the mode at its end.
 // link: -l:libcuda.so.1
 #include "gate.h"
 
@@ -30,6 +32,13 @@ static void wait_for(const char *kernel)
 {
     launch(load_kernel(kernel), stream);
     CHECK(cuStreamSynchronize(stream));
+}
+
+static void fill_the_stream(const char *kernel, int launches)
+{
+    CUfunction function = load_kernel(kernel);
+    for (int launched = 0; launched < launches; launched++)
+        launch(function, stream);
 }
 
 static void go_on_beside(void)
@@ -73,6 +82,15 @@ int main(int argc, char **argv)
         // The default stream, which a synchronous copy waits for.
         launch(load_kernel("spins_3600000ms"), NULL);
         CHECK(cuMemcpyDtoH(host, memory, sizeof host));
+    } else if (strncmp(mode, "deep", 4) == 0) {
+        struct gate gate = new_gate();
+        fill_the_stream("ahead_200us", 400);
+        if (strcmp(mode, "deep") == 0)
+            stand_behind(gate, stream);
+        else
+            fill_the_stream("spins_3600000ms", 1);
+        fill_the_stream("stalled_3us", 300);
+        CHECK(cuStreamSynchronize(stream));
     } else if (strcmp(mode, "two") == 0) {
         stand_behind(new_gate(), stream);
         launch(load_kernel("stalled_3us"), stream);

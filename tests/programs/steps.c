@@ -12,6 +12,7 @@
 //   nvtx          each step is in a range ProfilerStep#N, with two phases
 //   graph         a graph is launched in each step
 //   deep          a loop without any wait; the host is far ahead
+//   stalls        the host pauses before the loop and in each step; in every tenth step it allocates memory instead
 // link: -l:libcuda.so.1 -lnvtxuser -lpthread
 #include "driver.h"
 
@@ -23,6 +24,7 @@ enum { KERNELS = 6 };
 static CUfunction parts[KERNELS], update, evaluate, start;
 static CUstream one, two;
 static CUdeviceptr loss;
+static uint64_t paused, allocated;
 static float *read_loss;
 static uint64_t state = 88172645463325252u;
 
@@ -43,6 +45,20 @@ static void step(CUstream stream)
     compute(stream);
     CHECK(cuMemcpyDtoHAsync(read_loss, loss, sizeof *read_loss, stream));
     CHECK(cuStreamSynchronize(stream));
+}
+
+// What keeps the GPU of step `n` idle.
+static void stall(int n)
+{
+    CUdeviceptr block;
+    uint64_t began = now_ns();
+    if (n % 10 == 7) {
+        CHECK(cuMemAlloc(&block, 256));
+        allocated += now_ns() - began;
+    } else {
+        pause_us(1000);
+        paused += now_ns() - began;
+    }
 }
 
 static int steps;
@@ -72,6 +88,11 @@ static void loop(const char *shape)
     if (strcmp(shape, "warm-up") == 0)
         for (int n = 0; n < 40; n++)
             launch(n % 3 ? start : parts[below(KERNELS)], one);
+    if (strcmp(shape, "stalls") == 0) {
+        launch(start, one);
+        CHECK(cuStreamSynchronize(one));
+        pause_us(300000);
+    }
     for (int n = 0; n < steps; n++) {
         if (strcmp(shape, "random") == 0) {
             for (int part = 0; part < KERNELS; part++)
@@ -106,6 +127,9 @@ static void loop(const char *shape)
         } else if (graph != NULL) {
             CHECK(cuGraphLaunch(graph, one));
             CHECK(cuStreamSynchronize(one));
+        } else if (strcmp(shape, "stalls") == 0) {
+            step(one);
+            stall(n);
         } else if (is_deep) {
             compute(one);
         } else {
@@ -141,6 +165,7 @@ int main(int argc, char **argv)
     loop(shape);
     if (has_threads)
         REQUIRE(pthread_join(thread, NULL) == 0);
-    printf("{\"program\":\"steps\",\"shape\":\"%s\",\"steps\":%d}\n", shape, strcmp(shape, "random") ? steps : 0);
+    printf("{\"program\":\"steps\",\"shape\":\"%s\",\"steps\":%d,\"paused_ns\":%" PRIu64 ",\"allocated_ns\":%" PRIu64 "}\n",
+           shape, strcmp(shape, "random") ? steps : 0, paused, allocated);
     return 0;
 }

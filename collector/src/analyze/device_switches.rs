@@ -98,3 +98,107 @@ impl<'a> Analysis<'a> for SwitchCount {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::analysis::finish_at;
+    use super::*;
+    use crate::model::{Operation, simulation};
+    use crate::trace::record::{Body, Names, Record};
+
+    const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+
+    /// Launches by (thread, device, called, returned).
+    fn switches(launches: &[(u32, u32, u64, u64)]) -> Switches {
+        let operations = launches.iter().map(|&(thread, device, called, returned)| {
+            let operation = simulation::operation(KERNEL, (called, returned));
+            (thread, Operation { device: Some(device), ..operation })
+        });
+        of(&operations.collect::<Vec<_>>())
+    }
+
+    fn of(operations: &[(u32, Operation)]) -> Switches {
+        let names = Names::default();
+        let mut count = SwitchCount::new(&Start { began: 1_000, ..Start::of(&names) });
+        for &(thread, operation) in operations {
+            let body = Body::Work(simulation::work(operation.returned, 0, 0));
+            let record = Record { thread, at: operation.returned, body };
+            let event = Event { operation: Some(operation), ..Event::new(&record) };
+            count.observe(&event, &Scope::whole(&event, true));
+        }
+        finish_at(count, 0)
+    }
+
+    #[test]
+    fn a_change_of_the_gpu_counts_with_the_time_outside_the_calls() {
+        let found = switches(&[
+            (1, 0, 2_000, 2_010),
+            (1, 1, 2_040, 2_050),
+            (1, 1, 2_055, 2_060),
+            (1, 0, 2_100, 2_110),
+        ]);
+        assert_eq!((found.count, found.outside_ns), (2, 30 + 40));
+        // The first operation of a thread has none before it.
+        assert_eq!((found.others, found.others_outside_ns), (2, 5));
+        assert_eq!((found.first, found.span), (1_040, 110));
+    }
+
+    #[test]
+    fn threads_with_a_gpu_each_do_not_change_it() {
+        let found = switches(&[
+            (1, 0, 2_000, 2_010),
+            (2, 1, 2_020, 2_030),
+            (1, 0, 2_040, 2_050),
+            (2, 1, 2_060, 2_070),
+        ]);
+        assert_eq!(found, Switches::default());
+    }
+
+    #[test]
+    fn the_thread_that_changes_most_and_the_first_change_are_kept() {
+        let often = (0..6).map(|at| (1, at as u32 % 2, 5_000 + at * 100, 5_010 + at * 100));
+        let once = [(2, 0, 3_000, 3_010), (2, 1, 3_020, 3_030)];
+        let found = switches(&often.chain(once).collect::<Vec<_>>());
+        assert_eq!((found.count, found.most, found.first), (6, (5, None), 2_020));
+        assert_eq!(found.span, 510, "the longest of the two threads");
+    }
+
+    #[test]
+    fn captured_launches_bursts_and_unknown_devices_change_nothing() {
+        let launch = simulation::operation(KERNEL, (2_000, 2_010));
+        let burst = Action::Burst { launches: 3, ordinary: 3, communication: false };
+        let found = of(&[
+            (1, launch),
+            (1, Operation { device: Some(1), when: When::Captured, ..launch }),
+            (1, Operation { device: Some(1), what: burst, ..launch }),
+            (1, Operation { device: None, ..launch }),
+            (1, launch),
+        ]);
+        assert_eq!(found, Switches::default());
+    }
+
+    #[test]
+    fn processes_add_up_and_the_earliest_change_is_the_first() {
+        let one = Switches {
+            count: 2,
+            outside_ns: 10,
+            first: 500,
+            span: 900,
+            most: (2, Some(7)),
+            ..Switches::default()
+        };
+        let other = Switches {
+            count: 3,
+            outside_ns: 20,
+            first: 300,
+            span: 100,
+            most: (3, Some(4)),
+            ..Switches::default()
+        };
+        let none = Switches { others: 9, ..Switches::default() };
+        let mut all = Switches::default();
+        [none, one, none, other].iter().for_each(|switches| all.merge(switches));
+        let expected = (5, 30, 18, 300, 900, (3, Some(4)));
+        assert_eq!((all.count, all.outside_ns, all.others, all.first, all.span, all.most), expected);
+    }
+}

@@ -8,6 +8,7 @@ use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
 use super::identity::Identity;
 use super::idle::IdleReport;
+use super::idle::by_step::StepIdle;
 use super::idle::rows::Resolve;
 use super::kernels::{self, Kernel};
 use super::merge::Merge;
@@ -54,6 +55,8 @@ pub struct DeviceReport {
     pub gaps: GapReport,
     /// Why it was idle: the gaps by cause, and the rest of its idle time.
     pub idle: IdleReport,
+    /// The gaps of each of its timelines by the steps of the process, and by cause. Several processes together have none.
+    pub idle_by_step: Vec<StepIdle>,
 }
 
 impl DeviceReport {
@@ -106,6 +109,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             late: time.late,
             gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller), end),
             idle,
+            idle_by_step: time.idle_by_step,
         }
     };
     times.into_iter().map(row).collect()

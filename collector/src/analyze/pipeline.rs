@@ -73,7 +73,7 @@ where
     let mut tables = analyses.finish(&end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
-    tables.steps.source = clocks.steps.source.clone().filter(|_| tables.steps.count > 0);
+    tables.steps.found_by(clocks.steps.source.clone());
     tables.relate();
     let process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     ProcessReport { process, tables, together: None }
@@ -201,6 +201,6 @@ impl Tables {
         }
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
-        self.steps.relate(&self.devices, &self.idle);
+        self.steps.relate(&self.devices);
     }
 }

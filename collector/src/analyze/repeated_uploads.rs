@@ -150,3 +150,6 @@ impl<'a> Analysis<'a> for Uploads<'a> {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,7 @@ use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
 use super::idle::HtaClasses;
+use super::idle::by_step::StepIdle;
 use super::idle::host::{Host, Over};
 use super::idle::hta::HtaStream;
 use super::idle::lead::{Lead, LeadNumber};
@@ -64,6 +65,8 @@ pub struct DeviceTime {
     pub gaps: Gaps,
     /// The same by cause.
     pub idle: Found,
+    /// The same by step and cause, of each of its timelines.
+    pub idle_by_step: Vec<StepIdle>,
 }
 
 /// What a timeline belongs to.
@@ -202,7 +205,8 @@ impl Timelines {
             device.streams += timeline.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, bins, gaps, idle, late } = timeline.finish();
+            let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish();
+            device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let thread = self.hosts.get(key.0 as usize)?.history().get(key.1)?;
                 let (first, last) = thread.ends?;
@@ -360,10 +364,15 @@ impl Timeline {
 
     /// Takes a launch that a burst or a run will have timed.
     fn member(&mut self, operation: &Operation, lead: impl FnOnce((i64, usize)) -> Option<Lead>) {
-        let has_first = self.stream(operation).first_member != LeadNumber::default();
+        let first = self.stream(operation).first_member;
+        let has_first = first != LeadNumber::default();
         let from = if has_first { i64::MAX } else { self.earliest_gap(operation, i64::MAX) };
-        let Some(lead) = lead((from, self.sweep.leads.most_calls())).filter(|_| !has_first) else { return };
-        self.stream(operation).first_member = self.sweep.leads.add(lead);
+        let Some(lead) = lead((from, self.sweep.leads.most_calls())) else { return };
+        if has_first {
+            self.sweep.leads.reach(first, lead.step);
+        } else {
+            self.stream(operation).first_member = self.sweep.leads.add(lead);
+        }
     }
 
     /// Keeps the lead of an operation that starts at host ns `start`. Of a burst or a run it is that of the first launch.

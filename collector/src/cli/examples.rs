@@ -62,6 +62,7 @@ Examples:
   gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA
   gpuspy export runs/ --to chrome | jq '.traceEvents | length'
   gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
+  gpuspy export app.gspy --step 10..12 -o steps.json.gz
   gpuspy export runs/ -o exports/                        a file for each rank
 
 An earlier export is replaced; other files, and directories that are not empty, are not.

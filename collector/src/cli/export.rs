@@ -1,11 +1,12 @@
 //! `gpuspy export`: writes a trace for another tool.
 
 use super::filter::{self, Contents};
-use super::traces::{PATIENCE, say_damage, traces_of, unreadable};
+use super::traces::{PATIENCE, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
+use crate::model::steps::Span;
 use crate::report::units::bytes;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use crate::why::{said, why};
@@ -37,6 +38,9 @@ pub(super) struct Options {
     /// Leave out what starts at this time or later
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     until: Option<u64>,
+    /// Only the host time of this step of the program, or of the steps N to M, counted from 0
+    #[arg(long = "step", value_name = "N|N..M", value_parser = filter::steps, conflicts_with_all = ["since", "until"])]
+    steps: Option<(u64, u64)>,
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
@@ -52,7 +56,7 @@ impl Options {
             return Err(Failure::usage("--until must be later than --since"));
         }
         let (devices, streams) = (self.devices.clone(), self.streams.clone());
-        Ok(Filter { devices, streams, since, until, ..Filter::default() })
+        Ok(Filter { devices, streams, since, until, steps: self.steps, ..Filter::default() })
     }
 }
 
@@ -154,6 +158,19 @@ struct Opened {
     source: Source,
 }
 
+impl Opened {
+    /// Returns when steps of the process began, and the host ns from which its filter's times count.
+    fn span(&mut self, steps: (u64, u64)) -> (Span, u64) {
+        let (_, status, clocks, filter) = self.source.contents();
+        let origin = filter.origin.unwrap_or(clocks.began(status));
+        (Span::of(&clocks.steps, self.reader.records(), steps), origin)
+    }
+}
+
+fn sources(opened: &mut [Opened]) -> Vec<&mut Source> {
+    opened.iter_mut().map(|one| &mut one.source).collect()
+}
+
 /// Opens all traces that can be read; at least one.
 fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
     let (mut opened, mut failures) = (Vec::new(), Vec::new());
@@ -163,7 +180,11 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
     }
-    lay_out(&mut opened.iter_mut().map(|one| &mut one.source).collect::<Vec<_>>(), filter);
+    lay_out(&mut sources(&mut opened), filter);
+    if let (Some(steps), false) = (filter.steps, opened.is_empty()) {
+        let (since, until) = time_of_steps(path, steps, opened.iter_mut().map(|one| one.span(steps)))?;
+        lay_out(&mut sources(&mut opened), &Filter { since: Some(since), until, ..filter.clone() });
+    }
     filter::check_ranks(path, filter, opened.iter().map(|one| one.source.contents().0))?;
     opened.retain(|one| filter.is_of_rank(Job::of(one.source.contents().0).rank));
     filter::check(

@@ -153,7 +153,7 @@ fn listed(values: Vec<String>) -> Option<String> {
 }
 
 /// Parses a step, or the first and the last of several.
-fn steps(text: &str) -> Result<(u64, u64), String> {
+pub(super) fn steps(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not the number of a step"));
     let (first, last) = match text.split_once("..") {
         Some((first, last)) => (number(first)?, number(last)?),

@@ -92,35 +92,47 @@ pub(super) fn filters(
     Ok(filters)
 }
 
-/// Selects the host time of steps. Of several processes, it is the time of those of the one with most steps.
+/// Selects the host time of steps.
 fn select(
     path: &Path,
     traces: &mut [Opened],
     filters: &mut [Filter],
     steps: (u64, u64),
 ) -> Result<(), Failure> {
-    let of = |trace: &mut Opened| {
+    let processes = traces.iter_mut().zip(filters.iter()).map(|(trace, filter)| {
         let span = Span::of(&trace.clocks.steps, trace.reader.records(), steps);
-        (span, trace.clocks.began(trace.status.as_ref()))
-    };
-    let spans = traces.iter_mut().map(of).zip(filters.iter());
-    let most = spans.map(|((span, began), filter)| (span, filter.origin.unwrap_or(began)));
-    let found = most.max_by_key(|(span, _)| span.count);
-    let Some((Span { from: Some(from), to, .. }, origin)) = found.filter(|(span, _)| steps.1 < span.count)
-    else {
-        let path = path.display();
-        let known = match found.map_or(0, |(span, _)| span.count) {
-            0 => "no steps were found in it".to_owned(),
-            1 => "it has only step 0".to_owned(),
-            count => format!("it has {count} steps, 0 to {}", count - 1),
-        };
-        return Err(Failure::usage(format_args!("--step {} is not in {path}; {known}", steps.1)));
-    };
+        (span, filter.origin.unwrap_or(trace.clocks.began(trace.status.as_ref())))
+    });
+    let (since, until) = time_of_steps(path, steps, processes)?;
     for filter in filters {
-        filter.since = Some(from.saturating_sub(origin));
-        filter.until = to.map(|to| to.saturating_sub(origin));
+        (filter.since, filter.until) = (Some(since), until);
     }
     Ok(())
+}
+
+/// Returns the host time of steps, from the start of the first to that of the one after the last, ns since the start of the
+/// run. Of several processes, it is the time of those of the one with most steps. Of each process, it is given when its
+/// steps began, and the host ns from which its filter's times count.
+///
+/// # Errors
+/// No process has these steps.
+pub(super) fn time_of_steps(
+    path: &Path,
+    steps: (u64, u64),
+    processes: impl Iterator<Item = (Span, u64)>,
+) -> Result<(u64, Option<u64>), Failure> {
+    let most = processes.max_by_key(|(span, _)| span.count);
+    if let Some((Span { count, from: Some(from), to }, origin)) = most
+        && steps.1 < count
+    {
+        return Ok((from.saturating_sub(origin), to.map(|to| to.saturating_sub(origin))));
+    }
+    let known = match most.map_or(0, |(span, _)| span.count) {
+        0 => "no steps were found in it".to_owned(),
+        1 => "it has only step 0".to_owned(),
+        count => format!("it has {count} steps, 0 to {}", count - 1),
+    };
+    Err(Failure::usage(format_args!("--step {} is not in {}; {known}", steps.1, path.display())))
 }
 
 pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {

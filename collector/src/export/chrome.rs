@@ -119,7 +119,7 @@ pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
 impl Source {
     /// Makes the first pass over a trace.
     pub fn of(names: Names, status: Option<Status>, records: impl IntoIterator<Item = Record>) -> Source {
-        let (mut survey, mut scene) = (Survey::default(), Scene::default());
+        let (mut survey, mut scene) = (Survey::of_steps(&names), Scene::default());
         for record in records {
             survey.observe(&record);
             scene.observe(&record);

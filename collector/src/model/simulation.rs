@@ -5,7 +5,9 @@
 //! over. The GPU's clock has an offset and a drift against the host's.
 
 use super::clocks::Clocks;
+use super::gpu_interval::{Basis, GpuInterval, Length};
 use super::survey::Survey;
+use super::{Action, Operation, Reason, When};
 use crate::trace::record::{Body, Call, GpuTime, Record, What, Work};
 use gpuspy_wire::record::Untimed;
 
@@ -152,5 +154,40 @@ pub fn work(submitted: u64, lead: u64, tail: u64) -> Work {
             attributes: 0,
             cluster: [0; 3],
         },
+    }
+}
+
+/// A GPU interval that is known to the ns.
+pub fn exactly(start: i64, end: i64) -> GpuInterval {
+    let ns = end.abs_diff(start);
+    GpuInterval {
+        time_base: 1,
+        earliest_start: start,
+        latest_start: start,
+        earliest_end: end,
+        latest_end: end,
+        busy_from: start,
+        start,
+        end,
+        length: Length { lo: ns, value: ns, hi: ns },
+        basis: Basis::Proven,
+        raw: ns,
+        clock_half_width: None,
+        off_by: Some(0),
+    }
+}
+
+/// An operation of device 0 and stream 7 that was called between two host times and ran at an unknown time.
+pub fn operation(what: Action, (called, returned): (u64, u64)) -> Operation {
+    Operation {
+        correlation: 1,
+        context: 1,
+        device: Some(0),
+        stream: 7,
+        caller: 0,
+        called,
+        returned,
+        what,
+        when: When::Untimed { reason: Reason::Untimed(Untimed::DeepQueue), after: None },
     }
 }

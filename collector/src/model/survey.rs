@@ -117,9 +117,14 @@ impl Survey {
         Survey::with(Prior::default(), records)
     }
 
+    /// Creates the first pass over a trace with these names, which the search for steps needs.
+    pub fn of_steps(names: &Names) -> Survey {
+        Survey { steps: Finder::new(names), ..Survey::default() }
+    }
+
     /// The same for a trace with these names, which the search for steps needs.
     pub fn of_trace(names: &Names, records: impl IntoIterator<Item = Record>) -> Clocks {
-        let mut survey = Survey { steps: Finder::new(names), ..Survey::default() };
+        let mut survey = Survey::of_steps(names);
         records.into_iter().for_each(|record| survey.observe(&record));
         survey.finish()
     }

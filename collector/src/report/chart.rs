@@ -62,8 +62,11 @@ pub fn length(value: u64, most: u64, width: usize, ascii: bool) -> String {
     }
 }
 
+/// The mark of a column that is higher than a sparkline shows, in Unicode and in ASCII.
+pub const CUT: [char; 2] = ['▲', '^'];
+
 /// Draws values from left to right in `width` columns. The height of a column is the maximum of its values; zero is a blank,
-/// and the highest character is `most`.
+/// and the highest character is `most`. What is above that is [`CUT`].
 pub fn sparkline(values: &[u64], most: u64, width: usize, ascii: bool) -> String {
     let marks: [char; 8] = if ascii {
         ['_', '.', '-', ':', '=', '+', '*', '#']
@@ -77,6 +80,9 @@ pub fn sparkline(values: &[u64], most: u64, width: usize, ascii: bool) -> String
     let mark = |value: u64| {
         if value == 0 || most == 0 {
             return ' ';
+        }
+        if value > most {
+            return CUT[usize::from(ascii)];
         }
         let height = (u128::from(value) * 8).div_ceil(u128::from(most)) as usize;
         marks[height.clamp(1, 8) - 1]
@@ -124,6 +130,8 @@ mod tests {
             "#_ ",
             "a column has the maximum of its values"
         );
+        assert_eq!(sparkline(&[99, 1, 8, 4], 8, 4, false), "▲▁█▄", "a column above the scale is cut");
+        assert_eq!(sparkline(&[99, 1, 8, 4], 8, 2, true), "^#");
         assert_eq!(sparkline(&[], 8, 3, true), "   ");
         assert_eq!(sparkline(&[u64::MAX], u64::MAX, 3, true), "###");
     }

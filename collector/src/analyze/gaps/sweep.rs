@@ -170,7 +170,7 @@ impl Sweep {
         if self.now.replace(time).is_none() && !self.period.is_span() {
             self.lead_in = Some(time);
         }
-        let (mut ended, mut began) = (None, None);
+        let (mut ended, mut began, mut step) = (None, None, None);
         let was_idle = self.cover.is_idle();
         while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
             self.edges.pop();
@@ -179,6 +179,8 @@ impl Sweep {
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
                 began = began.or(is_work.then_some(edge.neighbour));
+                let lead = self.leads.get(edge.neighbour.lead).filter(|_| is_work);
+                step = step.max(lead.and_then(|lead| lead.step));
             } else {
                 self.cover.leave(edge.layer, edge.class);
                 // It has begun by now, and if it ended a gap, that is closed below.
@@ -195,6 +197,10 @@ impl Sweep {
             }
             (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
             _ => {}
+        }
+        // A gap that ends here belongs to the step before.
+        if let Some(step) = step {
+            self.idle.by_step.reach(step);
         }
         self.passed.drain(..).for_each(|lead| self.leads.remove(lead));
     }

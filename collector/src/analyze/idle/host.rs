@@ -143,6 +143,7 @@ impl Host {
             before,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
+            step: event.step,
             is_preparing: event.is_preparing,
         })
     }

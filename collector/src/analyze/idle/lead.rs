@@ -32,6 +32,8 @@ pub struct Lead {
     pub range: u32,
     /// The API of the last wait of the thread, and when that returned.
     pub waited: Option<(u16, i64)>,
+    /// The step of the program that its call belongs to. Of a burst or a run it is that of the last launch.
+    pub step: Option<u64>,
     /// Whether the program still prepared: its second step had not begun.
     pub is_preparing: bool,
 }
@@ -76,6 +78,14 @@ impl Leads {
     /// Returns a lead; `None` if the number has none.
     pub fn get(&self, number: LeadNumber) -> Option<&Lead> {
         self.places.get(number.0.checked_sub(1)? as usize)?.as_ref()
+    }
+
+    /// Notes that the burst or the run with this lead has a launch of this step.
+    pub fn reach(&mut self, number: LeadNumber, step: Option<u64>) {
+        let place = number.0.checked_sub(1).and_then(|place| self.places.get_mut(place as usize));
+        if let Some(lead) = place.and_then(Option::as_mut) {
+            lead.step = lead.step.max(step);
+        }
     }
 
     /// Forgets a lead.

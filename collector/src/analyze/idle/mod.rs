@@ -9,10 +9,12 @@
 //!   lies before a stream's next operation
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
 //! - [`running`]: whether the leading threads ran while they were outside CUDA
+//! - [`by_step`]: the idle time in each step of the program
 //! - [`hta`]: the classes of Holistic Trace Analysis
 //!
 //! Calls that the agent does not intercept count as outside CUDA.
 
+pub mod by_step;
 pub mod enqueued;
 pub mod history;
 pub mod host;

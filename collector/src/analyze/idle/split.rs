@@ -19,6 +19,7 @@
 //! entered, which bounds how early the gap can be.
 
 use super::super::estimate::{Estimate, Sum};
+use super::by_step::StepIdle;
 use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
@@ -111,6 +112,8 @@ pub struct Tally {
     pub led: HashMap<(u32, u32), u64>,
     /// Whether the threads ran in the time outside CUDA.
     pub running: Windows,
+    /// By the step of the program.
+    pub by_step: StepIdle,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
     /// Whether the thread did nothing but launch in all the time that was laid out.
@@ -128,6 +131,7 @@ impl Tally {
         let Some(lead) = lead else {
             let all = Part { count: gap.count(), total: gap.duration.into() };
             self.add(Cause::Undecided, all, None);
+            self.by_step.add(Cause::Undecided, gap.duration.value);
             return [Some((Cause::Undecided, gap.duration.value)), None, None];
         };
         let led = self.led.entry((lead.process, lead.thread)).or_default();
@@ -311,6 +315,7 @@ impl Tally {
         if part.total.value > 0 {
             sum.count += part.count;
             keep(main, cause, part.total.value);
+            self.by_step.add(cause, part.total.value);
         }
         sum.total.add(part.total);
     }

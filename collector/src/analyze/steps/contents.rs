@@ -2,13 +2,14 @@
 
 use super::Contents;
 use super::growth::Growth;
-use super::times::FIRST;
+use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
 use crate::analyze::scope::Scope;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::order::Reorder;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::Body;
+use std::ops::Range;
 
 /// The operations that are held back to put them in the order of their starts: those of two full streams (1024 entries
 /// each in NVIDIA's queues).
@@ -52,6 +53,8 @@ pub(super) struct Filling {
     /// The number of the first of them.
     from: Option<u64>,
     rest: Sums,
+    /// The number of the step after the last one that counts and is over.
+    to: u64,
     step: Option<u64>,
     /// The step that has not ended yet; `None` if it does not count.
     current: Option<Sums>,
@@ -71,6 +74,7 @@ impl Default for Filling {
             first: Vec::new(),
             from: None,
             rest: Sums::default(),
+            to: 0,
             step: None,
             current: None,
             launches_of: Quantiles::default(),
@@ -90,6 +94,8 @@ pub(super) struct Filled {
     /// Launches, median.
     pub launches: u64,
     pub contents: Contents,
+    /// The steps that this is about.
+    pub steady: Range<u64>,
     /// Whether nearly all operations have a GPU time, so that busy time could be added up.
     pub is_busy_known: bool,
 }
@@ -151,13 +157,20 @@ impl Filling {
             growth_bytes: self.growth.per_step(warm_up),
             ..Contents::default()
         };
-        Filled { is_busy_known: is_known, launches: self.launches_of.quantile(0.5).unwrap_or(0), contents }
+        let steady = warm_up.max(self.from.unwrap_or(0))..self.to;
+        Filled {
+            is_busy_known: is_known,
+            steady,
+            launches: self.launches_of.quantile(0.5).unwrap_or(0),
+            contents,
+        }
     }
 
     fn over(&mut self) {
         let launches = std::mem::take(&mut self.launches_now);
         let Some(sums) = self.current.take() else { return };
         self.launches_of.add(launches);
+        self.to = self.step.map_or(0, |step| step + 1);
         let sums = Sums { steps: 1, ..sums };
         if self.first.len() < FIRST {
             self.first.push(sums);

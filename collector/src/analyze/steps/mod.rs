@@ -13,6 +13,10 @@
 //! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
 //!   operations have no GPU time, the share of the devices' whole time is used instead.
 //!
+//! - **Idle**, by cause: the gaps that lie in the steps after the warm-up, see [`by_step`](super::idle::by_step). If
+//!   nearly all operations have a GPU time, the gaps of several GPUs are scaled to the time in which all were idle, and idle
+//!   time that lies in no gap is undecided; else the gaps are taken as a sample of the idle time.
+//!
 //! With a filter on time, the steps that begin in the selected time are counted.
 
 mod contents;
@@ -25,8 +29,9 @@ use super::analysis::{Analysis, End};
 use super::devices::DeviceReport;
 use super::extrapolate::is_drawn;
 use super::idle::Cause;
-use super::idle::IdleReport;
+use super::idle::by_step;
 use super::merge::Merge;
+use super::ranges::RangeName;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
@@ -36,6 +41,7 @@ use contents::Filling;
 use phases::PhaseFold;
 use starts::{Start, Starts};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use times::{Taken, Times};
 
 /// The steps that were found; without steps, `count` is 0.
@@ -57,7 +63,9 @@ pub struct Steps {
     pub plot: Vec<u64>,
     /// What a step after the warm-up contains, on average.
     pub contents: Contents,
-    /// Phases of a step: NVTX ranges that are opened in nearly every step.
+    /// The steps that this is about: those after the warm-up that are over.
+    pub steady: Range<u64>,
+    /// Phases of a step: NVTX ranges that are opened in nearly every step, and are not the step itself.
     pub phases: Vec<Phase>,
     /// Kernel and graph launches of the whole process: of several processes, the steps of the one with most count.
     pub all_launches: u64,
@@ -87,7 +95,7 @@ pub struct StepTimes {
 }
 
 /// A step that took much longer than the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlier {
     /// Its number, from 0.
     pub step: u64,
@@ -95,6 +103,9 @@ pub struct Outlier {
     pub start: u64,
     /// ns that it took.
     pub duration: u64,
+    /// The gaps that lie in it by cause, ns; those of several GPUs are added. Empty if it has none, or if more than 64
+    /// other steps have more idle time.
+    pub idle_by_cause: BTreeMap<Cause, u64>,
 }
 
 /// What one step contains, on average.
@@ -104,7 +115,7 @@ pub struct Contents {
     pub busy: f64,
     /// ns in which it was idle.
     pub idle: f64,
-    /// The same by cause.
+    /// The same by cause, from the gaps that lie in these steps.
     pub idle_by_cause: BTreeMap<Cause, f64>,
     /// Copies and memsets.
     pub copies: f64,
@@ -124,7 +135,7 @@ pub struct Contents {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// The NVTX range's name.
-    pub name: String,
+    pub name: RangeName,
     /// How often it is opened in a step, on average.
     pub per_step: f64,
     /// Host ns in it per step, on average.
@@ -132,23 +143,69 @@ pub struct Phase {
 }
 
 impl Steps {
-    /// Fills in what other tables know: why the GPUs were idle, by the shares of the whole time, and the busy time if the steps themselves do not tell it.
-    pub(super) fn relate(&mut self, devices: &[DeviceReport], idle: &IdleReport) {
-        let mean = self.time.map_or(0.0, |time| time.mean);
-        if !self.is_busy_known {
-            let all = devices.iter().fold((0.0, 0.0), |(busy, idle), device| {
-                let whole = device.whole();
-                let sum: u64 = whole.busy.iter().map(|part| part.value).sum();
-                (busy + sum as f64, idle + whole.idle.value as f64)
-            });
-            let share = if all.0 + all.1 > 0.0 { all.0 / (all.0 + all.1) } else { 0.0 };
-            (self.contents.busy, self.contents.idle) = (share * mean, (1.0 - share) * mean);
+    /// Notes how the steps were found. A range that is the step is none of its phases.
+    pub(super) fn found_by(&mut self, source: Option<Source>) {
+        self.source = source.filter(|_| self.count > 0);
+        if let Some(Source::NvtxRange(name)) = &self.source {
+            self.phases.retain(|phase| phase.name.text != *name);
         }
-        let total: f64 = idle.by_cause.values().map(|part| part.total.value as f64).sum();
-        if total > 0.0 && self.count > 0 {
-            let share = |ns: u64| self.contents.idle * ns as f64 / total;
-            let causes = idle.by_cause.iter().map(|(cause, part)| (*cause, share(part.total.value)));
-            self.contents.idle_by_cause = causes.collect();
+    }
+
+    /// Fills in what the devices know: why the GPUs were idle in the steps, and the busy time if the steps themselves do not
+    /// tell it.
+    pub(super) fn relate(&mut self, devices: &[DeviceReport]) {
+        if self.count == 0 {
+            return;
+        }
+        if !self.is_busy_known {
+            self.contents.share_busy(devices, self.time.map_or(0.0, |time| time.mean));
+        }
+        let timelines = || devices.iter().flat_map(|device| &device.idle_by_step);
+        let mut all = [0; Cause::COUNT];
+        timelines()
+            .for_each(|idle| by_step::add(&mut all, &idle.between(self.steady.start, self.steady.end)));
+        let steps = self.steady.end.saturating_sub(self.steady.start);
+        self.contents.share_idle(&all, steps, self.is_busy_known);
+        for outlier in &mut self.outliers {
+            let mut all = [0; Cause::COUNT];
+            let kept = timelines().filter_map(|idle| idle.of(outlier.step));
+            kept.for_each(|idle| by_step::add(&mut all, idle));
+            outlier.idle_by_cause = named(&all).collect();
+        }
+    }
+}
+
+/// Returns the causes that have idle time, and how much.
+fn named(causes: &by_step::Causes) -> impl Iterator<Item = (Cause, u64)> {
+    Cause::ALL.into_iter().map(|cause| (cause, causes[cause as usize])).filter(|(_, ns)| *ns > 0)
+}
+
+impl Contents {
+    /// Divides a step of `mean` ns like the whole time of the devices.
+    fn share_busy(&mut self, devices: &[DeviceReport], mean: f64) {
+        let all = devices.iter().fold((0.0, 0.0), |(busy, idle), device| {
+            let whole = device.whole();
+            let sum: u64 = whole.busy.iter().map(|part| part.value).sum();
+            (busy + sum as f64, idle + whole.idle.value as f64)
+        });
+        let share = if all.0 + all.1 > 0.0 { all.0 / (all.0 + all.1) } else { 0.0 };
+        (self.busy, self.idle) = (share * mean, (1.0 - share) * mean);
+    }
+
+    /// Divides the idle time by the causes of the gaps in so many steps. If they are `all_known`, they are no sample, so
+    /// that idle time beyond them has no known cause.
+    fn share_idle(&mut self, gaps: &by_step::Causes, steps: u64, all_known: bool) {
+        let found = by_step::total(gaps) as f64 / steps.max(1) as f64;
+        let scale = match self.idle / found.max(1.0) {
+            scale if all_known => scale.min(1.0),
+            scale => scale,
+        };
+        let each = |(cause, ns)| (cause, ns as f64 / steps.max(1) as f64 * scale);
+        self.idle_by_cause = named(gaps).map(each).collect();
+        let rest = self.idle - self.idle_by_cause.values().sum::<f64>();
+        // Less than a ns is the error of the mean.
+        if rest >= 1.0 {
+            *self.idle_by_cause.entry(Cause::Undecided).or_default() += rest;
         }
     }
 }
@@ -252,6 +309,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             outliers: told.outliers,
             plot: told.plot,
             contents: filled.contents,
+            steady: filled.steady,
             phases: self.phases.finish(self.count, end.ended),
             all_launches,
             is_busy_known: filled.is_busy_known,

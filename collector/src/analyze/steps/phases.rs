@@ -98,7 +98,7 @@ impl<'a> PhaseFold<'a> {
         let all: Vec<((u32, u32), Opened)> = self.by_name.into_iter().collect();
         let phase = |((domain, text), of): &((u32, u32), Opened)| {
             let name = RangeName::numbered((*domain, *text), self.names, &self.folded);
-            Phase { name: name.to_string(), per_step: of.count as f64 / steps, host: of.host as f64 / steps }
+            Phase { name, per_step: of.count as f64 / steps, host: of.host as f64 / steps }
         };
         let mut phases: Vec<Phase> = all.iter().filter(is_phase).map(phase).collect();
         phases.sort_by(|a, b| b.host.total_cmp(&a.host).then(a.name.cmp(&b.name)));

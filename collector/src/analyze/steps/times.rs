@@ -1,10 +1,10 @@
 //! How long steps take, in bounded memory.
 
 use super::{Outlier, StepTimes};
+use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
+use std::collections::BTreeMap;
 
-/// The number of steps at the start that can be warm-up. Their times are kept one by one.
-pub(super) const FIRST: usize = 64;
 /// The most means of a plot.
 const PLOT: usize = 60;
 /// The number of longest steps that are kept.
@@ -115,6 +115,7 @@ impl Times {
             step: taken.step,
             start: taken.start.saturating_sub(began),
             duration: taken.duration,
+            idle_by_cause: BTreeMap::new(),
         };
         let steady = self.count - warm_up as u64;
         let drift = self.plot.drift(warm_up as u64) / self.rest.mean.max(1.0);

@@ -271,6 +271,7 @@ mod tests {
             step: 7,
             start_ns: 0,
             duration_ns: 9_000_000,
+            idle_by_cause_ns: std::collections::BTreeMap::new(),
         });
         assert!(with_hiccups > 200_000.0);
         assert_eq!(noise(&hiccups, &quiet), Some(10_000.0));

@@ -83,8 +83,13 @@ pub fn verify(reports: &[ProcessReport]) -> String {
     let first = reports.first().map(|report| &report.process);
     let words = first.map(|process| process.arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>());
     let command = words.filter(|words| !words.is_empty()).map_or("CMD".to_owned(), |words| words.join(" "));
-    let path = first.map_or("BEFORE".to_owned(), |process| quoted_path(whole(&process.path, reports.len())));
-    format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {path} after.gspy")
+    format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {} after.gspy", run_path(reports))
+}
+
+/// Returns the path of a run, quoted for a shell.
+pub fn run_path(reports: &[ProcessReport]) -> String {
+    let first = reports.first().map(|report| whole(&report.process.path, reports.len()));
+    first.map_or("BEFORE".to_owned(), quoted_path)
 }
 
 /// Returns the path of a run: that of its only trace, or the directory of its traces.

@@ -52,7 +52,7 @@ pub struct Steps {
     pub outliers: Vec<Outlier>,
     /// What a step after the warm-up contains, on average.
     pub per_step: Contents,
-    /// NVTX ranges that are opened in nearly every step.
+    /// NVTX ranges that are opened in nearly every step, without the one that is the step.
     pub phases: Vec<Phase>,
     /// Step times over the run: the means of equally many steps each; at most sixty.
     #[schemars(length(max = 60))]
@@ -67,6 +67,8 @@ pub struct Outlier {
     /// The time from the start of the collection to the start of the step.
     pub start_ns: u64,
     pub duration_ns: u64,
+    /// The idle gaps of GPUs in it by cause, as in idle; empty = none, or not kept.
+    pub idle_by_cause_ns: BTreeMap<&'static str, u64>,
 }
 
 /// What a step contains, on average.
@@ -78,7 +80,7 @@ pub struct Contents {
     /// The time in which the GPU was idle.
     #[schemars(range(min = 0))]
     pub idle_ns: f64,
-    /// The idle time by cause, as in idle.
+    /// The idle time by cause, as in idle, from the gaps that lie in these steps.
     pub idle_by_cause_ns: BTreeMap<&'static str, f64>,
     /// The number of copies and memsets.
     #[schemars(range(min = 0))]
@@ -145,8 +147,9 @@ impl Steps {
 
 impl Outlier {
     fn of(outlier: &steps::Outlier) -> Outlier {
-        let steps::Outlier { step, start, duration } = *outlier;
-        Outlier { step, start_ns: start, duration_ns: duration }
+        let steps::Outlier { step, start, duration, ref idle_by_cause } = *outlier;
+        let by_cause = idle_by_cause.iter().map(|(cause, ns)| (cause.name(), *ns));
+        Outlier { step, start_ns: start, duration_ns: duration, idle_by_cause_ns: by_cause.collect() }
     }
 }
 
@@ -169,6 +172,6 @@ impl Contents {
 
 impl Phase {
     fn of(phase: &steps::Phase) -> Phase {
-        Phase { name: phase.name.clone(), per_step: phase.per_step, host_ns: phase.host }
+        Phase { name: phase.name.to_string(), per_step: phase.per_step, host_ns: phase.host }
     }
 }

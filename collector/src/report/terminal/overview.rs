@@ -5,10 +5,11 @@
 
 use super::screen::{Screen, WIDE, about, has_wide_figure, plural};
 use super::stats::Stats;
+use super::steps::scale;
 use super::{Run, coverage, header, ranks, timeline};
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
-use crate::report::rows::findings::Finding;
+use crate::report::rows::findings::{Finding, run_path};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, rate};
@@ -167,11 +168,10 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     times.into_iter().flatten().for_each(|time| line.push_str(&time));
     let line = Text::from(clipped(&line, screen.width() - INDENT)).then("  ");
     let room = (screen.width() - INDENT).saturating_sub(line.width()).min(steps.plot_ns.len());
-    let most = steps.plot_ns.iter().copied().max().unwrap_or(0);
     let plot = if room < PLOT.min(steps.plot_ns.len()) {
         String::new()
     } else {
-        sparkline(&steps.plot_ns, most, room, screen.style.ascii)
+        sparkline(&steps.plot_ns, scale(steps), room, screen.style.ascii)
     };
     block(screen, "Steps", [line.then(plot)])
 }
@@ -244,7 +244,7 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let path = run.reports.first().map_or("", |report| report.process.path.as_str());
+    let path = run_path(run.reports);
     let commands = [
         first.verify.clone(),
         format!("run it again, then gpuspy diff {path} NEW"),

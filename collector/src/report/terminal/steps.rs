@@ -2,12 +2,13 @@
 
 use super::Run;
 use super::screen::{Screen, number, plural, time};
-use crate::report::chart::sparkline;
+use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
 use crate::report::rows::steps::{Contents, Steps};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, count, duration, percent};
+use std::collections::BTreeMap;
 
 /// Drift that is worth a word: a twentieth of a step.
 const DRIFTS: f64 = 0.05;
@@ -53,14 +54,27 @@ fn sentence(steps: &Steps) -> String {
     parts.join(" \u{b7} ")
 }
 
+/// Returns what the highest character of the plot stands for, ns: the highest value that is no longer than the longest step
+/// after the warm-up. The warm-up can take so much longer that all other steps would look alike.
+pub fn scale(steps: &Steps) -> u64 {
+    let longest = steps.max_ns.unwrap_or(u64::MAX);
+    let values = || steps.plot_ns.iter().copied();
+    values().filter(|ns| *ns <= longest).max().or_else(|| values().max()).unwrap_or(0)
+}
+
 fn plot(screen: &mut Screen<'_>, steps: &Steps) {
-    let most = steps.plot_ns.iter().copied().max().unwrap_or(0);
+    let most = scale(steps);
     if steps.plot_ns.len() < 2 || most == 0 {
         return;
     }
     let width = steps.plot_ns.len().min(screen.inner());
     let line = sparkline(&steps.plot_ns, most, width, screen.style.ascii);
-    screen.more(Text::from(line).then(dim(format!(" up to {}", duration(most)))));
+    let cut = if steps.plot_ns.iter().any(|ns| *ns > most) {
+        format!("; {} took longer", CUT[usize::from(screen.style.ascii)])
+    } else {
+        String::new()
+    };
+    screen.more(Text::from(line).then(dim(format!(" up to {}{cut}", duration(most)))));
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
@@ -99,7 +113,13 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
     if steps.outliers.is_empty() {
         return;
     }
-    let mut table = Table::new(&[right("longest steps"), right("start"), right("took"), right("median")]);
+    let mut table = Table::new(&[
+        right("longest steps"),
+        right("start"),
+        right("took"),
+        right("median"),
+        left("GPU idle, mostly"),
+    ]);
     for outlier in &steps.outliers {
         let times = steps.median_ns.filter(|median| *median > 0);
         let times = times
@@ -109,9 +129,17 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
             time(Some(outlier.start_ns)),
             time(Some(outlier.duration_ns)),
             times.into(),
+            dim(mostly(&outlier.idle_by_cause_ns)),
         ]);
     }
     screen.table(&table, 0, "steps");
+}
+
+/// Returns the idle time of a step and its largest cause.
+fn mostly(by_cause: &BTreeMap<&'static str, u64>) -> String {
+    let all = by_cause.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+    let most = by_cause.iter().max_by_key(|(_, ns)| **ns);
+    most.map_or_else(String::new, |(cause, _)| format!("{}, {}", duration(all), cause.replace('_', " ")))
 }
 
 fn phases(screen: &mut Screen<'_>, steps: &Steps) {
@@ -124,4 +152,24 @@ fn phases(screen: &mut Screen<'_>, steps: &Steps) {
         table.row([time(Some(phase.host_ns.round() as u64)), per_step.into(), Text::from(&phase.name)]);
     }
     screen.table(&table, 0, "steps");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::steps;
+
+    fn scaled(plot: &[u64], max: u64) -> u64 {
+        let time = Some(steps::StepTimes { max, ..steps::StepTimes::default() });
+        scale(&Steps::of(&steps::Steps { count: 9, time, plot: plot.to_vec(), ..steps::Steps::default() }))
+    }
+
+    #[test]
+    fn the_plot_is_scaled_to_the_steps_after_the_warm_up() {
+        assert_eq!(scaled(&[9_000, 400, 10, 12, 15, 11], 15), 15);
+        // A value of the plot is the mean of several steps, so none may be as long as the longest step.
+        assert_eq!(scaled(&[9_000, 400, 10, 12, 13, 11], 40), 13);
+        assert_eq!(scaled(&[10, 12], 12), 12, "without a warm-up nothing is cut");
+        assert_eq!(scaled(&[9_000], 12), 9_000, "nothing would be left to show");
+    }
 }

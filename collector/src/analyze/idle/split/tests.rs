@@ -23,6 +23,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         before: i64::MIN,
         range: 0,
         waited: None,
+        step: None,
         is_preparing: false,
     }
 }

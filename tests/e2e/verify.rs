@@ -1,0 +1,134 @@
+//! The command that a finding says to check a change with: it is run as it is printed, with the twin that has the fault no
+//! more in place of the program.
+
+use gpuspy_tests::{Done, Run, gpuspy, program, until_one_is_good};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// A variable of the simulator and its value, if a client needs one.
+type Setting = Option<(&'static str, &'static str)>;
+
+/// Clients of tests/programs, the findings that they have, and the simulator's settings.
+const FAULTS: [(&str, &str, Setting); 4] = [
+    ("fault_sync_per_step", "sync-per-step", None),
+    ("fault_device_wide_sync", "device-wide-sync", None),
+    ("fault_host_stall", "host-stall", None),
+    (
+        "fault_tiny_kernels",
+        "tiny-kernels",
+        Some(("SIMCUDA_HOST_COST", "launch=30000,record=100,query=100,elapsed=100")),
+    ),
+];
+
+fn with(run: Run, setting: Setting) -> Run {
+    setting.into_iter().fold(run, |run, (name, value)| run.env(name, value))
+}
+
+/// Runs a command of a shell in which `gpuspy` is found.
+fn shell(command: &str, setting: Setting) -> Done {
+    let paths = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{paths}", gpuspy().parent().unwrap().display());
+    with(Run::command("sh").arg("-c").arg(command).env("PATH", path), setting).plain()
+}
+
+/// Returns the command that the first finding of a run is checked with, if that is this finding.
+fn verify(done: &Done, id: &str) -> Result<String, String> {
+    let findings = done.report()["findings"].clone();
+    let first = findings.get(0).filter(|first| first["id"] == id);
+    let first = first.ok_or_else(|| format!("first is not {id}: {findings:#}"))?;
+    Ok(first["verify"].as_str().unwrap().to_owned())
+}
+
+/// Returns what a comparison on the screen says of a finding: gone, new or still.
+fn state_of(screen: &str, id: &str) -> Option<String> {
+    let rows = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.get(1) == Some(&id)).map(|row| row[0].to_owned()).next()
+}
+
+fn compared(before: &Path, after: &Path) -> Value {
+    let output = Command::new(gpuspy()).arg("diff").arg(before).arg(after).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_command_that_checks_a_finding_shows_that_the_fixed_program_has_it_no_more() {
+    for (name, id, setting) in FAULTS {
+        until_one_is_good(|| {
+            let faulty = with(Run::of(name), setting).arg("faulty").observed().succeeded();
+            let command = verify(&faulty, id)?;
+            let changed = command.replace("faulty", "fixed");
+            assert_ne!(changed, command, "the command runs the program with its arguments");
+            let done = shell(&changed, setting).succeeded();
+            if state_of(&done.stdout, id).as_deref() != Some("gone") {
+                return Err(format!("{id} is not gone:\n{}", done.stdout));
+            }
+            let is_faster = |line: &str| line.starts_with("AFTER is ") && line.contains("x faster");
+            assert!(done.stdout.lines().any(is_faster), "{}", done.stdout);
+            // What the finding promised is what the run gained.
+            let findings = &compared(&faulty.trace(), &done.folder().join("after.gspy"))["findings"];
+            let promised = findings["promised_ns"]["value"].as_f64().unwrap();
+            let gained = findings["gained_ns"].as_f64().unwrap();
+            let is_close = (gained - promised).abs() <= 0.25 * promised;
+            is_close.then_some(()).ok_or_else(|| format!("{id}: promised {promised}, gained {gained}"))
+        });
+    }
+}
+
+#[test]
+fn the_same_command_shows_that_an_unchanged_program_still_has_the_finding() {
+    until_one_is_good(|| {
+        let faulty = Run::of("fault_sync_per_step").arg("faulty").observed().succeeded();
+        let command = verify(&faulty, "sync-per-step")?;
+        let done = shell(&command, None).succeeded();
+        let is_there = state_of(&done.stdout, "sync-per-step").as_deref() == Some("still");
+        is_there.then_some(()).ok_or(done.stdout)
+    });
+}
+
+#[test]
+fn the_comparison_that_the_screen_proposes_shows_that_a_finding_is_gone() {
+    until_one_is_good(|| {
+        let done = Run::of("fault_sync_per_step").arg("faulty").observed().succeeded();
+        let line = done.stderr.lines().find_map(|line| line.strip_prefix("Check "));
+        let Some(line) = line else { return Err(done.stderr) };
+        let proposed = line.trim().strip_prefix("run it again, then ").unwrap();
+        assert_eq!(proposed, "gpuspy diff trace.gspy NEW");
+        let again = format!("gpuspy run -o NEW -- {} fixed", program("fault_sync_per_step").display());
+        let folder = done.folder().display();
+        let compared = shell(&format!("cd {folder} && {again} && {proposed}"), None).succeeded();
+        let is_gone = state_of(&compared.stdout, "sync-per-step").as_deref() == Some("gone");
+        is_gone.then_some(()).ok_or(compared.stdout)
+    });
+}
+
+#[test]
+fn a_run_of_several_processes_is_compared_by_its_directory() {
+    until_one_is_good(|| {
+        let run = Run::command("bash").arg("-c").arg("\"$0\" faulty & \"$0\" faulty & wait");
+        let done = run.arg(program("fault_sync_per_step")).observed().succeeded();
+        let line = done.stderr.lines().find_map(|line| line.strip_prefix("Check "));
+        let Some(line) = line else { return Err(done.stderr) };
+        assert_eq!(line.trim(), "run it again, then gpuspy diff trace.gspy NEW");
+        let folder = done.folder().display();
+        let compared = shell(&format!("cd {folder} && gpuspy diff trace.gspy trace.gspy"), None).succeeded();
+        assert!(compared.stdout.starts_with("There is no change: "), "{}", compared.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_command_that_checks_a_finding_quotes_what_a_shell_would_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("it's $HOME;  no \\ `*");
+    std::fs::copy(program("fault_sync_per_step"), &path).unwrap();
+    until_one_is_good(|| {
+        let done = Run::command(&path).arg("faulty").observed().succeeded();
+        let command = verify(&done, "sync-per-step")?;
+        let again = shell(&command, None).succeeded();
+        let of = |trace: &Path| gpuspy_tests::report(trace)["processes"][0]["command"].clone();
+        assert_eq!(of(&again.folder().join("after.gspy")), of(&done.trace()), "{command}");
+        Ok(())
+    });
+}
