@@ -95,9 +95,13 @@ impl Verdict {
         if let Some(why) = safety::of_idle(facts, bound, &group) {
             return Verdict::refused(why);
         }
-        let saves = saves(facts, bound, &group);
+        let gaining = || findings.iter().filter(|finding| finding.saves.value > 0);
+        let removing = gaining().find(|finding| removes(finding.id, bound));
+        // A remedy may remove more than the bound, as what follows from it.
+        let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
+        let saves = saves(facts, bound, &group).max(most);
         let mut text = vec![what(facts, bound, &group), gain(facts, bound, &group, saves)];
-        let first = findings.iter().find(|finding| finding.saves.value > 0);
+        let first = removing.or_else(|| gaining().next());
         text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
         let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
@@ -130,6 +134,23 @@ fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
     let others = groups.keys().copied().filter(|bound| ![Bound::Gpu, Bound::StartUp].contains(bound));
     let largest = others.max_by_key(|bound| (of(*bound), Reverse(*bound)));
     largest.filter(|bound| of(*bound) as f64 >= wall as f64 * LEAST).unwrap_or(Bound::Gpu)
+}
+
+/// Whether the remedy of a finding with this id removes a bound, or a part of it.
+fn removes(id: &str, bound: Bound) -> bool {
+    match bound {
+        Bound::Gpu => matches!(id, "unstable-kernel" | "tail-wave" | "hidden-copy"),
+        Bound::Launches => matches!(id, "tiny-kernels" | "adaptive-launches" | "device-switches"),
+        Bound::Host => id == "host-stall",
+        Bound::Syncs => matches!(id, "sync-per-step" | "device-wide-sync" | "default-stream"),
+        Bound::Copies => matches!(
+            id,
+            "pageable-copies" | "small-copies" | "synchronous-copies" | "no-overlap" | "duplicate-uploads"
+        ),
+        Bound::Allocations => id == "allocation-churn",
+        Bound::Communication => false,
+        Bound::StartUp => id == "cold-start",
+    }
 }
 
 /// Returns the most that removing a bound would save, ns.
