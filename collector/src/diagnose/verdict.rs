@@ -241,11 +241,14 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
     }
     let faster = wall as f64 / wall.saturating_sub(saves).max(1) as f64;
     let faster = if faster < 100.0 { format!(" ({faster:.1}x)") } else { String::new() };
-    let around = match facts.buckets.around {
-        0 => String::new(),
-        around => format!("; {} are around the steps", duration(around)),
-    };
-    format!("Removing that saves at most {} of {}{faster}{around}.", duration(saves), duration(wall))
+    let (saves, wall) = (duration(saves), duration(wall));
+    match facts.buckets.around {
+        0 => format!("Removing that saves at most {saves} of {wall}{faster}."),
+        around => format!(
+            "Removing that saves at most {saves} of the steps' {wall}{faster}, and nothing of the {} around them.",
+            duration(around)
+        ),
+    }
 }
 
 /// Returns the first sentence of an advice.

@@ -128,7 +128,7 @@ fn steps_are_judged_without_the_time_around_them() {
     all.steps.count = 10;
     let text = [
         "Host-bound: for 37.5 % of the steps the GPU waits for the host outside CUDA.",
-        "Removing that saves at most 150 ms of 400 ms (1.6x); 600 ms are around the steps.",
+        "Removing that saves at most 150 ms of the steps' 400 ms (1.6x), and nothing of the 600 ms around them.",
     ];
     let verdict = judged_at_any_width(&all);
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(150 * MS)));

@@ -136,12 +136,19 @@ fn wall(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 /// Returns the largest causes of idle time.
 fn idle(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let causes = run.rows.idle.by_cause.iter().filter(|row| row.total_ns.value > 0).take(CAUSES);
-    let causes: Vec<String> =
-        causes.map(|row| format!("{} {}", cause(row.cause), about(row.total_ns))).collect();
-    if causes.is_empty() {
+    let mut line = String::new();
+    for row in causes {
+        let next = format!("{} {}", cause(row.cause), about(row.total_ns));
+        // A cause is not broken: what has no place is in the section.
+        if !line.is_empty() && Text::from(format!("{line}, {next}")).width() > screen.width() - INDENT {
+            break;
+        }
+        line = if line.is_empty() { next } else { format!("{line}, {next}") };
+    }
+    if line.is_empty() {
         return Vec::new();
     }
-    block(screen, "Idle", [Text::from(clipped(&causes.join(", "), screen.width() - INDENT))])
+    block(screen, "Idle", [Text::from(line)])
 }
 
 /// Returns a cause in words, from its name in JSON.
@@ -256,8 +263,8 @@ fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 
 /// Returns where everything else is, and what the sign before figures with wide bounds means.
 fn more(has_wide_figures: bool) -> Text {
-    let mark = if has_wide_figures { format!("{WIDE} marks wide bounds; ") } else { String::new() };
-    let line = dim(format!("{mark}--section all shows every table"));
+    let mark = if has_wide_figures { format!("; {WIDE} marks wide bounds") } else { String::new() };
+    let line = dim(format!("gpuspy report TRACE --section all{mark}"));
     Text::toned(Tone::Title, "More").padded(INDENT).then(line)
 }
 
