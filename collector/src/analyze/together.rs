@@ -36,6 +36,7 @@ use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
 use crate::model::run::{Machine, Surveyed};
+use crate::model::steps::StepCounter;
 use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Record, Status};
@@ -139,6 +140,7 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     status: Option<&'a Status>,
     thread_times: Arc<ThreadTimes>,
     model: Model<'a>,
+    steps: StepCounter,
     record_filter: RecordFilter<'a>,
     records: Peekable<Records>,
     /// Ordinal of a device → its number on the line.
@@ -228,8 +230,10 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     fn take(&mut self, at: usize, record: &Record) {
         let process = &mut self.processes[at];
         let own = process.model.observe(record);
+        process.steps.observe(record);
         let scope = Scope::of(&mut process.record_filter, &own);
         let mut event = Event::new(record);
+        event.is_preparing = process.steps.is_preparing();
         event.call = own.call;
         event.process = at as u32;
         event.context = match event.context {
@@ -423,6 +427,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             status,
             thread_times: Arc::clone(&clocks.thread_times),
             model: Model::new(names, clocks),
+            steps: StepCounter::new(&clocks.steps),
             record_filter,
             records: records.peekable(),
             devices: numbers,

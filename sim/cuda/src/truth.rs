@@ -145,6 +145,19 @@ pub fn flush() -> std::io::Result<()> {
     }
 }
 
+/// Divides text into steps of whole lines, so that lines of other processes come between them. A line that is longer than
+/// [`STEP`] is a step.
+fn steps(mut text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let is_end = |byte: &u8| *byte == b'\n';
+        let last = text[..text.len().min(STEP)].iter().rposition(is_end);
+        let end = last.or_else(|| text.iter().position(is_end)).map_or(text.len(), |at| at + 1);
+        let (step, rest) = text.split_at(end);
+        text = rest;
+        (!step.is_empty()).then_some(step)
+    })
+}
+
 impl Writer {
     fn format(&mut self, all: bool) {
         for _ in 0..self.lines.len() {
@@ -167,7 +180,7 @@ impl Writer {
     }
 
     fn write(&mut self) -> std::io::Result<()> {
-        for step in self.buffer.chunks(STEP) {
+        for step in steps(&self.buffer) {
             self.file.write_all(step)?;
         }
         self.buffer.clear();
@@ -264,5 +277,24 @@ impl std::fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_two_processes_are_never_mixed() {
+        let line = |bytes: usize| [vec![b'x'; bytes - 1], vec![b'\n']].concat();
+        for lengths in [vec![], vec![10], vec![40_000; 5], vec![STEP, 1, STEP + 1, 3], vec![3 * STEP]] {
+            let text = lengths.iter().flat_map(|bytes| line(*bytes)).collect::<Vec<u8>>();
+            assert!(steps(&text).all(|step| step.ends_with(b"\n")), "{lengths:?}");
+            assert_eq!(steps(&text).collect::<Vec<_>>().concat(), text, "{lengths:?}");
+            assert!(
+                steps(&text)
+                    .all(|step| step.len() <= STEP || step.iter().filter(|b| **b == b'\n').count() == 1)
+            );
+        }
     }
 }
