@@ -11,7 +11,7 @@ const FIX: Advice = Advice {
     pytorch: "Remove torch.cuda.synchronize() from the step. To measure time, record torch.cuda.Event(enable_timing=True) \
               and read the events every 100 steps.",
     jax: "Remove block_until_ready() from the step; to measure time, wait once after many steps.",
-    cuda: "Remove it from the step. Where the host needs a result, wait for an event behind it \
+    cuda: "Remove the wait for the whole GPU from the step. Where the host needs a result, wait for an event behind it \
            (cudaEventSynchronize); where another stream needs it, use cudaStreamWaitEvent. To find errors while \
            debugging, use CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer and not a call in the code.",
 };
