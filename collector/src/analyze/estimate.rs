@@ -95,6 +95,12 @@ impl Sum {
         self.hi = self.hi.saturating_add(other.hi);
     }
 
+    /// Returns `part / whole` of it.
+    pub fn share(self, part: u64, whole: u64) -> Sum {
+        let of = |ns: u64| (u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64;
+        Sum { value: of(self.value), lo: of(self.lo), hi: of(self.hi) }
+    }
+
     /// Returns the sum as an estimate.
     pub fn estimate(self) -> Estimate<u64> {
         Estimate::new(self.value, self.lo, self.hi)

@@ -5,11 +5,9 @@
 //!
 //! - `gpu`: kernels and graph launches ran; `communication` and `copies`: only those ran, or the host was in a call that
 //!   copies;
-//! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or after the work
-//!   before the gap had been waited for, so that the host's way to the next launch was exposed;
-//! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average. Behind a wait, that counts
-//!   only if the leading thread is active for longer than the GPU is busy: otherwise, launches would stay ahead of the
-//!   GPU without the wait;
+//! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or because the host had
+//!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits;
+//! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average;
 //! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
 //! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded.
 //!
@@ -18,8 +16,7 @@
 //!
 //! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
 //!
-//! Removing a bound saves at most its group. A program bound by synchronization saves at most what its threads waited:
-//! without waits, they are still active for the rest of the time.
+//! Removing a bound saves at most its group.
 
 mod groups;
 mod safety;
@@ -157,11 +154,6 @@ fn removes(id: &str, bound: Bound) -> bool {
 fn saves(facts: &Facts<'_>, bound: Bound, group: &Group) -> u64 {
     match bound {
         Bound::Gpu => leading(facts).map_or(group.ns, |(_, ns)| ns),
-        Bound::Syncs => {
-            let threads = &facts.all.idle.threads;
-            let waited = threads.iter().map(|thread| groups::waited(&thread.calls));
-            group.ns.min(if threads.is_empty() { u64::MAX } else { waited.fold(0, u64::saturating_add) })
-        }
         _ => group.ns,
     }
 }

@@ -18,7 +18,7 @@ def step(x):
 
 
 if variant == "faulty":
-    for _ in range(STEPS):
+    for _ in account.timed(range(STEPS)):
         step(values)
 elif variant == "compiled":
     fused = torch.compile(step)
@@ -34,7 +34,7 @@ else:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step(values)
-    for _ in range(STEPS):
+    for _ in account.timed(range(STEPS)):
         graph.replay()
 torch.cuda.synchronize()
 DIAGNOSES = {

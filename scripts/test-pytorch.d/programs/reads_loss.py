@@ -1,5 +1,5 @@
-"""A training loop that reads the loss with .item() in each step, and its remedy: the losses are added up on the GPU, and
-read once at the end. `reads_loss.py faulty` or `reads_loss.py fixed`."""
+"""A training loop that reads its running loss with .item() in each step, and its remedy: it is read once at the end.
+`reads_loss.py faulty` or `reads_loss.py fixed`."""
 import sys
 
 import account
@@ -15,15 +15,17 @@ batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
 labels = torch.zeros(ROWS, dtype=torch.long).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-total = 0.0 if faulty else torch.zeros((), device="cuda")
-for step in range(STEPS):
+total = torch.zeros((), device="cuda")
+for step in account.timed(range(STEPS)):
     features = batches[step % len(batches)].to("cuda", non_blocking=True)
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(features), labels)
     loss.backward()
     optimizer.step()
-    total += loss.item() if faulty else loss.detach()
-float(total)
+    total += loss.detach()
+    if faulty:
+        total.item()
+total.item()
 
 # The remedies must be in PyTorch's words.
 slow = {"findings": ["sync-per-step"], "framework": ".item()"}

@@ -27,7 +27,7 @@ class Samples(Dataset):
 model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-for features, labels in DataLoader(Samples(), batch_size=ROWS, num_workers=0, pin_memory=True):
+for features, labels in account.timed(DataLoader(Samples(), batch_size=ROWS, num_workers=0, pin_memory=True)):
     features, labels = features.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(features), labels)

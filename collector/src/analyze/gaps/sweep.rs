@@ -5,7 +5,7 @@
 
 use super::super::bins::Bins;
 use super::super::estimate::Estimate;
-use super::super::identity::{Class, Cover, Identity, Layer};
+use super::super::identity::{Class, Cover, Identity, Layer, Part};
 use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::{Closed, Tally};
@@ -159,6 +159,9 @@ impl Sweep {
         }
         self.identity.pass(&self.cover, ns);
         self.bins.pass(self.cover.part(), ns);
+        if ns > 0 && self.cover.part() == Part::Unobserved {
+            self.idle.without_waits.skip();
+        }
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
             open.certain += ns;
         }
@@ -180,7 +183,10 @@ impl Sweep {
                 self.cover.enter(edge.layer, edge.class);
                 began = began.or(is_work.then_some(edge.neighbour));
                 let lead = self.leads.get(edge.neighbour.lead).filter(|_| is_work);
-                step = step.max(lead.and_then(|lead| lead.step));
+                if let Some(lead) = lead {
+                    self.idle.without_waits.start(lead, time);
+                    step = step.max(lead.step);
+                }
             } else {
                 self.cover.leave(edge.layer, edge.class);
                 // It has begun by now, and if it ended a gap, that is closed below.

@@ -28,14 +28,27 @@ pub struct Spent {
     pub caller: u64,
 }
 
+/// A wait of a thread for the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// The number of its API.
+    pub api: u16,
+    /// When it began: host ns.
+    pub from: i64,
+    /// When it returned: host ns.
+    pub to: i64,
+    /// The time in which any thread of the process had waited until then, ns.
+    pub total: u64,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub struct Thread {
     spent: VecDeque<Spent>,
     /// What it did before this is not known.
     known_from: i64,
-    /// The API of its last wait for the GPU, and when that returned.
-    pub waited: Option<(u16, i64)>,
+    /// The last wait for the GPU that held it up.
+    pub waited: Option<Waited>,
     /// From its first to its last call: host ns.
     pub ends: Option<(i64, i64)>,
     /// What it spent in calls, by [`Cause`], ns.
@@ -98,6 +111,10 @@ pub struct History {
     threads: Vec<Thread>,
     /// The thread of the last record, and its place.
     last: Option<(u32, usize)>,
+    /// The last wait of any thread.
+    waited: Option<Waited>,
+    /// When the last of the time ended in which a thread waited: host ns.
+    waited_until: i64,
 }
 
 impl History {
@@ -113,6 +130,28 @@ impl History {
         self.last = Some((number, place));
         let most = (KEPT / self.threads.len().next_power_of_two()).max(KEPT_OF_EACH);
         (&mut self.threads[place], most)
+    }
+
+    /// Notes a call of a thread that waited for the GPU from `from` until `until`, and returned at `to`.
+    pub fn wait(&mut self, number: u32, api: u16, (from, until, to): (i64, i64, i64), period: &Period) {
+        let before = self.waited.map_or(0, |last| last.total);
+        let since = if self.waited.is_some() { self.waited_until.max(from) } else { from };
+        let total = before.saturating_add(period.length(since, until.max(since)));
+        self.waited_until = until.max(since);
+        self.waited = Some(Waited { api, from, to, total });
+        self.of(number).0.waited = self.waited;
+    }
+
+    /// Returns the last wait for the GPU that held a thread up. That is its own, or one of another thread since which it has
+    /// made no call: it may have waited for that thread, as the thread in which PyTorch runs the backward pass does.
+    pub fn held_up(&mut self, number: u32) -> Option<Waited> {
+        let last = self.waited;
+        let thread = self.of(number).0;
+        let is_quiet = |since: &Waited| thread.ends.is_none_or(|(_, returned)| returned <= since.from);
+        if let Some(other) = last.filter(is_quiet) {
+            thread.waited = Some(other);
+        }
+        thread.waited
     }
 
     /// Returns a thread, if it has made a call.

@@ -42,6 +42,8 @@ pub struct Host {
     enqueued: Enqueued,
     /// The contexts that had work.
     contexts: Vec<u32>,
+    /// The number of operations so far.
+    launches: u64,
 }
 
 impl Host {
@@ -56,6 +58,7 @@ impl Host {
             ranges: Ranges::new(0),
             enqueued: Enqueued::default(),
             contexts: Vec::new(),
+            launches: 0,
         }
     }
 
@@ -121,8 +124,10 @@ impl Host {
         let is_legacy = work.call.flags & flag::LEGACY_STREAM != 0;
         let enqueued = self.enqueued.take((operation.context, operation.stream), is_legacy);
         let number = event.record.thread;
+        self.launches += 1;
         let innermost =
             self.ranges.around(number, operation.called).max_by_key(|begun| begun.at).map(|b| b.range.text);
+        let waited = self.history.held_up(number);
         let thread = self.history.of(number).0;
         let (called, returned) = (host(operation.called), host(operation.returned));
         // A host that is ahead of the GPU did nothing in the gap.
@@ -142,7 +147,8 @@ impl Host {
             known_from,
             before,
             range: innermost.unwrap_or(0),
-            waited: thread.waited,
+            waited,
+            launches: self.launches,
             step: event.step,
             is_preparing: event.is_preparing,
         })
@@ -173,7 +179,7 @@ impl Host {
         if let Body::Api(api) = &event.record.body
             && api.calls > 1
         {
-            return queries(thread, api, period, most);
+            return self.queries(event.record.thread, api, period);
         }
         let to = from.saturating_add(host(call.host_ns));
         thread.reach(from, to);
@@ -191,29 +197,36 @@ impl Host {
         thread.add(Spent { from: rest, to, cause, api, caller }, most);
         let is_wait = cause == Cause::ExplicitSync && !call.failed;
         if is_wait || waited.is_some() || (may_wait && copies) {
-            thread.waited = Some((api, to));
+            let until = if is_wait { to } else { until };
+            self.history.wait(event.record.thread, api, (from, until, to), period);
+        }
+    }
+
+    /// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it waits
+    /// for the GPU. Else the time between them is the program's own.
+    fn queries(&mut self, number: u32, api: &Api, period: &Period) {
+        let (thread, most) = self.history.of(number);
+        let (from, to) = (host(api.call.begin), host(api.call.end));
+        thread.reach(from, to);
+        if api.inside.saturating_mul(2) < api.call.end.saturating_sub(api.call.begin) {
+            return thread.count(
+                Cause::OtherCall,
+                from,
+                from.saturating_add(host(api.inside)).min(to),
+                period,
+            );
+        }
+        let cause = Cause::ExplicitSync;
+        thread.count(cause, from, to, period);
+        thread.add(Spent { from, to, cause, api: api.call.api, caller: api.call.caller }, most);
+        if api.result == 0 {
+            self.history.wait(number, api.call.api, (from, to, to), period);
         }
     }
 
     /// Returns the threads.
     pub fn history(&self) -> &History {
         &self.history
-    }
-}
-
-/// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it
-/// waits for the GPU. Else the time between them is the program's own.
-fn queries(thread: &mut super::history::Thread, api: &Api, period: &Period, most: usize) {
-    let (from, to) = (host(api.call.begin), host(api.call.end));
-    thread.reach(from, to);
-    if api.inside.saturating_mul(2) < api.call.end.saturating_sub(api.call.begin) {
-        return thread.count(Cause::OtherCall, from, from.saturating_add(host(api.inside)).min(to), period);
-    }
-    let cause = Cause::ExplicitSync;
-    thread.count(cause, from, to, period);
-    thread.add(Spent { from, to, cause, api: api.call.api, caller: api.call.caller }, most);
-    if api.result == 0 {
-        thread.waited = Some((api.call.api, to));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which thread leads a gap, and what did it do in it? Noted when the operation that may end the gap comes.
 
 use super::Cause;
-use super::history::Spent;
+use super::history::{Spent, Waited};
 
 /// What is known of an operation that may end a gap, and of the thread that enqueued it. Times are host ns.
 #[derive(Clone, Debug)]
@@ -30,8 +30,10 @@ pub struct Lead {
     pub before: i64,
     /// The text of the innermost NVTX range of the thread; 0 = none.
     pub range: u32,
-    /// The API of the last wait of the thread, and when that returned.
-    pub waited: Option<(u16, i64)>,
+    /// The last wait for the GPU that held the thread up.
+    pub waited: Option<Waited>,
+    /// The number of operations of the process until this one.
+    pub launches: u64,
     /// The step of the program that its call belongs to. Of a burst or a run it is that of the last launch.
     pub step: Option<u64>,
     /// Whether the program still prepared: its second step had not begun.

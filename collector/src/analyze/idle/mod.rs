@@ -10,6 +10,7 @@
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
 //! - [`running`]: whether the leading threads ran while they were outside CUDA
 //! - [`by_step`]: the idle time in each step of the program
+//! - [`without_waits`]: the gaps that would not be there if the threads did not wait for the GPU
 //! - [`hta`]: the classes of Holistic Trace Analysis
 //!
 //! Calls that the agent does not intercept count as outside CUDA.
@@ -23,6 +24,7 @@ pub mod lead;
 pub mod rows;
 pub mod running;
 pub mod split;
+pub mod without_waits;
 
 use self::running::{Outside, Running};
 use super::call_class::CallClass;
@@ -140,9 +142,8 @@ pub struct Site {
     pub tid: Option<u32>,
     /// The innermost NVTX range that was open on that thread when the gap ended.
     pub range: Option<String>,
-    /// The wait (an explicit or implicit synchronization, by its base name) of the leading thread that ended last before
-    /// the gap did, if it ended after the gap began: the work before the gap had been waited for, so that the stream
-    /// was empty.
+    /// The last wait before it that held the leading thread up (an explicit or implicit synchronization, by its base name), if
+    /// the GPU [would not have been idle](without_waits) without such waits: the host would have been ahead of it.
     pub after_wait: Option<String>,
     /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
     pub is_long: bool,
@@ -181,6 +182,8 @@ pub struct IdleReport {
     pub by_cause: BTreeMap<Cause, Part>,
     /// The same by cause and site. At most [`SITES`] sites; the others are added to one without a site.
     pub sites: BTreeMap<(Cause, Site), Part>,
+    /// The waits that such idle time is owed to, by API: how many of them left a GPU idle.
+    pub waits: BTreeMap<String, u64>,
     /// HTA's classes.
     pub hta: HtaClasses,
     /// The threads that led gaps, the one that led most idle time first.
@@ -189,6 +192,8 @@ pub struct IdleReport {
     pub running: BTreeMap<Outside, Running>,
 }
 
+/// The fewest waits that are a habit of a program.
+pub const HABIT: u64 = 10;
 /// The shortest pause of a thread, ns. A framework takes some tens of microseconds from one launch to the next.
 pub const LONG: u64 = 100_000;
 /// The shortest gap that counts as set-up, ns: a shorter one may be of the loop itself, and costs little once.
@@ -208,6 +213,12 @@ impl HtaClasses {
 }
 
 impl IdleReport {
+    /// Returns the API whose waits a site's idle time is owed to, if these are a habit of the program.
+    pub fn habit<'a>(&self, site: &'a Site) -> Option<&'a str> {
+        let wait = site.after_wait.as_deref()?;
+        (self.waits.get(wait).copied().unwrap_or(0) >= HABIT).then_some(wait)
+    }
+
     /// Adds idle time that lies in no gap, so that the causes sum to `idle`.
     pub fn complete(&mut self, idle: Sum) {
         let known = self.by_cause.values().fold(0u64, |sum, part| sum.saturating_add(part.total.value));
@@ -224,6 +235,9 @@ impl Merge for IdleReport {
     fn merge(&mut self, other: &IdleReport) {
         Merge::merge(&mut self.by_cause, &other.by_cause);
         Merge::merge(&mut self.sites, &other.sites);
+        for (api, count) in &other.waits {
+            *self.waits.entry(api.clone()).or_default() += count;
+        }
         self.hta.add(&other.hta);
         Merge::merge(&mut self.running, &other.running);
         for thread in &other.threads {

@@ -1,5 +1,6 @@
 //! The names of what a tally has found.
 
+use super::super::calls::base_name;
 use super::super::merge::Merge;
 use super::history::Thread;
 use super::running::{Outside, Running};
@@ -76,6 +77,9 @@ impl Found {
         for ((cause, place), part) in &self.tally.places {
             report.sites.entry((*cause, site(*cause, place, resolve))).or_default().merge(part);
         }
+        for ((process, api), count) in &self.tally.waits {
+            *report.waits.entry(api_name(*process, *api, resolve)).or_default() += count;
+        }
         report.threads =
             self.threads.iter().map(|(key, used)| used.named(resolve.tid(key.0, key.1))).collect();
         report.threads.sort_by_key(|thread| Reverse(thread.idle_led));
@@ -102,10 +106,7 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
     }
     let process = place.process;
     let text = |space, id: u32| resolve.text(process, space, id);
-    let api = |api: u16| {
-        let name = text(Namespace::Api, api.into());
-        name.map_or_else(|| format!("(api {api})"), |name| super::super::calls::base_name(name).to_owned())
-    };
+    let api = |api: u16| api_name(process, api, resolve);
     Site {
         api: place.api.map(api),
         library: resolve.library(process, place.caller),
@@ -117,6 +118,12 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
         after_wait: place.waited.map(api),
         is_long: place.is_long,
     }
+}
+
+/// Returns the base name of an API of a process.
+fn api_name(process: u32, api: u16, resolve: &impl Resolve) -> String {
+    let name = resolve.text(process, Namespace::Api, api.into());
+    name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned())
 }
 
 impl Tally {
@@ -133,6 +140,9 @@ impl Tally {
         for (key, led) in &other.led {
             let mine = self.led.entry(*key).or_default();
             *mine = mine.saturating_add(*led);
+        }
+        for (key, waits) in &other.waits {
+            *self.waits.entry(*key).or_default() += waits;
         }
     }
 }

@@ -22,6 +22,7 @@ use super::super::estimate::{Estimate, Sum};
 use super::by_step::StepIdle;
 use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
+use super::without_waits::{Owed, WithoutWaits};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::model::period::Period;
 use std::collections::HashMap;
@@ -50,7 +51,7 @@ pub struct Place {
     pub caller: u64,
     /// The text of its NVTX range; 0 = none.
     pub range: u32,
-    /// The number of the API of the wait before.
+    /// The number of the API of the wait that it is owed to.
     pub waited: Option<u16>,
     /// Whether the part of a gap is [`LONG`] or longer.
     pub is_long: bool,
@@ -91,6 +92,15 @@ struct Slot {
     hi: u64,
 }
 
+/// How much of a gap is owed to a wait.
+#[derive(Clone, Copy, Debug)]
+struct Owing {
+    waited: Option<u16>,
+    ns: u64,
+    /// The length of the gap, ns.
+    of: u64,
+}
+
 /// A stretch of the leading thread's time.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
@@ -114,6 +124,10 @@ pub struct Tally {
     pub running: Windows,
     /// By the step of the program.
     pub by_step: StepIdle,
+    /// The same without the threads' waits.
+    pub without_waits: WithoutWaits,
+    /// The waits that gaps are owed to, by process and API.
+    pub waits: HashMap<(u32, u16), u64>,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
     /// Whether the thread did nothing but launch in all the time that was laid out.
@@ -145,7 +159,11 @@ impl Tally {
             gap.widest.1.max(gap.to).saturating_add(off_by),
         );
         let least = self.measure(&gap, lead, off_by, period);
-        self.decide(&gap, lead, &least, off_by, period)
+        let owed = self.without_waits.owed(&gap, lead);
+        if let Some(waited) = lead.waited.filter(|_| owed.is_first) {
+            *self.waits.entry((lead.process, waited.api)).or_default() += 1;
+        }
+        self.decide(&gap, lead, (&least, owed), off_by, period)
     }
 
     /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued;
@@ -253,15 +271,16 @@ impl Tally {
         &mut self,
         gap: &Closed,
         lead: &Lead,
-        least: &[u64; Cause::COUNT],
+        (least, owed): (&[u64; Cause::COUNT], Owed),
         off_by: i64,
         period: &Period,
     ) -> Main {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
-        let waited =
-            lead.waited.filter(|(_, end)| *end > gap.from.saturating_sub(off_by)).map(|(api, _)| api);
         let (process, thread, range) = (lead.process, lead.thread, lead.range);
-        let place = |api, caller, is_long| Place { process, thread, api, caller, range, waited, is_long };
+        let place =
+            |api, caller, is_long| Place { process, thread, api, caller, range, waited: None, is_long };
+        let waited = lead.waited.map(|waited| waited.api);
+        let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);
         for (at, Slot { cause, api, caller, value, lo, hi }) in slots.iter().copied().enumerate() {
@@ -271,7 +290,7 @@ impl Tally {
             }
             let lo = lo.saturating_sub(shorter).min(value);
             let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
-            self.site(cause, place(api, caller, value >= LONG), Part { count: gap.count(), total });
+            self.owe(cause, place(api, caller, value >= LONG), Part { count: gap.count(), total }, of_wait);
             // Each end of the gap may lie so far away.
             let doubt = shorter.saturating_add(2 * off_by.unsigned_abs());
             self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
@@ -304,7 +323,11 @@ impl Tally {
         }
         if open > 0 {
             let total = Sum { value: open, lo, hi: gap.duration.hi.max(open) };
-            self.site(cause, whole, Part { count: gap.count(), total });
+            let part = Part { count: gap.count(), total };
+            match cause {
+                Cause::Undecided => self.site(cause, whole, part),
+                _ => self.owe(cause, whole, part, of_wait),
+            }
         }
         main
     }
@@ -345,6 +368,19 @@ impl Tally {
         sum.count += part.count;
         sum.total.add(part.total);
         self.site(cause, place.unwrap_or_default(), part);
+    }
+
+    /// Counts a part of a gap in its place, divided into what is owed to a wait and the rest. The gap counts where most is.
+    fn owe(&mut self, cause: Cause, place: Place, part: Part, wait: Owing) {
+        let is_owed = wait.ns > 0 && wait.ns >= wait.of / 2;
+        let (all, owed) = (part.total, part.total.share(wait.ns, wait.of));
+        let rest = Sum { value: all.value - owed.value, lo: all.lo - owed.lo, hi: all.hi - owed.hi };
+        for (total, waited, counts) in [(owed, wait.waited, is_owed), (rest, None, !is_owed)] {
+            if counts || total.value > 0 {
+                let count = if counts { part.count } else { 0 };
+                self.site(cause, Place { waited, ..place }, Part { count, total });
+            }
+        }
     }
 
     fn site(&mut self, cause: Cause, place: Place, part: Part) {

@@ -3,7 +3,6 @@
 use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::Evidence;
-use super::idle::share;
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Sum;
 use crate::analyze::merge::Merge;
@@ -34,7 +33,7 @@ impl<'a> Found<'a> {
         let time = |copied: &Copied| whole(copied);
         let mine: u64 = sites().map(|(_, copied)| time(copied)).sum();
         let of_all: u64 = facts.all.copy_sites.values().map(time).sum();
-        let exposed = share(facts.buckets.get(Bucket::ExposedCopies), mine, of_all);
+        let exposed = facts.buckets.get(Bucket::ExposedCopies).share(mine, of_all);
         Some(Found { all, main, apis: sites().map(|(site, _)| site.api.as_str()).collect(), exposed })
     }
 
@@ -57,7 +56,7 @@ impl<'a> Found<'a> {
 pub fn repeated(facts: &Facts<'_>) -> Sum {
     let of_all = facts.all.copy_sites.values().map(whole).sum();
     let mine = facts.all.repeated_uploads.values().map(Repeats::whole).sum();
-    share(facts.buckets.get(Bucket::ExposedCopies), mine, of_all)
+    facts.buckets.get(Bucket::ExposedCopies).share(mine, of_all)
 }
 
 /// Returns the time of all copies of a site, ns: the untimed ones like the timed ones.

@@ -20,12 +20,12 @@ const FIX: Advice = Advice {
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let waits = Waits::of(facts, is_device_wide)?;
     let (site, api) = (waits.idle.main?, waits.api()?);
-    let calls = facts.all.apis.get(api).map_or(waits.idle.part.count, |calls| calls.count);
+    let calls = facts.all.apis.get(api).map_or(waits.count, |calls| calls.count);
     let text = format!(
         "{} calls of {api}, in which the host was for {}: behind {} of them the GPU was idle, {} in all.",
         count(calls),
         duration(facts.all.syncs.get(api).map_or(waits.waited, |calls| calls.total)),
-        count(waits.idle.part.count),
+        count(waits.count),
         duration(waits.idle.part.total.value)
     );
     Some(Claimed {
@@ -48,6 +48,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: waits.claims,
+        claims: waits.idle.claims,
     })
 }

@@ -5,7 +5,6 @@ use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
 use super::copies::whole;
-use super::idle::share;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
 use crate::analyze::product_copies::Before;
@@ -42,7 +41,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     regular().for_each(|(_, before)| all.merge(before));
     let mine = regular().map(|(_, before)| estimated(before)).sum();
     let of_all = facts.all.copy_sites.values().map(whole).sum();
-    let exposed = share(facts.buckets.get(Bucket::ExposedCopies), mine, of_all);
+    let exposed = facts.buckets.get(Bucket::ExposedCopies).share(mine, of_all);
     let text = format!(
         "{} copies inside the GPU, {} in all, came right before a matrix product on the same stream; only they ran on the \
          GPU for {}.",

@@ -6,8 +6,8 @@ use super::super::framework::Advice;
 use super::super::running::{self, State};
 use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
-use crate::analyze::idle::Cause;
 use crate::analyze::idle::running::Outside;
+use crate::analyze::idle::{Cause, Site};
 use crate::units::{count, duration};
 
 const FIX: Advice = Advice {
@@ -68,9 +68,18 @@ fn explanation(state: Option<State>) -> &'static str {
     }
 }
 
+/// Returns the gaps in which the host was elsewhere. Those that waits have caused are part of it only where they are the smaller
+/// part, as where a loader sleeps for longer than the GPU has work.
+fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
+    let is_stall = |cause, site: &Site| cause == Cause::OutsideCuda && site.is_long;
+    let all = Idle::of(facts, is_stall);
+    let own = Idle::of(facts, |cause, site| is_stall(cause, site) && facts.all.idle.habit(site).is_none());
+    if own.part.total.value >= all.part.total.value / 2 { all } else { own }
+}
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let idle = Idle::of(facts, |cause, site| cause == Cause::OutsideCuda && site.is_long);
+    let idle = stalls(facts);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
     let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
     let mut text = format!(

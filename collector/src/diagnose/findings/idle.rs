@@ -6,12 +6,6 @@ use crate::analyze::estimate::Sum;
 use crate::analyze::idle::{Cause, Part, Site};
 use std::collections::BTreeMap;
 
-/// Returns `part / whole` of a sum.
-pub fn share(sum: Sum, part: u64, whole: u64) -> Sum {
-    let of = |ns: u64| (u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64;
-    Sum { value: of(sum.value), lo: of(sum.lo), hi: of(sum.hi) }
-}
-
 /// Returns a share of a sum whose own bounds and that of the share are known.
 pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
     let [lo, value, hi] = share;
@@ -29,9 +23,9 @@ pub fn without_own_cost(
 ) -> BTreeMap<Bucket, Sum> {
     let Some(own) = &facts.all.overhead else { return claims };
     let all = claims.values().fold(0u64, |sum, claim| sum.saturating_add(claim.value));
-    let cost = share(Sum { value: own.agent_ns, lo: 0, hi: 0 }, calls, own.calls).value;
+    let cost = Sum { value: own.agent_ns, lo: 0, hi: 0 }.share(calls, own.calls).value;
     let rest = all - cost.min(all / 2);
-    claims.into_iter().map(|(bucket, claim)| (bucket, share(claim, rest, all))).collect()
+    claims.into_iter().map(|(bucket, claim)| (bucket, claim.share(rest, all))).collect()
 }
 
 /// Idle time that a finding is about.
@@ -69,26 +63,9 @@ impl<'a> Idle<'a> {
         for (cause, ns) in by_cause {
             let whole = facts.all.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
             let bucket = Bucket::Idle(cause);
-            idle.claims.insert(bucket, share(facts.buckets.get(bucket), ns, whole));
+            idle.claims.insert(bucket, facts.buckets.get(bucket).share(ns, whole));
         }
         idle
-    }
-
-    /// Returns the time by the buckets, ns.
-    pub fn claimed(&self) -> u64 {
-        self.claims.values().map(|sum| sum.value).sum()
-    }
-
-    /// Reduces what is claimed to at most `most` ns, in equal proportion.
-    pub fn at_most(mut self, most: u64) -> Self {
-        let claimed = self.claimed();
-        if claimed > most {
-            self.claims.values_mut().for_each(|sum| {
-                let hi = sum.hi;
-                *sum = Sum { hi, ..share(*sum, most, claimed) };
-            });
-        }
-        self
     }
 }
 

@@ -33,7 +33,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (site, api) = (waits.idle.main?, waits.api()?);
     let mut read = Copied::default();
     reads().for_each(|(_, copied)| read.merge(copied));
-    let calls = facts.all.apis.get(api).map_or(waits.idle.part.count, |calls| calls.count);
+    let calls = facts.all.apis.get(api).map_or(waits.count, |calls| calls.count);
     let per_step = match facts.all.steps.count {
         0 => String::new(),
         steps => format!(" ({:.1} per step)", calls as f64 / steps as f64),
@@ -75,7 +75,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: waits.claims,
+        claims: waits.idle.claims,
     })
 }
 

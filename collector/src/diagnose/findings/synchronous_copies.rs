@@ -42,7 +42,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: waits.claims,
+        claims: waits.idle.claims,
     })
 }
 

@@ -9,7 +9,6 @@ use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
 use super::grids::{self, OneShape};
-use super::idle::share;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::model::names::demangle;
 use crate::units::{count, duration};
@@ -40,7 +39,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (_, main) = found.iter().max_by_key(|(lost, _)| lost.value)?;
     let mut lost = Sum::default();
     found.iter().for_each(|(more, _)| lost.add(*more));
-    let gain = share(facts.buckets.get(Bucket::Compute), lost.value, all);
+    let gain = facts.buckets.get(Bucket::Compute).share(lost.value, all);
     let (_, waves) = main.shape.waves()?;
     let text = format!(
         "{} launches of {} blocks, where the GPU holds {} at a time: {waves:.2} waves, which take as long as {:.0}; a launch \

@@ -5,7 +5,7 @@ use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
 use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::Estimate;
-use crate::analyze::idle::{Cause, Site};
+use crate::analyze::idle::Cause;
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
 use crate::units::{count, duration, percent};
@@ -37,7 +37,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         return None;
     }
     let idle = Idle::of(facts, |cause, site| {
-        is_between_launches(cause, site) && (cause == Cause::Launching || !site.is_long)
+        let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
+        is_launching && facts.all.idle.habit(site).is_none()
     });
     let site = idle.main?;
     let text = format!(
@@ -75,8 +76,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     })
 }
 
-/// Whether the host was launching, or between two launches, and had not just waited for the GPU.
-fn is_between_launches(cause: Cause, site: &Site) -> bool {
+/// Whether the host was launching, or between two launches.
+fn is_between_launches(cause: Cause) -> bool {
     use Cause::{BetweenLaunches, Launching, OtherCall, OutsideCuda};
-    matches!(cause, Launching | BetweenLaunches | OutsideCuda | OtherCall) && site.after_wait.is_none()
+    matches!(cause, Launching | BetweenLaunches | OutsideCuda | OtherCall)
 }

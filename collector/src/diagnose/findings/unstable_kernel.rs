@@ -4,7 +4,6 @@ use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding};
 use super::super::framework::Advice;
-use super::idle::share;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
@@ -50,7 +49,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         duration(mean.value as u64),
         duration(most.value)
     );
-    let gain = share(facts.buckets.get(Bucket::Compute), excess, all);
+    let gain = facts.buckets.get(Bucket::Compute).share(excess, all);
     Some(Claimed {
         finding: Finding {
             id: "unstable-kernel",

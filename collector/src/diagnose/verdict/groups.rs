@@ -47,9 +47,8 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(buckets.get(bucket).value);
     }
-    let slow = is_slow_without_waits(buckets, idle);
     for (cause, site, part) in parts(idle) {
-        let Some(bound) = bound(cause, site, &part, slow) else { continue };
+        let Some(bound) = bound(cause, idle.habit(site), &part) else { continue };
         let of_all = idle.by_cause.get(&cause).map_or(0, |all| all.total.value);
         let of_this = buckets.get(Bucket::Idle(cause)).value;
         // The sites are those of all devices.
@@ -78,35 +77,29 @@ fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
 }
 
 /// Returns what bounds the program in an idle part; `None` if that is not known.
-fn bound(cause: Cause, site: &Site, part: &Part, slow_without_waits: bool) -> Option<Bound> {
-    let waited = site.after_wait.is_some();
+fn bound(cause: Cause, wait: Option<&str>, part: &Part) -> Option<Bound> {
     let is_long = part.total.value / part.count.max(1) >= BETWEEN_LAUNCHES;
     Some(match cause {
         Cause::ExplicitSync | Cause::ImplicitSync | Cause::StreamWait => Bound::Syncs,
-        Cause::OutsideCuda if is_long && (!waited || slow_without_waits) => Bound::Host,
-        Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall if waited => Bound::Syncs,
-        Cause::OutsideCuda | Cause::Launching | Cause::Starting | Cause::OtherCall => Bound::Launches,
-        Cause::BetweenLaunches => Bound::Launches,
+        Cause::OutsideCuda
+        | Cause::Launching
+        | Cause::BetweenLaunches
+        | Cause::Starting
+        | Cause::OtherCall
+            if wait.is_some() =>
+        {
+            Bound::Syncs
+        }
+        Cause::OutsideCuda if is_long => Bound::Host,
+        Cause::OutsideCuda
+        | Cause::Launching
+        | Cause::BetweenLaunches
+        | Cause::Starting
+        | Cause::OtherCall => Bound::Launches,
         Cause::Allocating | Cause::Freeing => Bound::Allocations,
         Cause::Copying => Bound::Copies,
         Cause::Loading | Cause::SetUp => Bound::StartUp,
         Cause::HostCallback => Bound::Host,
         Cause::Undecided => return None,
     })
-}
-
-/// Returns whether the thread that led most gaps is active for longer than the GPU is busy. Then the GPU would be idle
-/// even if the thread never waited for it. If nothing is known of threads, the host counts as slow.
-fn is_slow_without_waits(buckets: &Buckets, idle: &IdleReport) -> bool {
-    let busy = [Bucket::Compute, Bucket::Graphs, Bucket::ExposedCommunication, Bucket::ExposedCopies]
-        .map(|bucket| buckets.get(bucket).value);
-    let busy = busy.into_iter().fold(0, u64::saturating_add);
-    let lead = idle.threads.first();
-    lead.is_none_or(|thread| thread.span.saturating_sub(waited(&thread.calls)) > busy)
-}
-
-/// Returns the time in which a thread waited for the GPU, ns.
-pub fn waited(calls: &BTreeMap<Cause, u64>) -> u64 {
-    let of = |cause| calls.get(&cause).copied().unwrap_or(0);
-    of(Cause::ExplicitSync).saturating_add(of(Cause::ImplicitSync))
 }

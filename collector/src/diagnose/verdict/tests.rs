@@ -4,7 +4,7 @@ use super::*;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::identity::Identity;
-use crate::analyze::idle::{Cause, IdleReport, Part, Site, ThreadUse};
+use crate::analyze::idle::{Cause, IdleReport, Part, Site};
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
@@ -35,6 +35,9 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
         let sum = report.by_cause.entry(*cause).or_default();
         (sum.count, sum.total.value) = (sum.count + count, sum.total.value + ms * MS);
         report.sites.insert((*cause, site.clone()), part);
+        if let Some(wait) = &site.after_wait {
+            *report.waits.entry(wait.clone()).or_default() += count;
+        }
     }
     Tables { devices: vec![device], idle: report, ..Tables::default() }
 }
@@ -138,16 +141,13 @@ fn steps_are_judged_without_the_time_around_them() {
 }
 
 #[test]
-fn after_a_wait_the_thread_decides_between_the_wait_and_the_host() {
+fn idle_time_that_is_owed_to_waits_is_theirs_and_the_rest_the_hosts() {
     let idle = [
         (Cause::ExplicitSync, inside("cudaStreamSynchronize"), 50, 1_000),
         (Cause::OutsideCuda, after("cudaStreamSynchronize"), 250, 1_000),
         (Cause::Launching, after("cudaStreamSynchronize"), 100, 1_000),
     ];
     let mut all = run(0, [600, 0, 0, 0], &idle);
-    // It waits for half of the time: without the waits, it would be ahead of the GPU.
-    let calls = BTreeMap::from([(Cause::ExplicitSync, 450 * MS), (Cause::ImplicitSync, 50 * MS)]);
-    all.idle.threads = vec![ThreadUse { span: WALL, calls, ..ThreadUse::default() }];
     let text = [
         "Sync-bound: for 40.0 % of the wall the GPU idles after cudaStreamSynchronize.",
         "Removing that saves at most 400 ms of 1.00 s (1.7x).",
@@ -155,19 +155,10 @@ fn after_a_wait_the_thread_decides_between_the_wait_and_the_host() {
     let verdict = judged_at_any_width(&all);
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Syncs), Some(400 * MS)));
     assert_eq!(verdict.text, text);
-    // It is active for 900 ms: the GPU would wait for it all the same.
-    all.idle.threads[0].calls = BTreeMap::from([(Cause::ExplicitSync, 100 * MS)]);
+    // Nine waits are no habit.
+    all.idle.waits.values_mut().for_each(|count| *count = 9);
     let verdict = judged_at_any_width(&all);
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(250 * MS)));
-}
-
-#[test]
-fn removing_waits_saves_no_more_than_was_waited() {
-    let idle = [(Cause::Launching, after("cudaDeviceSynchronize"), 400, 4_000)];
-    let mut all = run(0, [600, 0, 0, 0], &idle);
-    let calls = BTreeMap::from([(Cause::ExplicitSync, 150 * MS)]);
-    all.idle.threads = vec![ThreadUse { span: WALL, calls, ..ThreadUse::default() }];
-    assert_eq!(judged_at_any_width(&all).saves, Some(150 * MS));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Divides gaps whose truth is known.
 
-use super::super::history::Spent;
+use super::super::history::{Spent, Waited};
 use super::*;
 use proptest::prelude::*;
 
@@ -23,6 +23,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         before: i64::MIN,
         range: 0,
         waited: None,
+        launches: 1,
         step: None,
         is_preparing: false,
     }
@@ -46,11 +47,23 @@ fn causes(tally: &Tally) -> Vec<(Cause, [u64; 3])> {
     Cause::ALL.into_iter().filter(|cause| sum(*cause).value > 0).map(row).collect()
 }
 
+/// A wait from host ns `from` to `to`, the first of its process.
+fn wait(from: i64, to: i64) -> Waited {
+    Waited { api: 3, from, to, total: (to - from) as u64 }
+}
+
+/// The time in places that are owed to a wait, and in others.
+fn owed(tally: &Tally) -> [u64; 2] {
+    [true, false].map(|is_owed| {
+        let places = tally.places.iter().filter(|((_, place), _)| place.waited.is_some() == is_owed);
+        places.map(|(_, part)| part.total.value).sum()
+    })
+}
+
 #[test]
 fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
     let calls = [call(0, 130, Cause::ExplicitSync), call(500, 600, Cause::Allocating)];
-    let lead = Lead { waited: Some((3, 130)), ..lead(&calls, 900, 950) };
-    let tally = split(gap(100, 1_000, 0), &lead);
+    let tally = split(gap(100, 1_000, 0), &lead(&calls, 900, 950));
     let exactly = |ns| [ns, ns, ns];
     let expected = [
         (Cause::ExplicitSync, exactly(30)),
@@ -60,18 +73,32 @@ fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
         (Cause::OutsideCuda, exactly(370 + 300)),
     ];
     assert_eq!(causes(&tally), expected);
-    assert!(tally.places.keys().all(|(_, place)| place.waited == Some(3)), "the wait ended in the gap");
     let outside = tally.places.keys().find(|(cause, _)| *cause == Cause::OutsideCuda).unwrap().1;
     assert_eq!((outside.api, outside.caller), (None, 8), "the call that ended the gap");
-    assert_eq!(tally.led[&(0, 1)], 900);
+    assert_eq!((tally.led[&(0, 1)], owed(&tally)), (900, [0, 900]));
+}
+
+#[test]
+fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
+    let divided = |gap: Closed, lead: Lead| {
+        let mut tally = Tally::default();
+        tally.without_waits.start(&Lead { launches: 0, ..lead.clone() }, -10_000);
+        tally.split(gap, Some(&lead), &Period::default());
+        (owed(&tally), tally.waits.clone())
+    };
+    let waited = |from, to| Lead { waited: Some(wait(from, to)), ..lead(&[], 900, 950) };
+    let once = HashMap::from([((0, 3), 1)]);
+    assert_eq!(divided(gap(100, 1_000, 0), waited(-5_000, 130)), ([900, 0], once.clone()));
+    assert_eq!(divided(gap(100, 1_000, 0), waited(0, 130)), ([129, 771], once), "no more than that");
+    let ahead = Lead { called: 50, returned: 60, enqueued: Cause::StreamWait, ..waited(-5_000, 40) };
+    assert_eq!(divided(gap(100, 1_000, 5), ahead), ([0, 900], HashMap::new()), "the host was ahead");
 }
 
 #[test]
 fn a_launch_that_was_ahead_of_the_gap_was_only_waiting() {
-    let ahead = Lead { enqueued: Cause::StreamWait, waited: Some((3, 40)), ..lead(&[], 50, 60) };
+    let ahead = Lead { enqueued: Cause::StreamWait, ..lead(&[], 50, 60) };
     let tally = split(gap(100, 1_000, 5), &ahead);
     assert_eq!(causes(&tally), [(Cause::StreamWait, [900; 3])]);
-    assert!(tally.places.keys().all(|(_, place)| place.waited.is_none()), "that wait was before the gap");
 }
 
 #[test]
