@@ -23,8 +23,8 @@ use super::by_step::StepIdle;
 use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
+use crate::hash::HashMap;
 use crate::model::period::Period;
-use std::collections::HashMap;
 
 /// The most places that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;
