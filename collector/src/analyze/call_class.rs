@@ -2,10 +2,10 @@
 //! same way; [`startup`](super::startup) and [`idle`](super::idle) share it.
 
 use super::calls::base_name;
+use crate::hash::HashSet;
 use crate::model::{Action, CountedCall, Event};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
-use std::collections::HashSet;
 
 /// What a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl CallClasses {
             apis.resize(apis.len().max(id + 1), CallClass::Other);
             apis[id] = CallClass::of(base_name(name));
         }
-        CallClasses { apis, made_context: HashSet::new() }
+        CallClasses { apis, made_context: HashSet::default() }
     }
 
     /// Takes every event before [`of`](Self::of): the creation of a context is a record of its own, before the end of the

@@ -5,10 +5,11 @@ use super::estimate::Estimate;
 use super::merge::Merge;
 use super::quantile::Quantiles;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::{CountedCall, Event};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The host's time in calls of one kind, from entry to return. Its size is bounded, and two of them can be merged.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +99,7 @@ struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     fn new(names: &'a Names) -> Self {
-        Calls { names, by_api: HashMap::new() }
+        Calls { names, by_api: HashMap::default() }
     }
 
     fn add(&mut self, call: CountedCall) {

@@ -7,11 +7,12 @@
 
 use super::analysis::{Analysis, End, Start};
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::GpuInterval;
 use crate::model::{Action, Event, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The collectives of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -246,13 +247,13 @@ impl<'a> Analysis<'a> for CollectiveFold<'a> {
     fn new(start: &Start<'a>) -> Self {
         CollectiveFold {
             names: start.names,
-            firsts: HashMap::new(),
-            symbols: HashMap::new(),
-            kinds: HashMap::new(),
+            firsts: HashMap::default(),
+            symbols: HashMap::default(),
+            kinds: HashMap::default(),
             kept: 0,
             level: 0,
             launches: 0,
-            open: HashMap::new(),
+            open: HashMap::default(),
             last: None,
             own: OwnTime::default(),
         }

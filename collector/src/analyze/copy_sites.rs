@@ -6,11 +6,12 @@ use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
 use super::transfers::SizeClass;
+use crate::hash::HashMap;
 use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The most places in the program that are kept apart; the copies of others are in no row.
 const MOST: usize = 1024;
@@ -84,7 +85,7 @@ impl<'a> Analysis<'a> for CopyCalls<'a> {
 
     fn new(start: &Start<'a>) -> Self {
         let threads = start.status.map(|status| &status.threads);
-        CopyCalls { names: start.names, threads, began: start.began, sites: HashMap::new() }
+        CopyCalls { names: start.names, threads, began: start.began, sites: HashMap::default() }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {

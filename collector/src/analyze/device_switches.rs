@@ -3,8 +3,8 @@
 use super::analysis::{Analysis, End, Start};
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::{Action, Event, When};
-use std::collections::HashMap;
 
 /// Changes of the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl<'a> Analysis<'a> for SwitchCount {
     type Rows = Switches;
 
     fn new(start: &Start<'a>) -> Self {
-        SwitchCount { began: start.began, threads: HashMap::new() }
+        SwitchCount { began: start.began, threads: HashMap::default() }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {

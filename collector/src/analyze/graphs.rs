@@ -11,11 +11,12 @@ use super::extrapolate::{Strata, WindowCount};
 use super::kernels::UNKNOWN;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::graphs::Moves;
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// All graph launches.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,7 @@ impl<'a> Analysis<'a> for GraphTimes<'a> {
         GraphTimes {
             names: start.names,
             sum: GraphUse::default(),
-            nodes: HashMap::new(),
+            nodes: HashMap::default(),
             last: None,
             window: WindowCount::default(),
         }

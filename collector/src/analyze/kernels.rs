@@ -8,12 +8,13 @@ use super::extrapolate::{Extent, Strata, WindowCount};
 use super::merge::Merge;
 use super::scope::Scope;
 use super::shapes::{ShapeCounts, Shapes};
+use crate::hash::HashMap;
 use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Names, What, Work};
 use gpuspy_wire::record::Namespace;
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 /// The name of kernels whose name is unknown.
 pub const UNKNOWN: &str = "(unknown kernel)";
@@ -162,7 +163,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
     fn new(start: &Start<'a>) -> Self {
         KernelTimes {
             names: start.names,
-            by_name: HashMap::new(),
+            by_name: HashMap::default(),
             shapes: ShapeCounts::default(),
             window: WindowCount::default(),
         }
@@ -199,7 +200,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
     fn finish(self, end: &End<'_>) -> Vec<Kernel> {
         let names = self.names;
         let symbol = |id: u32| names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN);
-        let mut by_symbol: HashMap<&str, Kernel> = HashMap::new();
+        let mut by_symbol: HashMap<&str, Kernel> = HashMap::default();
         for (id, kernel) in self.by_name {
             match by_symbol.entry(symbol(id)) {
                 Entry::Occupied(mut known) => known.get_mut().merge(&kernel),

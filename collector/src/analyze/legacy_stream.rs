@@ -12,11 +12,11 @@ use super::analysis::{Analysis, End, Start};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::{HashMap, HashSet};
 use crate::model::transfer::blocks_host;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, What, Work};
 use gpuspy_wire::record::flag;
-use std::collections::{HashMap, HashSet};
 
 /// `CU_STREAM_NON_BLOCKING` (cuda.h): a stream without the order of the legacy default stream.
 const NON_BLOCKING: u32 = 1;
@@ -93,9 +93,9 @@ impl<'a> Analysis<'a> for LegacyTurns {
     fn new(start: &Start<'a>) -> Self {
         LegacyTurns {
             began: start.began,
-            non_blocking: HashSet::new(),
-            contexts: HashMap::new(),
-            multiprocessors: HashMap::new(),
+            non_blocking: HashSet::default(),
+            contexts: HashMap::default(),
+            multiprocessors: HashMap::default(),
             found: Turns::default(),
         }
     }

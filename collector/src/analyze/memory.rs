@@ -26,6 +26,7 @@ mod usage;
 use super::analysis::{Analysis, End, Start};
 use super::owners::Owners;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, failed, is_device_memory};
@@ -37,7 +38,7 @@ use held::Held;
 use line::Lines;
 pub use line::MemoryLine;
 pub use pools::pool_of;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 pub use usage::{MemoryUse, Use};
 
 /// CUDA_ERROR_OUT_OF_MEMORY = cudaErrorMemoryAllocation.
@@ -105,7 +106,7 @@ impl MemoryTimeline {
             held: None,
             lines: Lines::default(),
             doubts: BTreeMap::new(),
-            freeing: HashMap::new(),
+            freeing: HashMap::default(),
         };
         fold.lines.from_ns = fold.since_began(from);
         fold

@@ -3,8 +3,9 @@
 //! A block belongs to its allocator until it is freed, whichever library frees it; a free counts for the library that
 //! called it. The columns sum to those of [`MemoryUse::device`](super::memory::MemoryUse::device).
 
+use crate::hash::HashMap;
 use crate::model::memory::MemoryChange;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Device memory of one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

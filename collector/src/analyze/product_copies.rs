@@ -6,11 +6,12 @@ use super::analysis::{Analysis, End, Start};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::{HashMap, HashSet};
 use crate::model::transfer::TransferKind;
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Parts of the names of kernels that compute matrix products: those of cuBLAS, CUTLASS and Triton's templates contain
 /// `gemm`; cuBLAS 12 names its kernels for Hopper and later `nvjet_...`.
@@ -64,8 +65,8 @@ impl<'a> Analysis<'a> for CopiesBefore<'a> {
             names: start.names,
             began: start.began,
             products: kernels.filter(|(_, name)| is_product(name)).map(|((_, id), _)| *id).collect(),
-            last: HashMap::new(),
-            found: HashMap::new(),
+            last: HashMap::default(),
+            found: HashMap::default(),
         }
     }
 

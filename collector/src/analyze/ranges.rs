@@ -14,6 +14,7 @@ use super::calls::HostTimes;
 use super::durations::Durations;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashSet;
 use crate::model::gpu_clock::parted;
 use crate::model::gpu_interval::{GpuInterval, Length};
 use crate::model::range_names::Folded;
@@ -21,7 +22,7 @@ use crate::model::ranges::{Begun, Inside, Over, RECENT, Ranges, Stray};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::{Body, Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The most ranges, and markers, with rows of their own; all others share one row.

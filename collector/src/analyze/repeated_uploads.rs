@@ -11,13 +11,14 @@ use super::calls::base_name;
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, What};
 use gpuspy_wire::record::{Namespace, flag};
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 /// The most copies (by addresses and size) that are remembered.
 const MOST: usize = 4096;
@@ -93,7 +94,7 @@ impl<'a> Analysis<'a> for Uploads<'a> {
     type Rows = RepeatedUploads;
 
     fn new(start: &Start<'a>) -> Self {
-        Uploads { names: start.names, began: start.began, uploads: HashMap::new() }
+        Uploads { names: start.names, began: start.began, uploads: HashMap::default() }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {

@@ -1,12 +1,12 @@
 //! The shapes that kernels were launched in, and how well they fill a GPU.
 
 use super::calls::base_name;
+use crate::hash::HashMap;
 use crate::model::facts::{Facts, Known, Shape};
 use crate::model::multiprocessor::{Limit, WARP, limits};
 use crate::model::{Action, Operation, Process, When};
 use crate::trace::record::{Body, Device, KernelFacts, Names, Record, What, Work};
 use gpuspy_wire::record::Namespace;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Shapes of a kernel that are distinguished.
@@ -212,7 +212,7 @@ impl ShapeCounts {
         known: &Process,
         names: &Names,
     ) -> HashMap<&'s str, Shapes> {
-        let mut by_symbol: HashMap<&str, Shapes> = HashMap::new();
+        let mut by_symbol: HashMap<&str, Shapes> = HashMap::default();
         for (kernel, kept) in &self.kernels {
             by_symbol.entry(symbol(*kernel)).or_default().others += kept.others;
         }

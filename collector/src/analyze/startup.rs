@@ -20,12 +20,13 @@ use super::call_class::{CallClass, CallClasses};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The number of launches in a row, none of them a kernel's first, after which a process is steady.
 pub const STEADY: u64 = 100;
@@ -438,9 +439,9 @@ impl<'a> Analysis<'a> for StartupFold<'a> {
             period: start.period.clone(),
             classes: CallClasses::new(start.names),
             first_kernel: None,
-            kernels: HashMap::new(),
+            kernels: HashMap::default(),
             row: None,
-            loads: HashMap::new(),
+            loads: HashMap::default(),
             division: Dividing::default(),
         }
     }

@@ -31,6 +31,7 @@ use super::idle::lead::{Lead, LeadNumber};
 use super::idle::rows::{Found, Used};
 use super::idle::running::LineTimes;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
@@ -38,7 +39,7 @@ use crate::model::thread_times::ThreadTimes;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Untimed;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the sweep found of one device.
@@ -315,7 +316,7 @@ enum Item {
 impl Timeline {
     /// Creates a timeline that holds back `window` items to put them in order.
     fn new(period: Period, window: usize, times: LineTimes) -> Self {
-        let (order, streams) = (Reorder::new(window), HashMap::new());
+        let (order, streams) = (Reorder::new(window), HashMap::default());
         let sweep = Sweep::new(period.clone(), times);
         let (work, hta) = ([0; CLASSES], HtaClasses::default());
         Timeline { order, streams, used: 0, timed: 0, period, work, last: None, hta, sweep }

@@ -29,6 +29,7 @@ use super::owners::Holding;
 use super::scope::Scope;
 use super::summary::ProcessReport;
 use super::timeline::{DeviceTime, Timelines};
+use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::host;
@@ -42,7 +43,7 @@ use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When}
 use crate::trace::record::{Body, Names, Record, Status};
 use gpuspy_wire::record::{LossCause, Memory, Namespace, Untimed};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::hash::Hash;
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub fn together<Records>(reports: &mut [ProcessReport], members: Vec<Member<'_, 
 where
     Records: Iterator<Item = Record>,
 {
-    let mut lines: HashMap<Machine, (Vec<usize>, Vec<Member<'_, Records>>)> = HashMap::new();
+    let mut lines: HashMap<Machine, (Vec<usize>, Vec<Member<'_, Records>>)> = HashMap::default();
     for (at, member) in members.into_iter().enumerate() {
         let line = lines.entry(member.machine()).or_default();
         line.0.push(at);
@@ -109,7 +110,7 @@ struct Numbers<T>(HashMap<(usize, T), u32>, Vec<(usize, T)>);
 
 impl<T: Copy + Eq + Hash> Numbers<T> {
     fn new() -> Self {
-        Numbers(HashMap::new(), Vec::new())
+        Numbers(HashMap::default(), Vec::new())
     }
 
     fn of(&mut self, process: usize, what: T) -> u32 {
@@ -403,7 +404,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
         let Member { names, status, clocks, filter, records } = member;
         let began = clocks.began(status);
         let record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
-        let mut numbers = HashMap::new();
+        let mut numbers = HashMap::default();
         for own in &report.tables.devices {
             let Some(id) = own.id else { continue };
             let same = |other: &DeviceReport| own.uuid.is_some() && own.uuid == other.uuid;

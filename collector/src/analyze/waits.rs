@@ -26,6 +26,7 @@ use super::calls::base_name;
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
 use crate::model::named::named;
@@ -33,7 +34,7 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Memory, Namespace, flag};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The most calls that are held back until other threads' calls have returned.
 const HELD: usize = 64;
@@ -406,8 +407,8 @@ impl<'a> Analysis<'a> for Waits<'a> {
         Waits {
             names: start.names,
             causes: apis.filter_map(cause).collect(),
-            streams: HashMap::new(),
-            contexts: HashMap::new(),
+            streams: HashMap::default(),
+            contexts: HashMap::default(),
             ended: Vec::new(),
             held: VecDeque::new(),
             table: BTreeMap::new(),

@@ -11,9 +11,10 @@
 //! still arrive. They are decided in the order of their times; a record that comes even later is decided by its own
 //! times.
 
+use crate::hash::HashMap;
 use crate::trace::record::{Api, Body, NvtxRange, Record, What, Work};
 use gpuspy_wire::record::{NvtxChange, SyncScope, Untimed, flag};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Limit on the records held back: if rings never become empty, the oldest are decided by what is known.
 const MOST_HELD: usize = 1 << 17;

@@ -1,6 +1,6 @@
 //! Which number does the text of an NVTX range have? Wire records contain texts; a trace names each text once.
 
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 /// Limit on the distinct texts of a session. A program that numbers its ranges ("step 17") makes new ones all the
 /// time; texts beyond the limit are not in the trace.

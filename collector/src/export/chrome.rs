@@ -48,6 +48,7 @@ mod process;
 mod rows;
 mod scene;
 
+use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::gpu_interval::host;
@@ -60,7 +61,7 @@ use gpuspy_wire::record::{Fact, Namespace};
 use json::Text;
 use layout::Layout;
 use scene::Scene;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// What is known of a process after the first pass over its trace.
@@ -96,7 +97,7 @@ pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
     let filters = run::filters(&surveyed, filter);
     // The real time minus the host's time is one number for each machine, from its first process with a status.
     let real = |status: &Status| i128::from(status.began_realtime) - i128::from(host(status.began));
-    let mut machines: HashMap<Machine, i128> = HashMap::new();
+    let mut machines: HashMap<Machine, i128> = HashMap::default();
     for process in &surveyed {
         if let Some(status) = process.status {
             machines.entry(process.machine()).or_insert_with(|| real(status));

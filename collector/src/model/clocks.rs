@@ -6,8 +6,9 @@ use super::steps::StepRule;
 use super::streams::Streams;
 use super::thread_times::ThreadTimes;
 use super::typical::Typical;
+use crate::hash::HashMap;
 use crate::trace::record::Status;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The oscillator that drives a context's time bases: its device's if the device is known, else one of its own.

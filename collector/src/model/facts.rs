@@ -1,9 +1,9 @@
 //! What does the driver say about kernels in the shapes in which they were launched, and which call loaded their
 //! modules?
 
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Api, KernelFacts, Names};
 use gpuspy_wire::record::Namespace;
-use std::collections::{HashMap, HashSet};
 
 /// Limit on the shapes of all kernels: more than an agent queries.
 const MOST_SHAPES: usize = 1 << 16;

@@ -24,10 +24,10 @@ use super::names::demangle;
 use super::period::{CaptureRanges, Period};
 use super::streams::StreamNumbers;
 use super::{Action, Event, Operation, When};
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Memory, Namespace, SyncScope};
 use regex::Regex;
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -185,10 +185,10 @@ impl<'a> RecordFilter<'a> {
             is_everything: filter.is_everything() && !period.is_span(),
             period,
             threads: threads.collect(),
-            kernels: HashMap::new(),
-            devices: HashMap::new(),
+            kernels: HashMap::default(),
+            devices: HashMap::default(),
             only_device: only_device(names),
-            bursts: HashMap::new(),
+            bursts: HashMap::default(),
             of_burst: 0,
         }
     }

@@ -57,8 +57,8 @@ mod hull;
 mod string;
 
 use super::stamps::Stamps;
+use crate::hash::HashMap;
 use hull::{Hull, Point};
-use std::collections::HashMap;
 use string::Segment;
 
 /// Largest assumed drift between a GPU clock and the host's, in parts per million: two oscillators of ±100 ppm each.

@@ -373,8 +373,9 @@ mod tests {
     use super::super::clocks::Clocks;
     use super::super::simulation::{Load, Simulation, survey, work};
     use super::*;
+    use crate::hash::HashMap;
     use crate::trace::record::What;
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::BTreeMap;
 
     fn median(mut errors: Vec<u64>) -> u64 {
         errors.sort_unstable();
@@ -468,7 +469,7 @@ mod tests {
         bounds.stamps.gap(0);
         known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
         teach(work, gpu, None, &mut bounds);
-        Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new())
+        Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::default())
     }
 
     fn gpu(start: i64, duration: u64) -> GpuTime {

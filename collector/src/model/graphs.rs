@@ -5,9 +5,10 @@
 //! too.
 
 use super::memory::graph::GraphMemory;
+use crate::hash::HashMap;
 use crate::trace::record::{Graph, GraphNode};
 use gpuspy_wire::record::NodeKind;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The number of replaced contents that are kept.

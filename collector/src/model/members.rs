@@ -3,9 +3,9 @@
 //! The record of a burst or a run comes after those of its launches and contains only their number. This module keeps
 //! what the launches were until then, by stream.
 
+use crate::hash::HashMap;
 use crate::trace::record::{What, Work};
 use gpuspy_wire::record::{Untimed, flag};
-use std::collections::HashMap;
 
 /// The launches of one burst or run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

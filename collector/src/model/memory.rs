@@ -17,11 +17,12 @@ mod physical;
 #[cfg(test)]
 mod tests;
 
+use crate::hash::HashMap;
 use crate::trace::record::{Alloc, Api, Call, Free};
 use gpuspy_wire::record::{Memory, flag};
 use physical::{Gone, PhysicalMemory, Unmapped};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 /// Whether memory of this kind occupies a GPU and counts as the program's use of it. An unmapped reservation holds
 /// nothing that a program can access, and imported memory is counted in the process that allocated it.

@@ -70,6 +70,7 @@ pub mod thread_times;
 pub mod transfer;
 pub mod typical;
 
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
 };
@@ -82,7 +83,7 @@ use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use transfer::{HostMemory, Moved, TransferKind};
 
@@ -331,9 +332,9 @@ impl<'c> Model<'c> {
                 .filter(|(_, name)| is_communication(name.as_bytes()))
                 .map(|((_, id), _)| *id)
                 .collect(),
-            time_bases: HashMap::new(),
+            time_bases: HashMap::default(),
             causality_broken: 0,
-            stream_ends: HashMap::new(),
+            stream_ends: HashMap::default(),
             members: members::Open::default(),
             graphs: Graphs::default(),
             blocks: Blocks::default(),

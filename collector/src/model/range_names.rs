@@ -3,9 +3,10 @@
 //! Programs number their steps in the names of ranges: `ProfilerStep#17`, `step 12`. The **stem** of such a name is what
 //! comes before the number. All names of a trace are known before its first record, so the stems are too.
 
+use crate::hash::HashMap;
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// What stands for the number of a name.
 const ANY: char = '*';

@@ -8,9 +8,10 @@
 //! orders agree. Across threads a range can end while a call is under way, so the ranges that ended last are kept for
 //! late calls.
 
+use crate::hash::HashMap;
 use crate::trace::record::NvtxRange;
 use gpuspy_wire::record::NvtxChange;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The number of started ranges that are kept after their end, for calls that began before it.
 pub const RECENT: usize = 64;
@@ -70,7 +71,7 @@ pub struct Ranges<T> {
 impl<T: Inside> Ranges<T> {
     /// No range is open. `recent` ended ones are kept for late calls: [`RECENT`] or 0.
     pub fn new(recent: usize) -> Self {
-        let (pushed, started) = (BTreeMap::new(), HashMap::new());
+        let (pushed, started) = (BTreeMap::new(), HashMap::default());
         Ranges { pushed, started, beyond: 0, ended: VecDeque::new(), recent }
     }
 

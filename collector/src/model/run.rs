@@ -5,9 +5,10 @@ use super::clocks::Clocks;
 use super::filter::Filter;
 use super::job::Job;
 use super::streams::{Numbers, StreamNumbers};
+use crate::hash::HashMap;
 use crate::trace::record::{Names, Status};
 use gpuspy_wire::record::{Fact, Namespace};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A process of a run, after the first pass over its trace.
@@ -46,7 +47,7 @@ impl Surveyed<'_> {
 /// Returns a filter for each process: times count from the start of the first process on its machine, and streams have
 /// their numbers.
 pub fn filters(run: &[Surveyed<'_>], filter: &Filter) -> Vec<Filter> {
-    let mut began: HashMap<Machine, u64> = HashMap::new();
+    let mut began: HashMap<Machine, u64> = HashMap::default();
     for surveyed in run {
         let first = began.entry(surveyed.machine()).or_insert(u64::MAX);
         *first = surveyed.began().min(*first);
@@ -64,7 +65,7 @@ fn numbered(run: &[Surveyed<'_>]) -> Vec<StreamNumbers> {
     let mut order: Vec<usize> = (0..run.len()).collect();
     order.sort_by_key(|at| run[*at].status.map(|status| (status.began_realtime, status.pid)));
     let mut ranks: BTreeMap<Option<u32>, Numbers> = BTreeMap::new();
-    let mut all = vec![StreamNumbers::new(); run.len()];
+    let mut all = vec![StreamNumbers::default(); run.len()];
     for at in order {
         let numbers = ranks.entry(Job::of(run[at].names).rank).or_insert_with(Numbers::of_streams);
         for stream in run[at].clocks.streams.all() {

@@ -6,9 +6,9 @@
 //! and no other stream is; a stream keeps the driver's id if that is free and fits 31 bits; the others get the next
 //! free number in order of appearance.
 
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::{SyncScope, flag};
-use std::collections::{HashMap, HashSet};
 
 /// CUPTI's number of the default stream.
 pub const DEFAULT_STREAM: u32 = 7;
@@ -70,7 +70,7 @@ pub struct Numbers {
 impl Numbers {
     /// For streams: only a default stream gets the number 7.
     pub fn of_streams() -> Numbers {
-        Numbers { taken: HashSet::from([DEFAULT_STREAM]), next: DEFAULT_STREAM, has_default: true }
+        Numbers { taken: HashSet::from_iter([DEFAULT_STREAM]), next: DEFAULT_STREAM, has_default: true }
     }
 
     /// The number of a stream.

@@ -14,10 +14,11 @@ use super::steps::Finder;
 use super::streams::Streams;
 use super::thread_times::ThreadTimesFold;
 use super::typical::{Lengths, Prior};
+use crate::hash::HashMap;
 use crate::trace::record::{Body, ClockSample, GpuTime, Names, Record, Synchronize, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 /// The state of the first pass.

@@ -4,8 +4,8 @@
 //! between two of them grows with the run.
 
 use super::host_time::host;
+use crate::hash::HashMap;
 use crate::trace::record::ThreadTime;
-use std::collections::HashMap;
 
 /// The most samples that are kept of a thread.
 const MOST: usize = 2048;

@@ -33,9 +33,9 @@ use super::gpu_interval::pair::{Pair, Spread};
 use super::gpu_interval::{self, MOST_TIME, Measured, Usual};
 use super::memory::Blocks;
 use super::transfer::{self, HostMemory, Moved, TransferKind};
+use crate::hash::HashMap;
 use crate::trace::record::{Body, GpuTime, Record, What, Work};
 use gpuspy_wire::record::flag;
-use std::collections::HashMap;
 
 /// Limit on the kinds that are kept at a time. Beyond it, the less frequent half is dropped.
 const MOST_KINDS: usize = 2_048;

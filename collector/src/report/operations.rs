@@ -5,6 +5,7 @@ use super::names::demangle;
 use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::UNKNOWN;
+use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::{GpuInterval, MOST_TIME};
@@ -12,7 +13,6 @@ use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// Turns the records of one process, in the order of the trace, into operations. Its memory grows with the number of
 /// different kernels, not with the trace.
@@ -84,7 +84,7 @@ impl<'a> Operations<'a> {
                 clocks.began(status),
                 &clocks.capture_ranges,
             ),
-            demangled: HashMap::new(),
+            demangled: HashMap::default(),
         }
     }
 

@@ -5,8 +5,9 @@
 //! remembered in `late`, so that the time can be written with the launch's `at` when it comes. All three are bounded.
 
 use super::record::{Body, GpuTime, Record};
+use crate::hash::HashMap;
 use gpuspy_wire::record::Untimed;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Limit on the times and launches in `early` and `late`: more than all streams of a process can have in flight.
 const REMEMBERED: usize = 1 << 17;
@@ -23,7 +24,7 @@ struct Memory<V> {
 
 impl<V> Memory<V> {
     fn new() -> Memory<V> {
-        Memory { values: HashMap::new(), order: VecDeque::new(), forgotten: 0 }
+        Memory { values: HashMap::default(), order: VecDeque::new(), forgotten: 0 }
     }
 
     fn insert(&mut self, key: u64, value: V) {
@@ -92,7 +93,7 @@ impl Pending {
         Pending {
             records: VecDeque::new(),
             left: 0,
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             early: Memory::new(),
             late: Memory::new(),
             joined: 0,

@@ -5,9 +5,10 @@ use super::columns::ColumnReader;
 use super::format::MAX_ENTRIES;
 use super::index::{Chunk, Damage, Index, TraceError};
 use super::record::{Body, GpuTime, Names, Record, Status};
+use crate::hash::HashMap;
 use gpuspy_wire::record::Untimed;
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::fs::{File, TryLockError};
 use std::io::{Cursor, Read, Seek};
 use std::path::Path;
@@ -260,7 +261,7 @@ struct LateTimes<'a> {
 impl<'a> LateTimes<'a> {
     fn new(chunks: &'a [Chunk], memory: usize) -> LateTimes<'a> {
         let most = memory / TIME_BYTES;
-        LateTimes { chunks: chunks.iter(), waiting: HashMap::new(), most, crowded: 0 }
+        LateTimes { chunks: chunks.iter(), waiting: HashMap::default(), most, crowded: 0 }
     }
 
     /// Takes the time of the operation whose record is at `at`; calls must come in the order of `at`.

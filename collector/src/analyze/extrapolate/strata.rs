@@ -6,8 +6,8 @@
 
 use super::{Extent, Range, Sample, WindowCount};
 use crate::analyze::estimate::Estimate;
+use crate::hash::HashMap;
 use crate::model::{Event, Operation};
-use std::collections::HashMap;
 use std::hash::Hash;
 
 /// The most strata of a device that are kept apart.
@@ -21,7 +21,7 @@ pub struct Strata<K> {
 
 impl<K> Default for Strata<K> {
     fn default() -> Self {
-        Strata { devices: HashMap::new() }
+        Strata { devices: HashMap::default() }
     }
 }
 
@@ -107,7 +107,7 @@ impl<K: Copy + Eq + Hash> Strata<K> {
 
 impl<K> Default for Device<K> {
     fn default() -> Self {
-        Device { all: Sample::default(), strata: HashMap::new(), is_partial: false }
+        Device { all: Sample::default(), strata: HashMap::default(), is_partial: false }
     }
 }
 

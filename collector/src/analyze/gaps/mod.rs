@@ -9,9 +9,10 @@ pub mod sweep;
 use super::estimate::{Estimate, Sum};
 use super::idle::lead::LeadNumber;
 use super::idle::split::Main;
+use crate::hash::HashMap;
 use crate::model::Action;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 /// The number of the largest gaps that are kept with their neighbors.
 pub const LARGEST: usize = 10;

@@ -2,7 +2,7 @@
 //! or for an external semaphore, or a host function?
 
 use super::Cause;
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 /// The handles of the legacy default stream (cuda.h: 0, and `CU_STREAM_LEGACY`).
 const LEGACY: [u64; 2] = [0, 1];

@@ -5,8 +5,9 @@
 //! copied out then, and what a thread keeps is bounded by a number of calls. Time before the oldest of them is undecided.
 
 use super::Cause;
+use crate::hash::HashMap;
 use crate::model::period::Period;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The most calls that are kept of all threads of a process.
 const KEPT: usize = 1 << 17;

@@ -10,9 +10,10 @@
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
 use super::split::Closed;
+use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::thread_times::{Spent, ThreadTimes};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The processor time of the threads of each process on the line, by its number.

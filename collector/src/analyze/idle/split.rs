@@ -24,8 +24,8 @@ use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
 use super::without_waits::{Owed, WithoutWaits};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
+use crate::hash::HashMap;
 use crate::model::period::Period;
-use std::collections::HashMap;
 
 /// The most places that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;

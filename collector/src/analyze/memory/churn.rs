@@ -5,10 +5,10 @@
 
 use super::holders::Origin;
 use super::stretches::{Join, Stretches};
+use crate::hash::HashMap;
 use crate::model::Event;
 use crate::trace::record::Body;
 use gpuspy_wire::record::{Memory, flag};
-use std::collections::HashMap;
 
 /// The most stretches that are kept.
 const STRETCHES: usize = 128;
@@ -101,11 +101,11 @@ impl Default for ChurnFold {
     fn default() -> Self {
         let stretches = || Stretches::new(STRETCHES);
         ChurnFold {
-            open: HashMap::new(),
+            open: HashMap::default(),
             latest: Default::default(),
             steps: stretches(),
             time: stretches(),
-            by_site: HashMap::new(),
+            by_site: HashMap::default(),
             first: 0,
         }
     }

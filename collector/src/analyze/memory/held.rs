@@ -13,6 +13,7 @@ use super::trend::Trend;
 use crate::analyze::analysis::{End, Start};
 use crate::analyze::calls::base_name;
 use crate::analyze::ranges::RangeName;
+use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
 use crate::model::period::Period;
@@ -22,7 +23,7 @@ use crate::model::{Event, When};
 use crate::trace::record::{Api, Body, Call, NvtxRange};
 use gpuspy_wire::record::{Memory, Namespace, NvtxChange};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most origins that are told apart; all others count as one.
 const ORIGINS: usize = 4096;
@@ -198,9 +199,9 @@ impl Held {
             first_work: None,
             first_step: None,
             first_block: None,
-            keys: HashMap::new(),
+            keys: HashMap::default(),
             accounts: Vec::new(),
-            blocks: HashMap::new(),
+            blocks: HashMap::default(),
             vanished: Vec::new(),
             numbers: 0,
             peaks: 0,

@@ -2,11 +2,11 @@
 
 use super::Phase;
 use crate::analyze::ranges::RangeName;
+use crate::hash::HashMap;
 use crate::model::range_names::Folded;
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::trace::record::{Body, Names, NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
-use std::collections::HashMap;
 
 /// The most names that are followed, and the most phases.
 const MOST: usize = 1024;
@@ -43,7 +43,7 @@ pub(super) struct PhaseFold<'a> {
 
 impl<'a> PhaseFold<'a> {
     pub(super) fn new(names: &'a Names) -> PhaseFold<'a> {
-        PhaseFold { names, folded: Folded::all(names), open: Ranges::new(0), by_name: HashMap::new() }
+        PhaseFold { names, folded: Folded::all(names), open: Ranges::new(0), by_name: HashMap::default() }
     }
 
     /// Takes the next record, which is in a step; `counts` if it is selected.

@@ -4,8 +4,9 @@
 //! start of a launch inside lies between those of its neighbours that are known, and is taken to be at its place among
 //! them. That is wrong by less than a run lasts.
 
+use crate::hash::HashMap;
 use crate::model::{Action, Operation, When};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The most steps that wait for the record of their run. A run has at most some thousand launches.
 const MOST_WAITING: usize = 16 * 1024;

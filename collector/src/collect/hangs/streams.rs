@@ -5,9 +5,10 @@
 //! operation, and the operations of two threads on one stream in another order than they were launched; `submitted` is
 //! their order.
 
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, Completed, Operation, Record, Stream, What, Work};
 use gpuspy_wire::record::{LossCause, Untimed, flag};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 
 /// A stream: its context's number, and its id.
 pub(super) type Key = (u32, u64);

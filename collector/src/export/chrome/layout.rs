@@ -2,8 +2,9 @@
 
 use super::Source;
 use super::scene::Stream;
+use crate::hash::HashMap;
 use crate::model::streams::Numbers;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Linux gives no process or thread so high a number (PID_MAX_LIMIT, linux/threads.h): free for processes without a
 /// known pid.

@@ -9,6 +9,7 @@ use super::rows::{Sequence, ThreadRow};
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
+use crate::hash::HashMap;
 use crate::model::facts::Shape;
 use crate::model::filter::{Passed, RecordFilter};
 use crate::model::gpu_interval::{Length, host};
@@ -20,7 +21,6 @@ use crate::trace::record::{Body, Call, Device, KernelFacts, Record, Synchronize,
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
 use memory::Held;
 use ranges::RangeRows;
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// The second pass over one process's records.
@@ -91,12 +91,12 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             index,
             model: Model::new(&source.names, &source.clocks),
             waiting: Reorder::new(WINDOW),
-            streams: HashMap::new(),
-            threads: HashMap::new(),
+            streams: HashMap::default(),
+            threads: HashMap::default(),
             ranges: RangeRows::default(),
-            numbers: HashMap::new(),
-            kernels: HashMap::new(),
-            apis: HashMap::new(),
+            numbers: HashMap::default(),
+            kernels: HashMap::default(),
+            apis: HashMap::default(),
             held: Held::default(),
             last: 0,
         }

@@ -1,8 +1,9 @@
 //! Which rows will an export have? This is the first pass over a trace.
 
+use crate::hash::HashSet;
 use crate::model::facts::Facts;
 use crate::trace::record::{Body, Device, Record};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the second pass has to know about the whole trace.
 #[derive(Debug, Default)]

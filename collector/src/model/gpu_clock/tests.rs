@@ -110,7 +110,7 @@ fn bounds_of(
 }
 
 fn fit_one(bounds: Bounds) -> (Clock, u64) {
-    let clocks = Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::new());
+    let clocks = Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::default());
     (clocks.of(1, 1).unwrap().clone(), clocks.contradictions())
 }
 

@@ -2,7 +2,7 @@
 //! cuMemRelease, cuMemUnmap).
 
 use super::Allocator;
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Physical {

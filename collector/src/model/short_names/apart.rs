@@ -1,7 +1,8 @@
 //! Names of one table, shortened so that no two of them look alike.
 
 use super::{columns, cut, plain, without_namespaces, without_parameters};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use crate::hash::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that are longer are only numbered, bytes: a symbol can stand for a huge name.
 const LONGEST: usize = 16 * 1024;

@@ -2,7 +2,7 @@
 
 use super::spacing::Spacings;
 use super::token::{Key, Kind, Letter, Place, Sequence};
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The most tokens that are kept. The rarest half is dropped when there are more, so that tokens of a loop stay, which

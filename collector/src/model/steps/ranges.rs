@@ -4,10 +4,11 @@
 //! name that speaks of a step decides between several; else the outermost range does, if it recurs regularly.
 
 use super::spacing::Spacings;
+use crate::hash::HashMap;
 use crate::model::range_names::Folded;
 use crate::trace::record::{Names, NvtxRange};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The most names, and open ranges of a thread, that are followed.
 const MOST: usize = 1024;

@@ -5,9 +5,9 @@ use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{self, Kind, Sum};
 use crate::analyze::identity::Class;
 use crate::analyze::whole::extrapolated;
+use crate::hash::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// A GPU and where its time went.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,9 +4,9 @@ use super::numbers::Estimate;
 use crate::analyze::ProcessReport;
 use crate::analyze::ranks::{self, Time};
 use crate::diagnose::Diagnosis;
+use crate::hash::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// A rank of a job: a process with a rank, in a run of several.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -93,7 +93,7 @@ impl Straggler {
 /// Returns the rank that uses each GPU, by the GPU's UUID, if every process that used a GPU has a rank and a GPU to itself:
 /// then the rank names the GPU better than its number, which is 0 in many processes.
 pub fn of_gpus(reports: &[ProcessReport]) -> HashMap<&str, u32> {
-    let mut ranks = HashMap::new();
+    let mut ranks = HashMap::default();
     for report in reports {
         let used = report.tables.devices.iter().filter(|device| device.timelines > 0);
         let used: Vec<Option<&str>> = used.map(|device| device.uuid.as_deref()).collect();
@@ -105,7 +105,7 @@ pub fn of_gpus(reports: &[ProcessReport]) -> HashMap<&str, u32> {
             ([Some(uuid)], Some(rank)) if !ranks.contains_key(uuid) => {
                 ranks.insert(*uuid, rank);
             }
-            _ => return HashMap::new(),
+            _ => return HashMap::default(),
         }
     }
     ranks

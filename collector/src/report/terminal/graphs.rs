@@ -3,13 +3,13 @@
 use super::Run;
 use super::screen::{NONE, Screen, about, estimate, number, plural};
 use super::stats::Stats;
+use crate::hash::HashMap;
 use crate::report::names::shorten;
 use crate::report::rows::numbers::Estimate;
 use crate::report::rows::{Report, graphs::Node};
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent};
-use std::collections::HashMap;
 
 /// Rows that the overview shows.
 const ROWS: usize = 10;

@@ -1,12 +1,12 @@
 //! How are changes of memory shown? As instants, like Kineto's, and as counters, which Perfetto draws.
 
 use super::{Micros, Pass};
+use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 

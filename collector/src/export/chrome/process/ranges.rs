@@ -10,12 +10,13 @@ use super::super::layout::Place;
 use super::super::rows::Sequence;
 use super::Pass;
 use crate::analyze::ranges::RangeName;
+use crate::hash::{HashMap, HashSet};
 use crate::model::filter::Passed;
 use crate::model::gpu_interval::{GpuInterval, host};
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::trace::record::{NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// The first row of started ranges: no thread, known or unknown, has so high a number.
@@ -68,11 +69,11 @@ impl Default for RangeRows {
         RangeRows {
             // Ranges are written when they end, so none is kept for late calls.
             open: Ranges::new(0),
-            lanes: HashMap::new(),
+            lanes: HashMap::default(),
             free: BTreeSet::new(),
-            named: HashSet::new(),
-            projected: HashMap::new(),
-            names: HashMap::new(),
+            named: HashSet::default(),
+            projected: HashMap::default(),
+            names: HashMap::default(),
         }
     }
 }
