@@ -38,10 +38,10 @@ program() {
     observe "$1" "$torch/bin/python" "$here/programs/$2.py" "${@:3}"
 }
 
-# fault PROGRAM: observes a program that has a fault, and its twin that has not.
+# fault PROGRAM FINDING: observes a program that has a fault, and its twin that has not, and compares what the finding
+# promises with what the twin gains; `-` for a fault that takes no time.
 fault() {
-    program "$1, faulty" "$1" faulty
-    program "$1, fixed" "$1" fixed
+    timeout 1200 python3 -B "$here/twins.py" "$1" "$2" "$torch/bin/python" -B "$here/programs/$1.py" || failed+=("$1")
 }
 
 program training train
@@ -66,11 +66,11 @@ program nvtx nvtx
 # What is slow, and what to change: the diagnosis. Kernels of 300 µs are those of an ordinary training step; the host is
 # ahead of them unless something holds it up.
 export SIMCUDA_KERNEL_NS=300000
-fault reads_loss
-fault pageable
-fault slow_loader
-fault growing
-SIMCUDA_KERNEL_NS=2000 fault many_small
+fault reads_loss sync-per-step
+fault pageable pageable-copies
+fault slow_loader host-stall
+fault growing -
+SIMCUDA_KERNEL_NS=2000 fault many_small tiny-kernels
 TORCHINDUCTOR_CACHE_DIR=$scratch/fused TRITON_CACHE_DIR=$scratch/fused/triton SIMCUDA_KERNEL_NS=2000 \
     program "many_small, compiled" many_small compiled
 finish

@@ -363,18 +363,19 @@ def disagreements(report):
 
 
 def check(name, command):
-    """Compares everything; prints that all is equal, or what is not."""
+    """Compares everything; prints that all is equal, or what is not. Returns whether it is, the client's account of itself,
+    and the report."""
     code, output, report, lines = observe(command)
     if code != 0:
         print(f"{name}: it ended with {code}\n{output}", end="")
-        return False
-    truth = Truth(lines)
-    wrong = claims(last_words(output), report, truth) + differences(report, truth) + disagreements(report)
+        return False, {}, None
+    truth, said = Truth(lines), last_words(output)
+    wrong = claims(said, report, truth) + differences(report, truth) + disagreements(report)
     happened = found(report, truth).items()
     summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
     print(f"{name}: {summary}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
-    return not wrong
+    return not wrong, said, report
 
 
 if __name__ == "__main__":
-    sys.exit(0 if check(sys.argv[1], sys.argv[2:]) else 1)
+    sys.exit(0 if check(sys.argv[1], sys.argv[2:])[0] else 1)

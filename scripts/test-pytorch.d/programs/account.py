@@ -36,5 +36,5 @@ def print_account(kernels=(), calls=None, ranks=(), held_up=False, diagnosis=Non
     """Prints the same for a program of several processes, in which one process cannot count for the others."""
     said = {"kernels": list(kernels), "calls": calls or {}, "ranks": list(ranks), "held_up": held_up, "at_least": at_least}
     if loop_ns is not None:
-        said["loop_ns"] = loop_ns
+        said |= {"loop_ns": loop_ns, "warm_up": WARM_UP}
     print(json.dumps({**said, **(diagnosis or {})}))

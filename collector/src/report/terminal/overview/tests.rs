@@ -92,7 +92,8 @@ fn idle() -> IdleReport {
         ),
     ];
     let by_cause = sites.iter().map(|((cause, _), part)| (*cause, *part)).collect();
-    IdleReport { by_cause, sites: sites.into(), ..IdleReport::default() }
+    let waits = [("cudaStreamSynchronize".to_owned(), STEPS)].into();
+    IdleReport { by_cause, sites: sites.into(), waits, ..IdleReport::default() }
 }
 
 fn steps() -> Steps {

@@ -1,0 +1,46 @@
+"""Observes a program that has a fault and its twin that has not, as against_truth.py does, and compares what the finding
+promises with what the twin's loop truly took less.
+
+    twins.py NAME FINDING COMMAND [ARGUMENT]...
+
+The command gets one argument more, `faulty` or `fixed`. A finding that gains no time is given as `-`. Both programs say
+in their last line of output how long their loop took (account.py, `timed`). A pair in which other programs held up one of
+the two says nothing about the promise, so that up to five pairs are run until one agrees; a promise that is wrong agrees
+in none.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "test-clients.d"))
+from against_truth import check  # noqa: E402
+
+PAIRS = 5
+TOLERANCE = 0.1
+
+
+def gain(faulty, fixed, report, finding):
+    """Returns what the finding promises and what the twin gained, ns. The finding is about all steps, and the loops are
+    timed after the warm-up: the steps of that are counted as the others are."""
+    promised = next(found["saves_ns"]["value"] for found in report["findings"] if found["id"] == finding)
+    steps = faulty["steps"]
+    return promised, (faulty["loop_ns"] - fixed["loop_ns"]) * steps / (steps - faulty["warm_up"])
+
+
+def main(name, finding, command):
+    """Returns whether everything agrees."""
+    for _ in range(PAIRS):
+        faulty, fixed = (check(f"{name}, {variant}", [*command, variant]) for variant in ("faulty", "fixed"))
+        if not (faulty[0] and fixed[0]):
+            return False
+        if finding == "-":
+            return True
+        promised, gained = gain(faulty[1], fixed[1], faulty[2], finding)
+        print(f"{name}: {finding} promises {promised / 1e6:.0f} ms, and the twin gains {gained / 1e6:.0f} ms", flush=True)
+        if abs(promised - gained) <= TOLERANCE * gained:
+            return True
+    print(f"{name}: the promise of {finding} is wrong in each of {PAIRS} pairs")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main(sys.argv[1], sys.argv[2], sys.argv[3:]) else 1)
