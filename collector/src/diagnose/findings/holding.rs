@@ -3,7 +3,7 @@
 use crate::analyze::estimate::Estimate;
 use crate::analyze::memory::holders::{Holder, Origin};
 use crate::analyze::{ProcessReport, Tables};
-use crate::diagnose::finding::{Claimed, Evidence, Finding};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
 use crate::units::{bytes, percent};
 use std::collections::BTreeMap;
 
@@ -23,13 +23,7 @@ pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<
 }
 
 /// Returns a finding that costs memory and no time.
-pub fn finding(
-    id: &'static str,
-    title: String,
-    evidence: Evidence,
-    explanation: &str,
-    fix: String,
-) -> Claimed {
+pub fn finding(id: Id, title: String, evidence: Evidence, explanation: &str, fix: String) -> Claimed {
     let (explanation, saves) = (explanation.to_owned(), Estimate::exactly(0));
     Claimed { finding: Finding { id, title, evidence, explanation, fix, saves }, claims: BTreeMap::new() }
 }

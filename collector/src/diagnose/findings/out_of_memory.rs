@@ -3,9 +3,9 @@
 use super::holding;
 use crate::analyze::memory::holders::Failure;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, duration, plural};
 
 const ADVICE: Advice = Advice {
     pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
@@ -24,9 +24,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let held = holding::holders(&failure.holders, failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
     let text = format!(
-        "{} {} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
-        count(failures),
-        if failures == 1 { "call" } else { "calls" },
+        "{} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
+        plural(failures, "call", "calls"),
         holding::place(&failure.origin),
         duration(failure.at),
         bytes(failure.live),
@@ -34,7 +33,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         if failure.went_on { " The program went on." } else { "" },
     );
     Some(holding::finding(
-        "out-of-memory",
+        Id::OutOfMemory,
         format!("memory ran out: {requested} could not be allocated"),
         holding::evidence(&failure.origin, text, failures, Some(failure.at)),
         "An allocation fails if no free part of the GPU's memory is large enough.",

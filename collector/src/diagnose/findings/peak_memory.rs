@@ -3,7 +3,7 @@
 use super::holding;
 use crate::analyze::Tables;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, percent};
 
@@ -42,7 +42,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     let origin = held.first().map(|holder| holder.origin.clone()).unwrap_or_default();
     Some(holding::finding(
-        "peak-memory",
+        Id::PeakMemory,
         format!("Device memory is {} full at the peak", percent(peak.peak_bytes, size)),
         holding::evidence(&origin, text, 1, Some(peak.peak_at)),
         "A larger batch, a longer input or another process on the GPU does not fit any more.",

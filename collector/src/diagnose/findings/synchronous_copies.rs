@@ -1,7 +1,7 @@
 //! `synchronous-copies`: copies and memsets whose calls return only when they are done, though nothing forces that.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Finding};
+use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::Found;
 use super::waits::Waits;
@@ -33,7 +33,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(Claimed {
         finding: Finding {
-            id: "synchronous-copies",
+            id: Id::SynchronousCopies,
             title: format!("{} waits for the GPU", found.main.api),
             evidence: found.evidence(text),
             explanation: "The call returns only when the GPU has done everything before it and the copy itself. The host \

@@ -3,7 +3,7 @@
 use super::super::shell::{quoted, quoted_path};
 use super::numbers::Estimate;
 use crate::analyze::ProcessReport;
-use crate::diagnose::finding;
+use crate::diagnose::finding::{self, Id};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The kind of fault.
+    #[schemars(extend("enum" = Id::ALL.map(Id::name)))]
     pub id: &'static str,
     /// What was found, in a few words.
     pub title: String,
@@ -24,6 +25,9 @@ pub struct Finding {
     pub saves_ns: Estimate,
     /// The command that verifies the finding.
     pub verify: String,
+    /// What that gains, in few words.
+    #[serde(skip)]
+    pub gain: String,
 }
 
 /// What a finding was found by; null = does not apply.
@@ -51,13 +55,14 @@ impl Finding {
     /// Returns the row of a finding in a run.
     pub fn of(found: &finding::Finding, reports: &[ProcessReport]) -> Finding {
         Finding {
-            id: found.id,
+            id: found.id.name(),
             title: found.title.clone(),
             evidence: Evidence::of(&found.evidence),
             explanation: found.explanation.clone(),
             fix: found.fix.clone(),
             saves_ns: found.saves.into(),
             verify: verify(reports),
+            gain: found.gain(),
         }
     }
 }
