@@ -83,12 +83,19 @@ impl Evidence {
     }
 }
 
-/// Returns the command that records the changed program and compares it with this trace, quoted for a shell.
+/// Returns the command that records the changed program and compares it with this trace, quoted for a shell. It launches what
+/// `gpuspy run` launched, which of several processes started all; without that, the first process.
 pub fn verify(reports: &[ProcessReport]) -> String {
     let first = reports.first().map(|report| &report.process);
-    let words = first.map(|process| process.arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>());
-    let command = words.filter(|words| !words.is_empty()).map_or("CMD".to_owned(), |words| words.join(" "));
-    format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {} after.gspy", run_path(reports))
+    let words: Vec<String> = match first {
+        Some(process) if !process.launch.is_empty() => process.launch.clone(),
+        Some(process) if !process.arguments.is_empty() => {
+            ["--"].into_iter().map(str::to_owned).chain(process.arguments.iter().cloned()).collect()
+        }
+        _ => vec!["--".to_owned(), "CMD".to_owned()],
+    };
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    format!("gpuspy run -o after.gspy {} && gpuspy diff {} after.gspy", words.join(" "), run_path(reports))
 }
 
 /// Returns the path of a run, quoted for a shell.
