@@ -45,7 +45,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         let waits = matches!(cause, Cause::Copying | Cause::ImplicitSync);
         waits && site.api.as_deref().is_some_and(|api| found.apis.contains(api))
     });
-    let [least, usual, most] = left(facts, idle.claimed());
+    let waited = idle.claims.values().map(|claim| claim.value).sum();
+    let [least, usual, most] = left(facts, waited);
     let mut claims = idle.claims;
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
