@@ -17,6 +17,12 @@ pub fn size(tables: &Tables) -> Option<u64> {
     sizes.map(|sizes| sizes.iter().sum()).filter(|size| *size > 0)
 }
 
+/// Returns the size of the memory of one GPU of a process, bytes, by its ordinal there; `None` if it is unknown.
+pub fn size_of(tables: &Tables, gpu: u32) -> Option<u64> {
+    let device = tables.devices.iter().find(|device| device.id == Some(gpu))?;
+    device.memory_bytes.filter(|size| *size > 0)
+}
+
 /// Returns the tables of each process, and those of all of them.
 pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<Item = &'a Tables> {
     reports.iter().map(|report| &report.tables).chain([all])
