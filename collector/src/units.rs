@@ -41,6 +41,22 @@ pub fn count(count: u64) -> String {
     out
 }
 
+/// Formats a count with its noun: `1 gap`, `7 gaps`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+/// Formats two durations in ns as an interval, with the unit once if it is the same: `120 .. 150 ms`, `800 µs .. 1.20 ms`.
+pub fn between(lo: u64, hi: u64) -> String {
+    let (from, to) = (duration(lo), duration(hi));
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same && !unit.contains(' ') => {
+            format!("{number} .. {to}")
+        }
+        _ => format!("{from} .. {to}"),
+    }
+}
+
 /// Formats a share of a whole: `38.1 %`. A share above zero never prints as 0 %, and one below the whole never as 100 %.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
@@ -105,6 +121,20 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_204_331), "1 204 331");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let said = |n| plural(n, "gap", "gaps");
+        assert_eq!([said(0), said(1), said(1_000)], ["0 gaps", "1 gap", "1 000 gaps"]);
+    }
+
+    #[test]
+    fn intervals_have_the_unit_once() {
+        assert_eq!(between(120_000_000, 150_000_000), "120 .. 150 ms");
+        assert_eq!(between(800_000, 1_200_000), "800 µs .. 1.20 ms");
+        assert_eq!(between(0, 5), "0 .. 5 ns");
+        assert_eq!(between(725_000_000_000, 785_000_000_000), "12 min 05 s .. 13 min 05 s");
     }
 
     #[test]

@@ -79,9 +79,11 @@ fn finding(text: &str) -> Finding {
         let rest = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}")).1;
         rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {text}")).0.to_owned()
     };
-    let (_, gain) = text.rsplit_once(" saves ").unwrap_or_else(|| panic!("{text}"));
-    let gain = gain.replace("no time", "0 ns");
-    let words: Vec<&str> = gain.split_whitespace().take(2).collect();
+    let (_, gain) = text.rsplit_once(" gain ").unwrap_or_else(|| panic!("{text}"));
+    let words = gain.split_whitespace().skip_while(|word| ["saves", "at", "most"].contains(word)).take(2);
+    // A fault for which no time is promised has no number.
+    let words: Vec<&str> =
+        if gain.trim_start().starts_with("saves") { words.collect() } else { vec!["0", "ns"] };
     let unit = match words[1] {
         "ns" => 1.0,
         "µs" => 1e3,

@@ -97,6 +97,26 @@ fn the_state_when_memory_ran_out_is_found() {
     says(&found, &["asked for 30.0 GiB", "held 60.0 GiB", "Of the GPU's 80.0 GiB it left 20.0 GiB"]);
 }
 
+/// Together both GPUs are half full.
+#[test]
+fn of_two_gpus_the_one_that_is_full_is_named() {
+    let run = |what: &str| {
+        prepare("fault_two_gpus", what).env("SIMCUDA_DEVICES", "2").observed().succeeded().report()
+    };
+    let (faulty, fixed) = (run("faulty"), run("fixed"));
+    for id in ["peak-memory", "out-of-memory"] {
+        assert!(finding(&fixed, id).is_none(), "{}", fixed["findings"]);
+    }
+    let peak = finding(&faulty, "peak-memory").unwrap_or_else(|| panic!("{}", faulty["findings"]));
+    assert_eq!(peak["title"], "The memory of GPU 1 is 87.5 % full at the peak");
+    says(peak, &["70.0 GiB of 80.0 GiB (87.5 %)", "Headroom: 10.0 GiB"]);
+    let failure = finding(&faulty, "out-of-memory").unwrap_or_else(|| panic!("{}", faulty["findings"]));
+    says(
+        failure,
+        &["asked for 20.0 GiB", "held 70.0 GiB on GPU 1.", "Of the GPU's 80.0 GiB it left 10.0 GiB."],
+    );
+}
+
 #[test]
 fn physical_memory_that_is_never_mapped_is_found() {
     let (_, found) = fault("fault_fragmentation", "fragmentation");

@@ -1,6 +1,6 @@
 //! Why the GPU was idle, compared with what the program and the simulator know.
 
-use gpuspy_tests::{Done, Run, until_one_is_good};
+use gpuspy_tests::{Done, Run, program, report, until_one_is_good};
 use serde_json::Value;
 
 /// The value of a cause in a report, ns.
@@ -188,5 +188,52 @@ fn a_host_that_computes_between_steps_is_running() {
         assert!(stall["fix"].as_str().unwrap().contains("Move what this thread computes"), "{stall}");
         assert!(screen.contains("outside CUDA: the thread that led it was running for at least"), "{screen}");
         Ok(())
+    });
+}
+
+/// Runs two processes of `outside_cuda` under gpuspy, in which the shell joins them by `join`. Returns what is known of the
+/// time outside CUDA on the line that they share, and the sums of the programs' own figures.
+fn two_outside_cuda(first: &str, join: &str, second: &str) -> (Value, [u64; 3]) {
+    let run = Run::of("outside_cuda");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--timing", "exact", "--"]);
+    let both = format!("\"$0\" {first} {join} \"$0\" {second}; wait");
+    command.args(["bash", "-c", &both]).arg(program("outside_cuda"));
+    let done = run.finish(command).succeeded();
+    let whole = report(&done.folder().join("job"));
+    assert_eq!(whole["processes"].as_array().unwrap().len(), 2);
+    assert_eq!(whole["devices"].as_array().unwrap().len(), 1, "both use one GPU");
+    let rows = whole["idle"]["by_cause"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["cause"] == "outside_cuda").unwrap().clone();
+    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let truth = said.fold([0; 3], |mut sums, said| {
+        let keys = ["outside_ns", "ran_ns", "queued_ns"];
+        sums.iter_mut().zip(keys).for_each(|(sum, key): (&mut u64, _)| *sum += said[key].as_u64().unwrap());
+        sums
+    });
+    (row, truth)
+}
+
+#[test]
+fn of_two_processes_on_one_gpu_the_time_that_each_ran_is_its_own() {
+    until_one_is_good(|| {
+        let (row, truth) = two_outside_cuda("sleeping", ";", "computing");
+        contains_the_truth(&row, truth)?;
+        let of = |bound: &str| row["runnable_ns"][bound].as_u64().unwrap();
+        let all = row["total_ns"]["value"].as_u64().unwrap();
+        // One of the two ran for all of its time, which is half of the whole.
+        if of("lo") * 10 < all * 3 || of("hi") * 10 > all * 7 {
+            return Err(format!("{row}"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn two_processes_that_sleep_at_the_same_time_are_off_the_cpu() {
+    until_one_is_good(|| {
+        let (row, _) = two_outside_cuda("sleeping", "&", "sleeping");
+        let (hi, all) =
+            (row["runnable_ns"]["hi"].as_u64().unwrap(), row["total_ns"]["value"].as_u64().unwrap());
+        if hi * 4 > all { Err(format!("{row}")) } else { Ok(()) }
     });
 }

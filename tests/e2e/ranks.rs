@@ -95,6 +95,46 @@ fn a_rank_that_sleeps_20_ms_in_each_step_is_named_with_its_score() {
     });
 }
 
+/// Returns how long the steps of a job take without gpuspy, ns.
+fn loop_ns(ranks: usize, late: usize, sleep_us: u64) -> f64 {
+    let all = format!(
+        "for rank in $(seq 0 {last}); do sleep=$(( rank == {late} ? {sleep_us} : 0 )); \
+         \"$0\" $rank {ranks} $sleep {STEPS} meeting & done; wait",
+        last = ranks - 1
+    );
+    let done = Run::command("bash").arg("-c").arg(&all).arg(program("job_of_ranks")).plain().succeeded();
+    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    said.map(|said| said["loop_ns"].as_f64().unwrap()).fold(0.0, f64::max)
+}
+
+fn straggler(report: &Value) -> Option<Value> {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|found| found["id"] == "straggler-rank").cloned()
+}
+
+/// The twin is the same job in which no rank sleeps.
+#[test]
+fn a_rank_that_the_others_wait_for_is_found_with_what_its_twin_gains() {
+    until_one_is_good(|| {
+        let (_done, traces) = job(3, 1, 20_000);
+        let whole = report(&traces);
+        let first = &whole["findings"][0];
+        if first["id"] != "straggler-rank" {
+            return Err(format!("{:#}", whole["findings"]));
+        }
+        assert_eq!(first["title"], "Rank 1 keeps the others waiting");
+        assert!(first["fix"].as_str().unwrap().starts_with("Look at rank 1's host"), "{first:#}");
+        let saves = |bound: &str| first["saves_ns"][bound].as_f64().unwrap();
+        let truth = loop_ns(3, 1, 20_000) - loop_ns(3, 1, 0);
+        let is_close = (saves("value") - truth).abs() <= 0.1 * truth && saves("lo") <= saves("hi");
+        is_close.then_some(()).ok_or_else(|| format!("truly {truth}: {first:#}"))
+    });
+    until_one_is_good(|| {
+        let (_done, traces) = job(3, 1, 0);
+        straggler(&report(&traces)).map_or(Ok(()), |found| Err(format!("{found:#}")))
+    });
+}
+
 #[test]
 fn ranks_that_are_equally_fast_are_not_called_slow() {
     until_one_is_good(|| {

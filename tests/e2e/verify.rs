@@ -118,6 +118,26 @@ fn a_run_of_several_processes_is_compared_by_its_directory() {
     });
 }
 
+/// Each rank's own command would wait for the other one for ever.
+#[test]
+fn the_command_that_checks_a_job_of_two_ranks_launches_both_again() {
+    const RANKS: &str = "for rank in 0 1; do \"$0\" $rank 2 $((rank * 20000)) 30 meeting & done; wait";
+    until_one_is_good(|| {
+        let run = Run::command("bash").arg("-c").arg(RANKS).arg(program("job_of_ranks"));
+        let done = run.observed_with(&["--quiet", "--timing", "exact"]).succeeded();
+        let report = done.report();
+        let first = &report["findings"][0];
+        let Some(command) = first["verify"].as_str() else { return Err(format!("{report:#}")) };
+        assert!(command.starts_with("gpuspy run -o after.gspy --timing exact -- bash -c '"), "{command}");
+        let again = shell(command, None).succeeded();
+        let after = gpuspy_tests::report(&again.folder().join("after.gspy"));
+        let ranks = |report: &Value| report["ranks"].as_array().unwrap().len();
+        assert_eq!((ranks(&after), ranks(&report)), (2, 2), "{command}");
+        let state = state_of(&again.stdout, first["id"].as_str().unwrap());
+        if state.as_deref() == Some("still") { Ok(()) } else { Err(again.stdout) }
+    });
+}
+
 #[test]
 fn the_command_that_checks_a_finding_quotes_what_a_shell_would_change() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 //   job_of_ranks RANK RANKS SLEEP_US STEPS FILE
 //
 // In each step the host sleeps for SLEEP_US, and then launches a kernel of 200 us and an all-reduce, which runs until
-// those of all ranks do. The ranks meet in FILE, which all of them map. Prints its rank and the number of its
-// collectives.
+// those of all ranks do. The ranks meet in FILE, which all of them map. Prints its rank, the number of its collectives, and how
+// long its steps took.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     CUfunction reduce = load_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL_meets");
     CUstream stream = new_stream();
     gather(counters, ranks);
+    uint64_t began = now_ns();
     for (int step = 0; step < steps; step++) {
         if (sleep_us > 0)
             pause_us(sleep_us);
@@ -55,6 +56,7 @@ int main(int argc, char **argv)
         CHECK(cuLaunchKernel(reduce, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
         CHECK(cuStreamSynchronize(stream));
     }
-    printf("{\"program\":\"job_of_ranks\",\"rank\":%s,\"pid\":%d,\"collectives\":%d}\n", argv[1], (int)getpid(), steps);
+    printf("{\"program\":\"job_of_ranks\",\"rank\":%s,\"pid\":%d,\"collectives\":%d,\"loop_ns\":%" PRIu64 "}\n", argv[1],
+           (int)getpid(), steps, now_ns() - began);
     return 0;
 }

@@ -311,6 +311,9 @@ wire_enum! {
         Parent = 10 "parent",
         /// The part of the run that is recorded: the text of `--capture-range`.
         CaptureRange = 11 "capture_range",
+        /// What `gpuspy run` was called with, without the place of the trace: each word ends with NUL (written by the
+        /// collector).
+        Launch = 12 "launch",
     }
 }
 

@@ -12,6 +12,7 @@
 
 pub mod churn;
 mod doubt;
+pub mod gpus;
 mod held;
 pub mod holders;
 pub mod lifetimes;

@@ -40,6 +40,8 @@ pub struct ProcessInfo {
     pub framework: Framework,
     /// The same, each argument for itself; empty if it is not known.
     pub arguments: Vec<String>,
+    /// The words after `gpuspy run` that record the run again; empty if it was recorded otherwise.
+    pub launch: Vec<String>,
     /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
     /// minor one.
     pub driver_version: Option<u32>,
@@ -89,16 +91,15 @@ impl ProcessInfo {
         });
         let notes = [Fact::Interception, Fact::TimingNote].into_iter().filter_map(|note| fact(names, note));
         let line = fact(names, Fact::CommandLine);
-        // Every argument ends with a NUL; the last one may be empty.
-        let arguments: Vec<String> = line.map_or(Vec::new(), |line| {
-            line.strip_suffix('\0').unwrap_or(line).split('\0').map(str::to_owned).collect()
-        });
+        let arguments = line.map_or(Vec::new(), words);
+        let launch = fact(names, Fact::Launch).map_or(Vec::new(), words);
         let hangs = status.into_iter().flat_map(|status| &status.hangs);
         ProcessInfo {
             pid: end.pid,
             command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             framework: Framework::of(end.known.modules.paths(names)),
             arguments,
+            launch,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
             outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
@@ -116,6 +117,11 @@ impl ProcessInfo {
             causality_broken: end.known.causality_broken,
         }
     }
+}
+
+/// Returns words each of which ends with a NUL; the last one may be empty.
+fn words(text: &str) -> Vec<String> {
+    text.strip_suffix('\0').unwrap_or(text).split('\0').map(str::to_owned).collect()
 }
 
 fn fact(names: &Names, fact: Fact) -> Option<&str> {

@@ -124,7 +124,8 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")
         .envs(stage.library_path.iter().map(|path| ("LD_LIBRARY_PATH", path)));
-    let Observed { status, collector, sessions } = observe(target, command, HangWatch::default(), false)?;
+    let Observed { status, collector, sessions } =
+        observe(target, command, &[], HangWatch::default(), false)?;
     let traces = collector.traces();
     for session in &sessions {
         match session {

@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
+/// The default of `--budget`, percent.
+const BUDGET: f64 = 5.0;
 /// The variable of `--capture-range`.
 const CAPTURE_RANGE: &str = "GPUSPY_CAPTURE_RANGE";
 
@@ -107,7 +109,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     options.output.iter().for_each(|trace| panic::about(trace));
     let Observed { status, collector, sessions } =
-        observe(target, command(options), options.hangs.watch(), options.progress)?;
+        observe(target, command(options), &again(options), options.hangs.watch(), options.progress)?;
     match status {
         Ok(status) => {
             // The exit code is the command's, whatever fails from here on.
@@ -154,6 +156,21 @@ fn command(options: &Options) -> Command {
     command
 }
 
+/// Returns the words after `gpuspy run` that record the same again: the options that decide what is recorded, and the
+/// command.
+fn again(options: &Options) -> Vec<String> {
+    let option = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+    let budget = Some(options.budget).filter(|percent| *percent != BUDGET).map(|percent| percent.to_string());
+    let given = [
+        option("--timing", options.timing.map(word)),
+        option("--budget", budget),
+        option("--capture-range", options.capture_range.clone().filter(|range| !range.is_empty())),
+        option("--graph", matches!(options.graph, Graph::Nodes).then(|| word(options.graph))),
+    ];
+    let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
+    given.into_iter().flatten().flatten().chain(["--".to_owned()]).chain(command).collect()
+}
+
 /// The result of a command that ran under the agent.
 pub(super) struct Observed {
     /// Its exit status, or why it could not be started.
@@ -168,10 +185,12 @@ pub(super) struct Observed {
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
 /// Runs a command under the agent to its end, and collects from all its processes. Signals that gpuspy receives are passed on
-/// to the command. With `shows_progress`, a line on the terminal shows the progress.
+/// to the command. The traces say that `again` launches the same. With `shows_progress`, a line on the terminal shows the
+/// progress.
 pub(super) fn observe(
     target: Target,
     mut command: Command,
+    again: &[String],
     hangs: HangWatch,
     shows_progress: bool,
 ) -> Result<Observed, Failure> {
@@ -192,7 +211,7 @@ pub(super) fn observe(
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
     let listener = collect::bind(&socket)?;
     let (collector, stopper) = Collector::new(target)?;
-    let collector = collector.watching(hangs);
+    let collector = collector.watching(hangs).launched_by(again);
     let sessions = Mutex::new(Vec::new());
     let (over, is_over) =
         sys::stop().map_err(|e| Failure::usage(format_args!("cannot make a pipe: {}", why(&e))))?;

@@ -72,6 +72,13 @@ impl Collector {
         Collector { hangs, ..self }
     }
 
+    /// Sets the words after `gpuspy run` that launch the same processes again, without the place of the trace.
+    #[must_use]
+    pub fn launched_by(self, words: &[String]) -> Collector {
+        self.traces.lock().set_launch(words);
+        self
+    }
+
     fn run(&self, peer: &Peer) -> Result<Session> {
         Session::run(peer, &self.stopped, &self.traces, &self.first, &self.progress, self.hangs)
     }

@@ -6,6 +6,7 @@ use crate::trace::TraceWriter;
 use crate::trace::format::MAGIC;
 use crate::trace::record::Status;
 use crate::why::said;
+use gpuspy_wire::record::{Fact, Namespace};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,8 @@ fn writable(directory: &Path) -> Result<()> {
 pub struct Traces {
     target: Target,
     traces: Vec<Trace>,
+    /// The text of [`Fact::Launch`]; empty if nobody launched the processes.
+    launch: String,
 }
 
 /// One trace.
@@ -116,7 +119,12 @@ struct Trace {
 impl Traces {
     /// Starts without traces.
     pub fn new(target: Target) -> Traces {
-        Traces { target, traces: Vec::new() }
+        Traces { target, traces: Vec::new(), launch: String::new() }
+    }
+
+    /// Sets the words that launch the same processes again.
+    pub fn set_launch(&mut self, words: &[String]) {
+        self.launch = words.iter().flat_map(|word| [word.as_str(), "\0"]).collect();
     }
 
     /// Creates the next process's trace and returns its number.
@@ -126,7 +134,14 @@ impl Traces {
     pub fn create(&mut self, program: &str, status: &Status) -> Result<(usize, TraceWriter)> {
         let number = self.place(program, status.pid)?;
         let path = self.path(number).to_owned();
-        TraceWriter::create(&path, status).map(|writer| (number, writer)).map_err(|e| {
+        let launch = &self.launch;
+        let created = TraceWriter::create(&path, status).and_then(|mut writer| {
+            if !launch.is_empty() {
+                writer.name(Namespace::Fact, Fact::Launch as u32, launch)?;
+            }
+            Ok((number, writer))
+        });
+        created.map_err(|e| {
             let error = Error::io(format!("cannot write {}", path.display()), e);
             // The file that was created for it is still empty.
             if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {

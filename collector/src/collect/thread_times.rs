@@ -7,7 +7,7 @@
 use super::process::Process;
 use super::sys;
 use crate::trace::record::{Body, Record, ThreadTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_millis(100);
 /// The most threads that are sampled at a time, each with a descriptor.
 const MOST: usize = 64;
+/// The most threads that are remembered because their files cannot be read. What such a thread has left in its ring
+/// arrives soon after its end, and by then no more threads than this have ended.
+const UNREADABLE: usize = 1024;
 /// A reading that took longer than this was interrupted, and is made again: ns.
 const INTERRUPTED: u64 = 100_000;
 /// How often a reading is made at most.
@@ -26,8 +29,11 @@ const TRIES: usize = 3;
 pub struct ThreadTimes {
     /// The process, unless it is another one than the agent's or in another pid namespace.
     pid: Option<u32>,
-    /// By claim number.
+    /// Those that are sampled, by claim number: at most [`MOST`].
     threads: BTreeMap<u32, Thread>,
+    /// The claim numbers of those that have ended or cannot be read, the latest [`UNREADABLE`] of them. Their ids may be
+    /// other threads' by now.
+    unreadable: BTreeSet<u32>,
     due: Instant,
     /// The time between two counts of a running thread's time, ns.
     tick: u64,
@@ -35,11 +41,10 @@ pub struct ThreadTimes {
     is_over: bool,
 }
 
-/// A thread.
+/// A thread whose time is read.
 #[derive(Debug)]
 struct Thread {
-    /// `None` if there is none, or it could not be read.
-    schedstat: Option<File>,
+    schedstat: File,
     /// Whether it has made calls since its last sample.
     has_called: bool,
 }
@@ -51,6 +56,7 @@ impl ThreadTimes {
         ThreadTimes {
             pid: Some(process.pid).filter(|_| is_it),
             threads: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             due: Instant::now(),
             tick: sys::tick(),
             is_over: false,
@@ -62,10 +68,25 @@ impl ThreadTimes {
         let Some(pid) = self.pid else { return };
         if let Some(known) = self.threads.get_mut(&thread) {
             known.has_called = true;
-        } else if self.threads.values().filter(|thread| thread.schedstat.is_some()).count() < MOST {
-            self.threads.insert(thread, Thread { schedstat: open(pid, tid), has_called: true });
-            // Its first window begins now.
-            self.due = Instant::now();
+        } else if self.threads.len() < MOST && !self.unreadable.contains(&thread) {
+            match open(pid, tid) {
+                Some(schedstat) => {
+                    self.threads.insert(thread, Thread { schedstat, has_called: true });
+                    // Its first window begins now.
+                    self.due = Instant::now();
+                }
+                None => self.give_up(thread),
+            }
+        }
+    }
+
+    /// Notes that a thread has ended, or cannot be read: it is not looked for again, and takes no place.
+    fn give_up(&mut self, thread: u32) {
+        self.threads.remove(&thread);
+        self.unreadable.insert(thread);
+        if self.unreadable.len() > UNREADABLE {
+            // Claim numbers grow, so this is the earliest of them.
+            self.unreadable.pop_first();
         }
     }
 
@@ -82,18 +103,20 @@ impl ThreadTimes {
     /// The same at once. Of a process that has ended, the first thread can be read until its parent has waited for it.
     pub(crate) fn sample_now(&mut self, host_now: impl Fn() -> u64) -> Vec<Record> {
         self.due = Instant::now() + PERIOD;
-        let samples = self.threads.iter_mut().filter_map(|(claim, thread)| {
+        let (mut samples, mut ended) = (Vec::new(), Vec::new());
+        for (&claim, thread) in &mut self.threads {
             if !std::mem::take(&mut thread.has_called) {
-                return None;
+                continue;
             }
-            let (at, time) = read(thread.schedstat.as_ref()?, self.tick, &host_now).or_else(|| {
-                // It has ended.
-                thread.schedstat = None;
-                None
-            })?;
-            Some(Record { thread: *claim, at, body: Body::ThreadTime(time) })
-        });
-        samples.collect()
+            match read(&thread.schedstat, self.tick, &host_now) {
+                Some((at, time)) => {
+                    samples.push(Record { thread: claim, at, body: Body::ThreadTime(time) });
+                }
+                None => ended.push(claim),
+            }
+        }
+        ended.into_iter().for_each(|claim| self.give_up(claim));
+        samples
     }
 }
 
@@ -216,6 +239,62 @@ mod tests {
         times.has_called(7, 0);
         times.due = Instant::now();
         assert!(times.sample(false, || 1).is_empty());
+    }
+
+    /// Starts threads that do nothing until `with` returns, which gets their ids.
+    fn with_threads(number: usize, with: impl FnOnce(&[u32])) {
+        let (send, ids) = std::sync::mpsc::channel();
+        let is_over = std::sync::Barrier::new(number + 1);
+        std::thread::scope(|threads| {
+            for _ in 0..number {
+                threads.spawn(|| {
+                    send.send(own_tid()).unwrap();
+                    is_over.wait();
+                });
+            }
+            let ids: Vec<u32> = ids.iter().take(number).collect();
+            with(&ids);
+            is_over.wait();
+        });
+    }
+
+    #[test]
+    fn of_many_threads_some_are_sampled_and_those_that_end_make_room() {
+        let mut times = ours();
+        let take = |times: &mut ThreadTimes| -> BTreeSet<u32> {
+            times.due = Instant::now();
+            times.sample(false, || 1).iter().map(|sample| sample.thread).collect()
+        };
+        let call = |times: &mut ThreadTimes, from: u32, tids: &[u32]| {
+            (from..).zip(tids).for_each(|(claim, tid)| times.has_called(claim, *tid));
+        };
+        with_threads(MOST / 2, |long| {
+            with_threads(MOST, |short| {
+                for _ in 0..2 {
+                    call(&mut times, 0, short);
+                    call(&mut times, 1_000, long);
+                    assert_eq!(take(&mut times), (0..64).collect(), "there is room for no more");
+                }
+            });
+            let gone = [0; MOST];
+            call(&mut times, 0, &gone);
+            assert_eq!(take(&mut times), BTreeSet::new(), "all of those have ended");
+            call(&mut times, 0, long);
+            assert_eq!(take(&mut times), BTreeSet::new(), "an ended thread's id may be another's by now");
+            call(&mut times, 1_000, long);
+            assert_eq!(take(&mut times), (1_000..1_032).collect(), "the others have their places");
+        });
+    }
+
+    #[test]
+    fn threads_that_cannot_be_read_take_no_place_and_little_memory() {
+        let mut times = ours();
+        for claim in 0..10_000 {
+            times.has_called(claim, 0);
+            assert!(times.threads.is_empty() && times.unreadable.len() <= UNREADABLE);
+        }
+        times.has_called(10_000, own_tid());
+        assert_eq!(times.sample(false, || 1).len(), 1);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::Facts;
 use super::buckets::{Bucket, Buckets};
 use crate::analyze::estimate::{Estimate, Sum};
+use crate::model::named::named;
+use crate::units::{between, duration};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -12,6 +14,65 @@ pub type Find = fn(&Facts<'_>) -> Option<Claimed>;
 /// The least gain that is worth a change, as a share of the time that is [judged](Buckets::judged): less is within what two runs of one program
 /// differ by.
 pub const WORTH: f64 = 0.01;
+
+named! {
+    /// The kinds of faults. The names are in JSON and in `gpuspy report --section findings`, and `docs/what-to-look-for.md`
+    /// has each of them.
+    pub enum Id {
+        /// The host reads a result, or waits for a stream, again and again.
+        SyncPerStep = "sync-per-step",
+        /// The host waits for all work of the GPU again and again.
+        DeviceWideSync = "device-wide-sync",
+        /// The host waits for copies and sets that need no wait.
+        SynchronousCopies = "synchronous-copies",
+        /// Copies from or to ordinary memory.
+        PageableCopies = "pageable-copies",
+        /// Many copies of little data.
+        SmallCopies = "small-copies",
+        /// A copy on the GPU before a matrix product.
+        HiddenCopy = "hidden-copy",
+        /// Work on the legacy default stream takes turns with other streams.
+        DefaultStream = "default-stream",
+        /// Copies and kernels take turns.
+        NoOverlap = "no-overlap",
+        /// The same data is copied to the GPU again and again.
+        DuplicateUploads = "duplicate-uploads",
+        /// Memory is allocated and freed again and again.
+        AllocationChurn = "allocation-churn",
+        /// Kernels are shorter than their launches.
+        TinyKernels = "tiny-kernels",
+        /// The program asks for the occupancy before launches.
+        AdaptiveLaunches = "adaptive-launches",
+        /// The GPU waits for the host outside CUDA.
+        HostStall = "host-stall",
+        /// Launches of one kernel take different times.
+        UnstableKernel = "unstable-kernel",
+        /// The last wave of blocks fills little of the GPU.
+        TailWave = "tail-wave",
+        /// Code is loaded and compiled before the first kernel.
+        ColdStart = "cold-start",
+        /// Launches wait for room in the queue: the GPU is the bound.
+        QueueFull = "queue-full",
+        /// gpuspy itself costs much.
+        ProfilerCost = "profiler-cost",
+        /// A kernel has fewer blocks than the GPU has multiprocessors.
+        UnderfilledGrid = "underfilled-grid",
+        /// A thread changes the GPU after each launch.
+        DeviceSwitches = "device-switches",
+        /// One rank comes late to the collectives.
+        StragglerRank = "straggler-rank",
+        /// Memory is reserved and not used.
+        Fragmentation = "fragmentation",
+        /// Memory grows from step to step.
+        MemoryGrows = "memory-grows",
+        /// Memory is never freed.
+        NeverFreed = "never-freed",
+        /// An allocation failed.
+        OutOfMemory = "out-of-memory",
+        /// A GPU's memory is nearly full.
+        PeakMemory = "peak-memory",
+    }
+}
 
 /// A fault, with the parts of the wall time that removing it would give back.
 #[derive(Clone, Debug)]
@@ -25,8 +86,8 @@ pub struct Claimed {
 /// A fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Its name in JSON, and in `gpuspy report --section findings`: lower case, with hyphens.
-    pub id: &'static str,
+    /// What kind of fault it is.
+    pub id: Id,
     /// What was found, in a few words.
     pub title: String,
     /// What it was found by.
@@ -37,6 +98,34 @@ pub struct Finding {
     pub fix: String,
     /// What that would gain: ns of wall time. 0 for faults that cost something other than time.
     pub saves: Estimate<u64>,
+}
+
+impl Finding {
+    /// Says in few words what removing the fault would gain: `saves 135 ms`, with the interval if that is wide, `saves at most
+    /// 135 ms` if it may gain nothing, and what is true of a fault for which no time is promised.
+    pub fn gain(&self) -> String {
+        let Estimate { value, lo, hi, .. } = self.saves;
+        match (value, lo) {
+            (0, _) => self.id.unpromised().to_owned(),
+            (_, 0) => format!("saves at most {}", duration(hi)),
+            _ if self.saves.is_wide() => format!("saves {} ({})", duration(value), between(lo, hi)),
+            _ => format!("saves {}", duration(value)),
+        }
+    }
+}
+
+impl Id {
+    /// Says what is true of a fault for which no time is promised.
+    fn unpromised(self) -> &'static str {
+        match self {
+            Id::Fragmentation | Id::MemoryGrows | Id::NeverFreed | Id::OutOfMemory | Id::PeakMemory => {
+                "costs memory"
+            }
+            Id::QueueFull => "costs no time",
+            Id::ProfilerCost => "only when profiled",
+            _ => "gain unknown",
+        }
+    }
 }
 
 /// What a finding was found by. Everything that does not apply is absent.
@@ -118,7 +207,7 @@ mod tests {
         Buckets { wall: parts.values().map(|part| part.value).sum(), parts, ..Buckets::default() }
     }
 
-    fn claim(id: &'static str, claims: [u64; 4]) -> Claimed {
+    fn claim(id: Id, claims: [u64; 4]) -> Claimed {
         let claims = PARTS.into_iter().zip(claims).filter(|(_, ns)| *ns > 0);
         Claimed {
             finding: Finding {
@@ -133,23 +222,49 @@ mod tests {
         }
     }
 
-    fn gains(claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<(&'static str, u64)> {
+    fn gains(claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<(Id, u64)> {
         ranked(claimed, buckets).iter().map(|found| (found.id, found.saves.value)).collect()
+    }
+
+    #[test]
+    fn each_fault_is_in_the_table_of_what_to_look_for() {
+        let table = include_str!("../../../docs/what-to-look-for.md");
+        let missing: Vec<&str> =
+            Id::ALL.map(Id::name).into_iter().filter(|id| !table.contains(&format!("`{id}`"))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn a_gain_is_said_in_one_way() {
+        const MS: u64 = 1_000_000;
+        let said = |id, lo, value, hi| {
+            let finding = claim(id, [0; 4]).finding;
+            Finding { saves: Estimate::new(value * MS, lo * MS, hi * MS), ..finding }.gain()
+        };
+        assert_eq!(said(Id::NoOverlap, 135, 135, 135), "saves 135 ms");
+        assert_eq!(said(Id::NoOverlap, 130, 135, 140), "saves 135 ms", "the bounds are close");
+        assert_eq!(said(Id::NoOverlap, 90, 135, 150), "saves 135 ms (90.0 .. 150 ms)");
+        assert_eq!(said(Id::NoOverlap, 0, 135, 150), "saves at most 150 ms");
+        assert_eq!(said(Id::MemoryGrows, 0, 0, 0), "costs memory");
+        assert_eq!(said(Id::UnderfilledGrid, 0, 0, 0), "gain unknown");
     }
 
     #[test]
     fn two_findings_share_a_bucket() {
         let buckets = divided([500, 300, 100, 100]);
-        let claimed = vec![claim("small", [0, 150, 0, 0]), claim("large", [0, 250, 0, 60])];
-        assert_eq!(gains(claimed, &buckets), [("large", 310), ("small", 50)]);
+        let claimed = vec![claim(Id::SmallCopies, [0, 150, 0, 0]), claim(Id::NoOverlap, [0, 250, 0, 60])];
+        assert_eq!(gains(claimed, &buckets), [(Id::NoOverlap, 310), (Id::SmallCopies, 50)]);
     }
 
     #[test]
     fn a_gain_below_one_percent_is_no_finding_unless_it_is_not_about_time() {
         let buckets = divided([960, 20, 10, 10]);
-        let claimed =
-            vec![claim("memory", [0; 4]), claim("tiny", [0, 9, 0, 0]), claim("worth", [0, 0, 10, 0])];
-        assert_eq!(gains(claimed, &buckets), [("worth", 10), ("memory", 0)]);
+        let claimed = vec![
+            claim(Id::MemoryGrows, [0; 4]),
+            claim(Id::SmallCopies, [0, 9, 0, 0]),
+            claim(Id::NoOverlap, [0, 0, 10, 0]),
+        ];
+        assert_eq!(gains(claimed, &buckets), [(Id::NoOverlap, 10), (Id::MemoryGrows, 0)]);
     }
 
     proptest! {
@@ -160,7 +275,7 @@ mod tests {
         ) {
             let buckets = divided(parts);
             let largest = claims.iter().map(|ns| ns.iter().zip(parts).map(|(ns, part)| (*ns).min(part)).sum::<u64>()).max();
-            let found = ranked(claims.into_iter().map(|ns| claim("any", ns)).collect(), &buckets);
+            let found = ranked(claims.into_iter().map(|ns| claim(Id::NoOverlap, ns)).collect(), &buckets);
             prop_assert!(found.iter().map(|found| found.saves.value).sum::<u64>() <= buckets.wall);
             prop_assert!(found.is_sorted_by(|a, b| a.saves.value >= b.saves.value));
             prop_assert!(found.iter().all(|found| found.saves.lo <= found.saves.value && found.saves.value <= found.saves.hi));

@@ -13,10 +13,11 @@ pub mod framework;
 pub mod running;
 pub mod verdict;
 
+use crate::analyze::ranks::Ranks;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::Finding;
-use findings::FINDERS;
+use findings::{FINDERS, straggler_rank};
 use verdict::Verdict;
 
 /// What a diagnosis is made from.
@@ -39,6 +40,8 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// What to change, the largest gain first.
     pub findings: Vec<Finding>,
+    /// The ranks beside each other.
+    pub ranks: Ranks,
 }
 
 impl Diagnosis {
@@ -46,9 +49,12 @@ impl Diagnosis {
     pub fn of(reports: &[ProcessReport], all: &Tables) -> Diagnosis {
         let buckets = Buckets::of(reports, all);
         let facts = Facts { reports, all, buckets: &buckets };
-        let claimed = FINDERS.iter().filter_map(|find| find(&facts)).collect();
+        let ranks = Ranks::of(reports);
+        let claimed = FINDERS.iter().filter_map(|find| find(&facts));
+        // Of what gains the same, a whole job's fault comes first.
+        let claimed = straggler_rank::find(&facts, &ranks).into_iter().chain(claimed).collect();
         let findings = finding::ranked(claimed, &buckets);
         let verdict = Verdict::of(&facts, &findings);
-        Diagnosis { verdict, findings, buckets }
+        Diagnosis { verdict, findings, buckets, ranks }
     }
 }

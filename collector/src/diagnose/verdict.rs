@@ -23,7 +23,7 @@ mod safety;
 
 use super::Facts;
 use super::buckets::Bucket;
-use super::finding::Finding;
+use super::finding::{Finding, Id};
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -93,7 +93,7 @@ impl Verdict {
             return Verdict::refused(why);
         }
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0);
-        let removing = gaining().find(|finding| removes(finding.id, bound));
+        let removing = gaining().find(|finding| removed_by(finding.id) == Some(bound));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
@@ -133,20 +133,29 @@ fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
     largest.filter(|bound| of(*bound) as f64 >= wall as f64 * LEAST).unwrap_or(Bound::Gpu)
 }
 
-/// Whether the remedy of a finding with this id removes a bound, or a part of it.
-fn removes(id: &str, bound: Bound) -> bool {
-    match bound {
-        Bound::Gpu => matches!(id, "unstable-kernel" | "tail-wave" | "hidden-copy"),
-        Bound::Launches => matches!(id, "tiny-kernels" | "adaptive-launches" | "device-switches"),
-        Bound::Host => id == "host-stall",
-        Bound::Syncs => matches!(id, "sync-per-step" | "device-wide-sync" | "default-stream"),
-        Bound::Copies => matches!(
-            id,
-            "pageable-copies" | "small-copies" | "synchronous-copies" | "no-overlap" | "duplicate-uploads"
-        ),
-        Bound::Allocations => id == "allocation-churn",
-        Bound::Communication => false,
-        Bound::StartUp => id == "cold-start",
+/// Returns the bound that the remedy of a fault removes, or a part of it; `None` if it removes none.
+fn removed_by(fault: Id) -> Option<Bound> {
+    match fault {
+        Id::UnstableKernel | Id::TailWave | Id::HiddenCopy => Some(Bound::Gpu),
+        Id::TinyKernels | Id::AdaptiveLaunches | Id::DeviceSwitches => Some(Bound::Launches),
+        Id::HostStall => Some(Bound::Host),
+        Id::SyncPerStep | Id::DeviceWideSync | Id::DefaultStream => Some(Bound::Syncs),
+        Id::PageableCopies
+        | Id::SmallCopies
+        | Id::SynchronousCopies
+        | Id::NoOverlap
+        | Id::DuplicateUploads => Some(Bound::Copies),
+        Id::AllocationChurn => Some(Bound::Allocations),
+        Id::StragglerRank => Some(Bound::Communication),
+        Id::ColdStart => Some(Bound::StartUp),
+        Id::QueueFull
+        | Id::ProfilerCost
+        | Id::UnderfilledGrid
+        | Id::Fragmentation
+        | Id::MemoryGrows
+        | Id::NeverFreed
+        | Id::OutOfMemory
+        | Id::PeakMemory => None,
     }
 }
 

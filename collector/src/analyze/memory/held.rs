@@ -5,6 +5,7 @@
 //! held at the last peak, and the block is added to that peak's account when it is freed.
 
 use super::churn::{ChurnFold, Place};
+use super::gpus::Gpus;
 use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
 use super::lifetimes::{Life, Lifetime, Lifetimes, Lived};
 use super::pools::pool_of;
@@ -183,6 +184,7 @@ pub struct Held {
     lifetimes: Lifetimes,
     level: Level,
     churn: ChurnFold,
+    gpus: Gpus,
     refused: Option<Refused>,
 }
 
@@ -210,6 +212,7 @@ impl Held {
             lifetimes: Lifetimes::default(),
             level: Level::new(STRETCHES),
             churn: ChurnFold::default(),
+            gpus: Gpus::default(),
             refused: None,
         }
     }
@@ -219,6 +222,9 @@ impl Held {
         let record = event.record;
         if let Body::NvtxRange(range) = &record.body {
             return self.range(record.thread, record.at, range);
+        }
+        if let Body::Context(context) = &record.body {
+            self.gpus.context(context);
         }
         self.churn.observe(event, self.place, counts);
         let is_work = |when: &When| !matches!(when, When::Captured);
@@ -257,6 +263,7 @@ impl Held {
 
     /// Applies a change of device memory, whose call has returned at host ns `at`. `call` made the change.
     pub fn change(&mut self, change: &MemoryChange, thread: u32, call: &Call, at: u64) {
+        self.gpus.change(change, at.saturating_sub(self.began), self.period.contains(host(at)));
         match *change {
             MemoryChange::Allocated { memory, bytes, of } if bytes > 0 => {
                 let origin = self.origin(memory, thread, call);
@@ -355,6 +362,7 @@ impl Held {
             at: at.saturating_sub(self.began),
             requested: (api.subject > 0).then_some(api.subject),
             live: self.level.bytes,
+            on_gpu: self.gpus.held_in(api.call.context),
             unmapped,
             ..Failure::default()
         };
@@ -378,7 +386,8 @@ impl Held {
         let origin = most.map(|key| Origin { tid: None, ..self.named(&key, end) }).unwrap_or_default();
         let churn = churn.finish(self.place, self.began, origin);
         let at_peak = self.at_peak(&origins);
-        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure }
+        let by_gpu = std::mem::take(&mut self.gpus).finish();
+        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure, by_gpu }
     }
 
     fn named(&self, key: &Key, end: &End<'_>) -> Origin {

@@ -1,6 +1,7 @@
 //! Who holds device memory: the rows.
 
 use super::churn::Churn;
+use super::gpus::ByGpu;
 use super::lifetimes::{Lifetime, Lived};
 use crate::analyze::merge::Merge;
 use std::cmp::Reverse;
@@ -69,6 +70,9 @@ pub struct Failure {
     pub requested: Option<u64>,
     /// The device memory that was held, bytes.
     pub live: u64,
+    /// The GPU that was asked for memory, by its ordinal in the process, and what the process held on it, bytes; `None` if
+    /// the call's context is unknown.
+    pub on_gpu: Option<(u32, u64)>,
     /// Physical memory that was created and not mapped, bytes.
     pub unmapped: u64,
     /// Who held it, the most first.
@@ -92,6 +96,8 @@ pub struct Holders {
     pub churn: Option<Churn>,
     /// The last allocation that failed because memory ran out.
     pub failure: Option<Failure>,
+    /// Device memory on each GPU of a process. Of several processes, whose GPUs may be others, there is none.
+    pub by_gpu: ByGpu,
 }
 
 /// Sorts holders, and keeps those that are listed.

@@ -12,6 +12,7 @@
 //! Nothing is claimed where the bounds leave the order open.
 
 use crate::analyze::collectives::{Arrival, Collectives, Kind, is_kept};
+use crate::analyze::estimate::Sum;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was found of the collectives of all ranks.
@@ -36,6 +37,8 @@ pub struct Arrivals {
     pub last: u64,
     /// By the kernel's symbol: ns by which it came later than half of the ranks.
     pub late: BTreeMap<String, u64>,
+    /// The time in which all others were there, and only this one was missing, ns.
+    pub waited: Sum,
 }
 
 impl Arrivals {
@@ -82,6 +85,7 @@ impl Matched {
     /// Compares the kernels of one name.
     fn kind(&mut self, symbol: &str, members: &[(usize, Kind)], level: u32, is_one_line: bool) {
         let mut late = vec![(0u64, 0u64); self.ranks.len()];
+        let mut waited = vec![Sum::default(); self.ranks.len()];
         for together in by_number(members, level) {
             // With fewer, the median is not that of the ranks.
             if together.len() < 2 || together.len() * 2 < members.len() {
@@ -98,16 +102,20 @@ impl Matched {
                 self.ranks[rank].compared += 1;
                 late[rank] = (late[rank].0 + 1, late[rank].1.saturating_add(ns));
             }
-            if let Some(last) = last(&came).filter(|_| together.len() == members.len()) {
+            if let Some((last, alone)) = last(&came).filter(|_| together.len() == members.len()) {
                 self.ranks[last].last += 1;
+                waited[last].add(alone);
             }
         }
         for (rank, kind) in members {
             // What is kept stands for what is not.
             let (compared, ns) = late[*rank];
             let share = if level == 0 { 1.0 } else { kind.count as f64 / compared.max(1) as f64 };
+            let whole = |ns: u64| (ns as f64 * share).round() as u64;
+            let Sum { value, lo, hi } = waited[*rank];
+            self.ranks[*rank].waited.add(Sum { value: whole(value), lo: whole(lo), hi: whole(hi) });
             if ns > 0 {
-                self.ranks[*rank].late.insert(symbol.to_owned(), (ns as f64 * share).round() as u64);
+                self.ranks[*rank].late.insert(symbol.to_owned(), whole(ns));
             }
         }
     }
@@ -153,12 +161,15 @@ impl Came {
     }
 }
 
-/// Returns who certainly came last.
-fn last(came: &[Came]) -> Option<usize> {
+/// Returns who certainly came last, and how long the others were there before, ns.
+fn last(came: &[Came]) -> Option<(usize, Sum)> {
     let latest = came.iter().max_by_key(|one| one.at)?;
-    let others = came.iter().filter(|one| one.rank != latest.rank);
-    let before = others.map(|one| one.hi).max()?;
-    (latest.lo > before).then_some(latest.rank)
+    let others = || came.iter().filter(|one| one.rank != latest.rank);
+    let before = others().map(|one| one.hi).max()?;
+    let after = |mine: i64, theirs: Option<i64>| theirs.map_or(0, |at| mine.saturating_sub(at).max(0) as u64);
+    let value = after(latest.at, others().map(|one| one.at).max());
+    let (lo, hi) = (after(latest.lo, Some(before)), after(latest.hi, others().map(|one| one.lo).max()));
+    (latest.lo > before).then_some((latest.rank, Sum { value, lo: lo.min(value), hi: hi.max(value) }))
 }
 
 /// Returns by how many ns each came later than half of them, 0 where that is not certain.
@@ -226,6 +237,9 @@ mod tests {
             assert_eq!(last, [0, 0, 10, 0], "on one line: {is_one_line}");
             // The median is that of the second of four.
             assert_eq!(matched.ranks[2].late(), 10 * 19_999_000);
+            // The one before it came 2 µs after the first.
+            let Sum { value, lo, hi } = matched.ranks[2].waited;
+            assert_eq!((value, lo, hi), (10 * 19_998_000, 10 * 19_988_000, 10 * 20_008_000));
             assert_eq!(matched.ranks[0].late() + matched.ranks[1].late() + matched.ranks[3].late(), 0);
         }
     }

@@ -70,14 +70,14 @@ pub(super) fn text(pictures: &[Picture], width: usize) -> String {
 
 fn finding_text(text: &mut String, finding: &Finding, wall: u64, width: usize) {
     let Finding { id, title, evidence, fix, saves, .. } = finding;
-    wrap(text, "  - ", &format!("{title} ({id})"), width);
+    wrap(text, "  - ", &format!("{title} ({})", id.name()), width);
     wrap(text, "    found   ", &evidence.text, width);
     wrap(text, "    fix     ", fix, width);
     let gain = match saves.value {
-        0 => "no time".to_owned(),
-        ns => format!("{} of {} ({})", duration(ns), duration(wall), percent(ns, wall)),
+        0 => finding.gain(),
+        _ => format!("{} of {}", finding.gain(), duration(wall)),
     };
-    wrap(text, "    saves   ", &gain, width);
+    wrap(text, "    gain    ", &gain, width);
 }
 
 /// Adds a paragraph. Its first line starts with `head`; the others are indented as far.
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::analyze::estimate::Estimate;
     use crate::diagnose::buckets::Buckets;
-    use crate::diagnose::finding::Evidence;
+    use crate::diagnose::finding::{Evidence, Id};
     use crate::diagnose::verdict::Verdict;
 
     fn picture(phase: Phase, findings: Vec<Finding>) -> Picture {
@@ -118,32 +118,33 @@ mod tests {
             window: Window { phase, begin: 0, end: 4_000_000 },
             since: 1_500_000,
             until: 5_000_000,
-            diagnosis: Diagnosis { buckets, verdict, findings },
+            diagnosis: Diagnosis { buckets, verdict, findings, ..Diagnosis::default() },
         }
     }
 
-    fn finding(id: &'static str, saves: u64) -> Finding {
-        let evidence = Evidence { text: format!("the evidence of {id}"), ..Evidence::default() };
+    fn finding(id: Id, saves: u64) -> Finding {
+        let evidence = Evidence { text: format!("the evidence of {}", id.name()), ..Evidence::default() };
         let (title, explanation, fix) = ("the title".to_owned(), String::new(), "the fix".to_owned());
         Finding { id, title, evidence, explanation, fix, saves: Estimate::exactly(saves) }
     }
 
     #[test]
     fn a_phase_shows_the_first_findings_with_evidence_fix_and_gain() {
-        let findings = vec![finding("large", 1_000_000), finding("memory", 0), finding("third", 0)];
+        let findings =
+            vec![finding(Id::NoOverlap, 1_000_000), finding(Id::PeakMemory, 0), finding(Id::NeverFreed, 0)];
         let text = text(&[picture(Phase::Input, findings)], 80);
         let expected = "What to look at
 
 input           0.002 .. 0.005 s
     Bound.
-  - the title (large)
-    found   the evidence of large
+  - the title (no-overlap)
+    found   the evidence of no-overlap
     fix     the fix
-    saves   1.00 ms of 4.00 ms (25.0 %)
-  - the title (memory)
-    found   the evidence of memory
+    gain    saves 1.00 ms of 4.00 ms
+  - the title (peak-memory)
+    found   the evidence of peak-memory
     fix     the fix
-    saves   no time
+    gain    costs memory
 ";
         assert_eq!(text, expected);
     }

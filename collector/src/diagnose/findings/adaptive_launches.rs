@@ -1,13 +1,13 @@
 //! `adaptive-launches`: the program asks for a kernel's occupancy again and again to choose how to launch it.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::idle::Idle;
 use crate::analyze::calls::HostTimes;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
 use crate::analyze::merge::Merge;
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 
 /// How many launches there are at most for each query.
 const OFTEN: u64 = 4;
@@ -26,16 +26,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         Idle::of(facts, |cause, site| cause == Cause::OtherCall && site.api.as_deref().is_some_and(is_query));
     let site = idle.main?;
     let text = format!(
-        "{} calls of {api} and similar for {} launches took {} of the host's time, and the GPU was idle in them for {}.",
-        count(all.count),
-        count(launches),
-        duration(all.total),
-        duration(idle.part.total.value)
+        "{} idle, in {} of {api} and similar for {}, which took {} of the host's time.",
+        duration(idle.part.total.value),
+        plural(all.count, "call", "calls"),
+        plural(launches, "launch", "launches"),
+        duration(all.total)
     );
     let total = Sum { value: all.total, lo: all.total, hi: all.total };
     Some(Claimed {
         finding: Finding {
-            id: "adaptive-launches",
+            id: Id::AdaptiveLaunches,
             title: "The occupancy is asked for before launches".to_owned(),
             evidence: Evidence {
                 text,

@@ -8,9 +8,9 @@ use crate::analyze::memory::churn::Churn;
 use crate::analyze::waits;
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
-use crate::diagnose::finding::{Claimed, Evidence, Finding};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
 use crate::diagnose::framework::Advice;
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, duration, plural};
 use std::collections::BTreeMap;
 
 /// Calls in at least this share of the run are made again and again, and not in a phase.
@@ -38,14 +38,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     });
     let waited = waits(facts);
     let text = format!(
-        "{} allocations and {} frees after the warm-up{}, {} in all, took the host {}.{}",
-        count(counts.allocations),
-        count(counts.frees),
+        "{} and {} after the warm-up{}, {} in all, took the host {}.{}",
+        plural(counts.allocations, "allocation", "allocations"),
+        plural(counts.frees, "free", "frees"),
         how_often.unwrap_or_default(),
         bytes(counts.bytes),
         duration(counts.host_ns),
         if waited.0 > 0 {
-            format!(" {} frees waited for the GPU, for {}.", count(waited.0), duration(waited.1))
+            format!(" {} waited for the GPU, for {}.", plural(waited.0, "free", "frees"), duration(waited.1))
         } else {
             String::new()
         },
@@ -58,8 +58,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let evidence =
         holding::evidence(&churn.origin, text, counts.allocations + counts.frees, Some(churn.first_ns));
     let finding = Finding {
-        id: "allocation-churn",
-        title: "Device memory is allocated and freed while the GPU should work".to_owned(),
+        id: Id::AllocationChurn,
+        title: "Memory is allocated and freed again and again".to_owned(),
         evidence: Evidence { total: Some(total), ..evidence },
         explanation:
             "The driver takes its time to allocate and to free, and a free waits until the GPU has done all \

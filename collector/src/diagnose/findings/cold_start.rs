@@ -3,12 +3,12 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
 use crate::analyze::startup::Part;
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -43,10 +43,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let library =
         startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns).and_then(|(library, _)| library.clone());
     let mut text = format!(
-        "{} loads of modules and libraries of kernels; before the first kernel, loading took {} and linking {}",
-        count(loads),
+        "{} of loading and {} of linking before the first kernel, in {} of modules and libraries of kernels",
         duration(load),
-        duration(link)
+        duration(link),
+        plural(loads, "load", "loads")
     );
     if let Some(mode) = &startup.module_loading {
         text += &format!(" (CUDA_MODULE_LOADING={mode})");
@@ -60,7 +60,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let at_most = |ns: u64| Sum { value: ns, lo: 0, hi: ns };
     Some(Claimed {
         finding: Finding {
-            id: "cold-start",
+            id: Id::ColdStart,
             title: "Loading and compiling code takes much of the time".to_owned(),
             evidence: Evidence {
                 text: text + ".",

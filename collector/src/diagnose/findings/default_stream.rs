@@ -2,11 +2,11 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::idle::times;
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -39,15 +39,15 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         BTreeMap::from([of(Bucket::ExposedCopies, turns.copies), of(Bucket::Compute, turns.kernels)]);
     let gain = claims.values().map(|sum| sum.value).sum();
     let text = format!(
-        "Work of the legacy default stream and of {} other streams took turns {} times, without a wait between them; {} of \
-         it has room to run at the same time.",
-        count(turns.streams.len() as u64),
-        count(turns.pairs),
-        duration(gain)
+        "{} of work has room to run at the same time: that of the legacy default stream and of {} took turns {}, without a \
+         wait between them.",
+        duration(gain),
+        plural(turns.streams.len() as u64, "other stream", "other streams"),
+        plural(turns.pairs, "time", "times")
     );
     Some(Claimed {
         finding: Finding {
-            id: "default-stream",
+            id: Id::DefaultStream,
             title: "The default stream makes other streams wait".to_owned(),
             evidence: Evidence { text, count: turns.pairs, first: turns.first, ..Evidence::default() },
             explanation: "Work on the legacy default stream starts when all work before it on blocking streams is done, and \

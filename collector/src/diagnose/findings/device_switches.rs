@@ -4,7 +4,7 @@
 //! operations around a switch.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use crate::analyze::estimate::Estimate;
 use crate::units::{count, duration};
@@ -46,7 +46,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(Claimed {
         finding: Finding {
-            id: "device-switches",
+            id: Id::DeviceSwitches,
             title: "A thread changes from GPU to GPU".to_owned(),
             evidence: Evidence {
                 text,

@@ -1,11 +1,11 @@
 //! `device-wide-sync`: the host waits for everything on the GPU, again and again.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::waits::{Waits, is_device_wide};
 use crate::analyze::estimate::Estimate;
-use crate::units::{count, duration};
+use crate::units::{count, duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Remove torch.cuda.synchronize() from the step. To measure time, record torch.cuda.Event(enable_timing=True) \
@@ -22,16 +22,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (site, api) = (waits.idle.main?, waits.api()?);
     let calls = facts.all.apis.get(api).map_or(waits.count, |calls| calls.count);
     let text = format!(
-        "{} calls of {api}, in which the host was for {}: behind {} of them the GPU was idle, {} in all.",
-        count(calls),
-        duration(facts.all.syncs.get(api).map_or(waits.waited, |calls| calls.total)),
+        "{} idle, behind {} of {} of {api}, in which the host was for {}.",
+        duration(waits.idle.part.total.value),
         count(waits.count),
-        duration(waits.idle.part.total.value)
+        plural(calls, "call", "calls"),
+        duration(facts.all.syncs.get(api).map_or(waits.waited, |calls| calls.total))
     );
     Some(Claimed {
         finding: Finding {
-            id: "device-wide-sync",
-            title: format!("{api} again and again leaves the GPU without work"),
+            id: Id::DeviceWideSync,
+            title: format!("The GPU idles after {api}"),
             evidence: Evidence {
                 text,
                 count: calls,

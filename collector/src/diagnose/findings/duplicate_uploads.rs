@@ -6,13 +6,13 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::repeated;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::merge::Merge;
 use crate::analyze::repeated_uploads::Repeats;
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, count, duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -39,9 +39,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     }
     let exposed = repeated(facts);
     let text = format!(
-        "{} copies, {} in all, are from the same address to the same place as one before ({} of these pairs), and {} of them \
-         were called while that one was not over; only they ran on the GPU for {}.",
-        count(all.count),
+        "{}, {} in all, from the same address to the same place as one before ({} of these pairs); {} of them were called \
+         while that one was not over; only they ran on the GPU for {}.",
+        plural(all.count, "copy", "copies"),
         bytes(all.bytes),
         count(all.buffers),
         count(all.certain),
@@ -49,7 +49,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(Claimed {
         finding: Finding {
-            id: "duplicate-uploads",
+            id: Id::DuplicateUploads,
             title: "The same data is copied to the GPU again".to_owned(),
             evidence: Evidence {
                 text,

@@ -2,7 +2,7 @@
 
 use super::holding;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::{Claimed, Evidence};
+use crate::diagnose::finding::{Claimed, Evidence, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, percent};
 use gpuspy_wire::record::Memory;
@@ -43,7 +43,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     let evidence = Evidence { text, count: 1, api: Some("cuMemCreate".to_owned()), ..Evidence::default() };
     Some(holding::finding(
-        "fragmentation",
+        Id::Fragmentation,
         format!("{} of device memory are reserved and not used", bytes(unused)),
         evidence,
         "Reserved memory is taken from all other allocations and processes, whether it is used or not.",

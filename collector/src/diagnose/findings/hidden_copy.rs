@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::whole;
 use crate::analyze::estimate::Estimate;
@@ -51,7 +51,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(Claimed {
         finding: Finding {
-            id: "hidden-copy",
+            id: Id::HiddenCopy,
             title: "A copy inside the GPU before each matrix product".to_owned(),
             evidence: Evidence {
                 text,

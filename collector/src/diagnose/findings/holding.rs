@@ -3,7 +3,7 @@
 use crate::analyze::estimate::Estimate;
 use crate::analyze::memory::holders::{Holder, Origin};
 use crate::analyze::{ProcessReport, Tables};
-use crate::diagnose::finding::{Claimed, Evidence, Finding};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
 use crate::units::{bytes, percent};
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ pub fn size(tables: &Tables) -> Option<u64> {
     sizes.map(|sizes| sizes.iter().sum()).filter(|size| *size > 0)
 }
 
+/// Returns the size of the memory of one GPU of a process, bytes, by its ordinal there; `None` if it is unknown.
+pub fn size_of(tables: &Tables, gpu: u32) -> Option<u64> {
+    let device = tables.devices.iter().find(|device| device.id == Some(gpu))?;
+    device.memory_bytes.filter(|size| *size > 0)
+}
+
 /// Returns the tables of each process, and those of all of them.
 pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<Item = &'a Tables> {
     reports.iter().map(|report| &report.tables).chain([all])
 }
 
 /// Returns a finding that costs memory and no time.
-pub fn finding(
-    id: &'static str,
-    title: String,
-    evidence: Evidence,
-    explanation: &str,
-    fix: String,
-) -> Claimed {
+pub fn finding(id: Id, title: String, evidence: Evidence, explanation: &str, fix: String) -> Claimed {
     let (explanation, saves) = (explanation.to_owned(), Estimate::exactly(0));
     Claimed { finding: Finding { id, title, evidence, explanation, fix, saves }, claims: BTreeMap::new() }
 }

@@ -1,14 +1,14 @@
 //! `host-stall`: the host is elsewhere, in no CUDA call, while the GPU has nothing to do.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::super::running::{self, State};
 use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, Site};
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Use DataLoader(num_workers=4 or more, persistent_workers=True, prefetch_factor=2 or more), decode and augment \
@@ -83,10 +83,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
     let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
     let mut text = format!(
-        "In {} gaps, {} in all, {thread} was in no CUDA call: {} each.",
-        count(idle.part.count),
-        duration(idle.part.total.value),
-        duration(idle.part.total.value / idle.part.count)
+        "{} of {} each, {} in all, in which {thread} was in no CUDA call.",
+        plural(idle.part.count, "gap", "gaps"),
+        duration(idle.part.total.value / idle.part.count),
+        duration(idle.part.total.value)
     );
     if let Some(range) = &site.range {
         text += &format!(" Most of it ended in the NVTX range {range}.");
@@ -103,8 +103,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     };
     Some(Claimed {
         finding: Finding {
-            id: "host-stall",
-            title: "The GPU waits for the host, which is outside CUDA".to_owned(),
+            id: Id::HostStall,
+            title: "The GPU waits for the host outside CUDA".to_owned(),
             evidence: Evidence {
                 text,
                 count: idle.part.count,

@@ -3,7 +3,7 @@
 use super::holding;
 use crate::analyze::memory::holders::Growth;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, count, duration};
 
@@ -40,7 +40,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let evidence =
         holding::evidence(origin, text, leak.map_or(1, |leak| leak.blocks), leak.map(|leak| leak.first_ns));
     Some(holding::finding(
-        "memory-grows",
+        Id::MemoryGrows,
         format!("Device memory grows by {slope}"),
         evidence,
         "What grows in each step fills the GPU in the end, however much memory it has.",

@@ -26,6 +26,7 @@ mod peak_memory;
 mod profiler_cost;
 mod queue_full;
 mod small_copies;
+pub mod straggler_rank;
 mod sync_per_step;
 mod synchronous_copies;
 mod tail_wave;

@@ -2,9 +2,9 @@
 
 use super::holding;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
-use crate::units::{bytes, count};
+use crate::units::{bytes, plural};
 
 const ADVICE: Advice = Advice {
     pytorch: "This memory is outside PyTorch's pool: an extension, or a library that it calls, allocates it with CUDA. \
@@ -20,13 +20,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let leak = memory.never_freed.iter().find(|holder| !grows(&holder.origin))?;
     let times = leak.steps.map(|(first, last)| format!(", in steps {first} to {last}")).unwrap_or_default();
     let text = format!(
-        "{} blocks of {} in all, allocated after the warm-up by {}{times}, are still held at the end.",
-        count(leak.blocks),
+        "{} of {} in all, allocated after the warm-up by {}{times}, still held at the end.",
+        plural(leak.blocks, "block", "blocks"),
         bytes(leak.bytes),
         holding::place(&leak.origin),
     );
     Some(holding::finding(
-        "never-freed",
+        Id::NeverFreed,
         format!("{} of device memory are allocated and never freed", bytes(leak.bytes)),
         holding::evidence(&leak.origin, text, leak.blocks, Some(leak.first_ns)),
         "Memory that nobody frees is lost until the process ends.",

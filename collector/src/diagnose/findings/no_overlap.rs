@@ -2,14 +2,14 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Finding};
+use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::{Found, repeated};
 use crate::analyze::copy_sites::CopySite;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::transfers::SizeClass;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::units::{bytes, count, duration, percent};
+use crate::units::{bytes, duration, percent, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -38,12 +38,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         facts.buckets.device.and_then(|at| facts.all.devices.get(at)).map_or(0, |device| device.streams);
     let on_one = if streams == 1 { " All work of the GPU is on one stream." } else { "" };
     let text = format!(
-        "{} asynchronous copies of {} in all from or to page-locked memory ran for {}, {} of that while no kernel \
-         ran.{on_one}",
-        count(found.all.count),
-        bytes(found.all.bytes),
+        "{} of the {} of {} of {} in all from or to page-locked memory passed while no kernel ran.{on_one}",
+        percent(found.exposed.value.min(found.all.time.value), found.all.time.value),
         duration(time),
-        percent(found.exposed.value.min(found.all.time.value), found.all.time.value)
+        plural(found.all.count, "asynchronous copy", "asynchronous copies"),
+        bytes(found.all.bytes)
     );
     // What need not be copied again need not overlap.
     let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
@@ -52,7 +51,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let unseen = (time - found.all.time.value.min(time)).min(facts.buckets.get(Bucket::Undecided).value);
     Some(Claimed {
         finding: Finding {
-            id: "no-overlap",
+            id: Id::NoOverlap,
             title: "Copies and kernels take turns".to_owned(),
             evidence: found.evidence(text),
             explanation: "The GPU can copy while it computes, but operations of one stream run one after the other: the \

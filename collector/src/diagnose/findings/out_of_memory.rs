@@ -1,11 +1,12 @@
 //! Allocations that failed because memory ran out.
 
 use super::holding;
+use crate::analyze::ProcessReport;
 use crate::analyze::memory::holders::Failure;
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, duration, plural};
 
 const ADVICE: Advice = Advice {
     pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
@@ -21,20 +22,21 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let failures = facts.all.memory.out_of_memory;
     let failure = facts.all.memory.holders.failure.as_ref()?;
     let requested = failure.requested.map_or_else(|| "memory".to_owned(), bytes);
-    let held = holding::holders(&failure.holders, failure.live);
+    let (live, size, on) = on_gpu(facts, failure);
+    // The holders are those of all GPUs.
+    let held = if live == failure.live { holding::holders(&failure.holders, live) } else { String::new() };
     let held = if held.is_empty() { held } else { format!(": {held}") };
     let text = format!(
-        "{} {} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{}{}",
-        count(failures),
-        if failures == 1 { "call" } else { "calls" },
+        "{} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{on}{held}.{}{}",
+        plural(failures, "call", "calls"),
         holding::place(&failure.origin),
         duration(failure.at),
-        bytes(failure.live),
-        room(failure, holding::size(facts.all)),
+        bytes(live),
+        room(failure, live, size),
         if failure.went_on { " The program went on." } else { "" },
     );
     Some(holding::finding(
-        "out-of-memory",
+        Id::OutOfMemory,
         format!("memory ran out: {requested} could not be allocated"),
         holding::evidence(&failure.origin, text, failures, Some(failure.at)),
         "An allocation fails if no free part of the GPU's memory is large enough.",
@@ -42,14 +44,26 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     ))
 }
 
+/// Returns what was held on the GPU that was asked for memory, its size, and its name if the process used several.
+fn on_gpu(facts: &Facts<'_>, failure: &Failure) -> (u64, Option<u64>, String) {
+    let of = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
+    let tables = facts.reports.iter().find(of).map_or(facts.all, |report| &report.tables);
+    match failure.on_gpu {
+        Some((gpu, live)) if tables.memory.holders.by_gpu.len() > 1 => {
+            (live, holding::size_of(tables, gpu), format!(" on GPU {gpu}"))
+        }
+        _ => (failure.live, holding::size(tables), String::new()),
+    }
+}
+
 /// Returns how the request compares with what was free, in a sentence.
-fn room(failure: &Failure, size: Option<u64>) -> String {
+fn room(failure: &Failure, live: u64, size: Option<u64>) -> String {
     let mut words = String::new();
     if failure.unmapped > 0 {
         words = format!(" Another {} was reserved and not mapped.", bytes(failure.unmapped));
     }
     let Some(size) = size else { return words };
-    let free = size.saturating_sub(failure.live).saturating_sub(failure.unmapped);
+    let free = size.saturating_sub(live).saturating_sub(failure.unmapped);
     let of = format!("of the GPU's {} it left {}", bytes(size), bytes(free));
     match failure.requested {
         Some(requested) if requested > size => {

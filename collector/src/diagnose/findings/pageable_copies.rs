@@ -2,16 +2,16 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Finding};
+use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
-use super::copies::{Found, Rate};
+use super::copies::{Found, Rate, whole};
 use super::idle::{Idle, times};
-use crate::analyze::copy_sites::CopySite;
+use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Cause;
 use crate::analyze::transfers::SizeClass;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Create the DataLoader with pin_memory=True and move batches with .to(device, non_blocking=True); for \
@@ -31,6 +31,9 @@ const ASSUMED: [f64; 3] = [1.0 / 4.0, 1.0 / 3.0, 1.0 / 2.0];
 const RARE: u64 = 10;
 
 /// Looks for it. Small copies are not counted: pinning does not make them faster.
+///
+/// Pinning removes the driver's own copying and the host's wait for it, but the transfer stays. So it gains the time in which
+/// only these copies ran, or the GPU was idle in their calls, without what the same bytes take from page-locked memory.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_pageable = |site: &CopySite| site.host_memory == HostMemory::Pageable && is_large(site);
     let found = Found::of(facts, is_pageable)?;
@@ -38,30 +41,21 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if facts.buckets.around > 0 && found.all.count * RARE < facts.all.steps.count {
         return None;
     }
-    let copies = |memory: HostMemory| {
-        let sites = facts.all.copy_sites.iter();
-        Rate::of(sites.filter(move |(site, _)| site.host_memory == memory && is_large(site)))
-    };
-    let (pageable, pinned) = (copies(HostMemory::Pageable), copies(HostMemory::Pinned));
-    let [least, usual, most] = match pageable.zip(pinned) {
-        Some((slow, fast)) => {
-            let left = (slow.value / fast.value).min(1.0);
-            let is_known = slow.is_known && fast.is_known;
-            if is_known { [left; 3] } else { [left.min(ASSUMED[0]), left, left.max(ASSUMED[2])] }
-        }
-        None => ASSUMED,
-    };
-    let exposed = times(found.exposed, [1.0 - most, 1.0 - usual, 1.0 - least]);
-    let mut claims = Idle::of(facts, |cause, site| {
+    let idle = Idle::of(facts, |cause, site| {
         let waits = matches!(cause, Cause::Copying | Cause::ImplicitSync);
         waits && site.api.as_deref().is_some_and(|api| found.apis.contains(api))
-    })
-    .claims;
-    claims.insert(Bucket::ExposedCopies, exposed);
-    let (number, size) = (count(found.all.count), bytes(found.all.bytes));
+    });
+    let waited = idle.claims.values().map(|claim| claim.value).sum();
+    let [least, usual, most] = left(facts, waited);
+    let mut claims = idle.claims;
+    claims.insert(Bucket::ExposedCopies, found.exposed);
+    claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
+    let main = found.main.kind;
+    let (pageable, pinned) = (rate(facts, HostMemory::Pageable, main), rate(facts, HostMemory::Pinned, main));
+    let (number, size) = (plural(found.all.count, "copy", "copies"), bytes(found.all.bytes));
     let speed = |rate: Option<Rate>| rate.map(|rate| format!("{:.1} GB/s", rate.value));
     let mut text = format!(
-        "{number} copies of {size} in all from or to pageable memory: {} of the time only they ran on the GPU",
+        "{number} of {size} in all from or to pageable memory: {} of the time only they ran on the GPU",
         duration(found.exposed.value)
     );
     if let Some(slow) = speed(pageable) {
@@ -70,7 +64,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     }
     Some(Claimed {
         finding: Finding {
-            id: "pageable-copies",
+            id: Id::PageableCopies,
             title: format!("{} of pageable memory", found.main.api),
             evidence: found.evidence(text + "."),
             explanation: "The driver copies pageable memory through a buffer of its own, piece by piece, and the call \
@@ -81,6 +75,44 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims,
     })
+}
+
+/// Returns what is left of the time of the copies, and of `idle` ns in their calls, if the memory is page-locked: the least,
+/// the best and the most share. A direction is compared with page-locked copies of the same direction, if there are any.
+fn left(facts: &Facts<'_>, idle: u64) -> [f64; 3] {
+    let took = |kind| sites(facts, HostMemory::Pageable, kind).map(|(_, copied)| whole(copied)).sum();
+    let directions = [TransferKind::HtoD, TransferKind::DtoH].map(|kind| (kind, took(kind)));
+    let all = directions.iter().fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns)).max(1) as f64;
+    let mut left = [0.0; 3];
+    for (kind, ns) in directions {
+        // A direction's part of the idle time is as large as its part of the copies' time.
+        let (part, with_idle) = (ns as f64 / all, (ns as f64 * (1.0 + idle as f64 / all)).max(1.0));
+        let rates = rate(facts, HostMemory::Pageable, kind).zip(rate(facts, HostMemory::Pinned, kind));
+        let shares = match rates {
+            Some((slow, fast)) => {
+                let usual = (ns as f64 * slow.value / fast.value / with_idle).min(1.0);
+                let is_known = slow.is_known && fast.is_known;
+                if is_known { [usual; 3] } else { [usual.min(ASSUMED[0]), usual, usual.max(ASSUMED[2])] }
+            }
+            None => ASSUMED,
+        };
+        left.iter_mut().zip(shares).for_each(|(left, share)| *left += part * share);
+    }
+    left.map(|share: f64| share.min(1.0))
+}
+
+/// Returns the throughput of large copies of one direction.
+fn rate(facts: &Facts<'_>, memory: HostMemory, kind: TransferKind) -> Option<Rate> {
+    Rate::of(sites(facts, memory, kind))
+}
+
+fn sites<'a>(
+    facts: &Facts<'a>,
+    memory: HostMemory,
+    kind: TransferKind,
+) -> impl Iterator<Item = (&'a CopySite, &'a Copied)> {
+    let is_meant = move |site: &CopySite| site.host_memory == memory && is_large(site) && site.kind == kind;
+    facts.all.copy_sites.iter().filter(move |(site, _)| is_meant(site))
 }
 
 /// Whether copies are so large that their throughput decides how long they take, and between host and device.

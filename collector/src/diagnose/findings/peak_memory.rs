@@ -2,8 +2,10 @@
 
 use super::holding;
 use crate::analyze::Tables;
+use crate::analyze::memory::Use;
+use crate::analyze::memory::holders::{Holder, Holders};
 use crate::diagnose::Facts;
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, percent};
 
@@ -20,31 +22,58 @@ const ADVICE: Advice = Advice {
     cuda: "To make room: free what later phases do not need before the peak, use blocks again, or work on smaller parts.",
 };
 
-/// Looks for the process, or all of them together, that comes nearest to the memory of its GPUs.
+/// What was held of a GPU's memory.
+struct Peak<'a> {
+    /// The GPU, in a process that uses several.
+    gpu: Option<u32>,
+    held: Use,
+    /// The GPU's size, bytes.
+    size: u64,
+    /// Who held it, the most first; none in a process that uses several GPUs, whose holders are not known by GPU.
+    holders: &'a [Holder],
+}
+
+impl Peak<'_> {
+    fn share(&self) -> f64 {
+        self.held.peak_bytes as f64 / self.size as f64
+    }
+}
+
+/// Returns the peaks of one process, of each of its GPUs; or that of all processes, whose GPUs cannot be told apart.
+fn peaks(tables: &Tables) -> Vec<Peak<'_>> {
+    let Holders { by_gpu, at_peak, .. } = &tables.memory.holders;
+    if by_gpu.len() > 1 {
+        let peak = |(gpu, held): (&u32, &Use)| {
+            Some(Peak { gpu: Some(*gpu), held: *held, size: holding::size_of(tables, *gpu)?, holders: &[] })
+        };
+        return by_gpu.iter().filter_map(peak).collect();
+    }
+    let peak = |size| Peak { gpu: None, held: tables.memory.device, size, holders: at_peak };
+    holding::size(tables).map(peak).into_iter().collect()
+}
+
+/// Looks for the GPU whose memory a process, or all of them together, comes nearest to.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let share = |tables: &Tables| {
-        holding::size(tables).map(|size| tables.memory.device.peak_bytes as f64 / size as f64)
-    };
     let most = holding::each(facts.reports, facts.all)
-        .filter_map(|tables| Some((tables, share(tables)?)))
-        .max_by(|(_, one), (_, other)| one.total_cmp(other));
-    let (tables, _) = most.filter(|(_, share)| *share > FULL)?;
-    let (size, peak) = (holding::size(tables)?, tables.memory.device);
-    let held = &tables.memory.holders.at_peak;
+        .flat_map(peaks)
+        .max_by(|one, other| one.share().total_cmp(&other.share()));
+    let Peak { gpu, held, size, holders } = most.filter(|peak| peak.share() > FULL)?;
+    let share = percent(held.peak_bytes, size);
+    let by = holding::holders(holders, held.peak_bytes);
     let text = format!(
-        "At {} it held {} of {} ({}): {}. Headroom: {}.",
-        duration(peak.peak_at),
-        bytes(peak.peak_bytes),
+        "At {} it held {} of {} ({share}){}. Headroom: {}.",
+        duration(held.peak_at),
+        bytes(held.peak_bytes),
         bytes(size),
-        percent(peak.peak_bytes, size),
-        holding::holders(held, peak.peak_bytes),
-        bytes(size.saturating_sub(peak.peak_bytes)),
+        if by.is_empty() { by } else { format!(": {by}") },
+        bytes(size.saturating_sub(held.peak_bytes)),
     );
-    let origin = held.first().map(|holder| holder.origin.clone()).unwrap_or_default();
+    let origin = holders.first().map(|holder| holder.origin.clone()).unwrap_or_default();
+    let whose = gpu.map_or("Device memory".to_owned(), |gpu| format!("The memory of GPU {gpu}"));
     Some(holding::finding(
-        "peak-memory",
-        format!("Device memory is {} full at the peak", percent(peak.peak_bytes, size)),
-        holding::evidence(&origin, text, 1, Some(peak.peak_at)),
+        Id::PeakMemory,
+        format!("{whose} is {share} full at the peak"),
+        holding::evidence(&origin, text, 1, Some(held.peak_at)),
         "A larger batch, a longer input or another process on the GPU does not fit any more.",
         ADVICE.of(facts),
     ))

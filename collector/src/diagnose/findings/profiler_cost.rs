@@ -1,7 +1,7 @@
 //! `profiler-cost`: gpuspy itself takes so much time that the other figures are not those of the program alone.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use crate::analyze::estimate::Estimate;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         format!("Hooks took {:.1} % of the time and the poller {:.1} %{events}.", cost.hooks, cost.poller);
     Some(Claimed {
         finding: Finding {
-            id: "profiler-cost",
+            id: Id::ProfilerCost,
             title: "gpuspy itself takes much of the time".to_owned(),
             evidence: Evidence { text, ..Evidence::default() },
             explanation: "Every call costs gpuspy some hundreds of nanoseconds, and every timed launch two events. In a \

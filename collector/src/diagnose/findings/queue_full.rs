@@ -1,7 +1,7 @@
 //! `queue-full`: the host is so far ahead that launches wait for a place in the GPU's queue.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::units::{count, duration, percent};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let total = Sum { value: calls.total, lo: calls.total, hi: calls.total };
     Some(Claimed {
         finding: Finding {
-            id: "queue-full",
+            id: Id::QueueFull,
             title: "Launches wait for the GPU, which is the bound".to_owned(),
             evidence: Evidence {
                 text,

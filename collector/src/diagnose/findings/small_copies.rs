@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Finding};
+use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::Found;
 use super::idle::{Idle, times};
@@ -54,7 +54,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     claims.values_mut().for_each(|sum| *sum = times(*sum, [saved; 3]));
     Some(Claimed {
         finding: Finding {
-            id: "small-copies",
+            id: Id::SmallCopies,
             title: format!("{} small copies for each {of}", count(found.all.count / groups)),
             evidence: found.evidence(text),
             explanation:

@@ -1,7 +1,7 @@
 //! `sync-per-step`: the host reads a result, or waits for a stream, again and again, and the GPU runs out of work.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::waits::{Waits, is_device_wide};
 use crate::analyze::copy_sites::{Copied, CopySite};
@@ -10,7 +10,7 @@ use crate::analyze::merge::Merge;
 use crate::analyze::transfers::SizeClass;
 use crate::model::framework::Framework;
 use crate::model::transfer::TransferKind;
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Call .item() every 100 steps: add up loss.detach() on the GPU until then. Replace .cpu(), print(tensor), \
@@ -39,12 +39,12 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         steps => format!(" ({:.1} per step)", calls as f64 / steps as f64),
     };
     let mut text = format!(
-        "{} calls of {api}{per_step}: behind them the GPU was idle, for {} in all",
-        count(calls),
-        duration(waits.idle.part.total.value)
+        "{} idle, behind {} of {api}{per_step}",
+        duration(waits.idle.part.total.value),
+        plural(calls, "call", "calls")
     );
     if read.count > 0 {
-        text += &format!("; {} copies of at most 64 KiB to the host", count(read.count));
+        text += &format!("; {} of at most 64 KiB to the host", plural(read.count, "copy", "copies"));
     }
     if let Some(range) = &site.range {
         text += &format!("; most of it in the NVTX range {range}");
@@ -53,11 +53,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_pytorch = frameworks.all(|framework| framework == Framework::PyTorch);
     Some(Claimed {
         finding: Finding {
-            id: "sync-per-step",
+            id: Id::SyncPerStep,
             title: if is_pytorch && read.count >= calls / 2 {
-                "loss.item() or the like again and again leaves the GPU without work".to_owned()
+                "The GPU idles after loss.item() or the like".to_owned()
             } else {
-                format!("{api} again and again leaves the GPU without work")
+                format!("The GPU idles after {api}")
             },
             evidence: Evidence {
                 text: text + ".",

@@ -1,7 +1,7 @@
 //! `synchronous-copies`: copies and memsets whose calls return only when they are done, though nothing forces that.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Finding};
+use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::Found;
 use super::waits::Waits;
@@ -9,7 +9,7 @@ use crate::analyze::copy_sites::CopySite;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::transfers::SizeClass;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, count, duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Copy with non_blocking=True (tensor.to(device, non_blocking=True), tensor.copy_(source, non_blocking=True)); \
@@ -25,15 +25,15 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, is_needless)?;
     let waits = Waits::of(facts, |api| found.apis.contains(api))?;
     let text = format!(
-        "{} copies and memsets of {} in all, and the host waited for each: behind {} of them the GPU was idle, {} in all.",
-        count(found.all.count),
-        bytes(found.all.bytes),
-        count(waits.idle.part.count),
-        duration(waits.idle.part.total.value)
+        "{} idle, behind {} of {} of {} in all, each of which the host waited for.",
+        duration(waits.idle.part.total.value),
+        count(waits.count),
+        plural(found.all.count, "copy or memset", "copies and memsets"),
+        bytes(found.all.bytes)
     );
     Some(Claimed {
         finding: Finding {
-            id: "synchronous-copies",
+            id: Id::SynchronousCopies,
             title: format!("{} waits for the GPU", found.main.api),
             evidence: found.evidence(text),
             explanation: "The call returns only when the GPU has done everything before it and the copy itself. The host \

@@ -6,12 +6,12 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::grids::{self, OneShape};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::model::names::demangle;
-use crate::units::{count, duration};
+use crate::units::{count, duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -42,17 +42,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let gain = facts.buckets.get(Bucket::Compute).share(lost.value, all);
     let (_, waves) = main.shape.waves()?;
     let text = format!(
-        "{} launches of {} blocks, where the GPU holds {} at a time: {waves:.2} waves, which take as long as {:.0}; a launch \
-         takes {}.",
-        count(main.kernel.count),
-        count(main.blocks.1),
-        count(main.shape.resident()?),
+        "{waves:.2} waves take as long as {:.0}, in {} of {}, of which the GPU holds {} at a time; a launch takes {}.",
         waves.ceil(),
+        plural(main.kernel.count, "launch", "launches"),
+        plural(main.blocks.1, "block", "blocks"),
+        count(main.shape.resident()?),
         duration(main.total / main.kernel.count.max(1))
     );
     Some(Claimed {
         finding: Finding {
-            id: "tail-wave",
+            id: Id::TailWave,
             title: "The last wave of blocks fills little of the GPU".to_owned(),
             evidence: Evidence {
                 text,

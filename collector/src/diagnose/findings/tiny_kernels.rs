@@ -1,7 +1,7 @@
 //! `tiny-kernels`: kernels so short that the host cannot launch them as fast as the GPU runs them.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::Estimate;
@@ -54,7 +54,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(Claimed {
         finding: Finding {
-            id: "tiny-kernels",
+            id: Id::TinyKernels,
             title: "Kernels end before the next one is launched".to_owned(),
             evidence: Evidence {
                 text,

@@ -4,12 +4,12 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::grids::{self, OneShape};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::model::names::demangle;
-use crate::units::{count, duration, percent};
+use crate::units::{duration, percent, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -40,17 +40,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (found, multiprocessors) =
         found.filter_map(|found| Some((found, fewer_than(&found)?))).max_by_key(|(found, _)| found.total)?;
     let text = format!(
-        "{} launches of at most {} {} on a GPU with {} multiprocessors, of {} each; they take {} of the wall time.",
-        count(found.kernel.count),
-        count(found.blocks.1),
-        if found.blocks.1 == 1 { "block" } else { "blocks" },
-        count(multiprocessors),
+        "At most {} for {}, in {} of {} each, which take {} of the wall time.",
+        plural(found.blocks.1, "block", "blocks"),
+        plural(multiprocessors, "multiprocessor", "multiprocessors"),
+        plural(found.kernel.count, "launch", "launches"),
         duration(found.total / found.kernel.count.max(1)),
         percent(found.total.min(wall), wall)
     );
     Some(Claimed {
         finding: Finding {
-            id: "underfilled-grid",
+            id: Id::UnderfilledGrid,
             title: "A kernel uses less than half of the GPU".to_owned(),
             evidence: Evidence {
                 text,

@@ -2,12 +2,12 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding};
+use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
-use crate::units::{count, duration};
+use crate::units::{duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
@@ -43,16 +43,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let (median, most) = (kernel.durations.median()?, kernel.durations.max()?);
     let mean = kernel.durations.mean()?;
     let text = format!(
-        "{} launches of one shape: median {}, mean {}, longest {}.",
-        count(kernel.count),
+        "Median {}, mean {}, longest {}, in {} of one shape.",
         duration(median.value),
         duration(mean.value as u64),
-        duration(most.value)
+        duration(most.value),
+        plural(kernel.count, "launch", "launches")
     );
     let gain = facts.buckets.get(Bucket::Compute).share(excess, all);
     Some(Claimed {
         finding: Finding {
-            id: "unstable-kernel",
+            id: Id::UnstableKernel,
             title: "A kernel takes a different time at each launch".to_owned(),
             evidence: Evidence {
                 text,

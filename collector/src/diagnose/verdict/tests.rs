@@ -209,7 +209,7 @@ fn a_small_rest_does_not_bound_a_program() {
     assert_eq!(judged(&run(0, [760, 0, 0, 0], &idle)).bound, Some(Bound::Gpu));
 }
 
-fn finding(id: &'static str, saves: u64, fix: &str) -> Finding {
+fn finding(id: Id, saves: u64, fix: &str) -> Finding {
     Finding {
         id,
         title: "a fault".to_owned(),
@@ -224,8 +224,8 @@ fn finding(id: &'static str, saves: u64, fix: &str) -> Finding {
 fn the_first_finding_that_saves_time_is_the_first_thing_to_change() {
     let all = run(0, [600, 0, 0, 400], &[]);
     let findings = [
-        finding("memory-grows", 0, "free it"),
-        finding("host-stall", 9, "pin the memory; copy it non_blocking. Then wait later."),
+        finding(Id::MemoryGrows, 0, "free it"),
+        finding(Id::HostStall, 9, "pin the memory; copy it non_blocking. Then wait later."),
     ];
     assert_eq!(
         judged_with(&all, ProcessInfo::default(), &findings).text[2],
@@ -237,7 +237,7 @@ fn the_first_finding_that_saves_time_is_the_first_thing_to_change() {
 #[test]
 fn the_first_thing_to_change_is_what_removes_the_bound_and_all_that_it_gains_counts() {
     let findings =
-        [finding("host-stall", 450 * MS, "load ahead"), finding("pageable-copies", 430 * MS, "pin it")];
+        [finding(Id::HostStall, 450 * MS, "load ahead"), finding(Id::PageableCopies, 430 * MS, "pin it")];
     let verdict = judged_with(&run(0, [600, 0, 0, 400], &[]), ProcessInfo::default(), &findings);
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Copies), Some(430 * MS)));
     assert_eq!(verdict.text[2], "First: pin it");

@@ -2,6 +2,7 @@
 
 use super::change::{Basis, Change};
 use super::figure::plus;
+use crate::diagnose::finding::Id;
 use crate::report::rows::Report;
 use crate::report::rows::findings;
 use crate::report::rows::numbers::Estimate;
@@ -25,6 +26,7 @@ pub struct Findings {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The kind of fault.
+    #[schemars(extend("enum" = Id::ALL.map(Id::name)))]
     pub id: &'static str,
     /// What was found, in a few words; in the run after the change, if it is in both.
     pub title: String,
@@ -96,10 +98,10 @@ mod tests {
     use crate::analyze::estimate::Estimate as Known;
     use crate::diagnose::finding;
 
-    fn finding(id: &'static str, saves: u64) -> findings::Finding {
+    fn finding(id: Id, saves: u64) -> findings::Finding {
         let found = finding::Finding {
             id,
-            title: format!("{id}, which costs {saves}"),
+            title: format!("{}, which costs {saves}", id.name()),
             evidence: finding::Evidence::default(),
             explanation: String::new(),
             fix: String::new(),
@@ -110,8 +112,8 @@ mod tests {
 
     #[test]
     fn findings_are_gone_new_or_still_there() {
-        let before = [finding("sync-per-step", 900), finding("tiny-kernels", 50)];
-        let after = [finding("one-stream", 70), finding("tiny-kernels", 40)];
+        let before = [finding(Id::SyncPerStep, 900), finding(Id::TinyKernels, 50)];
+        let after = [finding(Id::NoOverlap, 70), finding(Id::TinyKernels, 40)];
         let rows = matched(&before, &after);
         let of = |id: &str| {
             let row = rows.iter().find(|row| row.id == id).unwrap();
@@ -120,7 +122,7 @@ mod tests {
         };
         assert_eq!(rows.len(), 3);
         assert_eq!(of("sync-per-step"), (State::Gone, Some(900), None, "sync-per-step, which costs 900"));
-        assert_eq!(of("one-stream"), (State::New, None, Some(70), "one-stream, which costs 70"));
+        assert_eq!(of("no-overlap"), (State::New, None, Some(70), "no-overlap, which costs 70"));
         assert_eq!(of("tiny-kernels"), (State::Still, Some(50), Some(40), "tiny-kernels, which costs 40"));
     }
 }

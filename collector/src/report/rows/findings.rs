@@ -3,7 +3,7 @@
 use super::super::shell::{quoted, quoted_path};
 use super::numbers::Estimate;
 use crate::analyze::ProcessReport;
-use crate::diagnose::finding;
+use crate::diagnose::finding::{self, Id};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The kind of fault.
+    #[schemars(extend("enum" = Id::ALL.map(Id::name)))]
     pub id: &'static str,
     /// What was found, in a few words.
     pub title: String,
@@ -24,6 +25,9 @@ pub struct Finding {
     pub saves_ns: Estimate,
     /// The command that verifies the finding.
     pub verify: String,
+    /// What that gains, in few words.
+    #[serde(skip)]
+    pub gain: String,
 }
 
 /// What a finding was found by; null = does not apply.
@@ -51,13 +55,14 @@ impl Finding {
     /// Returns the row of a finding in a run.
     pub fn of(found: &finding::Finding, reports: &[ProcessReport]) -> Finding {
         Finding {
-            id: found.id,
+            id: found.id.name(),
             title: found.title.clone(),
             evidence: Evidence::of(&found.evidence),
             explanation: found.explanation.clone(),
             fix: found.fix.clone(),
             saves_ns: found.saves.into(),
             verify: verify(reports),
+            gain: found.gain(),
         }
     }
 }
@@ -78,12 +83,19 @@ impl Evidence {
     }
 }
 
-/// Returns the command that records the changed program and compares it with this trace, quoted for a shell.
+/// Returns the command that records the changed program and compares it with this trace, quoted for a shell. It launches what
+/// `gpuspy run` launched, which of several processes started all; without that, the first process.
 pub fn verify(reports: &[ProcessReport]) -> String {
     let first = reports.first().map(|report| &report.process);
-    let words = first.map(|process| process.arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>());
-    let command = words.filter(|words| !words.is_empty()).map_or("CMD".to_owned(), |words| words.join(" "));
-    format!("gpuspy run -o after.gspy -- {command} && gpuspy diff {} after.gspy", run_path(reports))
+    let words: Vec<String> = match first {
+        Some(process) if !process.launch.is_empty() => process.launch.clone(),
+        Some(process) if !process.arguments.is_empty() => {
+            ["--"].into_iter().map(str::to_owned).chain(process.arguments.iter().cloned()).collect()
+        }
+        _ => vec!["--".to_owned(), "CMD".to_owned()],
+    };
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    format!("gpuspy run -o after.gspy {} && gpuspy diff {} after.gspy", words.join(" "), run_path(reports))
 }
 
 /// Returns the path of a run, quoted for a shell.

@@ -103,7 +103,6 @@ impl Report {
     /// Composes the report of a run of which some traces could not be read. `all` are the sums over all processes.
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         let diagnosis = Diagnosis::of(reports, all);
-        let compared = Ranks::of(reports);
         let ranks = ranks::of_gpus(reports);
         Report {
             hangs: hangs::Hang::all(reports),
@@ -129,8 +128,8 @@ impl Report {
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),
             wall_ns: lines(reports).map(|line| line.looked_ns).max(),
             processes: reports.iter().map(processes::Process::of).collect(),
-            ranks: ranks::rows(&compared, reports),
-            compared,
+            ranks: ranks::rows(&diagnosis.ranks, reports),
+            compared: diagnosis.ranks,
             unread: unread.iter().map(unread::Unread::of).collect(),
         }
     }

@@ -1,12 +1,12 @@
 //! The section of calls: the host time of each CUDA function.
 
 use super::Run;
-use super::screen::{Screen, plural};
+use super::screen::Screen;
 use super::stats::{self, Labels, Stats};
 use crate::report::names::cut;
 use crate::report::rows::calls::{Api, CallTimes};
 use crate::report::rows::numbers::Estimate;
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, duration, percent, plural};
 
 /// The number of rows that the overview shows.
 const ROWS: usize = 10;

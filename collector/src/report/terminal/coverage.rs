@@ -1,7 +1,7 @@
 //! Coverage: what was recorded and timed, what was not and why, and the profiling overhead.
 
 use super::Run;
-use super::screen::{Screen, plural};
+use super::screen::Screen;
 use crate::analyze::Tables;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::kernels::never_timed;
@@ -10,7 +10,7 @@ use crate::model::Reason;
 use crate::model::gpu_clock::{DRIFT_PPM, TURN_PPM};
 use crate::report::names::plain;
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, duration, percent, plural};
 use gpuspy_wire::record::{LossCause, Untimed};
 
 /// Draws the section: four lines on a wide screen, and more where something is missing. With `--section coverage` it has
@@ -213,8 +213,8 @@ fn never(all: &Tables) -> Option<Text> {
     let untimed = never_timed(&all.kernels);
     (untimed > 0).then(|| {
         format!(
-            "{} launches are of kernels that were never timed; totals do not include them",
-            count(untimed)
+            "{} of kernels that were never timed; totals do not include them",
+            plural(untimed, "launch is", "launches are")
         )
         .into()
     })
@@ -305,6 +305,6 @@ fn clock(run: &Run<'_>, whole: bool) -> Text {
     if contradictions == 0 {
         return line;
     }
-    let more = format!("; the drift exceeded that {} times", count(contradictions));
+    let more = format!("; the drift exceeded that {}", plural(contradictions, "time", "times"));
     line.then(Text::toned(Tone::Waste, more))
 }

@@ -1,10 +1,11 @@
 //! What to change: each finding with its evidence, why it costs time, the remedy, what that gains, and how to check it.
 
 use super::Run;
-use super::screen::{Screen, about, interval, plural};
+use super::screen::Screen;
 use crate::report::rows::findings::Finding;
+use crate::report::rows::numbers::Estimate;
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{duration, percent};
+use crate::report::units::{duration, percent, plural};
 
 /// The column at which the lines of a finding start, after their labels.
 const INDENT: usize = 11;
@@ -50,17 +51,15 @@ fn draw(screen: &mut Screen<'_>, number: usize, finding: &Finding, wall: u64) {
     for (label, text) in lines {
         labelled(screen, label, text);
     }
-    let saves = finding.saves_ns;
-    labelled(
-        screen,
-        "saves",
-        match saves.value {
-            0 => Text::from("no time"),
-            ns => Text::toned(Tone::Waste, about(saves))
-                .then(format!(", {} of the wall time", percent(ns, wall)))
-                .then(interval(saves.lo, saves.hi)),
-        },
-    );
+    let gain = match finding.saves_ns {
+        Estimate { value: 0, .. } => Text::from(&finding.gain),
+        Estimate { value, lo, hi, .. } => {
+            let most = if lo == 0 { hi } else { value };
+            Text::toned(Tone::Waste, &finding.gain)
+                .then(format!(", {} of the wall time", percent(most, wall)))
+        }
+    };
+    labelled(screen, "gain", gain);
     labelled(screen, "check", &finding.verify);
 }
 

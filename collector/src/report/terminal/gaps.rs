@@ -1,7 +1,7 @@
 //! Idle gaps of the GPUs: how many, how long, and what the host was doing meanwhile.
 
 use super::Run;
-use super::screen::{Screen, about, number, plural};
+use super::screen::{Screen, about, number};
 use crate::analyze::gaps::BANDS;
 use crate::analyze::kernels::UNKNOWN;
 use crate::report::chart::length;
@@ -9,7 +9,7 @@ use crate::report::names::{cut, library, shorten};
 use crate::report::rows::gaps::{Gap, Gaps, Side};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{bytes, count, duration, percent};
+use crate::report::units::{bytes, count, duration, percent, plural};
 
 /// Rows of gaps, and of libraries, that the overview shows.
 const ROWS: usize = 5;

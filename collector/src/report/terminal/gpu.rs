@@ -1,7 +1,7 @@
 //! Where a GPU's time went: parts that sum to the wall time.
 
 use super::Run;
-use super::screen::{Screen, about, about_share, plural};
+use super::screen::{Screen, about, about_share};
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
 use crate::report::chart::{Part, bar};
@@ -9,7 +9,7 @@ use crate::report::rows::devices::Device;
 use crate::report::rows::numbers::{Estimate, Kind};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, duration, percent, plural};
 
 /// Draws a section for each GPU that had work.
 pub fn gpus(screen: &mut Screen<'_>, run: &Run<'_>) {

@@ -1,7 +1,7 @@
 //! What ran inside graph launches.
 
 use super::Run;
-use super::screen::{NONE, Screen, about, estimate, number, plural};
+use super::screen::{NONE, Screen, about, estimate, number};
 use super::stats::Stats;
 use crate::hash::HashMap;
 use crate::report::names::shorten;
@@ -9,7 +9,7 @@ use crate::report::rows::numbers::Estimate;
 use crate::report::rows::{Report, graphs::Node};
 use crate::report::table::{Table, names, right};
 use crate::report::text::Text;
-use crate::report::units::{bytes, count, percent};
+use crate::report::units::{bytes, count, percent, plural};
 
 /// Rows that the overview shows.
 const ROWS: usize = 10;

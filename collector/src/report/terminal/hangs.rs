@@ -1,12 +1,13 @@
 //! What hung, above everything else: a program that hangs was not slow.
 
 use super::Run;
-use super::screen::{Screen, plural};
+use super::screen::Screen;
 use crate::analyze::ProcessReport;
 use crate::model::hangs::Hang;
 use crate::model::outcome::Outcome;
 use crate::report::hangs::sentence;
 use crate::report::text::{Text, Tone};
+use crate::report::units::plural;
 use std::cmp::Reverse;
 
 /// The most hangs that get a line.

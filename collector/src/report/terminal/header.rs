@@ -1,7 +1,7 @@
 //! The warnings, and the lines that say what the report is about.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural};
+use super::screen::{NONE, Screen, number};
 use crate::analyze::Tables;
 use crate::analyze::lines;
 use crate::analyze::summary::{Captured, ProcessInfo};
@@ -11,7 +11,7 @@ use crate::report::names::{cut, plain};
 use crate::report::rows::processes::Process;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{bytes, duration, percent};
+use crate::report::units::{bytes, duration, percent, plural};
 use crate::report::view::Unread;
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Kernels by time.
 
-use super::screen::{Screen, about, plural};
+use super::screen::{Screen, about};
 use super::stats::{self, Labels, Stats};
 use super::{Run, occupancy};
 use crate::report::names::shorten;
-use crate::report::units::{count, percent};
+use crate::report::units::{count, percent, plural};
 
 /// Rows that the overview shows.
 const ROWS: usize = 10;

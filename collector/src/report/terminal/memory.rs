@@ -1,14 +1,14 @@
 //! Memory use: the peak and its time, what is live at the end, allocations and frees.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural};
+use super::screen::{NONE, Screen, number};
 use crate::analyze::lines;
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library};
 use crate::report::rows::memory::{Origin, Peaks, Timeline, Use};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{bytes, count, duration, percent, rate};
+use crate::report::units::{bytes, duration, percent, plural, rate};
 use std::cmp::Reverse;
 
 /// Holders that the overview shows.
@@ -225,9 +225,10 @@ fn sentence(run: &Run<'_>) -> String {
     };
     let within = if is_certain(device) { String::new() } else { format!(", {}", between(device)) };
     let peak = format!("{}{of} at {}{within}", peak(device), duration(device.peak_ns.unwrap_or(0)));
-    let (live, allocations) = (bytes(device.live_bytes), count(rate(device.allocations, run.host_wall())));
+    let live = bytes(device.live_bytes);
+    let allocations = plural(rate(device.allocations, run.host_wall()), "allocation/s", "allocations/s");
     let place = if sizes.len() > 1 { "GPUs" } else { "GPU" };
-    format!("on the {place}: peak {peak}, {live} at the end, {allocations} allocations/s")
+    format!("on the {place}: peak {peak}, {live} at the end, {allocations}")
 }
 
 /// Draws memory over time: device memory, and with `--section memory` each kind, each scaled to its own peak.

@@ -1,7 +1,7 @@
 //! How well kernels fill a GPU, and what to change.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural};
+use super::screen::{NONE, Screen, number};
 use super::stats::Stats;
 use crate::analyze::kernels;
 use crate::analyze::shapes::{Launched, Said};
@@ -11,7 +11,7 @@ use crate::report::rows::kernels::Kernel;
 use crate::report::rows::shapes::{Between, Shape};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
-use crate::report::units::{bytes, count, percent};
+use crate::report::units::{bytes, count, percent, plural};
 
 /// The most kernels that the overview names. Each takes at least one part in `WORTH` of wall time.
 const MOST: usize = 2;

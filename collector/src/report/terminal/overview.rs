@@ -3,7 +3,7 @@
 //!
 //! Each block is a title with a line or two. Findings and kernels give way where the rest needs more room.
 
-use super::screen::{Screen, WIDE, about, has_wide_figure, plural};
+use super::screen::{Screen, WIDE, about, has_wide_figure};
 use super::stats::Stats;
 use super::steps::scale;
 use super::{Run, coverage, header, ranks, timeline};
@@ -12,7 +12,7 @@ use crate::report::names::shorten;
 use crate::report::rows::findings::{Finding, run_path};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{bytes, count, duration, percent, rate};
+use crate::report::units::{bytes, count, duration, percent, plural, rate};
 
 /// The lines of a screen.
 const LINES: usize = 24;
@@ -195,11 +195,11 @@ fn findings(screen: &Screen<'_>, run: &Run<'_>, some: usize) -> Vec<Text> {
     block(screen, "Findings", lines.collect::<Vec<_>>())
 }
 
-/// Returns what removing a fault would save.
+/// Returns what removing a fault would gain.
 fn gain(finding: &Finding) -> Text {
     match finding.saves_ns.value {
-        0 => Text::default(),
-        _ => Text::toned(Tone::Waste, format!("saves {}", about(finding.saves_ns))),
+        0 => dim(finding.gain.clone()),
+        _ => Text::toned(Tone::Waste, &finding.gain),
     }
 }
 
@@ -234,11 +234,11 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
         _ => String::new(),
     };
     let line = format!(
-        "peak {}{of} at {}, end {}, {} allocations/s",
+        "peak {}{of} at {}, end {}, {}",
         bytes(device.peak_bytes.value),
         duration(device.peak_ns.unwrap_or(0)),
         bytes(device.live_bytes),
-        count(rate(device.allocations, run.host_wall()))
+        plural(rate(device.allocations, run.host_wall()), "allocation/s", "allocations/s")
     );
     let failed = (memory.out_of_memory > 0).then(|| {
         let calls = plural(memory.out_of_memory, "call", "calls");

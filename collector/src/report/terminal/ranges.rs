@@ -1,14 +1,14 @@
 //! NVTX ranges with their host and GPU times, and NVTX markers.
 
 use super::Run;
-use super::screen::{Screen, estimate, number, plural, time};
+use super::screen::{Screen, estimate, number, time};
 use crate::report::names::cut;
 use crate::report::rows::Report;
 use crate::report::rows::numbers::Estimate;
 use crate::report::rows::ranges::{Marker, Range};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{count, percent};
+use crate::report::units::{count, percent, plural};
 use crate::report::view::Keys;
 
 /// Rows that the overview shows.

@@ -1,17 +1,16 @@
 //! The ranks of a job: one line for each, and the one that the others wait for.
 
 use super::Run;
-use super::screen::{NONE, Screen, number, plural, time};
-use crate::analyze::idle::Cause;
+use super::screen::{NONE, Screen, number, time};
 use crate::analyze::ranks::matching::Matched;
-use crate::analyze::ranks::odd::{Longer, Odd};
-use crate::model::names::demangle;
+use crate::analyze::ranks::odd::Odd;
+use crate::diagnose::findings::straggler_rank;
 use crate::model::outcome::Outcome;
-use crate::report::names::{plain, shorten};
+use crate::report::names::plain;
 use crate::report::rows::ranks::Rank;
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone};
-use crate::report::units::{bytes, count, duration, percent};
+use crate::report::units::{bytes, count, duration, percent, plural};
 use std::collections::BTreeMap;
 
 /// The most ranks that are shown one by one unless the user asks for more: so many fit on a screen of 24 lines.
@@ -20,8 +19,6 @@ const FEW: usize = 16;
 const FEWEST: usize = 11;
 /// The most outliers that it names.
 const OUTLIERS: usize = 8;
-/// The room for a kernel's name in a sentence, in columns.
-const NAME: usize = 40;
 
 /// Draws the section, for a run of several ranks.
 pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -205,47 +202,8 @@ fn sentence(run: &Run<'_>) -> Text {
 
 /// Returns the sentence about the rank that the others wait for.
 fn slower(odd: &Odd, rank: u32) -> Text {
-    let unit = if odd.is_per_step { "in each step" } else { "before each collective" };
-    let why = match odd.why {
-        Some((what, more)) => format!("{} {} longer {unit}", doing(what), duration(more)),
-        None => format!("it comes {} later {unit}", duration(odd.late)),
-    };
-    let collective = operation(&odd.collective);
     Text::toned(Tone::Waste, format!("rank {rank} is slower than the others"))
-        .then(format!(": {why}; the others wait for it in {collective}"))
-}
-
-/// Returns the NCCL function that launches a kernel, from the kernel's symbol: `ncclDevKernel_AllReduce_…`, before 2.19
-/// `ncclKernel_AllReduce_…`. For other kernels it is the kernel's name.
-fn operation(symbol: &str) -> String {
-    let name = demangle(symbol);
-    let operation = ["ncclDevKernel_", "ncclKernel_"].into_iter().find_map(|start| name.split_once(start));
-    let operation = operation.and_then(|(_, rest)| rest.split('_').next());
-    match operation.filter(|operation| !operation.is_empty() && *operation != "Generic") {
-        Some(operation) => plain(&format!("nccl{operation}")),
-        None => shorten(&name, NAME),
-    }
-}
-
-/// Returns what a rank does, up to the time that it does so.
-fn doing(what: Longer) -> &'static str {
-    match what {
-        Longer::Kernels => "its kernels run",
-        Longer::Copies => "its copies run",
-        Longer::Idle(Cause::ExplicitSync) => "its host synchronizes",
-        Longer::Idle(Cause::ImplicitSync) => "its host waits in calls that synchronize",
-        Longer::Idle(Cause::Allocating) => "its host allocates memory",
-        Longer::Idle(Cause::Freeing) => "its host frees memory",
-        Longer::Idle(Cause::Copying) => "its host is in calls that copy",
-        Longer::Idle(Cause::Launching | Cause::BetweenLaunches) => "its host launches",
-        Longer::Idle(Cause::StreamWait) => "its GPU waits for other streams",
-        Longer::Idle(Cause::Starting) => "its enqueued work starts",
-        Longer::Idle(Cause::Loading) => "its host loads modules or compiles",
-        Longer::Idle(Cause::HostCallback) => "its streams run host functions",
-        Longer::Idle(Cause::OtherCall) => "its host is in other CUDA calls",
-        Longer::Idle(Cause::OutsideCuda | Cause::SetUp) => "its host is outside CUDA",
-        Longer::Idle(Cause::Undecided) => "its GPU is idle",
-    }
+        .then(format!(": {}", plain(&straggler_rank::what_it_does(odd))))
 }
 
 /// Says which ranks did not end well.

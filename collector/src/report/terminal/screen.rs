@@ -186,11 +186,6 @@ pub fn interval(lo: u64, hi: u64) -> Text {
     if lo == hi { Text::default() } else { dim(format!(" ({lo} to {hi})")) }
 }
 
-/// Formats a count with its noun: `1 gap`, `7 gaps`.
-pub fn plural(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(n), if n == 1 { one } else { many })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,13 @@
 //! The time until the first kernel ran, and what it was spent on.
 
 use super::Run;
-use super::screen::{Screen, interval, plural};
+use super::screen::{Screen, interval};
 use crate::analyze::startup::Part;
 use crate::report::names::plain;
 use crate::report::rows::startup::{Loads, Startup};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{duration, percent};
+use crate::report::units::{duration, percent, plural};
 use std::cmp::Reverse;
 
 /// The overview shows the section if start-up takes this share of wall time, in percent,

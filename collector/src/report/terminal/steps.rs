@@ -1,13 +1,13 @@
 //! The program's steps: how long they take, how steady they are, and what is in them.
 
 use super::Run;
-use super::screen::{Screen, number, plural, time};
+use super::screen::{Screen, number, time};
 use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
 use crate::report::rows::steps::{Contents, Steps};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{bytes, count, duration, percent};
+use crate::report::units::{bytes, count, duration, percent, plural};
 use std::collections::BTreeMap;
 
 /// Drift that is worth a word: a twentieth of a step.

@@ -1,7 +1,7 @@
 //! The time that the host waited for the GPU: in synchronization calls, and in calls that synchronize implicitly.
 
 use super::calls::{row, section};
-use super::screen::{Screen, interval, plural};
+use super::screen::{Screen, interval};
 use super::{Run, screen};
 use crate::analyze::waits::Cause;
 use crate::report::names::cut;
@@ -9,7 +9,7 @@ use crate::report::rows::calls::Api;
 use crate::report::rows::syncs::ImplicitSync;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, duration, percent, plural};
 use crate::report::view::Keys;
 use std::collections::BTreeMap;
 

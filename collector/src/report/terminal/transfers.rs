@@ -1,12 +1,12 @@
 //! Copies and memsets: bytes, throughput, and the host time of their calls.
 
 use super::Run;
-use super::screen::{NONE, Screen, WIDE, estimate, number, plural, time};
+use super::screen::{NONE, Screen, WIDE, estimate, number, time};
 use crate::report::rows::numbers::Rate;
 use crate::report::rows::transfers::{Size, Transfer};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{bytes, duration, percent};
+use crate::report::units::{bytes, duration, percent, plural};
 use crate::report::view::{Keys, Section};
 
 /// Rows that the overview shows.

@@ -3,14 +3,14 @@
 mod cells;
 mod tables;
 
-use super::screen::{Screen, plural};
+use super::screen::Screen;
 use crate::report::diff::Diff;
 use crate::report::diff::change::Verdict;
 use crate::report::diff::circumstances::Side;
 use crate::report::diff::parts::Per;
 use crate::report::names::plain;
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::{count, duration, percent};
+use crate::report::units::{count, duration, percent, plural};
 use crate::report::view::{DiffSection, DiffView, Style, View};
 use cells::DOUBTFUL;
 

@@ -7,9 +7,9 @@ use crate::report::diff::findings::{Finding, State};
 use crate::report::diff::kernels;
 use crate::report::names::{cut, shorten};
 use crate::report::table::{Column, Table, left, names, right};
-use crate::report::terminal::screen::{NONE, about, estimate, plural};
+use crate::report::terminal::screen::{NONE, about, estimate};
 use crate::report::text::{Text, Tone, dim};
-use crate::report::units::duration;
+use crate::report::units::{duration, plural};
 
 /// Rows of kernels in the overview.
 const KERNELS: usize = 10;

@@ -11,7 +11,7 @@ use crate::analyze::kernels::Kernel;
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::steps::{StepTimes, Steps};
 use crate::analyze::{Line, ProcessInfo, ProcessReport, Tables};
-use crate::diagnose::finding::{Evidence, Finding};
+use crate::diagnose::finding::{Evidence, Finding, Id};
 use crate::model::outcome::Outcome;
 use crate::report::rows::{Report, findings, verdict};
 use crate::report::view::{Section, Style, View};
@@ -112,7 +112,7 @@ fn kernel((functor, share): (&str, u64)) -> Kernel {
 
 fn fault(title: &str, text: &str, fix: &str, saves: u64) -> Finding {
     Finding {
-        id: "test-fault",
+        id: Id::SyncPerStep,
         title: title.to_owned(),
         evidence: Evidence {
             text: text.to_owned(),

@@ -1,0 +1,52 @@
+//! How much memory does a process hold on each of its GPUs? Sums over GPUs hide one that is full.
+
+use super::usage::Use;
+use crate::hash::HashMap;
+use crate::model::memory::MemoryChange;
+use crate::trace::record::Context;
+use std::collections::BTreeMap;
+
+/// Device memory by the GPU's ordinal in the process.
+pub type ByGpu = BTreeMap<u32, Use>;
+
+/// The fold over the changes of device memory of one process.
+#[derive(Debug, Default)]
+pub struct Gpus {
+    /// The GPU of each context.
+    contexts: HashMap<u32, u32>,
+    by_gpu: ByGpu,
+}
+
+impl Gpus {
+    /// Takes the record of a context, which says which GPU it is on.
+    pub fn context(&mut self, context: &Context) {
+        self.contexts.entry(context.context).or_insert(context.device);
+    }
+
+    /// Applies a change, `at` ns since the collection began; `is_counted` if that is in the selected time. Memory of an
+    /// unknown context is on no GPU here.
+    pub fn change(&mut self, change: &MemoryChange, at: u64, is_counted: bool) {
+        let Some(gpu) = self.contexts.get(&change.allocator().context) else { return };
+        let held = self.by_gpu.entry(*gpu).or_default();
+        // What was held when the selected time began may be the most.
+        if is_counted {
+            held.raise_peak(at, 0);
+        }
+        held.change(*change, is_counted);
+        if is_counted {
+            let passing = if let MemoryChange::Passed { at_once, .. } = change { *at_once } else { 0 };
+            held.raise_peak(at, passing);
+        }
+    }
+
+    /// Returns the GPU of a context, and what is held on it.
+    pub fn held_in(&self, context: u32) -> Option<(u32, u64)> {
+        let gpu = *self.contexts.get(&context)?;
+        Some((gpu, self.by_gpu.get(&gpu).map_or(0, |held| held.live_bytes)))
+    }
+
+    /// Returns what was held on each GPU.
+    pub fn finish(self) -> ByGpu {
+        self.by_gpu
+    }
+}
