@@ -23,7 +23,7 @@ named! {
         SyncPerStep = "sync-per-step",
         /// The host waits for all work of the GPU again and again.
         DeviceWideSync = "device-wide-sync",
-        /// The host waits for copies and sets that need no wait.
+        /// The host waits for copies and memsets that need no wait.
         SynchronousCopies = "synchronous-copies",
         /// Copies from or to ordinary memory.
         PageableCopies = "pageable-copies",

@@ -62,7 +62,7 @@ pub struct BySite {
     pub tid: Option<u32>,
     /// The innermost NVTX range of that thread when the gap ended.
     pub range: Option<String>,
-    /// The synchronization before the gap ended, if the work before the gap had been waited for.
+    /// The last synchronization before, if the GPU would not have been idle without such waits: the host would have been ahead.
     pub after_wait: Option<String>,
     /// The number of gaps that have such a part.
     pub count: u64,
