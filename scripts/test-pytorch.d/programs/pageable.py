@@ -25,7 +25,7 @@ for step in account.timed(range(STEPS)):
     optimizer.step()
 loss.item()
 
-slow = {"findings": ["pageable-copies"], "first": "pageable-copies", "framework": "pin_memory=True", "bound": "copies"}
+slow = {"findings": ["pageable-copies"], "first": "pageable-copies", "framework": "pin_memory=True", "bound": "copies", "absent": ["sync-per-step"]}
 account.print_own_account(
     copies=STEPS, diagnosis={"steps": STEPS, **(slow if faulty else {"absent": ["pageable-copies"]})}
 )

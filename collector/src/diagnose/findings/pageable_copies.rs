@@ -8,8 +8,9 @@ use super::copies::{Found, Rate, whole};
 use super::idle::{Idle, times};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
-use crate::analyze::idle::Cause;
+use crate::analyze::idle::{Cause, Site};
 use crate::analyze::transfers::SizeClass;
+use crate::model::framework::Framework;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::{bytes, duration, plural};
 
@@ -41,15 +42,24 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if facts.buckets.around > 0 && found.all.count * RARE < facts.all.steps.count {
         return None;
     }
-    let idle = Idle::of(facts, |cause, site| {
+    let is_in_copy = |cause: Cause, site: &Site| {
         let waits = matches!(cause, Cause::Copying | Cause::ImplicitSync);
         waits && site.api.as_deref().is_some_and(|api| found.apis.contains(api))
-    });
+    };
+    let idle = Idle::of(facts, is_in_copy);
     let waited = idle.claims.values().map(|claim| claim.value).sum();
     let [least, usual, most] = left(facts, waited);
     let mut claims = idle.claims;
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
+    if let Some(wait) = own_wait(facts) {
+        let is = |api: &Option<String>| api.as_deref() == Some(wait);
+        let owed = Idle::of(facts, |cause, site| {
+            !is_in_copy(cause, site)
+                && (is(&site.after_wait) || cause == Cause::ExplicitSync && is(&site.api))
+        });
+        owed.claims.into_iter().for_each(|(bucket, claim)| claims.entry(bucket).or_default().add(claim));
+    }
     let main = found.main.kind;
     let (pageable, pinned) = (rate(facts, HostMemory::Pageable, main), rate(facts, HostMemory::Pinned, main));
     let (number, size) = (plural(found.all.count, "copy", "copies"), bytes(found.all.bytes));
@@ -75,6 +85,19 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims,
     })
+}
+
+/// Returns the call in which PyTorch waits after each copy of pageable memory, if most of those calls are for that: from
+/// page-locked memory, `non_blocking=True` leaves it out. PyTorch waits for its stream unless a copy is non-blocking
+/// (`aten/src/ATen/native/cuda/Copy.cu`).
+pub fn own_wait(facts: &Facts<'_>) -> Option<&'static str> {
+    const WAIT: &str = "cudaStreamSynchronize";
+    let is_pytorch = facts.reports.iter().all(|report| report.process.framework == Framework::PyTorch);
+    let calls = facts.all.syncs.get(WAIT).map_or(0, |calls| calls.count);
+    let sites = facts.all.copy_sites.iter();
+    let large = sites.filter(|(site, _)| site.host_memory == HostMemory::Pageable && is_large(site));
+    let copies: u64 = large.map(|(_, copied)| copied.count).sum();
+    (is_pytorch && copies > 0 && 2 * copies >= calls).then_some(WAIT)
 }
 
 /// Returns what is left of the time of the copies, and of `idle` ns in their calls, if the memory is page-locked: the least,

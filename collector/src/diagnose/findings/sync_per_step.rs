@@ -3,6 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
+use super::pageable_copies;
 use super::waits::{Waits, is_device_wide};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
@@ -25,8 +26,9 @@ const FIX: Advice = Advice {
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let reads = || facts.all.copy_sites.iter().filter(|(site, _)| is_read(site));
+    let of_copies = pageable_copies::own_wait(facts);
     let is_wait = |api: &str| {
-        let is_sync = facts.all.syncs.contains_key(api) && !is_device_wide(api);
+        let is_sync = facts.all.syncs.contains_key(api) && !is_device_wide(api) && Some(api) != of_copies;
         is_sync || reads().any(|(site, _)| site.blocks && site.api == api)
     };
     let waits = Waits::of(facts, is_wait)?;
