@@ -333,9 +333,10 @@ impl<'a> Analysis<'a> for MemoryTimeline {
 
     fn finish(mut self, end: &End<'_>) -> MemoryUse {
         self.end(end.ended);
-        let held = self.held.take();
+        let mut held = self.held.take();
+        let by_gpu = held.as_mut().map(Held::by_gpu).unwrap_or_default();
         let rows = self.rows(end.ended, |caller| end.library(caller));
-        MemoryUse { holders: held.map(|held| held.finish(end)).unwrap_or_default(), ..rows }
+        MemoryUse { by_gpu, holders: held.map(|held| held.finish(end)).unwrap_or_default(), ..rows }
     }
 }
 

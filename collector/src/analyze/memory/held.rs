@@ -5,7 +5,7 @@
 //! held at the last peak, and the block is added to that peak's account when it is freed.
 
 use super::churn::{ChurnFold, Place};
-use super::gpus::Gpus;
+use super::gpus::{ByGpu, Gpus};
 use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
 use super::lifetimes::{Life, Lifetime, Lifetimes, Lived};
 use super::pools::pool_of;
@@ -370,6 +370,11 @@ impl Held {
             Some(Refused { key, failure, held: held.collect(), operations: self.place.operations });
     }
 
+    /// Returns the memory on each GPU.
+    pub fn by_gpu(&mut self) -> ByGpu {
+        std::mem::take(&mut self.gpus).finish()
+    }
+
     /// Returns the rows.
     pub fn finish(mut self, end: &End<'_>) -> Holders {
         self.level.settle(self.place);
@@ -386,8 +391,7 @@ impl Held {
         let origin = most.map(|key| Origin { tid: None, ..self.named(&key, end) }).unwrap_or_default();
         let churn = churn.finish(self.place, self.began, origin);
         let at_peak = self.at_peak(&origins);
-        let by_gpu = std::mem::take(&mut self.gpus).finish();
-        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure, by_gpu }
+        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure }
     }
 
     fn named(&self, key: &Key, end: &End<'_>) -> Origin {

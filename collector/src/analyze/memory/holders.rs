@@ -1,7 +1,6 @@
 //! Who holds device memory: the rows.
 
 use super::churn::Churn;
-use super::gpus::ByGpu;
 use super::lifetimes::{Lifetime, Lived};
 use crate::analyze::merge::Merge;
 use std::cmp::Reverse;
@@ -96,8 +95,6 @@ pub struct Holders {
     pub churn: Option<Churn>,
     /// The last allocation that failed because memory ran out.
     pub failure: Option<Failure>,
-    /// Device memory on each GPU of a process. Of several processes, whose GPUs may be others, there is none.
-    pub by_gpu: ByGpu,
 }
 
 /// Sorts holders, and keeps those that are listed.

@@ -32,6 +32,9 @@ pub struct Use {
 pub struct MemoryUse {
     /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
+    /// Device memory on each GPU of a process, by its ordinal there. Of several processes, whose GPUs may be others, there is
+    /// none.
+    pub by_gpu: BTreeMap<u32, Use>,
     /// By [`Memory::name`].
     pub by_kind: BTreeMap<&'static str, Use>,
     /// Device memory by the library that allocated or freed it.

@@ -49,7 +49,7 @@ fn on_gpu(facts: &Facts<'_>, failure: &Failure) -> (u64, Option<u64>, String) {
     let of = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
     let tables = facts.reports.iter().find(of).map_or(facts.all, |report| &report.tables);
     match failure.on_gpu {
-        Some((gpu, live)) if tables.memory.holders.by_gpu.len() > 1 => {
+        Some((gpu, live)) if tables.memory.by_gpu.len() > 1 => {
             (live, holding::size_of(tables, gpu), format!(" on GPU {gpu}"))
         }
         _ => (failure.live, holding::size(tables), String::new()),

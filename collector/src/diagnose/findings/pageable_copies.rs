@@ -7,12 +7,13 @@ use super::super::framework::Advice;
 use super::copies::{Found, Rate, whole};
 use super::idle::{Idle, times};
 use crate::analyze::copy_sites::{Copied, CopySite};
-use crate::analyze::estimate::Estimate;
+use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
 use crate::analyze::transfers::SizeClass;
 use crate::model::framework::Framework;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::{bytes, duration, plural};
+use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
     pytorch: "Create the DataLoader with pin_memory=True and move batches with .to(device, non_blocking=True); for \
@@ -52,6 +53,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let mut claims = idle.claims;
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
+    // A copy may have run, or the GPU may have been idle, for as long as its call took, but not both.
+    let longest = found.all.time.hi.checked_div(found.all.timed).unwrap_or(0).saturating_mul(found.all.count);
+    bound(&mut claims, (longest as f64 * (1.0 - least)) as u64);
     if let Some(wait) = own_wait(facts) {
         let is = |api: &Option<String>| api.as_deref() == Some(wait);
         let owed = Idle::of(facts, |cause, site| {
@@ -98,6 +102,13 @@ pub fn own_wait(facts: &Facts<'_>) -> Option<&'static str> {
     let large = sites.filter(|(site, _)| site.host_memory == HostMemory::Pageable && is_large(site));
     let copies: u64 = large.map(|(_, copied)| copied.count).sum();
     (is_pytorch && copies > 0 && 2 * copies >= calls).then_some(WAIT)
+}
+
+/// Lowers the upper bounds of claims in equal proportion to at most `most` ns in all, but to no less than their values.
+fn bound(claims: &mut BTreeMap<Bucket, Sum>, most: u64) {
+    let all = claims.values().fold(0u64, |sum, claim| sum.saturating_add(claim.hi)).max(1);
+    let share = (most as f64 / all as f64).min(1.0);
+    claims.values_mut().for_each(|claim| claim.hi = ((claim.hi as f64 * share) as u64).max(claim.value));
 }
 
 /// Returns what is left of the time of the copies, and of `idle` ns in their calls, if the memory is page-locked: the least,

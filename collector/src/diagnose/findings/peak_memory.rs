@@ -2,8 +2,8 @@
 
 use super::holding;
 use crate::analyze::Tables;
-use crate::analyze::memory::Use;
-use crate::analyze::memory::holders::{Holder, Holders};
+use crate::analyze::memory::holders::Holder;
+use crate::analyze::memory::{MemoryUse, Use};
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
@@ -41,14 +41,14 @@ impl Peak<'_> {
 
 /// Returns the peaks of one process, of each of its GPUs; or that of all processes, whose GPUs cannot be told apart.
 fn peaks(tables: &Tables) -> Vec<Peak<'_>> {
-    let Holders { by_gpu, at_peak, .. } = &tables.memory.holders;
+    let MemoryUse { by_gpu, holders, .. } = &tables.memory;
     if by_gpu.len() > 1 {
         let peak = |(gpu, held): (&u32, &Use)| {
             Some(Peak { gpu: Some(*gpu), held: *held, size: holding::size_of(tables, *gpu)?, holders: &[] })
         };
         return by_gpu.iter().filter_map(peak).collect();
     }
-    let peak = |size| Peak { gpu: None, held: tables.memory.device, size, holders: at_peak };
+    let peak = |size| Peak { gpu: None, held: tables.memory.device, size, holders: &holders.at_peak };
     holding::size(tables).map(peak).into_iter().collect()
 }
 
