@@ -250,8 +250,7 @@ impl Clock {
             Place::Beyond(end) => gpu - end.offset,
             Place::Between(a, b) => {
                 let (from, to) = (a.at + a.offset, b.at + b.offset);
-                let passed = i128::from(gpu - from) * i128::from(b.at - a.at);
-                a.at + passed.div_euclid(i128::from(to - from)) as i64
+                a.at + (gpu - from) + share([b.offset, a.offset], gpu - from, to - from)
             }
         }
     }
@@ -290,8 +289,17 @@ fn find(points: &[Point], value: i64, key: impl Fn(&Point) -> i64) -> Place {
 
 /// The offset at `at` on the line from `a` to `b`, rounded down.
 fn between(a: Point, b: Point, at: i64) -> i64 {
-    let rise = (i128::from(b.offset) - i128::from(a.offset)) * i128::from(at - a.at);
-    a.offset + rise.div_euclid(i128::from(b.at - a.at)) as i64
+    a.offset + share([a.offset, b.offset], at - a.at, b.at - a.at)
+}
+
+/// How far a line that goes from one height to the other in `whole` ns rises in `run` of them, rounded down. Clocks drift
+/// slowly, so that nearly every product fits into 64 bits, where a division takes a fraction of the time.
+fn share([from, to]: [i64; 2], run: i64, whole: i64) -> i64 {
+    let product = (i128::from(to) - i128::from(from)) * i128::from(run);
+    match i64::try_from(product) {
+        Ok(product) => product.div_euclid(whole),
+        Err(_) => product.div_euclid(i128::from(whole)) as i64,
+    }
 }
 
 /// Returns the taut string through the corridor, or the one side that there is. As a map from host to GPU time it rises

@@ -179,12 +179,20 @@ fn pack_bits(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
 /// The value of `width` ≤ 56 bits at index `index` of packed ones.
 fn packed_at(bytes: &[u8], index: usize, width: u32) -> Option<u64> {
     let bit = index * width as usize;
-    let mut word = 0;
-    for (place, byte) in bytes.get(bit / 8..(bit + width as usize).div_ceil(8))?.iter().enumerate() {
-        word |= u64::from(*byte) << (8 * place);
-    }
-    Some((word >> (bit % 8)) & !(u64::MAX << width))
+    Some((word_at(bytes, bit / 8)? >> (bit % 8)) & !(u64::MAX << width))
 }
+
+/// The eight bytes from `at` on as a word. Beyond the end are zeros.
+fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let rest = bytes.get(at..)?;
+    Some(match rest.first_chunk() {
+        Some(whole) => u64::from_le_bytes(*whole),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    })
+}
+
+/// Values of a column that are unpacked at once: as many as a word of the mask has bits.
+const WINDOW: usize = u64::BITS as usize;
 
 #[derive(Clone, Debug)]
 struct Column {
@@ -194,9 +202,12 @@ struct Column {
     values: usize,
     present: usize,
     constant: u64,
-    /// The number of values taken, and how many of those were present.
+    /// The number of values unpacked, and how many of those were present.
+    unpacked: usize,
+    unpacked_present: usize,
+    /// The values unpacked last, at most [`WINDOW`], and how many of them were taken.
+    window: Vec<u64>,
     taken: usize,
-    taken_present: usize,
     /// Offsets of its parts in the payload: mask, low bits, planes.
     at: [usize; 3],
 }
@@ -219,8 +230,10 @@ impl Column {
             values: values as usize,
             present: present as usize,
             constant,
+            unpacked: 0,
+            unpacked_present: 0,
+            window: Vec::new(),
             taken: 0,
-            taken_present: 0,
             at: [0; 3],
         })
     }
@@ -236,31 +249,68 @@ impl Column {
 
     /// Takes the next value; `None` if there is none.
     fn take(&mut self, plain: &[u8]) -> Option<u64> {
-        if self.taken == self.values {
-            return None;
+        if self.taken == self.window.len() {
+            self.unpack(plain)?;
         }
+        let value = *self.window.get(self.taken)?;
         self.taken += 1;
-        if self.flags & SPARSE != 0 && packed_at(plain.get(self.at[0]..)?, self.taken - 1, 1)? == 0 {
-            return Some(0);
-        }
-        if self.taken_present == self.present {
-            return None;
-        }
-        let value = self.present_value(plain, self.taken_present)?;
-        self.taken_present += 1;
-        Some(if self.flags & ZIGZAG != 0 { unzigzag(value) } else { value })
+        Some(value)
     }
 
-    fn present_value(&self, plain: &[u8], index: usize) -> Option<u64> {
-        let mut value = self.constant;
+    /// Unpacks the next values into the window.
+    fn unpack(&mut self, plain: &[u8]) -> Option<()> {
+        let count = WINDOW.min(self.values - self.unpacked);
+        if count == 0 {
+            return None;
+        }
+        self.taken = 0;
+        if self.flags & SPARSE == 0 {
+            self.unpack_present(plain, count)?;
+        } else {
+            let mask = word_at(plain.get(self.at[0]..self.at[1])?, self.unpacked / 8)?;
+            let mask = mask & (u64::MAX >> (WINDOW - count));
+            let left = self.present - self.unpacked_present;
+            self.unpack_present(plain, left.min(mask.count_ones() as usize))?;
+            self.spread(mask, count);
+        }
+        self.unpacked += self.window.len();
+        if self.window.len() < count {
+            self.values = self.unpacked;
+        }
+        Some(())
+    }
+
+    /// Unpacks the next present values into the window.
+    fn unpack_present(&mut self, plain: &[u8], count: usize) -> Option<()> {
+        let first = self.unpacked_present;
+        self.window.clear();
+        self.window.resize(count, self.constant);
         if self.low_bits > 0 {
-            value |= packed_at(plain.get(self.at[1]..)?, index, self.low_bits)?;
+            let low = plain.get(self.at[1]..self.at[2])?;
+            for (index, value) in self.window.iter_mut().enumerate() {
+                *value |= packed_at(low, first + index, self.low_bits)?;
+            }
         }
         for plane in 0..self.planes {
-            let byte = *plain.get(self.at[2] + plane * self.present + index)?;
-            value |= u64::from(byte) << (self.low_bits as usize + 8 * plane);
+            let at = self.at[2] + plane * self.present + first;
+            let shift = self.low_bits as usize + 8 * plane;
+            for (value, byte) in self.window.iter_mut().zip(plain.get(at..at + count)?) {
+                *value |= u64::from(*byte) << shift;
+            }
         }
-        Some(value)
+        if self.flags & ZIGZAG != 0 {
+            self.window.iter_mut().for_each(|value| *value = unzigzag(*value));
+        }
+        self.unpacked_present += count;
+        Some(())
+    }
+
+    /// Moves the window's values to the places of `count` that the mask marks. Where it marks more than there are, the
+    /// window ends, and the column with it.
+    fn spread(&mut self, mask: u64, count: usize) {
+        let mut present = std::mem::take(&mut self.window).into_iter();
+        let place = |place| if mask >> place & 1 == 0 { Some(0) } else { present.next() };
+        self.window = (0..count).map_while(place).collect();
     }
 }
 
@@ -368,6 +418,21 @@ mod tests {
                 proptest::prop_assert_eq!(reader.take(3, 5), Some(*value));
             }
         }
+    }
+
+    #[test]
+    fn a_mask_that_marks_more_values_than_there_are_ends_the_column_there() {
+        let mut entry = vec![1, 0, SPARSE, 0, 1, 0, 0, 0];
+        entry.extend(100u32.to_le_bytes());
+        entry.extend(2u32.to_le_bytes());
+        entry.extend([0; 8]);
+        let mut mask = [0; 13];
+        (mask[0], mask[8], mask[9]) = (0b1000, 0b1, 0b1);
+        let payload = [&1u32.to_le_bytes()[..], &entry, &mask, &[7, 8]].concat();
+        let mut reader = ColumnReader::new(payload, 100).unwrap();
+        let taken: Vec<u64> = std::iter::from_fn(|| reader.take(1, 0)).collect();
+        assert_eq!((taken.len(), taken[3], taken[64], taken.iter().sum::<u64>()), (72, 7, 8, 15));
+        assert_eq!(reader.take(1, 0), None);
     }
 
     #[test]
