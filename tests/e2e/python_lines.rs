@@ -116,6 +116,26 @@ fn calls_count_for_their_lines() {
 }
 
 #[test]
+fn launches_that_are_not_timed_have_their_innermost_frames() {
+    let python = readable().pop().unwrap();
+    // The launch, 21 calls of one function, and the module's two.
+    for (options, frames) in [
+        (&["--timing", "exact"][..], 24),
+        (&["--timing", "off"], 8 + 1),
+        (&["--timing", "off", "--stacks", "full"], 24),
+    ] {
+        let done = script(&python, "python_lines.py").observed_with(options).succeeded();
+        let launches: Vec<Value> =
+            operations(&done).into_iter().filter(|operation| operation["kind"] == "kernel").collect();
+        assert_eq!(launches.len(), 5);
+        for launch in launches {
+            assert_eq!(launch["stack"].as_array().unwrap().len(), frames, "{options:?}: {launch}");
+            assert!(launch["stack"][0].as_str().unwrap().starts_with("launches ("), "{launch}");
+        }
+    }
+}
+
+#[test]
 fn no_name_is_read_with_stacks_off() {
     let python = readable().pop().unwrap();
     let done = script(&python, "python_lines.py").observed_with(&["--stacks", "off"]).succeeded();

@@ -40,6 +40,10 @@ def launches(function):
     for _ in range(5): assert driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
 
 
+def nested(depth, function):
+    return nested(depth - 1, function) if depth else launches(function)
+
+
 def waits():
     assert runtime.cudaDeviceSynchronize() == 0
 
@@ -51,7 +55,7 @@ def main():
     assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"work_300us") == 0
     copies(blocks[0], bytes(1 << 16))
     time.sleep(0.1)
-    launches(function)
+    nested(20, function)
     waits()
     print(json.dumps({function.__name__: line_of(function) for function in (allocates, copies, launches, waits)}))
 

@@ -1,6 +1,6 @@
 //! Which interpreter is in the process?
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::c_int;
 
 use crate::loader::libraries;
 use crate::loader::symbols::Symbols;
@@ -34,9 +34,11 @@ struct Addresses {
     this_thread: u64,
     is_finalizing: u64,
     types: Types,
-    /// `Py_Version`, a number, from 3.11 on; before, `Py_GetVersion`, which returns a text.
+    /// `Py_Version`, a number, from 3.11 on.
     number: Option<u64>,
-    text: Option<u64>,
+    /// Whether there are `Py_NewRef` and `PyFrame_GetBack`, which 3.10 and 3.9 have brought.
+    has_new_ref: bool,
+    has_get_back: bool,
     runtime: Option<u64>,
 }
 
@@ -56,26 +58,23 @@ impl Addresses {
                     bytes: symbols.get(c"PyBytes_Type")?,
                 },
                 number: symbols.get(c"Py_Version"),
-                text: symbols.get(c"Py_GetVersion"),
+                has_new_ref: symbols.get(c"Py_NewRef").is_some(),
+                has_get_back: symbols.get(c"PyFrame_GetBack").is_some(),
                 runtime: symbols.get(c"_PyRuntime"),
             })
         })
     }
 
+    /// Returns `major << 8 | minor`, without a call of the interpreter's; 0 = older than 3.9.
     fn version(&self) -> u16 {
-        if let Some(number) = self.number {
+        match self.number {
             // PY_VERSION_HEX: two bytes for what is neither major nor minor.
-            return memory::checked_int(number).map_or(0, |hex| (hex as u32 >> 16) as u16);
+            Some(number) => memory::checked_int(number).map_or(0, |hex| (hex as u32 >> 16) as u16),
+            // "New in version 3.10", "New in version 3.9" (Python/C API Reference Manual).
+            None if self.has_new_ref => 0x030a,
+            None if self.has_get_back => 0x0309,
+            None => 0,
         }
-        self.text.map_or(0, |address| {
-            // SAFETY: CPython's function with this name and prototype. It formats into a buffer of its own, takes no lock
-            // and needs no GIL; the text is terminated and stays.
-            let text = unsafe {
-                let version: unsafe extern "C" fn() -> *const c_char = core::mem::transmute(address as usize);
-                CStr::from_ptr(version())
-            };
-            text.to_str().map_or(0, parse)
-        })
     }
 
     /// Copies `_Py_DebugOffsets`, with which `_PyRuntime` begins from 3.13 on.
@@ -86,15 +85,6 @@ impl Addresses {
             *word = memory::checked_word(runtime + 8 * at)?;
         }
         Some(words)
-    }
-}
-
-/// Reads `major << 8 | minor` from a text such as `3.9.18 (main, …`.
-fn parse(text: &str) -> u16 {
-    let mut numbers = text.split(['.', ' ', '+']).map(|part| part.parse::<u8>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), Some(minor)) => u16::from(major) << 8 | u16::from(minor),
-        _ => 0,
     }
 }
 
@@ -127,20 +117,5 @@ impl Interpreter {
         // need no GIL.
         let state = unsafe { if (self.is_finalizing)() != 0 { 0 } else { (self.this_thread)() } };
         (state != 0).then_some(state)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_read_from_its_text() {
-        assert_eq!(parse("3.9.18 (main, May  9 2026, 10:00:00) [GCC 12.2.0]"), 0x0309);
-        assert_eq!(parse("3.10.0+ (heads)"), 0x030a);
-        assert_eq!(parse("3.15+"), 0x030f);
-        for text in ["", "three", "3", "3.x"] {
-            assert_eq!(parse(text), 0, "{text}");
-        }
     }
 }

@@ -42,7 +42,7 @@ use numbers::Numbers;
 
 /// Distinct code objects and stacks of a process.
 const CODES: usize = 1 << 15;
-const STACKS: usize = 1 << 17;
+const STACKS: usize = 1 << 16;
 
 /// How many frames a call needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,10 +92,10 @@ const DIFFERENT: u8 = 4;
 const REFUSED: u8 = 5;
 const NOTES: [&str; 5] = [
     "GPUSPY_STACKS is not one of auto, full and off: auto is used",
-    "the Python interpreter of this process is not one whose frames are known (CPython 3.9 to 3.13)",
-    "the Python interpreter of this process is a free-threaded build, whose frames are not read",
-    "the Python interpreter of this process is not laid out as its version should be",
-    "the system refuses process_vm_readv, without which the Python interpreter of this process cannot be checked",
+    "no lines: the Python interpreter of this process is not one whose frames are known (CPython 3.9 to 3.13)",
+    "no lines: the Python interpreter of this process is a free-threaded build, whose frames are not read",
+    "no lines: the Python interpreter of this process is not laid out as its version should be",
+    "no lines: the system refuses process_vm_readv, without which the Python interpreter of this process cannot be checked",
 ];
 
 impl Python {
