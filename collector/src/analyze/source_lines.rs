@@ -9,12 +9,13 @@ use super::estimate::Sum;
 use super::gaps::Part;
 use super::merge::Merge;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Action, Event, Operation, When, members};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Namespace, flag};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// What one line causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,8 +163,8 @@ impl<'a> Analysis<'a> for LineFold<'a> {
         LineFold {
             names: start.names,
             stacks: Stacks::of(start.names),
-            lines: HashMap::new(),
-            members: HashMap::new(),
+            lines: HashMap::default(),
+            members: HashMap::default(),
         }
     }
 

@@ -431,7 +431,7 @@ impl<'a> Analysis<'a> for Waits<'a> {
             ended: Vec::new(),
             held: VecDeque::new(),
             table: BTreeMap::new(),
-            by_stack: HashMap::new(),
+            by_stack: HashMap::default(),
         }
     }
 

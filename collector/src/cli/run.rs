@@ -180,6 +180,7 @@ fn again(options: &Options) -> Vec<String> {
         option("--budget", budget),
         option("--capture-range", options.capture_range.clone().filter(|range| !range.is_empty())),
         option("--graph", matches!(options.graph, Graph::Nodes).then(|| word(options.graph))),
+        option("--stacks", (!matches!(options.stacks, Stacks::Auto)).then(|| word(options.stacks))),
     ];
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     given.into_iter().flatten().flatten().chain(["--".to_owned()]).chain(command).collect()

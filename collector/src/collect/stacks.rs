@@ -4,8 +4,8 @@
 //! arrives is a hostile process's: the number of stacks and frames is bounded, and so is what is kept of code objects.
 
 use super::line_table::line;
+use crate::hash::HashMap;
 use gpuspy_wire::record::{Code, CodePart, CodeText, Frame, Namespace, Stack};
-use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Limit on what is kept of all code objects, bytes. An import of PyTorch leaves the code objects that call CUDA with a few

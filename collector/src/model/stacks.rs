@@ -4,9 +4,9 @@
 //! program's own files: not in an installed package, in the standard library, in a frozen module, or in code that a
 //! compiler wrote.
 
+use crate::hash::HashMap;
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
-use std::collections::HashMap;
 use std::fmt;
 
 /// A frame: where a function was.

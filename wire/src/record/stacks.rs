@@ -151,11 +151,11 @@ pub const MAX_STACK_CELLS: usize = 16;
 
 impl Stack {
     /// Writes the record with its frames, of which there are at most [`MAX_FRAMES`], and returns its words.
-    pub fn with_frames<'b>(
+    pub fn with_frames(
         mut self,
         frames: impl Iterator<Item = Frame>,
-        buffer: &'b mut [u64; MAX_STACK_CELLS * CELL_WORDS],
-    ) -> &'b [u64] {
+        buffer: &mut [u64; MAX_STACK_CELLS * CELL_WORDS],
+    ) -> &[u64] {
         let (front, places) = buffer.split_at_mut(size_of::<Stack>() / 8);
         places.fill(0);
         let mut count = 0;

@@ -5,13 +5,14 @@ use super::super::idle::rows::Resolve;
 use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
+use crate::hash::HashMap;
 use crate::model::modules::CallSite;
 use crate::model::named::named;
 use crate::model::{Action, Process};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The gaps of one or several devices.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -105,8 +105,8 @@ fn waits_and_idle_time_count_for_the_line_of_their_stack() {
     let event = Event { call: Some(counted()), ..Event::new(&record) };
     fold.observe(&event, &Scope::whole(&event, true));
     let mut lines = finish_at(fold, 0);
-    let gaps = HashMap::from([(1, Part { count: 1, total: 70 }), (2, Part { count: 2, total: 5 })]);
-    lines.relate(&gaps, &HashMap::from([(3, 4), (9, 6)]));
+    let gaps = HashMap::from_iter([(1, Part { count: 1, total: 70 }), (2, Part { count: 2, total: 5 })]);
+    lines.relate(&gaps, &HashMap::from_iter([(3, 4), (9, 6)]));
     assert_eq!((lines.rows[&frame(11)].wait_ns, lines.rows[&frame(10)].idle_ns), (24, 75));
     assert_eq!(lines.rows[&None].wait_ns, 6);
     let mut both = lines.clone();
@@ -120,6 +120,6 @@ fn a_trace_without_stacks_has_no_lines() {
     let mut fold = LineFold::new(&Start::of(&names));
     observe(&mut fold, 0, KERNEL, When::Timed(exactly(100, 150)), Untimed::Timed, 0);
     let mut lines = finish_at(fold, 0);
-    lines.relate(&HashMap::from([(0, Part { count: 1, total: 70 })]), &HashMap::new());
+    lines.relate(&HashMap::from_iter([(0, Part { count: 1, total: 70 })]), &HashMap::default());
     assert!(lines.rows.is_empty());
 }

@@ -1,12 +1,12 @@
 //! The lines of the program, by what they cause.
 
 use super::Run;
-use super::screen::{NONE, Screen, about, number, plural};
+use super::screen::{NONE, Screen, about, number};
 use crate::report::names::cut;
 use crate::report::rows::source_lines::SourceLine;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, dim};
-use crate::report::units::{bytes, duration, percent};
+use crate::report::units::{bytes, duration, percent, plural};
 use crate::report::view::Keys;
 
 /// Rows that the section shows among all sections.
