@@ -47,6 +47,7 @@ mod nvtx;
 mod options;
 #[cfg(test)]
 mod prototypes;
+mod python;
 mod session;
 mod shape;
 mod sink;

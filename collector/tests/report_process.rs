@@ -125,7 +125,17 @@ impl App {
         self.now += ns;
         self.correlation += 1;
         let (correlation, caller) = (self.correlation, 0x1234);
-        Call { correlation, api, via: Some(Via::Driver), flags: 0, begin, end: self.now, caller, context: 1 }
+        Call {
+            correlation,
+            api,
+            via: Some(Via::Driver),
+            flags: 0,
+            begin,
+            end: self.now,
+            caller,
+            context: 1,
+            stack: 0,
+        }
     }
 
     fn idle(&mut self, ns: u64) {

@@ -34,6 +34,7 @@ mod operations;
 mod poller;
 mod processes;
 mod programmatic_launches;
+mod python_lines;
 mod random_programs;
 mod ranks;
 mod report_tables;

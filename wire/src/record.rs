@@ -17,12 +17,14 @@ macro_rules! records {
 mod calls;
 mod clock_records;
 mod ranges;
+mod stacks;
 mod things;
 mod work;
 
 pub use calls::*;
 pub use clock_records::*;
 pub use ranges::*;
+pub use stacks::*;
 pub use things::*;
 pub use work::*;
 
@@ -42,7 +44,7 @@ pub const MAX_TEXT: usize = MAX_CELLS * CELL_BYTES - size_of::<Intern>();
 pub const RECORD_VERSION: u8 = 1;
 
 /// A plain record: `repr(C)`, integers only, no padding, and a whole number of cells (except [`Head`],
-/// [`Intern`] and [`NvtxRange`], which are prefixes of a record).
+/// [`Intern`], [`NvtxRange`], [`CodePart`] and [`Stack`], which are prefixes of a record).
 ///
 /// # Safety
 /// Implementors have no padding and no invalid bit patterns, start with a [`Head`], and are aligned to 8.
@@ -151,6 +153,12 @@ wire_enum! {
         CaptureEdge = 28 "capture",
         /// The processor time of a thread. It is in traces only: the collector makes it.
         ThreadTime = 29 "thread_time",
+        /// [`Code`]
+        Code = 30 "code",
+        /// [`CodePart`]
+        CodePart = 31 "code_part",
+        /// [`Stack`]
+        Stack = 32 "stack",
     }
 }
 
@@ -281,6 +289,12 @@ wire_enum! {
         NvtxRange = 8 "range",
         /// A CUDA function that the agent does not know, for [`Lookup`].
         Function = 9 "function",
+        /// A frame of the program's own language: its function, its file and its line, a line each (numbered and written
+        /// by the collector).
+        Frame = 10 "frame",
+        /// A stack, for the field `stack` of calls: the numbers of its [`Frame`](Namespace::Frame)s, decimal, the
+        /// innermost first, with spaces between them, and `…` at the end of one that was cut (written by the collector).
+        Stack = 11 "stack",
     }
 }
 
@@ -314,6 +328,10 @@ wire_enum! {
         /// What `gpuspy run` was called with, without the place of the trace: each word ends with NUL (written by the
         /// collector).
         Launch = 12 "launch",
+        /// How many frames of a call are read: `auto`, `full` or `off`.
+        Stacks = 13 "stacks",
+        /// Why no frames are read, although there is an interpreter; or why the setting is not the requested one.
+        StacksNote = 14 "stacks_note",
     }
 }
 
@@ -366,6 +384,18 @@ wire_enum! {
         Opens = 1 "opens",
         /// From here on everything is only counted.
         Closes = 2 "closes",
+    }
+}
+
+wire_enum! {
+    /// What belongs to a code object.
+    CodeText {
+        /// The name of its file, as the interpreter has it.
+        File = 1 "file",
+        /// Its qualified name; the name where the interpreter has no qualified one (before 3.11).
+        Name = 2 "name",
+        /// The table from which a line is found.
+        LineTable = 3 "line_table",
     }
 }
 

@@ -5,12 +5,13 @@ use gpuspy_wire::record::{self, Kind, Memory, flag};
 
 use crate::calls::array::{self, Extent};
 use crate::calls::order::Untimed;
-use crate::calls::{Plain, current_context, stream_of, written};
+use crate::calls::{Plain, current_context, stack_of, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::gpu::stream_capture::is_captured;
+use crate::python::Depth;
 use crate::thread::Call;
 
 /// Where an allocation's address or handle is found.
@@ -182,6 +183,7 @@ impl Plain for Alloc {
             ..Default::default()
         };
         record.memory = self.memory as u8;
+        record.stack = stack_of(call, Depth::Whole);
         call.record(&record);
         true
     }
@@ -241,6 +243,7 @@ impl Free {
             ..Default::default()
         };
         record.memory = self.memory as u8;
+        record.stack = stack_of(call, Depth::Whole);
         call.publish(&record);
     }
 }

@@ -40,7 +40,7 @@ pub use stream_capture::{
 };
 pub use work::{Work, work};
 
-use gpuspy_wire::record::{self, Kind, flag};
+use gpuspy_wire::record::{self, Kind, StackNumber, flag};
 
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
@@ -48,6 +48,7 @@ use crate::gpu::context::Contexts;
 use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::names::Names;
+use crate::python::{Depth, Python};
 use crate::sink;
 use crate::thread::{self, Call};
 
@@ -138,8 +139,9 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
 /// Records a call that has no record of its own kind, or that failed. The real function was called at
 /// `before` (ticks).
 fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
-    call.record(&record::Api {
-        head: call.head::<record::Api>(if result == CUDA_SUCCESS { 0 } else { flag::FAILED }),
+    let flags = if result == CUDA_SUCCESS { 0 } else { flag::FAILED };
+    let api = record::Api {
+        head: call.head::<record::Api>(flags),
         correlation: call.correlation,
         begin: call.begin,
         end: call.begin,
@@ -149,7 +151,20 @@ fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
         subject,
         more: 0,
         inside: call.until(before),
-    });
+    };
+    match stack_of(call, Depth::Whole) {
+        StackNumber::NONE => call.record(&api),
+        stack => {
+            let api = record::Api { head: call.head::<record::ApiOnStack>(flags), ..api };
+            call.record(&record::ApiOnStack { api, stack, ..Default::default() });
+        }
+    }
+}
+
+/// Returns the stack of the program that made the call.
+#[inline]
+fn stack_of(call: &Call, depth: Depth) -> StackNumber {
+    call.session.get::<Python>().stack(call, depth)
 }
 
 /// Reads what a successful call wrote to `out`; `None` if that is null.

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, stream_of};
+use crate::calls::{Plain, current_context, stack_of, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
@@ -12,6 +12,7 @@ use crate::gpu::depth::{Entries, Queue};
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
 use crate::gpu::stream_capture::is_captured;
+use crate::python::Depth;
 use crate::thread::Call;
 
 /// A call by which the host waits.
@@ -127,6 +128,7 @@ impl Plain for Sync {
             ..Default::default()
         };
         record.scope = self.scope as u8;
+        record.stack = stack_of(call, Depth::Whole);
         call.record(&record);
         true
     }

@@ -1,8 +1,8 @@
 //! How are calls recorded that put work on a stream?
 
-use gpuspy_wire::record::{self, Record, Untimed, flag};
+use gpuspy_wire::record::{self, Record, StackNumber, Untimed, flag};
 
-use crate::calls::{current_context, record_call};
+use crate::calls::{current_context, record_call, stack_of};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::burst;
@@ -11,6 +11,7 @@ use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
 use crate::gpu::stream_capture::is_captured;
 use crate::hook::{Entry, Layer};
+use crate::python::Depth;
 use crate::thread::{self, Call};
 
 /// An operation that goes onto a stream.
@@ -62,6 +63,7 @@ pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce()
             } else if result == CUDA_SUCCESS && what.is_work() {
                 let mut work = common::<W>(&call, &what, after, None);
                 work.untimed = Untimed::NotHooked as u8;
+                work.stack = stack_of(&call, depth(&what, &work));
                 let record = what.record(&call, work, call.until(before));
                 call.record(&record);
             } else {
@@ -114,6 +116,8 @@ pub fn record_around<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUre
         None => work.untimed = if captured { Untimed::Captured } else { Untimed::NoStream } as u8,
     }
     if succeeded {
+        // Read after the end event, so that it does not widen the bounds of the time.
+        work.stack = stack_of(call, depth(&what, &work));
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
         // A stream that is first seen in a capture is not queried, so its context is unknown.
         if captured && stream.is_none() {
@@ -210,6 +214,13 @@ impl OnStream {
     }
 }
 
+/// How many frames of an operation are read. Launches can be too many for all of them, except in a window in which they
+/// are timed, which the budget pays for. What is captured is replayed from elsewhere, so its own lines are needed.
+fn depth<W: Work>(what: &W, work: &record::Work) -> Depth {
+    let is_rare = [Untimed::Timed as u8, Untimed::Captured as u8].contains(&work.untimed);
+    if what.kernel() != 0 && !is_rare { Depth::Few } else { Depth::Whole }
+}
+
 /// Builds the part of a work record that all kinds have.
 fn common<W: Work>(call: &Call, what: &W, submitted: u64, stream: Option<&Stream>) -> record::Work {
     let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
@@ -224,7 +235,7 @@ fn common<W: Work>(call: &Call, what: &W, submitted: u64, stream: Option<&Stream
         caller: call.caller,
         context: stream.and_then(Stream::context).map_or(0, |c| c.number),
         untimed: Untimed::Timed as u8,
-        reserved: [0; 3],
+        stack: StackNumber::NONE,
         stream: stream.map_or(0, Stream::id),
     }
 }

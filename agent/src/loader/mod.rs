@@ -1,8 +1,10 @@
 //! What has the dynamic loader loaded, and where are its functions? Our own lookups call libc's dlsym and never a hook;
-//! [`libraries`] lists the loaded libraries, and [`slots`] finds the slots that they call through.
+//! [`libraries`] lists the loaded libraries, [`slots`] finds the slots that they call through, and [`symbols`] finds what
+//! they define.
 
 pub mod libraries;
 pub mod slots;
+pub mod symbols;
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -34,6 +34,7 @@ use crate::graphs::Graphs;
 use crate::names::Names;
 use crate::nvtx::watch;
 use crate::options::{self, Options};
+use crate::python::Python;
 use crate::sink::{self, Begin, Beginning, Live, Part, Session, lookups, wiped};
 use crate::sys::{self, ticks};
 use crate::thread::{self, Leaving};
@@ -68,6 +69,7 @@ session! {
     nodes: Nodes,
     bursts: Bursts,
     captures: StreamCaptures,
+    python: Python,
     /// Which operations are timed.
     timing: Gate,
     /// Which part of the run is observed.
@@ -183,6 +185,7 @@ fn make() -> Result<Session, &'static str> {
     let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));
     whole.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));
     whole.range = Range::begin();
+    whole.python.begin(sys::env(c"GPUSPY_STACKS"));
     watch::owned_by(sys::pid());
     let nodes = whole.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
     whole.nodes.on = AtomicBool::new(nodes);

@@ -22,6 +22,7 @@ use crate::interpose::unknown;
 use crate::modules::Modules;
 use crate::names::Names;
 use crate::nvtx;
+use crate::python::Python;
 use crate::session::{collector, job};
 use crate::sink::segment::{Claim, anchor};
 use crate::sink::{Ring, Session};
@@ -103,6 +104,7 @@ impl Poller {
     fn introduce(&mut self) {
         self.session.get::<Names>().introduce(&mut self.ring);
         job::introduce(self.session, &mut self.ring);
+        self.session.get::<Python>().introduce(&mut self.ring);
         self.budget.introduce(self.session, &mut self.ring);
         collector::reach(self.session);
         self.session.poller.introduced();
@@ -148,6 +150,7 @@ impl Poller {
             self.session.get::<Names>().publish_unsent(&mut self.ring);
             self.domains.publish_new(&mut self.ring);
             unknown::publish_new(&mut self.ring);
+            self.session.get::<Python>().keep_up(&mut self.ring);
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

@@ -254,6 +254,7 @@ mod tests {
             device: None,
             stream: 7,
             caller: 0,
+            stack: 0,
             called: body.call.begin,
             returned: body.call.end,
             what: Action::Burst { launches: 1, ordinary: 0, communication: false },

@@ -25,6 +25,7 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::repeated_uploads::{RepeatedUploads, Uploads};
 use super::scope::Scope;
+use super::source_lines::{LineFold, SourceLines};
 use super::startup::{Startup, StartupFold};
 use super::steps::{StepFold, Steps};
 use super::summary::{ProcessInfo, ProcessReport};
@@ -174,6 +175,8 @@ analyses! {
         syncs: SyncTimes<'a> => ByApi,
         /// Calls that waited for the GPU though they are no synchronize calls.
         implicit_syncs: Waits<'a> => ImplicitSyncs,
+        /// Lines of the program, by what they cause.
+        source_lines: LineFold<'a> => SourceLines,
         /// How long it took until the first kernel ran, and why. The filter limits it in time only. `None` if no kernel
         /// ran, or the first one ran before that time.
         startup: StartupFold<'a> => Option<Startup>,
@@ -202,5 +205,6 @@ impl Tables {
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
         self.steps.relate(&self.devices);
+        self.source_lines.relate(&self.gaps.by_stack, &self.implicit_syncs.by_stack);
     }
 }

@@ -251,6 +251,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             device: operation.device.and_then(|device| process.devices.get(&device).copied()),
             context: self.contexts.of(at, operation.context),
             caller: self.callers.of(at, operation.caller).into(),
+            stack: 0,
             ..*operation
         });
         event.drained =
@@ -296,6 +297,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 device: number,
                 stream: 0,
                 caller: self.callers.of(at, 0).into(),
+                stack: 0,
                 called: issued,
                 returned: issued,
                 what: Action::Kernel { name: 0, communication: false },

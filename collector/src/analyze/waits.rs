@@ -149,9 +149,21 @@ impl Merge for Waited {
     }
 }
 
-/// Waits by the API's [`base_name`] and the cause. Calls that never certainly waited and were never undecided are
-/// absent.
-pub type ImplicitSyncs = BTreeMap<(String, Cause), Waited>;
+/// Waits. Calls that never certainly waited and were never undecided are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImplicitSyncs {
+    /// By the API's [`base_name`] and the cause.
+    pub by_api: BTreeMap<(String, Cause), Waited>,
+    /// How long the calls of each stack certainly waited, by the best values, ns; of one process.
+    pub by_stack: HashMap<u32, u64>,
+}
+
+impl Merge for ImplicitSyncs {
+    fn merge(&mut self, other: &ImplicitSyncs) {
+        Merge::merge(&mut self.by_api, &other.by_api);
+        self.by_stack.clear();
+    }
+}
 
 /// When work was over: host ns on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +247,8 @@ impl Stream {
 #[derive(Debug)]
 struct Held {
     key: (u16, Cause),
+    /// The stack that made it.
+    stack: u32,
     /// Whether it passes the filter.
     counts: bool,
     begin: u64,
@@ -280,6 +294,7 @@ pub struct Waits<'a> {
     ended: Vec<(u32, u32)>,
     held: VecDeque<Held>,
     table: BTreeMap<(u16, Cause), Waited>,
+    by_stack: HashMap<u32, u64>,
 }
 
 impl Waits<'_> {
@@ -300,7 +315,8 @@ impl Waits<'_> {
                 Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
                 _ => of.begin,
             };
-            self.hold(Held { key, counts, begin: of.begin, entered, host_ns, work });
+            let (stack, begin) = (of.stack, of.begin);
+            self.hold(Held { key, stack, counts, begin, entered, host_ns, work });
         }
         let ended: Vec<u32> = self.ended.extract_if(.., |(by, _)| *by == thread).map(|(_, c)| c).collect();
         self.streams.retain(|(context, _), _| !ended.contains(context));
@@ -329,7 +345,8 @@ impl Waits<'_> {
                 None if ahead.lo > host(begin.saturating_add(host_ns)) => WorkEnd::NONE,
                 None => WorkEnd { lo: i64::MIN, ..ahead },
             };
-            self.hold(Held { key: (call.api, cause), counts, begin, entered, host_ns, work });
+            let (key, stack) = ((call.api, cause), operation.stack);
+            self.hold(Held { key, stack, counts, begin, entered, host_ns, work });
         }
         self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
     }
@@ -392,6 +409,8 @@ impl Waits<'_> {
         let Some(held) = self.held.pop_front().filter(|held| held.counts) else { return };
         if let Some(waited) = held.verdict() {
             self.table.entry(held.key).or_default().merge(&waited);
+            let of_stack = self.by_stack.entry(held.stack).or_default();
+            *of_stack = of_stack.saturating_add(waited.waited.value);
         }
     }
 }
@@ -412,6 +431,7 @@ impl<'a> Analysis<'a> for Waits<'a> {
             ended: Vec::new(),
             held: VecDeque::new(),
             table: BTreeMap::new(),
+            by_stack: HashMap::default(),
         }
     }
 
@@ -462,13 +482,13 @@ impl<'a> Analysis<'a> for Waits<'a> {
 
     fn finish(mut self, _: &End<'_>) -> ImplicitSyncs {
         self.let_go(u64::MAX);
-        let mut by_name = ImplicitSyncs::new();
+        let mut by_api: BTreeMap<(String, Cause), Waited> = BTreeMap::new();
         for ((api, cause), waited) in self.table {
             let name = self.names.get(Namespace::Api, u32::from(api));
             let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-            by_name.entry((name, cause)).or_default().merge(&waited);
+            by_api.entry((name, cause)).or_default().merge(&waited);
         }
-        by_name
+        ImplicitSyncs { by_api, by_stack: self.by_stack }
     }
 }
 

@@ -120,6 +120,7 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         // Every operation is timed, whatever the environment sets for other programs.
         .env("GPUSPY_TIMING", "exact")
         .env("GPUSPY_GRAPH", "launches")
+        .env("GPUSPY_STACKS", "auto")
         .env_remove("GPUSPY_CAPTURE_RANGE")
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")

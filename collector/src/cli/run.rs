@@ -45,6 +45,9 @@ pub(super) struct Options {
     /// What gets GPU times in graph launches. `nodes` adds events to the program's graphs, which slows them down
     #[arg(long, value_enum, default_value_t = Graph::Launches, env = "GPUSPY_GRAPH")]
     graph: Graph,
+    /// How much of the program's own stack each call gets, so that the report names its line (Python)
+    #[arg(long, value_enum, default_value_t = Stacks::Auto, env = "GPUSPY_STACKS")]
+    stacks: Stacks,
     /// Do not print the report
     #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     no_report: bool,
@@ -92,6 +95,16 @@ enum Graph {
     Launches,
     /// Each launch, and samples of its kernels
     Nodes,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Stacks {
+    /// All frames, and the innermost 8 of launches that are not timed
+    Auto,
+    /// All frames, up to 126
+    Full,
+    /// None: no name of a file or a function is read
+    Off,
 }
 
 /// Returns the name that an option or a variable has for a value.
@@ -146,7 +159,8 @@ fn command(options: &Options) -> Command {
         .args(&options.command[1..])
         .env("GPUSPY_BUDGET", options.budget.to_string())
         .env("GPUSPY_TIMING", options.timing.map(word).unwrap_or_default())
-        .env("GPUSPY_GRAPH", word(options.graph));
+        .env("GPUSPY_GRAPH", word(options.graph))
+        .env("GPUSPY_STACKS", word(options.stacks));
     if let Some(range) = &options.capture_range {
         command.env(CAPTURE_RANGE, range);
     }
@@ -166,6 +180,7 @@ fn again(options: &Options) -> Vec<String> {
         option("--budget", budget),
         option("--capture-range", options.capture_range.clone().filter(|range| !range.is_empty())),
         option("--graph", matches!(options.graph, Graph::Nodes).then(|| word(options.graph))),
+        option("--stacks", (!matches!(options.stacks, Stacks::Auto)).then(|| word(options.stacks))),
     ];
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     given.into_iter().flatten().flatten().chain(["--".to_owned()]).chain(command).collect()

@@ -9,8 +9,8 @@ use crate::trace::record::{Body, Call, Record, What};
 use gpuspy_wire::record as wire;
 use gpuspy_wire::record::Record as _;
 use gpuspy_wire::record::{
-    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via,
-    WindowChange,
+    Direction, Head, Kind, LossCause, Memory, Namespace, NodeKind, NvtxChange, StackNumber, SyncScope,
+    Untimed, Via, WindowChange,
 };
 use std::borrow::Cow;
 
@@ -25,6 +25,12 @@ pub enum Item<'w> {
     Range(Record, Cow<'w, str>),
     /// The GPU time of the operation with this correlation.
     GpuTime(u64, trace::GpuTime),
+    /// A code object, of which the parts follow.
+    Code(wire::Code),
+    /// A part of a code object.
+    CodePart(wire::CodePart, &'w [u8]),
+    /// A stack that is new.
+    Stack(wire::Stack, Vec<wire::Frame>),
     /// A reading of the clocks by the agent.
     Anchor(wire::Anchor),
     /// A record of a kind that this version does not know.
@@ -43,6 +49,9 @@ pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) ->
         Kind::GpuTime => gpu_time(words, clock),
         Kind::Anchor => wire::Anchor::from_words(words).map(Item::Anchor),
         Kind::NvtxRange => range(words, thread, clock),
+        Kind::Code => wire::Code::from_words(words).filter(|code| code.code != 0).map(Item::Code),
+        Kind::CodePart => wire::CodePart::of(words).map(|(part, bytes)| Item::CodePart(part, bytes)),
+        Kind::Stack => stack(words),
         _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(Record { thread, at, body })),
     }
     .unwrap_or(Item::Invalid)
@@ -57,6 +66,11 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
         text.to_mut().push_str(&format!("[cut at {} bytes, name {}]", intern.length, intern.id));
     }
     (intern.id != 0).then_some(Item::Name(namespace, intern.id, text))
+}
+
+fn stack(words: &[u64]) -> Option<Item<'_>> {
+    let (stack, frames) = wire::Stack::of(words)?;
+    (stack.stack != 0).then(|| Item::Stack(stack, frames.collect()))
 }
 
 fn range<'w>(words: &'w [u64], thread: u32, clock: &Clock) -> Option<Item<'w>> {
@@ -95,21 +109,22 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         }
         Kind::Alloc => {
             let w = wire::Alloc::from_words(words)?;
-            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock).on(w.stack);
             let memory = Memory::from_wire(w.memory)?;
             let (address, bytes, stream, pool) = (w.address, w.bytes, w.stream, w.pool);
             (call.end, Body::Alloc(trace::Alloc { call, memory, address, bytes, stream, pool }))
         }
         Kind::Free => {
             let w = wire::Free::from_words(words)?;
-            let call = call(w.head, w.correlation, (w.begin, w.begin), w.caller, w.context, clock);
+            let call =
+                call(w.head, w.correlation, (w.begin, w.begin), w.caller, w.context, clock).on(w.stack);
             let memory = Memory::from_wire(w.memory)?;
             let (address, stream, bytes) = (w.address, w.stream, w.bytes);
             (call.begin, Body::Free(trace::Free { call, memory, address, stream, bytes }))
         }
         Kind::Synchronize => {
             let w = wire::Synchronize::from_words(words)?;
-            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock).on(w.stack);
             let scope = SyncScope::from_wire(w.scope)?;
             let (stream, event) = (w.stream, w.event);
             (call.end, Body::Synchronize(trace::Synchronize { call, scope, stream, event }))
@@ -123,7 +138,8 @@ fn record(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u64,
         }
         Kind::Api => {
             let w = wire::Api::from_words(words)?;
-            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock);
+            let stack = wire::ApiOnStack::from_words(words).map_or(StackNumber::NONE, |api| api.stack);
+            let call = call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock).on(stack);
             let ns = clock.length(u64::from(w.inside));
             let (inside, entered) = if w.more == 0 { (0, ns) } else { (ns, 0) };
             let (result, subject, calls) = (w.result, w.subject, w.more.saturating_add(1));
@@ -297,7 +313,7 @@ fn what(kind: Kind, words: &[u64], clock: &Clock) -> Option<(wire::Work, u32, Wh
 
 fn operation(w: &wire::Work, entered: u32, what: What, clock: &Clock) -> Option<trace::Work> {
     Some(trace::Work {
-        call: call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock),
+        call: call(w.head, w.correlation, (w.begin, w.end), w.caller, w.context, clock).on(w.stack),
         submitted: clock.ns(w.submitted),
         entered: clock.length(u64::from(entered)),
         lead: span(w.submitted.saturating_sub(u64::from(w.lead)), w.lead, clock),
@@ -329,7 +345,14 @@ fn call(
     let (begin, end) = (clock.ns(begin), clock.ns(end));
     // An unknown route becomes `None`: the call is still worth keeping.
     let via = Via::from_wire(head.via);
-    Call { correlation, api: head.api, via, flags: head.flags, begin, end, caller, context }
+    Call { correlation, api: head.api, via, flags: head.flags, begin, end, caller, context, stack: 0 }
+}
+
+impl Call {
+    /// The same call, made by a stack.
+    fn on(self, stack: StackNumber) -> Call {
+        Call { stack: stack.get(), ..self }
+    }
 }
 
 #[cfg(test)]
@@ -509,7 +532,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_converted_without_panic(
-            kind in 0u8..32,
+            kind in 0u8..40,
             mut words in prop::collection::vec(any::<u64>(), 1..40),
         ) {
             words[0] = (words[0] & !0xff) | u64::from(kind);

@@ -9,6 +9,7 @@ use super::output::Traces;
 use super::process::{self, Process};
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
+use super::stacks::{Named, Stacks};
 use super::sys::{self, Stopped};
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
@@ -186,6 +187,8 @@ struct Recorder<'s> {
     unknown: u64,
     /// Numbers for the texts of NVTX ranges.
     texts: Texts,
+    /// What the program's own frames are.
+    stacks: Stacks,
     /// The greatest `at` so far.
     latest: u64,
     /// The `at` of a thread's first record if it has no time of its own.
@@ -225,6 +228,7 @@ impl<'s> Recorder<'s> {
             corrupt: 0,
             unknown: 0,
             texts: Texts::default(),
+            stacks: Stacks::default(),
             latest: 0,
             began: began.began,
             capture_ranges: CaptureRanges::default(),
@@ -244,6 +248,8 @@ impl<'s> Recorder<'s> {
                 Ok(Drained::Emptied(polled)) => {
                     let decided = self.capture_ranges.emptied();
                     self.write(decided);
+                    let named = self.stacks.settle();
+                    self.name_all(named);
                     if let Some(hangs) = &mut self.hangs {
                         hangs.look(polled, &self.clock.clock, || self.clock.now());
                     }
@@ -330,6 +336,19 @@ impl<'s> Recorder<'s> {
                 self.watch(|watch| watch.name(namespace, id, &text));
                 self.writer.name(namespace, id, &text)
             }
+            Item::Code(code) => {
+                self.stacks.code(code);
+                Ok(())
+            }
+            Item::CodePart(part, bytes) => {
+                self.stacks.part(part, bytes);
+                Ok(())
+            }
+            Item::Stack(stack, frames) => {
+                let named = self.stacks.stack(stack, frames);
+                self.name_all(named);
+                Ok(())
+            }
             Item::GpuTime(correlation, time) => {
                 self.timed += 1;
                 self.watch(|watch| watch.time(correlation, time.seen));
@@ -367,6 +386,13 @@ impl<'s> Recorder<'s> {
     fn write(&mut self, records: Vec<Record>) {
         for record in records {
             let written = self.writer.push(record);
+            self.note(written);
+        }
+    }
+
+    fn name_all(&mut self, named: Vec<Named>) {
+        for (namespace, id, text) in named {
+            let written = self.writer.name(namespace, id, &text);
             self.note(written);
         }
     }
@@ -409,6 +435,8 @@ impl<'s> Recorder<'s> {
         self.push_all(samples);
         let rest = self.capture_ranges.finish();
         self.write(rest);
+        let named = self.stacks.finish();
+        self.name_all(named);
         if let Some(hangs) = &mut self.hangs {
             hangs.finish(&self.clock.clock, self.clock.now(), end.ending);
         }

@@ -408,6 +408,7 @@ mod tests {
             device: Some(3),
             stream: 7,
             caller: 0,
+            stack: 0,
             called: 100,
             returned: 150,
             what,

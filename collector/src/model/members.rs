@@ -11,6 +11,8 @@ use gpuspy_wire::record::{Untimed, flag};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     launches: u64,
+    /// The stack that made the first launch; 0 = not known.
+    pub stack: u32,
     communication: u64,
     /// The number of launches whose typical length is known, and the sum of those lengths, ns.
     typical: u64,
@@ -46,6 +48,7 @@ impl Open {
     pub fn observe(&mut self, work: &Work, communication: bool, typical: Option<u64>) {
         if is_member(work) && matches!(work.what, What::Kernel { .. }) {
             let members = self.0.entry((work.call.context, work.stream)).or_default();
+            members.stack = if members.launches == 0 { work.call.stack } else { members.stack };
             members.launches += 1;
             members.communication += u64::from(communication);
             members.typical += u64::from(typical.is_some());
@@ -80,7 +83,8 @@ mod tests {
 
     #[test]
     fn members_of_unknown_length_are_assumed_to_be_like_the_others() {
-        let members = |launches, typical, expected| Members { launches, communication: 0, typical, expected };
+        let members =
+            |launches, typical, expected| Members { launches, stack: 0, communication: 0, typical, expected };
         assert_eq!(members(4, 4, 100).expected(), Some(100));
         assert_eq!(members(4, 2, 60).expected(), Some(120));
         assert_eq!(members(4, 1, 60).expected(), None);

@@ -26,6 +26,7 @@
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`framework`]: which framework does the program use?
+//! - [`stacks`]: which line of the program made a call?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
 //!   number?
@@ -62,6 +63,7 @@ pub mod run;
 pub mod short_names;
 #[cfg(test)]
 pub(crate) mod simulation;
+pub mod stacks;
 pub mod stamps;
 pub mod steps;
 pub mod streams;
@@ -173,6 +175,9 @@ pub struct Operation {
     pub stream: u64,
     /// Return address of the call.
     pub caller: u64,
+    /// The number of the [stack](stacks) that made the call, of a burst's first call; 0 = not known, or several processes
+    /// together.
+    pub stack: u32,
     /// Host ns when the call was entered; of a burst, its first call, where that is known.
     pub called: u64,
     /// Host ns when the call returned.
@@ -424,6 +429,10 @@ impl<'c> Model<'c> {
             device: self.clocks.devices.get(&work.call.context).copied(),
             stream: work.stream,
             caller: work.call.caller,
+            stack: match what {
+                Action::Burst { .. } => self.members.of(work).stack,
+                _ => work.call.stack,
+            },
             called: called(work),
             returned: work.call.end,
             what,

@@ -185,6 +185,7 @@ pub fn operation(what: Action, (called, returned): (u64, u64)) -> Operation {
         device: Some(0),
         stream: 7,
         caller: 0,
+        stack: 0,
         called,
         returned,
         what,

@@ -9,6 +9,7 @@ use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::{GpuInterval, MOST_TIME};
+use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
 use gpuspy_wire::record::{Namespace, Untimed};
@@ -24,6 +25,7 @@ pub struct Operations<'a> {
     record_filter: RecordFilter<'a>,
     filter: &'a Filter,
     demangled: HashMap<u32, String>,
+    stacks: Stacks,
 }
 
 #[derive(Serialize)]
@@ -45,6 +47,8 @@ struct Line<'l> {
     #[serde(flatten)]
     times: Times,
     untimed: Option<&'static str>,
+    line: Option<String>,
+    stack: Option<Vec<String>>,
 }
 
 #[derive(Default, Serialize)]
@@ -85,6 +89,7 @@ impl<'a> Operations<'a> {
                 &clocks.capture_ranges,
             ),
             demangled: HashMap::default(),
+            stacks: Stacks::of(names),
         }
     }
 
@@ -141,6 +146,8 @@ impl<'a> Operations<'a> {
             call_end_ns: call.end,
             times,
             untimed,
+            line: self.stacks.user(call.stack).map(Frame::place),
+            stack: self.stacks.listed(call.stack),
         };
         // A line has only numbers and texts, so serialization cannot fail.
         serde_json::to_string(&line).unwrap_or_default()

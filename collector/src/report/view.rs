@@ -66,6 +66,8 @@ pub enum Section {
     Syncs,
     /// All CUDA API calls
     Calls,
+    /// Lines of a Python program, by the time of the GPU, idle time, waits and bytes that they cause
+    Lines,
 }
 
 /// A section of the comparison of two runs.

@@ -24,7 +24,7 @@
 //! # Columns
 //!
 //! The numbers in the code below are part of the format. Kind 0 has the columns of all records: 0 kind, 1 thread. A
-//! kind's own columns are 0 for `at`, 1–8 for the call, 9–21 for an operation on a stream, and 24 and up for the
+//! kind's own columns are 0 for `at`, 1–8 and 22 for the call, 9–21 for an operation on a stream, and 24 and up for the
 //! kind's own fields. Times chunks use the columns 1, 15–21 and 23 of kind [`Kind::GpuTime`].
 //!
 //! A later version may add columns (an absent column means: as expected) and kinds (a reader skips their records). A
@@ -234,7 +234,8 @@ impl<C: Columns> Coder<C> {
         self.same(4, &mut call.flags)?;
         self.field(5, &mut call.begin, before.end)?;
         self.same(7, &mut call.caller)?;
-        self.field(8, &mut call.context, before.context)
+        self.field(8, &mut call.context, before.context)?;
+        self.same(22, &mut call.stack)
     }
 
     /// The call's end, which is also the expected time of the record.
@@ -655,7 +656,9 @@ fn blank(kind: Kind) -> Option<Body> {
         Kind::CaptureEdge => Body::CaptureEdge { begins: false },
         Kind::ThreadTime => Body::ThreadTime(ThreadTime::default()),
         Kind::Loss => Body::Loss { cause: LossCause::RingFull, count: 0 },
-        Kind::GpuTime | Kind::Intern | Kind::Anchor => return None,
+        Kind::GpuTime | Kind::Intern | Kind::Anchor | Kind::Code | Kind::CodePart | Kind::Stack => {
+            return None;
+        }
     })
 }
 
@@ -805,7 +808,10 @@ mod tests {
     #[test]
     fn every_kind_has_a_blank_body() {
         for kind in Kind::ALL {
-            let no_record = matches!(kind, Kind::GpuTime | Kind::Intern | Kind::Anchor);
+            let no_record = matches!(
+                kind,
+                Kind::GpuTime | Kind::Intern | Kind::Anchor | Kind::Code | Kind::CodePart | Kind::Stack
+            );
             match blank(*kind) {
                 Some(body) => assert_eq!(kind_of(&body), *kind),
                 None => assert!(no_record, "{kind:?}"),

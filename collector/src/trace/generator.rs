@@ -317,6 +317,7 @@ impl Generator {
             end: 0,
             caller,
             context: CONTEXT,
+            stack: 0,
         }
     }
 

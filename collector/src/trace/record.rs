@@ -138,6 +138,8 @@ pub struct Call {
     pub caller: u64,
     /// Context number; 0 = unknown or none.
     pub context: u32,
+    /// The stack that made the call, in [`Namespace::Stack`]; 0 = not known.
+    pub stack: u32,
 }
 
 /// An operation on a stream.

@@ -20,6 +20,7 @@ fn body() -> impl Strategy<Value = Body> {
             end: n[3],
             caller: n[4],
             context: n[5] as u32 % 3,
+            stack: 0,
         };
         let gpu = GpuTime {
             time_base: n[6] as u32 % 3,

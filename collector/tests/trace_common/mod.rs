@@ -104,6 +104,7 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
             end: self.u64(),
             caller: self.u64(),
             context: self.u32(),
+            stack: self.u32(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which calls are recorded that put no work on a GPU? Memory, waits, and all others.
 
-use super::{CELL_BYTES, CELL_WORDS, Head, Kind, Record};
+use super::{CELL_BYTES, CELL_WORDS, Head, Kind, Record, StackNumber};
 use core::mem::{align_of, offset_of, size_of};
 
 /// An allocation. Written after the real call.
@@ -26,8 +26,8 @@ pub struct Alloc {
     pub context: u32,
     /// A [`Memory`](super::Memory).
     pub memory: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// As in [`Work`](super::Work).
+    pub stack: StackNumber,
     /// The stream of a stream-ordered allocation; 0 = none.
     pub stream: u64,
     /// The source of the memory: the pool that the call named, or the handle that is mapped (`Mapped`); 0 =
@@ -58,8 +58,8 @@ pub struct Free {
     /// A [`Memory`](super::Memory), as far as the API determines it: `Device` for `cuMemFree`, `Pool` for
     /// `cuMemFreeAsync`, `Pinned` for host memory.
     pub memory: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// As in [`Work`](super::Work).
+    pub stack: StackNumber,
     /// The stream of a stream-ordered free; 0 = none.
     pub stream: u64,
     /// The number of bytes if all blocks in a range are freed (`cuMemUnmap`); 0: only the block at `address`.
@@ -84,8 +84,8 @@ pub struct Synchronize {
     pub context: u32,
     /// A [`SyncScope`](super::SyncScope).
     pub scope: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// As in [`Work`](super::Work).
+    pub stack: StackNumber,
     /// The stream waited for, with scope `Stream`.
     pub stream: u64,
     /// The event waited for, with scope `Event`.
@@ -146,6 +146,21 @@ pub struct Api {
     pub inside: u32,
 }
 
+/// An [`Api`] with the stack that made the call: the kind with its second cell, which is left out where no stack is
+/// known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct ApiOnStack {
+    /// The first cell; its head is of two cells.
+    pub api: Api,
+    /// Zero.
+    pub reserved: [u8; 5],
+    /// As in [`Work`](super::Work).
+    pub stack: StackNumber,
+    /// Zero.
+    pub reserved2: [u64; 7],
+}
+
 impl EventOp {
     /// Reads either kind of event operation.
     pub fn of(words: &[u64]) -> Option<EventOp> {
@@ -165,6 +180,7 @@ records! {
     Synchronize = Synchronize, 64;
     EventOp = EventRecord, 64;
     Api = Api, 64;
+    ApiOnStack = Api, 128;
 }
 
 const _: () = {

@@ -1,6 +1,6 @@
 //! Which calls are recorded that put work on a GPU?
 
-use super::{CELL_BYTES, Head, Kind, Record};
+use super::{CELL_BYTES, Head, Kind, Record, StackNumber};
 use core::mem::{align_of, offset_of, size_of};
 
 /// The common part of every operation on a GPU stream: the first 72 bytes of [`Launch`], [`Memcpy`],
@@ -35,8 +35,8 @@ pub struct Work {
     pub context: u32,
     /// An [`Untimed`](super::Untimed).
     pub untimed: u8,
-    /// Zero.
-    pub reserved: [u8; 3],
+    /// The [`Stack`](super::Stack) that made the call.
+    pub stack: StackNumber,
     /// The stream's id: `cuStreamGetId` where the driver has it, else a number of the agent's own with the top bit set.
     pub stream: u64,
 }

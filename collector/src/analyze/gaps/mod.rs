@@ -46,6 +46,8 @@ pub struct Neighbour {
     pub what: Action,
     /// The return address of its call.
     pub caller: u64,
+    /// The number of the stack that made the call; 0 = not known.
+    pub stack: u32,
     /// The clock that placed it; `None` for untimed work, whose place already includes the clocks' interval.
     pub lane: Option<Lane>,
     /// It did not end before this: host ns on the line.
@@ -110,6 +112,8 @@ pub struct Gaps {
     bands: [Part; BANDS.len() + 1],
     /// By the return address of the call whose operation ended the gap.
     callers: HashMap<u64, Part>,
+    /// By the stack whose operation ended the gap.
+    stacks: HashMap<u32, Part>,
     largest: BinaryHeap<Reverse<Ranked>>,
 }
 
@@ -124,6 +128,8 @@ pub struct Found {
     pub bands: [Part; BANDS.len() + 1],
     /// By the return address of the call whose operation ended the gap.
     pub callers: HashMap<u64, Part>,
+    /// By the stack whose operation ended the gap.
+    pub stacks: HashMap<u32, Part>,
     /// The largest, longest first.
     pub largest: Vec<Gap>,
 }
@@ -138,6 +144,7 @@ impl Gaps {
         let one = Part { count: 1, total: value };
         self.bands[BANDS.partition_point(|bound| *bound <= value)].add(one);
         self.callers.entry(gap.after.caller).or_default().add(one);
+        self.stacks.entry(gap.after.stack).or_default().add(one);
         self.keep(gap);
     }
 
@@ -151,6 +158,9 @@ impl Gaps {
         for (caller, theirs) in other.callers {
             self.callers.entry(caller).or_default().add(theirs);
         }
+        for (stack, theirs) in other.stacks {
+            self.stacks.entry(stack).or_default().add(theirs);
+        }
         for Reverse(ranked) in other.largest {
             self.keep(ranked.0);
         }
@@ -160,8 +170,8 @@ impl Gaps {
     pub fn finish(self, idle_hi: u64) -> Found {
         let mut largest: Vec<Gap> = self.largest.into_iter().map(|Reverse(ranked)| ranked.0).collect();
         largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.start));
-        let Gaps { count, bands, callers, .. } = self;
-        Found { count, total: Sum { hi: idle_hi, ..self.total }, bands, callers, largest }
+        let Gaps { count, bands, callers, stacks, .. } = self;
+        Found { count, total: Sum { hi: idle_hi, ..self.total }, bands, callers, stacks, largest }
     }
 
     fn keep(&mut self, gap: Gap) {

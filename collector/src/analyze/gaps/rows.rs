@@ -5,6 +5,7 @@ use super::super::idle::rows::Resolve;
 use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
+use crate::hash::HashMap;
 use crate::model::modules::CallSite;
 use crate::model::named::named;
 use crate::model::{Action, Process};
@@ -24,6 +25,8 @@ pub struct GapReport {
     pub bands: [Part; BANDS.len() + 1],
     /// The same by the library whose operation ended the gap, the largest total first; they sum to the whole.
     pub by_library: Vec<LibraryGaps>,
+    /// The same by the stack whose operation ended the gap, of one process.
+    pub by_stack: HashMap<u32, Part>,
     /// The largest gaps, longest first.
     pub largest: Vec<GapRow>,
 }
@@ -120,9 +123,10 @@ impl GapReport {
             let tid = leader.and_then(|(process, thread)| resolve.tid(process, thread));
             Some(GapRow { pid, device, began_ns, start, duration, before, after, causes, tid })
         };
-        let Found { count, total, bands, callers, largest } = found;
+        let Found { count, total, bands, callers, stacks, largest } = found;
         let by_library = by_library(callers.into_iter().map(|(caller, part)| (library(caller), part)));
-        GapReport { count, total, bands, by_library, largest: largest.iter().filter_map(row).collect() }
+        let largest = largest.iter().filter_map(row).collect();
+        GapReport { count, total, bands, by_library, by_stack: stacks, largest }
     }
 }
 
@@ -132,6 +136,9 @@ impl Merge for GapReport {
         self.total.add(other.total);
         for (mine, theirs) in self.bands.iter_mut().zip(other.bands) {
             mine.add(theirs);
+        }
+        for (stack, part) in &other.by_stack {
+            self.by_stack.entry(*stack).or_default().add(*part);
         }
         let both = self.by_library.drain(..).chain(other.by_library.clone());
         self.by_library =

@@ -69,6 +69,7 @@ impl<'n> Trace<'n> {
             device: Some(0),
             stream: 7,
             caller: 0,
+            stack: 0,
             called: begin,
             returned: end,
             what,

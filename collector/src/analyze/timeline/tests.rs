@@ -51,6 +51,7 @@ fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operati
         device: Some(0),
         stream,
         caller: 0,
+        stack: 0,
         called: correlation,
         returned: correlation,
         what,

@@ -85,6 +85,7 @@ impl<'n> Trace<'n> {
             device: Some(0),
             stream,
             caller: 0,
+            stack: 0,
             called: begin,
             returned: end,
             what,
@@ -126,7 +127,7 @@ impl<'n> Trace<'n> {
 
     /// Returns the row, if there is one.
     fn only(self) -> Option<((String, Cause), Waited)> {
-        let table = finish_at(self.waits, 0);
+        let table = finish_at(self.waits, 0).by_api;
         assert!(table.len() <= 1, "{table:?}");
         table.into_iter().next()
     }

@@ -73,7 +73,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 
 /// Returns how many frees waited, and how long, ns.
 fn waits(facts: &Facts<'_>) -> (u64, u64) {
-    let of_frees = facts.all.implicit_syncs.iter().filter(|((api, _), _)| waits::Cause::is_free(api));
+    let of_frees = facts.all.implicit_syncs.by_api.iter().filter(|((api, _), _)| waits::Cause::is_free(api));
     of_frees.fold((0, 0), |(calls, ns), (_, waited)| (calls + waited.count, ns + waited.waited.value))
 }
 

@@ -14,6 +14,7 @@ use crate::model::facts::Shape;
 use crate::model::filter::{Passed, RecordFilter};
 use crate::model::gpu_interval::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
+use crate::model::stacks::Stacks;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Model, Operation, When};
 use crate::report::names::demangle;
@@ -39,6 +40,9 @@ pub(super) struct Pass<'e, 's, W> {
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, Text>,
     apis: HashMap<u16, Api>,
+    stacks: Stacks,
+    /// By the number of a stack: the arguments that it adds to its calls.
+    stack_details: HashMap<u32, String>,
     /// The memory that the process holds.
     held: Held,
     /// The time of the last record.
@@ -97,6 +101,8 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             numbers: HashMap::default(),
             kernels: HashMap::default(),
             apis: HashMap::default(),
+            stacks: Stacks::of(&source.names),
+            stack_details: HashMap::default(),
             held: Held::default(),
             last: 0,
         }
@@ -237,10 +243,12 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
                 details.push_str(&format!(r#","calls":{calls},"ns inside":{}"#, api.inside));
             }
         }
+        let stacks = &self.stacks;
+        let stack = self.stack_details.entry(call.stack).or_insert_with(|| of_stack(stacks, call.stack));
         let events = &mut self.export.out;
         self.export.summary.calls += u64::from(calls);
         events.push(format_args!(
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{details}}}}}"#
+            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{details}{stack}}}}}"#
         ))?;
         if let Body::Synchronize(sync) = &record.body {
             let (kind, context) = (sync_kind(sync), call.context);
@@ -359,6 +367,16 @@ impl Api {
         let category = if name.starts_with("cuda") { "cuda_runtime" } else { "cuda_driver" };
         Api { name: Text::of(name), category }
     }
+}
+
+/// Returns the arguments of a stack's calls: the user's line and the frames, as in `report --operations`.
+fn of_stack(stacks: &Stacks, stack: u32) -> String {
+    let line = stacks.user(stack).map(|frame| format!(r#","line":{}"#, Text::of(&frame.place())));
+    let frames = stacks.listed(stack).map(|frames| {
+        let frames: Vec<String> = frames.iter().map(|frame| Text::of(frame).to_string()).collect();
+        format!(r#","stack":[{}]"#, frames.join(","))
+    });
+    line.into_iter().chain(frames).collect()
 }
 
 /// The threads of the most blocks that a multiprocessor holds, relative to the most threads that it holds, percent.

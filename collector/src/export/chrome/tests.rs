@@ -363,6 +363,25 @@ fn queries_in_a_row_are_one_slice_and_each_counts() {
 }
 
 #[test]
+fn a_call_has_its_line_and_its_stack() {
+    let mut names = names();
+    names.0.extend([
+        ((Namespace::Frame, 1), "item\n/x/lib/python3.11/site-packages/torch/a.py\n5".to_owned()),
+        ((Namespace::Frame, 2), "step\ntrain \"1\".py\n10".to_owned()),
+        ((Namespace::Stack, 3), "1 2".to_owned()),
+    ]);
+    let waits = |stack| {
+        let call = Call { api: WAIT, begin: 10_000, end: 90_000, stack, ..Call::default() };
+        record(1, Body::Api(Api { call, result: 0, subject: 9, calls: 1, inside: 0, entered: 0 }))
+    };
+    let trace = exported(&[(None, names, vec![waits(3), waits(0)])]);
+    let [with, without] = of_category(&trace, "cuda_runtime")[..] else { panic!("{trace}") };
+    assert_eq!(with["args"]["line"], "train \"1\".py:10");
+    assert_eq!(with["args"]["stack"][1], "step (train \"1\".py:10)");
+    assert_eq!((&without["args"]["line"], &without["args"]["stack"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
 fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     let summary = |records: Vec<Record>, filter: &Filter| {
         let mut source = [Source::of(names(), Some(status(7)), records.iter().cloned())];

@@ -23,6 +23,7 @@ pub mod processes;
 pub mod ranges;
 pub mod ranks;
 pub mod shapes;
+pub mod source_lines;
 pub mod startup;
 pub mod steps;
 pub mod syncs;
@@ -74,6 +75,9 @@ pub struct Report {
     /// for was unfinished when they were entered, and over when they returned. By the outermost API and the reason why
     /// it waits; those that never waited are absent.
     pub implicit_syncs: Vec<syncs::ImplicitSync>,
+    /// Lines of the program (Python), by what they cause: those with the most time of the GPU, idle and waiting first, and
+    /// calls without a line as a row of their own, so that the rows sum to the whole. Empty if no stack was read.
+    pub lines: Vec<source_lines::SourceLine>,
     /// The time until the first kernel ran, and until the program was steady; null = no kernel ran, or start-up is outside the selected period or the capture range.
     pub startup: Option<startup::Startup>,
     /// NVTX ranges by name. An operation is in every range that is open when its call starts: pushed ranges of its own
@@ -122,7 +126,8 @@ impl Report {
             memory: memory::Memory::of(&all.memory),
             apis: all.apis.iter().filter_map(calls::Api::of).collect(),
             syncs: all.syncs.iter().filter_map(calls::Sync::of).collect(),
-            implicit_syncs: all.implicit_syncs.iter().map(syncs::ImplicitSync::of).collect(),
+            implicit_syncs: all.implicit_syncs.by_api.iter().map(syncs::ImplicitSync::of).collect(),
+            lines: source_lines::SourceLine::all(&all.source_lines.rows),
             startup: all.startup.as_ref().map(startup::Startup::of),
             ranges: all.ranges.by_name.iter().filter_map(ranges::Range::of).collect(),
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),

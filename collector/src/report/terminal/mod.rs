@@ -20,6 +20,7 @@ mod overview;
 mod ranges;
 mod ranks;
 mod screen;
+mod source_lines;
 mod startup;
 mod stats;
 mod steps;
@@ -86,6 +87,7 @@ fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
         (Section::Startup, startup::startup),
         (Section::Syncs, syncs::syncs),
         (Section::Calls, calls::calls),
+        (Section::Lines, source_lines::lines),
     ];
     for &(section, draw) in sections {
         // An empty trace has its coverage section too: it may say why the trace is empty.

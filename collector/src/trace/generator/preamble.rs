@@ -40,6 +40,7 @@ pub(super) fn preamble(threads: u32) -> Vec<Record> {
         end: BEGAN,
         caller: CALLER,
         context: CONTEXT,
+        stack: 0,
     };
     let block = Alloc {
         call,

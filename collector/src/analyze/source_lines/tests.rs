@@ -1,0 +1,125 @@
+use super::super::analysis::finish_at;
+use super::*;
+use crate::model::simulation::{exactly, operation};
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::model::{CountedCall, Reason};
+use crate::trace::record::{Call, Record, Synchronize, What, Work};
+use gpuspy_wire::record::{SyncScope, Untimed};
+
+/// Three stacks: two of one line, by way of two frames of a library, and one of another line; the fourth has no user's.
+fn names() -> Names {
+    let package = "/x/lib/python3.11/site-packages/torch/a.py";
+    let texts = [
+        (Namespace::Frame, 1, format!("launch\n{package}\n5")),
+        (Namespace::Frame, 2, format!("launch\n{package}\n6")),
+        (Namespace::Frame, 3, "step\ntrain.py\n10".to_owned()),
+        (Namespace::Frame, 4, "step\ntrain.py\n11".to_owned()),
+        (Namespace::Stack, 1, "1 3".to_owned()),
+        (Namespace::Stack, 2, "2 3".to_owned()),
+        (Namespace::Stack, 3, "4".to_owned()),
+        (Namespace::Stack, 4, "1 …".to_owned()),
+        (Namespace::Api, 7, "cuLaunchKernel_ptsz".to_owned()),
+    ];
+    Names(texts.into_iter().map(|(space, id, text)| ((space, id), text)).collect())
+}
+
+fn call(stack: u32, flags: u16) -> Call {
+    Call { api: 7, stack, flags, begin: 10, end: 30, ..Call::default() }
+}
+
+fn counted() -> CountedCall {
+    CountedCall { api: 7, calls: 1, host_ns: 20, failed: false }
+}
+
+/// Gives an operation to the analysis, made by a stack.
+fn observe(fold: &mut LineFold<'_>, stack: u32, what: Action, when: When, untimed: Untimed, flags: u16) {
+    let mut work = crate::model::simulation::work(10, 0, 0);
+    let kernel = What::Kernel {
+        name: 1,
+        function: 0,
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        attributes: 0,
+        cluster: [0; 3],
+    };
+    work = Work { call: call(stack, flags), untimed, what: kernel, ..work };
+    let record = Record { thread: 1, at: 30, body: Body::Work(work) };
+    let operation = Operation { when, stack, ..operation(what, (10, 30)) };
+    let call = (flags & flag::MORE == 0).then(counted);
+    let event = Event { operation: Some(operation), call, ..Event::new(&record) };
+    fold.observe(&event, &Scope::whole(&event, true));
+}
+
+const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+
+fn frame(line: u32) -> Option<Frame> {
+    Some(Frame { file: "train.py".to_owned(), line, function: "step".to_owned() })
+}
+
+#[test]
+fn what_a_library_does_counts_for_the_line_that_called_it() {
+    let names = names();
+    let mut fold = LineFold::new(&Start::of(&names));
+    let timed = When::Timed(exactly(100, 150));
+    let copy = Action::Transfer { kind: TransferKind::HtoD, host_memory: HostMemory::Pinned, bytes: 64 };
+    observe(&mut fold, 1, KERNEL, timed, Untimed::Timed, 0);
+    observe(&mut fold, 2, KERNEL, When::Captured, Untimed::Captured, 0);
+    observe(&mut fold, 2, copy, timed, Untimed::Timed, 0);
+    observe(&mut fold, 3, KERNEL, timed, Untimed::Timed, 0);
+    observe(&mut fold, 4, KERNEL, timed, Untimed::Timed, 0);
+    observe(&mut fold, 0, KERNEL, timed, Untimed::Timed, 0);
+    let rows = finish_at(fold, 0).rows;
+    let line = &rows[&frame(10)];
+    assert_eq!(line.calls, BTreeMap::from([("cuLaunchKernel".to_owned(), 3)]));
+    assert_eq!((line.launches, line.operations, line.timed, line.bytes), (1, 2, 2, 64));
+    assert_eq!(line.gpu.value, 100);
+    assert_eq!(rows[&frame(11)].launches, 1);
+    assert_eq!(rows[&None].launches, 2, "of calls without a line, and with none of the user's");
+}
+
+#[test]
+fn launches_that_were_timed_together_share_the_time_by_their_number() {
+    let names = names();
+    let mut fold = LineFold::new(&Start::of(&names));
+    let untimed = When::Untimed { reason: Reason::Untimed(Untimed::Run), after: None };
+    for stack in [1, 2, 1, 3] {
+        observe(&mut fold, stack, KERNEL, untimed, Untimed::Run, flag::BURST);
+    }
+    let burst = Action::Burst { launches: 4, ordinary: 4, communication: false };
+    observe(&mut fold, 0, burst, When::Timed(exactly(100, 500)), Untimed::Timed, flag::MORE);
+    let rows = finish_at(fold, 0).rows;
+    let gpu = |line: u32| rows[&frame(line)].gpu;
+    assert_eq!((gpu(10).value, gpu(11).value), (300, 100));
+    assert_eq!((gpu(11).lo, gpu(11).hi), (0, 400), "each of several lines may have had all of it");
+    assert_eq!((rows[&frame(10)].launches, rows[&frame(10)].timed), (3, 3));
+    assert!(!rows.contains_key(&None), "the burst is no launch of its own");
+}
+
+#[test]
+fn waits_and_idle_time_count_for_the_line_of_their_stack() {
+    let names = names();
+    let mut fold = LineFold::new(&Start::of(&names));
+    let sync = Synchronize { call: call(3, 0), scope: SyncScope::Device, stream: 0, event: 0 };
+    let record = Record { thread: 1, at: 30, body: Body::Synchronize(sync) };
+    let event = Event { call: Some(counted()), ..Event::new(&record) };
+    fold.observe(&event, &Scope::whole(&event, true));
+    let mut lines = finish_at(fold, 0);
+    let gaps = HashMap::from_iter([(1, Part { count: 1, total: 70 }), (2, Part { count: 2, total: 5 })]);
+    lines.relate(&gaps, &HashMap::from_iter([(3, 4), (9, 6)]));
+    assert_eq!((lines.rows[&frame(11)].wait_ns, lines.rows[&frame(10)].idle_ns), (24, 75));
+    assert_eq!(lines.rows[&None].wait_ns, 6);
+    let mut both = lines.clone();
+    both.merge(&lines);
+    assert_eq!(both.rows[&frame(10)].idle_ns, 150);
+}
+
+#[test]
+fn a_trace_without_stacks_has_no_lines() {
+    let names = Names::default();
+    let mut fold = LineFold::new(&Start::of(&names));
+    observe(&mut fold, 0, KERNEL, When::Timed(exactly(100, 150)), Untimed::Timed, 0);
+    let mut lines = finish_at(fold, 0);
+    lines.relate(&HashMap::from_iter([(0, Part { count: 1, total: 70 })]), &HashMap::default());
+    assert!(lines.rows.is_empty());
+}

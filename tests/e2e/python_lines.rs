@@ -1,0 +1,179 @@
+//! Which line of a Python program made a call: compared with what Python itself says of its frames.
+
+use gpuspy_tests::{Done, Run, report, root};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The most frames that a call has in a trace.
+const MOST_FRAMES: usize = 126;
+
+/// Returns the interpreters of this machine with their minor versions: the system's, and those of pyenv.
+fn interpreters() -> Vec<(u32, PathBuf)> {
+    let of_pyenv = std::env::var("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let installed = of_pyenv.ok().and_then(|folder| folder.read_dir().ok()).into_iter().flatten();
+    let mut found: Vec<PathBuf> = installed.flatten().map(|entry| entry.path().join("bin/python3")).collect();
+    found.push("/usr/bin/python3".into());
+    let minor = |python: &Path| -> Option<u32> {
+        let mut command = std::process::Command::new(python);
+        let asked = command.args(["-c", "import sys; print(sys.version_info[1])"]).output().ok()?;
+        String::from_utf8(asked.stdout).ok()?.trim().parse().ok()
+    };
+    found.into_iter().filter_map(|python| Some((minor(&python)?, python))).collect()
+}
+
+/// Returns those whose frames can be read.
+fn readable() -> Vec<PathBuf> {
+    let all = interpreters();
+    let known: Vec<PathBuf> =
+        all.into_iter().filter(|(minor, _)| (9..=13).contains(minor)).map(|(_, python)| python).collect();
+    assert!(!known.is_empty(), "the tests need a CPython of 3.9 to 3.13");
+    known
+}
+
+fn script(python: &Path, name: &str) -> Run {
+    Run::command(python).arg(root().join("tests/programs").join(name))
+}
+
+/// Returns the lines of `report --operations` for a finished run.
+fn operations(done: &Done) -> Vec<Value> {
+    let mut command = std::process::Command::new(gpuspy_tests::gpuspy());
+    let asked = command.arg("report").arg(done.trace()).arg("--operations").output().unwrap();
+    let text = String::from_utf8(asked.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Compares each memset's stack with what the program says that Python said at that call. Returns their number.
+fn check(done: &Done) -> usize {
+    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said: HashMap<u64, Vec<String>> = said
+        .map(|call| {
+            let frames = serde_json::from_value(call["stack"].clone()).unwrap();
+            (call["bytes"].as_u64().unwrap(), frames)
+        })
+        .collect();
+    let mut checked = 0;
+    for operation in operations(done).iter().filter(|operation| operation["kind"] == "memset") {
+        let mut expected = said[&operation["bytes"].as_u64().unwrap()].clone();
+        if expected.len() > MOST_FRAMES {
+            expected.truncate(MOST_FRAMES);
+            expected.push("…".to_owned());
+        }
+        assert_eq!(operation["stack"], json!(expected), "{operation}");
+        let line = expected[0].rsplit_once(" (").unwrap().1.strip_suffix(')').unwrap();
+        assert_eq!(operation["line"], json!(line));
+        checked += 1;
+    }
+    assert_eq!(checked, said.len());
+    checked
+}
+
+#[test]
+fn each_call_has_the_frames_that_python_says_it_has() {
+    for python in readable() {
+        let done = script(&python, "python_calls.py").observed().succeeded();
+        assert!(check(&done) > 1000, "{}", python.display());
+    }
+}
+
+#[test]
+fn frames_are_read_where_every_freed_object_is_overwritten() {
+    for python in readable() {
+        let run = script(&python, "python_calls.py").env("PYTHONMALLOC", "debug");
+        check(&run.auto("5").observed().succeeded());
+    }
+}
+
+#[test]
+fn calls_count_for_their_lines() {
+    let python = readable().pop().unwrap();
+    let done = script(&python, "python_lines.py").observed().succeeded();
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let report = report(&done.trace());
+    let lines = report["lines"].as_array().unwrap();
+    let line = |function: &str| {
+        let mut found = lines.iter().filter(|line| line["function"] == function);
+        let line = found.next().unwrap_or_else(|| panic!("{function} is missing: {lines:?}"));
+        assert!(found.next().is_none(), "{function} has one line");
+        assert_eq!(line["line"], said[function], "{function}");
+        assert!(line["file"].as_str().unwrap().ends_with("python_lines.py"));
+        line
+    };
+    assert_eq!(line("copies")["calls"], json!({"cudaMemcpy": 7}));
+    assert_eq!((&line("copies")["bytes"], &line("copies")["timed"]), (&json!(7 << 16), &json!(7)));
+    assert_eq!(line("allocates")["allocated_bytes"], 3 << 20);
+    assert_eq!(line("launches")["launches"], 5);
+    let gpu = &line("launches")["gpu_ns"];
+    assert!(gpu["hi"].as_u64().unwrap() >= 5 * 300_000, "five kernels of 300 us: {gpu}");
+    assert_eq!(line("waits")["calls"], json!({"cudaDeviceSynchronize": 1}));
+    assert!(line("waits")["wait_ns"].as_u64().unwrap() > 0);
+    assert!(line("launches")["idle_ns"].as_u64().unwrap() > 50_000_000, "it launched after a pause");
+    let calls =
+        |line: &Value| line["calls"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    let apis = report["apis"].as_array().unwrap().iter().map(|api| api["count"].as_u64().unwrap());
+    assert_eq!(lines.iter().map(calls).sum::<u64>(), apis.sum::<u64>(), "the rows sum to the whole");
+    assert!(done.section("lines").contains("launches"));
+}
+
+#[test]
+fn launches_that_are_not_timed_have_their_innermost_frames() {
+    let python = readable().pop().unwrap();
+    // The launch, 21 calls of one function, and the module's two.
+    for (options, frames) in [
+        (&["--timing", "exact"][..], 24),
+        (&["--timing", "off"], 8 + 1),
+        (&["--timing", "off", "--stacks", "full"], 24),
+    ] {
+        let done = script(&python, "python_lines.py").observed_with(options).succeeded();
+        let launches: Vec<Value> =
+            operations(&done).into_iter().filter(|operation| operation["kind"] == "kernel").collect();
+        assert_eq!(launches.len(), 5);
+        for launch in launches {
+            assert_eq!(launch["stack"].as_array().unwrap().len(), frames, "{options:?}: {launch}");
+            assert!(launch["stack"][0].as_str().unwrap().starts_with("launches ("), "{launch}");
+        }
+    }
+}
+
+#[test]
+fn no_name_is_read_with_stacks_off() {
+    let python = readable().pop().unwrap();
+    let done = script(&python, "python_lines.py").observed_with(&["--stacks", "off"]).succeeded();
+    assert_eq!(report(&done.trace())["lines"], json!([]));
+    assert!(operations(&done).iter().all(|operation| operation["stack"].is_null()));
+    assert!(operations(&done).iter().all(|operation| operation["line"].is_null()));
+}
+
+#[test]
+fn an_interpreter_of_an_unknown_version_is_not_read_and_named() {
+    let Some((_, python)) = interpreters().into_iter().find(|(minor, _)| *minor == 8) else { return };
+    let done = script(&python, "python_lines.py").observed().succeeded();
+    assert_eq!(report(&done.trace())["lines"], json!([]));
+    assert!(done.stderr.contains("CPython 3.9 to 3.13"), "{}", done.stderr);
+}
+
+#[test]
+fn what_only_looks_like_an_interpreter_is_not_believed() {
+    for fake in ["small", "large", "garbage", "unmapped", "wrong_type"] {
+        let done = Run::of("fake_python").env("FAKE", fake).observed().succeeded();
+        assert_eq!(report(&done.trace())["lines"], json!([]), "{fake}");
+        assert!(done.stderr.contains("not laid out as its version should be"), "{fake}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn frames_in_a_circle_end() {
+    let done = Run::of("fake_python").env("FAKE", "circle").observed().succeeded();
+    let memsets: Vec<Value> =
+        operations(&done).into_iter().filter(|operation| operation["kind"] == "memset").collect();
+    assert_eq!(memsets.len(), 100);
+    assert!(memsets.iter().all(|memset| memset["stack"].as_array().unwrap().len() == MOST_FRAMES + 1));
+}
+
+#[test]
+fn a_program_without_an_interpreter_has_no_lines_and_no_note() {
+    let done = Run::of("work_runtime").observed().succeeded();
+    let report = report(&done.trace());
+    assert_eq!(report["lines"], json!([]));
+    assert!(!done.stderr.contains("Python"), "{}", done.stderr);
+}
