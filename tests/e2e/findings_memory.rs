@@ -111,10 +111,8 @@ fn of_two_gpus_the_one_that_is_full_is_named() {
     assert_eq!(peak["title"], "The memory of GPU 1 is 87.5 % full at the peak");
     says(peak, &["70.0 GiB of 80.0 GiB (87.5 %)", "Headroom: 10.0 GiB"]);
     let failure = finding(&faulty, "out-of-memory").unwrap_or_else(|| panic!("{}", faulty["findings"]));
-    says(
-        failure,
-        &["asked for 20.0 GiB", "held 70.0 GiB on GPU 1.", "Of the GPU's 80.0 GiB it left 10.0 GiB."],
-    );
+    let each = "That was 10.0 GiB of the 80.0 GiB of GPU 0 and 70.0 GiB of the 80.0 GiB of GPU 1.";
+    says(failure, &["asked for 20.0 GiB", "held 80.0 GiB", each]);
 }
 
 #[test]

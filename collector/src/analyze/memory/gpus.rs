@@ -39,10 +39,9 @@ impl Gpus {
         }
     }
 
-    /// Returns the GPU of a context, and what is held on it.
-    pub fn held_in(&self, context: u32) -> Option<(u32, u64)> {
-        let gpu = *self.contexts.get(&context)?;
-        Some((gpu, self.by_gpu.get(&gpu).map_or(0, |held| held.live_bytes)))
+    /// Returns what is held on each GPU now, bytes.
+    pub fn held(&self) -> BTreeMap<u32, u64> {
+        self.by_gpu.iter().map(|(gpu, held)| (*gpu, held.live_bytes)).collect()
     }
 
     /// Returns what was held on each GPU.

@@ -362,7 +362,7 @@ impl Held {
             at: at.saturating_sub(self.began),
             requested: (api.subject > 0).then_some(api.subject),
             live: self.level.bytes,
-            on_gpu: self.gpus.held_in(api.call.context),
+            by_gpu: self.gpus.held(),
             unmapped,
             ..Failure::default()
         };

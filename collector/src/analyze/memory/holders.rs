@@ -69,9 +69,8 @@ pub struct Failure {
     pub requested: Option<u64>,
     /// The device memory that was held, bytes.
     pub live: u64,
-    /// The GPU that was asked for memory, by its ordinal in the process, and what the process held on it, bytes; `None` if
-    /// the call's context is unknown.
-    pub on_gpu: Option<(u32, u64)>,
+    /// What the process held on each of its GPUs, by their ordinals, bytes. A failed call does not say which it asked.
+    pub by_gpu: BTreeMap<u32, u64>,
     /// Physical memory that was created and not mapped, bytes.
     pub unmapped: u64,
     /// Who held it, the most first.

@@ -22,17 +22,19 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let failures = facts.all.memory.out_of_memory;
     let failure = facts.all.memory.holders.failure.as_ref()?;
     let requested = failure.requested.map_or_else(|| "memory".to_owned(), bytes);
-    let (live, size, on) = on_gpu(facts, failure);
-    // The holders are those of all GPUs.
-    let held = if live == failure.live { holding::holders(&failure.holders, live) } else { String::new() };
+    let held = holding::holders(&failure.holders, failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
+    let rest = match failure.by_gpu.len() {
+        // Which of them was asked is not known.
+        2.. => on_each(facts, failure),
+        _ => room(failure, holding::size(facts.all)),
+    };
     let text = format!(
-        "{} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{on}{held}.{}{}",
+        "{} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{rest}{}",
         plural(failures, "call", "calls"),
         holding::place(&failure.origin),
         duration(failure.at),
-        bytes(live),
-        room(failure, live, size),
+        bytes(failure.live),
         if failure.went_on { " The program went on." } else { "" },
     );
     Some(holding::finding(
@@ -44,26 +46,25 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     ))
 }
 
-/// Returns what was held on the GPU that was asked for memory, its size, and its name if the process used several.
-fn on_gpu(facts: &Facts<'_>, failure: &Failure) -> (u64, Option<u64>, String) {
+/// Returns what was held on each GPU, in a sentence.
+fn on_each(facts: &Facts<'_>, failure: &Failure) -> String {
     let of = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
     let tables = facts.reports.iter().find(of).map_or(facts.all, |report| &report.tables);
-    match failure.on_gpu {
-        Some((gpu, live)) if tables.memory.by_gpu.len() > 1 => {
-            (live, holding::size_of(tables, gpu), format!(" on GPU {gpu}"))
-        }
-        _ => (failure.live, holding::size(tables), String::new()),
-    }
+    let on = |(gpu, held): (&u32, &u64)| match holding::size_of(tables, *gpu) {
+        Some(size) => format!("{} of the {} of GPU {gpu}", bytes(*held), bytes(size)),
+        None => format!("{} of GPU {gpu}", bytes(*held)),
+    };
+    format!(" That was {}.", failure.by_gpu.iter().map(on).collect::<Vec<_>>().join(" and "))
 }
 
 /// Returns how the request compares with what was free, in a sentence.
-fn room(failure: &Failure, live: u64, size: Option<u64>) -> String {
+fn room(failure: &Failure, size: Option<u64>) -> String {
     let mut words = String::new();
     if failure.unmapped > 0 {
         words = format!(" Another {} was reserved and not mapped.", bytes(failure.unmapped));
     }
     let Some(size) = size else { return words };
-    let free = size.saturating_sub(live).saturating_sub(failure.unmapped);
+    let free = size.saturating_sub(failure.live).saturating_sub(failure.unmapped);
     let of = format!("of the GPU's {} it left {}", bytes(size), bytes(free));
     match failure.requested {
         Some(requested) if requested > size => {

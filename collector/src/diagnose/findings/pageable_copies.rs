@@ -104,11 +104,15 @@ pub fn own_wait(facts: &Facts<'_>) -> Option<&'static str> {
     (is_pytorch && copies > 0 && 2 * copies >= calls).then_some(WAIT)
 }
 
-/// Lowers the upper bounds of claims in equal proportion to at most `most` ns in all, but to no less than their values.
+/// Lowers the upper bounds of claims to at most `most` ns in all, but to no less than their values.
 fn bound(claims: &mut BTreeMap<Bucket, Sum>, most: u64) {
-    let all = claims.values().fold(0u64, |sum, claim| sum.saturating_add(claim.hi)).max(1);
-    let share = (most as f64 / all as f64).min(1.0);
-    claims.values_mut().for_each(|claim| claim.hi = ((claim.hi as f64 * share) as u64).max(claim.value));
+    let all = |of: fn(&Sum) -> u64| claims.values().map(of).fold(0, u64::saturating_add);
+    let (value, hi) = (all(|claim| claim.value), all(|claim| claim.hi));
+    let share = most.saturating_sub(value) as f64 / hi.saturating_sub(value).max(1) as f64;
+    claims.values_mut().for_each(|claim| {
+        let more = claim.hi.saturating_sub(claim.value) as f64 * share.min(1.0);
+        claim.hi = claim.value.saturating_add(more as u64);
+    });
 }
 
 /// Returns what is left of the time of the copies, and of `idle` ns in their calls, if the memory is page-locked: the least,
