@@ -261,7 +261,8 @@ impl Loaded<'_> {
         unsafe { CStr::from_ptr(self.info.dlpi_name) }.to_bytes()
     }
 
-    fn object(&self) -> Option<Object> {
+    /// Its load bias and its path.
+    pub fn object(&self) -> Option<Object> {
         Some(Object { base: self.info.dlpi_addr, path: Name::of(self.path())? })
     }
 

@@ -1,8 +1,9 @@
 //! Which interpreter is in the process?
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::loader::libraries;
+use crate::loader::libraries::{self, Object};
 use crate::loader::symbols::Symbols;
 use crate::python::layout::{DEBUG_WORDS, Layout, Unknown};
 use crate::python::memory;
@@ -19,6 +20,10 @@ pub struct Interpreter {
     pub layout: Layout,
     /// `major << 8 | minor`.
     pub version: u16,
+    /// The object that it is in, and whether that stays loaded until the process ends. Relaxed: a thread that misses it
+    /// has it stay loaded once more.
+    object: Object,
+    is_pinned: AtomicBool,
 }
 
 /// The types of the objects that are read.
@@ -31,6 +36,7 @@ pub struct Types {
 
 /// The addresses of the symbols that are used.
 struct Addresses {
+    object: Object,
     this_thread: u64,
     is_finalizing: u64,
     types: Types,
@@ -48,6 +54,7 @@ impl Addresses {
         libraries::search(|loaded| {
             let symbols = Symbols::of(loaded)?;
             Some(Addresses {
+                object: loaded.object()?,
                 this_thread: symbols.get(c"PyGILState_GetThisThreadState")?,
                 is_finalizing: symbols
                     .get(c"Py_IsFinalizing")
@@ -106,11 +113,28 @@ impl Interpreter {
                 ),
             )
         };
-        let types = addresses.types;
-        Ok(Interpreter { this_thread, is_finalizing, types, layout, version })
+        let Addresses { types, object, .. } = *addresses;
+        let is_pinned = AtomicBool::new(false);
+        Ok(Interpreter { this_thread, is_finalizing, types, layout, version, object, is_pinned })
     }
 
-    /// Returns the address of the calling thread's state; `None` where it has none, and once the interpreter ends.
+    /// Has its library stay loaded, so that its functions can be called. Returns false if it was unloaded. The first call
+    /// takes the loader's lock, so it is for a thread of the app's.
+    pub fn stays_loaded(&self) -> bool {
+        let path = self.object.path.as_c_str();
+        if self.is_pinned.load(Ordering::Relaxed) {
+            return true;
+        }
+        // The program itself, which has no path here, is never unloaded.
+        let is_there = path.is_empty() || libraries::pinned(path).is_some();
+        let function = self.this_thread as *const () as u64;
+        let is_same = libraries::search(|loaded| loaded.holds(function).then(|| loaded.base()));
+        let is_pinned = is_there && is_same == Some(self.object.base);
+        self.is_pinned.store(is_pinned, Ordering::Relaxed);
+        is_pinned
+    }
+
+    /// Returns the address of the calling thread's state, if the library [stays loaded](Self::stays_loaded); `None` where it has none, and once the interpreter ends.
     #[inline]
     pub fn this_thread(&self) -> Option<u64> {
         // SAFETY: both read a word of the interpreter's and, of the thread, its own specific value; they take no lock and

@@ -155,10 +155,10 @@ impl Python {
     }
 
     fn read(&self, call: &Call, interpreter: &Interpreter, depth: Depth) -> StackNumber {
-        let Some(thread) = interpreter.this_thread() else { return StackNumber::NONE };
-        if !self.is_checked.load(Ordering::Relaxed) && !self.check(call, interpreter, thread) {
+        if !self.is_checked.load(Ordering::Relaxed) && !self.check(call, interpreter) {
             return StackNumber::NONE;
         }
+        let Some(thread) = interpreter.this_thread() else { return StackNumber::NONE };
         let depth = match depth {
             Depth::Few if self.setting == Setting::Auto => FEW,
             _ => MAX_FRAMES,
@@ -175,9 +175,17 @@ impl Python {
 
     /// Checks the interpreter. Returns whether its frames can be read.
     #[cold]
-    fn check(&self, call: &Call, interpreter: &Interpreter, thread: u64) -> bool {
+    fn check(&self, call: &Call, interpreter: &Interpreter) -> bool {
         let errno = sys::Errno::save();
-        let outcome = check::check(interpreter, thread);
+        if !interpreter.stays_loaded() {
+            // Another one may be loaded later.
+            self.interpreter.store(ptr::null_mut(), Ordering::Release);
+            errno.restore();
+            return false;
+        }
+        let outcome = interpreter
+            .this_thread()
+            .map_or(Outcome::NothingToSee, |thread| check::check(interpreter, thread));
         errno.restore();
         let note = match outcome {
             Outcome::Confirmed => {
