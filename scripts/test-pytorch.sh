@@ -39,7 +39,7 @@ program() {
 }
 
 # fault PROGRAM FINDING: observes a program that has a fault, and its twin that has not, and compares what the finding
-# promises with what the twin gains; `-` for a fault that takes no time.
+# promises with what the twin gains (twins.py); `-` for a fault that takes no time.
 fault() {
     timeout 1200 python3 -B "$here/twins.py" "$1" "$2" "$torch/bin/python" -B "$here/programs/$1.py" || failed+=("$1")
 }
@@ -70,7 +70,7 @@ fault reads_loss sync-per-step
 fault pageable pageable-copies
 fault slow_loader host-stall
 fault growing -
-SIMCUDA_KERNEL_NS=2000 fault many_small tiny-kernels
+SIMCUDA_KERNEL_NS=2000 fault many_small tiny-kernels+host-stall
 TORCHINDUCTOR_CACHE_DIR=$scratch/fused TRITON_CACHE_DIR=$scratch/fused/triton SIMCUDA_KERNEL_NS=2000 \
     program "many_small, compiled" many_small compiled
 finish
