@@ -56,15 +56,13 @@ fn check(cause: &str, costs: &str) {
 }
 
 #[test]
-fn a_host_that_sleeps_between_steps_is_outside_cuda_after_its_synchronization() {
+fn a_host_that_sleeps_between_steps_is_outside_cuda_and_its_waits_owe_little() {
     until_one_is_good(|| {
         let done = run("outside_cuda", "launch=3000,other=500");
         let report = dominates("outside_cuda", &done)?;
         let site = &report["idle"]["sites"][0];
-        assert_eq!(
-            (&site["cause"], &site["after_wait"]),
-            (&"outside_cuda".into(), &"cuStreamSynchronize".into())
-        );
+        // It sleeps for longer than it waits, so the most is owed to no wait.
+        assert_eq!((&site["cause"], &site["after_wait"]), (&"outside_cuda".into(), &Value::Null));
         assert!(site["library"].as_str().unwrap().ends_with("/idle_causes"), "{site}");
         // The first gap comes after the synchronization before the loop.
         assert!(site["count"].as_u64().unwrap() + 1 >= done.said()["steps"].as_u64().unwrap() - 1, "{site}");
