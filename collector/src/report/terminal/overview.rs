@@ -195,10 +195,13 @@ fn findings(screen: &Screen<'_>, run: &Run<'_>, some: usize) -> Vec<Text> {
     block(screen, "Findings", lines.collect::<Vec<_>>())
 }
 
-/// Returns what removing a fault would gain.
+/// Returns what removing a fault would gain. The interval would leave no room for what the fault is; `~` stands for it.
 fn gain(finding: &Finding) -> Text {
     match finding.saves_ns.value {
         0 => dim(finding.gain.clone()),
+        _ if finding.saves_ns.lo > 0 => {
+            Text::toned(Tone::Waste, format!("saves {}", about(finding.saves_ns)))
+        }
         _ => Text::toned(Tone::Waste, &finding.gain),
     }
 }
