@@ -1,6 +1,9 @@
 //! The objects that the process has loaded, by which the collector resolves a caller's address to a library. The poller
 //! sends them when they change.
 
+mod build_id;
+
+use build_id::{BuildId, build_id};
 use core::ffi::{CStr, c_int, c_void};
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
@@ -13,16 +16,18 @@ use crate::sys::ticks;
 pub struct Modules {
     /// The loader's count of objects ever added, when the poller last checked.
     adds: u64,
-    /// The load bias and the path of each object that was sent, by its number − 1.
-    published: Vec<(u64, Box<[u8]>)>,
+    /// Those that were sent, by their number − 1.
+    published: Vec<Object>,
 }
 
 /// One loaded object.
+#[derive(PartialEq, Eq)]
 struct Object {
     bias: u64,
     start: u64,
     end: u64,
     path: Box<[u8]>,
+    build_id: BuildId,
 }
 
 impl Modules {
@@ -39,7 +44,7 @@ impl Modules {
         // SAFETY: as above.
         unsafe { libc::dl_iterate_phdr(Some(collect), core::ptr::from_mut(&mut objects).cast()) };
         for object in objects {
-            if self.published.iter().any(|(bias, path)| *bias == object.bias && *path == object.path) {
+            if self.published.contains(&object) {
                 continue;
             }
             let id = self.published.len() as u32 + 1;
@@ -50,12 +55,12 @@ impl Modules {
                 end: object.end,
                 bias: object.bias,
                 path: id,
-                reserved: [0; 5],
+                build_id: object.build_id,
             };
             if !(publish(ring, Namespace::Path, id, &object.path) && ring.push(record.as_words())) {
                 return; // the ring is full: the rest is sent next time
             }
-            self.published.push((object.bias, object.path));
+            self.published.push(object);
         }
         self.adds = adds;
     }
@@ -92,6 +97,8 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, objects: *
         end: info.dlpi_addr.wrapping_add(end),
         // The program itself has no name in the loader's list.
         path: if name.is_empty() && objects.is_empty() { program() } else { name.into() },
+        // SAFETY: the object is loaded while the loader calls us: its segments are mapped.
+        build_id: unsafe { build_id(info.dlpi_addr, headers) },
     });
     0
 }

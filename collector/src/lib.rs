@@ -1,7 +1,7 @@
 //! The collecting side of gpuspy as a library: it receives, stores, interprets and reports what the agent records.
 //!
-//! Dependencies point one way: `trace ← model ← analyze ← diagnose ← report ← export ← cli`, and `collect` writes what `trace`
-//! reads. ARCHITECTURE.md describes each folder.
+//! Dependencies point one way: `trace ← model ← analyze ← diagnose ← report ← export ← cli`, `collect` writes what `trace` reads,
+//! and `symbols` reads the program's files for `cli`. ARCHITECTURE.md describes each folder.
 #![deny(missing_docs)]
 
 pub mod analyze;
@@ -12,6 +12,7 @@ pub mod export;
 pub mod hash;
 pub mod model;
 pub mod report;
+pub mod symbols;
 pub mod trace;
 pub mod units;
 mod why;

@@ -111,7 +111,13 @@ impl App {
             warps_per_multiprocessor,
         }));
         app.push(Body::Context(Context { context: 1, device: 0, handle: 0x10, destroyed: false }));
-        app.push(Body::Module(Module { start: 0x1000, end: 0x9000, bias: 0x1000, path: 1 }));
+        app.push(Body::Module(Module {
+            start: 0x1000,
+            end: 0x9000,
+            bias: 0x1000,
+            path: 1,
+            ..Module::default()
+        }));
         app
     }
 
@@ -341,6 +347,8 @@ fn counts_are_those_of_the_app() {
             "min_ns": min,
             "max_ns": max,
             "stddev_ns": stddev,
+            "line": null,
+            "line_share": null,
         })
     };
     let mut free = times(1, 3_000, 3_000, 3_000, 0.0);

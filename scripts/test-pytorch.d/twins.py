@@ -1,5 +1,6 @@
 """Observes a program that has a fault and its twin that has not, as against_truth.py does, and compares what the finding
-promises with what the twin's loop truly took less.
+promises with what the twin's loop truly took less. Where the program marks a line with the finding's id, the finding must name
+that line.
 
     twins.py NAME FINDING[+FINDING]... COMMAND [ARGUMENT]...
 
@@ -28,6 +29,16 @@ def gain(faulty, fixed, report, wanted):
     return promised, (faulty["loop_ns"] - fixed["loop_ns"]) * steps / (steps - faulty["warm_up"])
 
 
+def wrong_lines(report, wanted, command):
+    """Returns what is wrong with the lines that these findings name: the program ends its own line with the finding's id."""
+    program = os.path.abspath(command[-1])
+    with open(program, encoding="utf-8") as source:
+        ends = {line.rsplit("  # ", 1)[1].strip(): at for at, line in enumerate(source, 1) if "  # " in line}
+    said = {found["id"]: found["evidence"]["line"] for found in report["findings"]}
+    expected = {name: f"{program}:{ends[name]}" for name in wanted if name in ends}
+    return [f"{name} names {said.get(name)} and not {line}" for name, line in expected.items() if said.get(name) != line]
+
+
 def main(name, finding, command):
     """Returns whether everything agrees."""
     for _ in range(PAIRS):
@@ -36,6 +47,10 @@ def main(name, finding, command):
             return False
         if finding == "-":
             return True
+        wrong = wrong_lines(faulty[2], finding.split("+"), command)
+        if wrong:
+            print(f"{name}: {wrong}")
+            return False
         promised, gained = gain(faulty[1], fixed[1], faulty[2], finding.split("+"))
         print(f"{name}: {finding} promises {promised / 1e6:.0f} ms, and the twin gains {gained / 1e6:.0f} ms", flush=True)
         if abs(promised - gained) <= TOLERANCE * gained:

@@ -43,6 +43,13 @@ fn operations(done: &Done) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Returns the lines of Python in a run's report: those of native code name their library.
+fn lines_of_python(done: &Done) -> Vec<Value> {
+    let report = report(&done.trace());
+    let lines = report["lines"].as_array().unwrap().iter();
+    lines.filter(|line| line["file"].is_string() && line["library"].is_null()).cloned().collect()
+}
+
 /// Compares each memset's stack with what the program says that Python said at that call. Returns their number.
 fn check(done: &Done) -> usize {
     let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -116,12 +123,12 @@ fn calls_count_for_their_lines() {
 }
 
 #[test]
-fn launches_that_are_not_timed_have_their_innermost_frames() {
+fn launches_that_are_not_timed_have_their_frames_up_to_the_users() {
     let python = readable().pop().unwrap();
     // The launch, 21 calls of one function, and the module's two.
     for (options, frames) in [
         (&["--timing", "exact"][..], 24),
-        (&["--timing", "off"], 8 + 1),
+        (&["--timing", "off"], 1 + 1),
         (&["--timing", "off", "--stacks", "full"], 24),
     ] {
         let done = script(&python, "python_lines.py").observed_with(options).succeeded();
@@ -136,19 +143,36 @@ fn launches_that_are_not_timed_have_their_innermost_frames() {
 }
 
 #[test]
+fn a_launch_from_deep_inside_a_package_has_the_line_that_called_the_package() {
+    for python in readable() {
+        let done = script(&python, "python_packages.py").observed_with(&["--timing", "off"]).succeeded();
+        let said: Vec<(String, usize)> = serde_json::from_str(&done.stdout).unwrap();
+        let operations = operations(&done);
+        let launches: Vec<&Value> =
+            operations.iter().filter(|operation| operation["kind"] == "kernel").collect();
+        assert_eq!((launches.len(), said.len()), (9, 9));
+        for (launch, (line, frames)) in launches.iter().zip(said) {
+            assert_eq!(launch["line"], json!(line), "{}: {launch}", python.display());
+            let stack = launch["stack"].as_array().unwrap();
+            assert_eq!((stack.len(), &stack[frames]), (frames + 1, &json!("…")), "the user's is the last");
+        }
+    }
+}
+
+#[test]
 fn no_name_is_read_with_stacks_off() {
     let python = readable().pop().unwrap();
     let done = script(&python, "python_lines.py").observed_with(&["--stacks", "off"]).succeeded();
-    assert_eq!(report(&done.trace())["lines"], json!([]));
-    assert!(operations(&done).iter().all(|operation| operation["stack"].is_null()));
-    assert!(operations(&done).iter().all(|operation| operation["line"].is_null()));
+    assert_eq!(lines_of_python(&done), [Value::Null; 0]);
+    let has_name = |operation: &Value| operation.to_string().contains("python_lines.py");
+    assert!(!operations(&done).iter().any(has_name));
 }
 
 #[test]
 fn an_interpreter_of_an_unknown_version_is_not_read_and_named() {
     let Some((_, python)) = interpreters().into_iter().find(|(minor, _)| *minor == 8) else { return };
     let done = script(&python, "python_lines.py").observed().succeeded();
-    assert_eq!(report(&done.trace())["lines"], json!([]));
+    assert_eq!(lines_of_python(&done), [Value::Null; 0]);
     assert!(done.stderr.contains("not one whose frames are known"), "{}", done.stderr);
 }
 
@@ -156,7 +180,7 @@ fn an_interpreter_of_an_unknown_version_is_not_read_and_named() {
 fn what_only_looks_like_an_interpreter_is_not_believed() {
     for fake in ["small", "large", "garbage", "unmapped", "wrong_type"] {
         let done = Run::of("fake_python").env("FAKE", fake).observed().succeeded();
-        assert_eq!(report(&done.trace())["lines"], json!([]), "{fake}");
+        assert_eq!(lines_of_python(&done), [Value::Null; 0], "{fake}");
         assert!(done.stderr.contains("not laid out as its version should be"), "{fake}: {}", done.stderr);
     }
 }
@@ -171,9 +195,8 @@ fn frames_in_a_circle_end() {
 }
 
 #[test]
-fn a_program_without_an_interpreter_has_no_lines_and_no_note() {
+fn a_program_without_an_interpreter_has_no_line_of_python_and_no_note() {
     let done = Run::of("work_runtime").observed().succeeded();
-    let report = report(&done.trace());
-    assert_eq!(report["lines"], json!([]));
+    assert_eq!(lines_of_python(&done), [Value::Null; 0]);
     assert!(!done.stderr.contains("Python"), "{}", done.stderr);
 }

@@ -12,7 +12,7 @@
 //!   process's death.
 //!
 //! Both halves also share definitions: [`pace`] (how timing slows down the work that is timed), [`capture`],
-//! [`communication`] and [`duration`].
+//! [`communication`], [`duration`] and [`program_files`].
 //!
 //! All times in records are **host clock ticks** (of the TSC, of CNTVCT, or `CLOCK_MONOTONIC_RAW`
 //! nanoseconds: the segment header says which); the collector converts them to nanoseconds with the anchors
@@ -26,6 +26,7 @@ pub mod duration;
 pub mod handshake;
 pub mod in_progress;
 pub mod pace;
+pub mod program_files;
 pub mod record;
 pub mod ring;
 pub mod segment;

@@ -218,7 +218,7 @@ impl OnStream {
 /// are timed, which the budget pays for. What is captured is replayed from elsewhere, so its own lines are needed.
 fn depth<W: Work>(what: &W, work: &record::Work) -> Depth {
     let is_rare = [Untimed::Timed as u8, Untimed::Captured as u8].contains(&work.untimed);
-    if what.kernel() != 0 && !is_rare { Depth::Few } else { Depth::Whole }
+    if what.kernel() != 0 && !is_rare { Depth::ToUser } else { Depth::Whole }
 }
 
 /// Builds the part of a work record that all kinds have.

@@ -1,6 +1,7 @@
 //! What a code object consists of, copied for the collector when the object is first met. The copies are made by checked
 //! reads: what has a length of its own is never trusted.
 
+use gpuspy_wire::program_files::is_users;
 use gpuspy_wire::record::{self, CELL_WORDS, CodePart, CodeText, Head, MAX_PART, MAX_PART_CELLS, Record};
 
 use crate::python::interpreter::Interpreter;
@@ -19,18 +20,22 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// Passes its records to `push`. Returns false when one did not fit: all of them have to be sent again. One that cannot
-    /// be read counts as sent, since it would not be read another time either.
-    pub fn send(&self, mut push: impl FnMut(&[u64]) -> bool) -> bool {
-        self.records(&mut push).unwrap_or(true)
+    /// Passes its records to `push`. Returns whether the user of the program wrote it; `None` when a record did not fit: all
+    /// of them have to be sent again. One that cannot be read counts as sent, since it would not be read another time
+    /// either.
+    pub fn send(&self, mut push: impl FnMut(&[u64]) -> bool) -> Option<bool> {
+        let Some((fits, is_users)) = self.records(&mut push) else { return Some(false) };
+        fits.then_some(is_users)
     }
 
-    fn records(&self, push: &mut dyn FnMut(&[u64]) -> bool) -> Option<bool> {
+    /// Returns whether all of the records did fit, and whether the user wrote it; `None`: it cannot be read.
+    fn records(&self, push: &mut dyn FnMut(&[u64]) -> bool) -> Option<(bool, bool)> {
         let at = &self.interpreter.layout.code;
         let word = |offset: u32| checked_word(self.code.checked_add(u64::from(offset))?);
         let (mut file, mut name) = ([0; MAX_PART], [0; MAX_PART]);
         let file = self.text(word(at.file)?, &mut file)?;
         let name = self.text(word(at.name)?, &mut name)?;
+        let is_users = core::str::from_utf8(file).is_ok_and(is_users);
         let table = word(at.line_table)?;
         let table_bytes = checked_word(table.checked_add(LENGTH)?)?.min(MAX_TABLE) as u32;
         let code = record::Code {
@@ -50,11 +55,11 @@ impl Sent<'_> {
             let bytes = bytes.get_mut(..(table_bytes - offset).min(MAX_PART as u32) as usize)?;
             copy(table.checked_add(BYTES + u64::from(offset))?, bytes).then_some(())?;
             if !self.part(CodeText::LineTable, offset, bytes, push) {
-                return Some(false);
+                return Some((false, is_users));
             }
             offset += bytes.len() as u32;
         }
-        Some(is_sent)
+        Some((is_sent, is_users))
     }
 
     fn part(&self, text: CodeText, offset: u32, bytes: &[u8], push: &mut dyn FnMut(&[u64]) -> bool) -> bool {

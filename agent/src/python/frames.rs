@@ -1,6 +1,8 @@
 //! The calling thread's own frames. They stand still while it is inside a hook: only the thread itself changes them, and
 //! it is here. Nothing is called, locked or allocated.
 
+use gpuspy_wire::record::MAX_FRAMES;
+
 use crate::python::interpreter::Interpreter;
 use crate::python::layout::{BYTES, C_STACK, Code, HASH, Instruction, LENGTH, Layout};
 use crate::python::memory::read;
@@ -127,12 +129,19 @@ pub fn mix(left: u64, right: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Hashes frames, at most `depth` of them. Returns the hash, and how many there were.
-#[inline]
-pub fn hash(frames: Frames<'_>, depth: usize) -> (u64, usize) {
-    frames.take(depth).fold((0, 0), |(hash, count), frame| {
+/// Hashes frames up to and including the first that `is_last`, at most as many as a record has. Returns the hash, and how
+/// many there were.
+#[inline(always)]
+pub fn hash(frames: Frames<'_>, mut is_last: impl FnMut(&Frame) -> bool) -> (u64, usize) {
+    let (mut hash, mut count) = (0, 0);
+    for frame in frames.take(MAX_FRAMES) {
         // Objects are aligned to 16 and user addresses have 47 bits, so the two do not overlap below 1 MiB of bytecode.
         let place = frame.code.rotate_left(16) ^ u64::from(frame.instruction as u32);
-        (mix(hash ^ place, frame.identity), count + 1)
-    })
+        hash = mix(hash ^ place, frame.identity);
+        count += 1;
+        if is_last(&frame) {
+            break;
+        }
+    }
+    (hash, count)
 }

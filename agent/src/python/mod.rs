@@ -24,9 +24,7 @@ mod numbers;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use gpuspy_wire::record::{
-    CELL_WORDS, Fact, Frame, Head, MAX_FRAMES, MAX_STACK_CELLS, Namespace, Stack, StackNumber,
-};
+use gpuspy_wire::record::{self, CELL_WORDS, Fact, Head, MAX_STACK_CELLS, Namespace, Stack, StackNumber};
 
 use crate::loader::libraries;
 use crate::sink::Ring;
@@ -35,10 +33,10 @@ use crate::sys;
 use crate::thread::Call;
 use check::Outcome;
 use code::Sent;
-use frames::Frames;
+use frames::{Frame, Frames};
 use interpreter::Interpreter;
 use layout::Unknown;
-use numbers::Numbers;
+use numbers::{Numbered, Numbers};
 
 /// Distinct code objects and stacks of a process.
 const CODES: usize = 1 << 15;
@@ -49,13 +47,10 @@ const STACKS: usize = 1 << 16;
 pub enum Depth {
     /// All, up to the largest number that a record has.
     Whole,
-    /// With `--stacks auto` the innermost few ([`FEW`]), which reach the program's own line through a framework's calls of
-    /// itself: for calls that are too many for more.
-    Few,
+    /// With `--stacks auto` those up to the first of the user's, which are few for most calls: for calls that are too many
+    /// for more.
+    ToUser,
 }
-
-/// The frames of [`Depth::Few`].
-const FEW: usize = 8;
 
 /// What `GPUSPY_STACKS` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -159,18 +154,36 @@ impl Python {
             return StackNumber::NONE;
         }
         let Some(thread) = interpreter.this_thread() else { return StackNumber::NONE };
-        let depth = match depth {
-            Depth::Few if self.setting == Setting::Auto => FEW,
-            _ => MAX_FRAMES,
-        };
         // SAFETY: the thread's own state, read just now in a hook; the interpreter is checked.
         let frames = || unsafe { Frames::of(interpreter, thread) };
-        let (hash, count) = frames::hash(frames(), depth);
+        let (hash, count) = if depth == Depth::ToUser && self.setting == Setting::Auto {
+            frames::hash(frames(), |frame| self.code(call, interpreter, frame).is_some_and(|code| code.found))
+        } else {
+            frames::hash(frames(), |_| false)
+        };
         if count == 0 {
             return StackNumber::NONE;
         }
-        let number = self.stacks.number(hash, |number| self.send(call, interpreter, number, frames(), depth));
-        number.map_or(StackNumber::NONE, StackNumber::new)
+        let stack = self.stacks.number(hash, |number| self.send(call, interpreter, number, frames(), count));
+        stack.map_or(StackNumber::NONE, |stack| StackNumber::new(stack.number))
+    }
+
+    /// Returns the number of a frame's code object, and whether the user wrote it. `None`: it was not sent yet, and did
+    /// not fit into the ring.
+    #[inline(always)]
+    fn code(&self, call: &Call, interpreter: &Interpreter, frame: &Frame) -> Option<Numbered> {
+        let code = frame.code;
+        self.codes.number(frames::mix(code, frame.identity), |number| {
+            Self::send_code(call, &Sent { interpreter, code, number })
+        })
+    }
+
+    #[cold]
+    fn send_code(call: &Call, code: &Sent<'_>) -> Option<bool> {
+        let errno = sys::Errno::save();
+        let sent = code.send(|words| call.push_words(words));
+        errno.restore();
+        sent
     }
 
     /// Checks the interpreter. Returns whether its frames can be read.
@@ -206,8 +219,8 @@ impl Python {
         false
     }
 
-    /// Sends a stack that is new, after the code objects in it that are new. Returns false when something did not fit into
-    /// the ring.
+    /// Sends a stack of this many frames that is new, after the code objects in it that are new. Nothing is found of it;
+    /// `None` when something did not fit into the ring.
     #[cold]
     fn send(
         &self,
@@ -215,27 +228,20 @@ impl Python {
         interpreter: &Interpreter,
         number: u32,
         frames: Frames<'_>,
-        depth: usize,
-    ) -> bool {
-        let is_cut = frames.clone().nth(depth).is_some();
-        let errno = sys::Errno::save();
+        count: usize,
+    ) -> Option<bool> {
+        let is_cut = frames.clone().nth(count).is_some();
         let mut all_sent = true;
-        let sent = frames.take(depth).map(|frame| {
-            let hash = frames::mix(frame.code, frame.identity);
-            let code = self.codes.number(hash, |number| {
-                let code = Sent { interpreter, code: frame.code, number };
-                code.send(|words| call.push_words(words))
-            });
+        let sent = frames.take(count).map(|frame| {
+            let code = self.code(call, interpreter, &frame);
             all_sent &= code.is_some();
-            Frame { code: code.unwrap_or(0), instruction: frame.instruction }
+            record::Frame { code: code.map_or(0, |code| code.number), instruction: frame.instruction }
         });
         let stack =
             Stack { head: Head::new::<Stack>(), stack: number, cut: u8::from(is_cut), ..Stack::default() };
         let mut buffer = [0; MAX_STACK_CELLS * CELL_WORDS];
         let words = stack.with_frames(sent, &mut buffer);
-        let is_sent = all_sent && call.push_words(words);
-        errno.restore();
-        is_sent
+        (all_sent && call.push_words(words)).then_some(false)
     }
 
     /// Poller: sends the setting.

@@ -4,8 +4,19 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Places that are tried before the table counts as full for a hash.
 const PROBES: usize = 32;
-/// The bit of a place that says that what it stands for was sent; the others are the hash's.
+/// The bit of a place that says that what it stands for was sent, and the bit that keeps what was found of it then; the
+/// others are the hash's.
 const SENT: u64 = 1;
+const FOUND: u64 = 2;
+
+/// What has a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    /// Its number; 0 = the table has no place for it.
+    pub number: u32,
+    /// What was found of it when it was sent.
+    pub found: bool,
+}
 
 /// A table of hashes. Valid when zero.
 pub struct Numbers<const N: usize> {
@@ -14,41 +25,40 @@ pub struct Numbers<const N: usize> {
 }
 
 impl<const N: usize> Numbers<N> {
-    /// Returns the number of a hash, and sends what it stands for if that was not sent yet. `None`: `send` has failed, and
-    /// may succeed another time. 0: the table has no place for it. Two threads may send the same at the same time, which
-    /// does no harm.
+    /// Returns the number of a hash, and sends what it stands for if that was not sent yet. `send` returns what it finds
+    /// of it, which must be the same each time; `None`: it has failed, and may succeed another time. Two threads may send
+    /// the same at the same time, which does no harm.
     #[inline]
-    pub fn number(&self, hash: u64, send: impl FnOnce(u32) -> bool) -> Option<u32> {
-        let unsent = match hash & !SENT {
-            0 => 2, // 0 would be a free place
+    pub fn number(&self, hash: u64, send: impl FnOnce(u32) -> Option<bool>) -> Option<Numbered> {
+        let unsent = match hash & !(SENT | FOUND) {
+            0 => 4, // 0 would be a free place
             unsent => unsent,
         };
         for index in Self::probes(hash) {
             let place = self.places.get(index)?;
-            let mut found = place.load(Ordering::Relaxed);
-            if found == 0 {
+            let mut known = place.load(Ordering::Relaxed);
+            if known == 0 {
                 let taken = place.compare_exchange(0, unsent, Ordering::Relaxed, Ordering::Relaxed);
-                found = taken.map_or_else(|found| found, |_| unsent);
+                known = taken.map_or_else(|known| known, |_| unsent);
             }
             let number = index as u32 + 1;
-            if found == unsent | SENT {
-                return Some(number);
+            if known & !FOUND == unsent | SENT {
+                return Some(Numbered { number, found: known & FOUND != 0 });
             }
-            if found == unsent {
-                let is_sent = send(number);
-                if is_sent {
-                    place.store(unsent | SENT, Ordering::Relaxed);
-                }
-                return is_sent.then_some(number);
+            if known == unsent {
+                let found = send(number)?;
+                let mark = if found { SENT | FOUND } else { SENT };
+                place.store(unsent | mark, Ordering::Relaxed);
+                return Some(Numbered { number, found });
             }
         }
-        Some(0)
+        Some(Numbered { number: 0, found: false })
     }
 
     #[inline]
     fn probes(hash: u64) -> impl Iterator<Item = usize> {
         const { assert!(N.is_power_of_two()) };
-        let start = (hash >> 1) as usize;
+        let start = (hash >> 2) as usize;
         (0..PROBES).map(move |n| start.wrapping_add(n) % N)
     }
 }
@@ -61,37 +71,44 @@ mod tests {
         Numbers { places: [const { AtomicU64::new(0) }; N] }
     }
 
+    fn is_numbered(numbered: Option<Numbered>) -> bool {
+        numbered.is_some_and(|numbered| numbered.number != 0)
+    }
+
     #[test]
-    fn what_was_sent_keeps_its_number() {
+    fn what_was_sent_keeps_its_number_and_what_was_found_of_it() {
         let numbers = table::<64>();
-        let first = numbers.number(6, |_| true).unwrap();
-        assert_eq!(numbers.number(6, |_| panic!("it was sent")), Some(first));
+        let first = numbers.number(12, |_| Some(true)).unwrap();
+        assert!(first.found);
+        assert_eq!(numbers.number(12, |_| panic!("it was sent")), Some(first));
         // A hash in the same place gets the next one.
-        let second = numbers.number(6 + (64 << 1), |_| true).unwrap();
-        assert!(first != 0 && second != 0 && second != first);
+        let second = numbers.number(12 + (64 << 2), |_| Some(false)).unwrap();
+        assert!(first.number != 0 && second.number != 0 && second.number != first.number && !second.found);
+        assert_eq!(numbers.number(12 + (64 << 2), |_| panic!("it was sent")), Some(second));
     }
 
     #[test]
     fn what_could_not_be_sent_is_sent_again() {
         let numbers = table::<64>();
-        assert_eq!(numbers.number(8, |_| false), None);
-        assert!(numbers.number(8, |_| true).is_some_and(|number| number != 0));
+        assert_eq!(numbers.number(8, |_| None), None);
+        assert!(is_numbered(numbers.number(8, |_| Some(false))));
     }
 
     #[test]
     fn a_full_table_gives_no_number() {
         let numbers = table::<32>();
         for hash in 0..32u64 {
-            assert!(numbers.number((hash + 1) << 8, |_| true).is_some_and(|number| number != 0));
+            assert!(is_numbered(numbers.number((hash + 1) << 8, |_| Some(false))));
         }
-        assert_eq!(numbers.number(77 << 8, |_| panic!("there is no place")), Some(0));
+        let none = Numbered { number: 0, found: false };
+        assert_eq!(numbers.number(77 << 8, |_| panic!("there is no place")), Some(none));
     }
 
     #[test]
     fn a_hash_of_zero_has_a_number() {
         let numbers = table::<32>();
-        for hash in [0, 1] {
-            assert!(numbers.number(hash, |_| true).is_some_and(|number| number != 0));
+        for hash in [0, 1, 2, 3] {
+            assert!(is_numbered(numbers.number(hash, |_| Some(false))));
         }
     }
 }

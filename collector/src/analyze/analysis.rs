@@ -2,8 +2,10 @@
 
 use super::Damage;
 use super::scope::Scope;
+use super::source::Source;
 use crate::model::host_time::host;
 use crate::model::period::Period;
+use crate::model::stacks::{Caller, Frame};
 use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Event};
 use crate::trace::record::{Names, Status};
@@ -64,6 +66,16 @@ impl End<'_> {
     /// Returns the path of the library that a code address lies in, if that is known.
     pub fn library(&self, address: u64) -> Option<String> {
         self.known.modules.resolve(address, self.names).map(|site| site.path)
+    }
+
+    /// Returns a line of the program, by its number.
+    pub fn line_of(&self, number: u32) -> Option<Frame> {
+        self.known.stacks.line(number).cloned()
+    }
+
+    /// Returns where in the program a call was made.
+    pub fn source(&self, caller: Caller) -> Source {
+        Source::of(caller, self.known, self.names)
     }
 }
 

@@ -109,9 +109,7 @@ impl<'a> Calls<'a> {
     fn by_name(&self) -> ByApi {
         let mut by_name = ByApi::new();
         for (api, calls) in &self.by_api {
-            let name = self.names.get(Namespace::Api, u32::from(*api));
-            let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-            by_name.entry(name).or_default().merge(calls);
+            by_name.entry(api_name(self.names, *api)).or_default().merge(calls);
         }
         by_name
     }
@@ -159,6 +157,16 @@ impl<'a> Analysis<'a> for SyncTimes<'a> {
     fn finish(self, _: &End<'_>) -> ByApi {
         self.0.by_name()
     }
+}
+
+/// Returns the base name of an API, by its number in a trace.
+pub fn api_name(names: &Names, api: u16) -> String {
+    shown_name(names.get(Namespace::Api, u32::from(api)), api)
+}
+
+/// Returns how an API is shown whose name may not be known.
+pub fn shown_name(name: Option<&str>, api: u16) -> String {
+    name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned())
 }
 
 /// Returns an API's name without the suffixes of its variants: `_v2` and later, `_ptsz`, `_ptds`.

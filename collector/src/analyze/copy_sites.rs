@@ -1,16 +1,17 @@
-//! Which calls copy, and of what kind are their copies? One row for each API, library and kind.
+//! Which calls copy, and of what kind are their copies? One row for each API, place in the program, and kind.
 
 use super::analysis::{Analysis, End, Start};
-use super::calls::base_name;
+use super::calls::api_name;
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::Source;
 use super::transfers::SizeClass;
 use crate::hash::HashMap;
+use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names};
-use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
 
 /// The most places in the program that are kept apart; the copies of others are in no row.
@@ -19,10 +20,10 @@ const MOST: usize = 1024;
 /// A kind of copies or memsets, and who makes them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopySite {
-    /// The API, by its [`base_name`].
+    /// The API, by its [`base_name`](super::calls::base_name).
     pub api: String,
-    /// The path of the library that calls it.
-    pub library: Option<String>,
+    /// Where it is called.
+    pub source: Source,
     /// The direction, or memset.
     pub kind: TransferKind,
     /// The host's side.
@@ -68,8 +69,8 @@ impl Merge for Copied {
 /// Copies and memsets by site.
 pub type CopySites = BTreeMap<CopySite, Copied>;
 
-/// A site, as the records name it: the API's number, the caller's return address, and the rest of [`CopySite`].
-type Key = (u16, u64, TransferKind, HostMemory, bool, SizeClass);
+/// A site, as the records name it: the API's number, where it is called, and the rest of [`CopySite`].
+type Key = (u16, Caller, TransferKind, HostMemory, bool, SizeClass);
 
 /// The analysis.
 #[derive(Debug)]
@@ -119,9 +120,8 @@ impl<'a> Analysis<'a> for CopyCalls<'a> {
     fn finish(self, end: &End<'_>) -> CopySites {
         let mut rows = CopySites::new();
         for ((api, caller, kind, host_memory, blocks, size), copied) in self.sites {
-            let name = self.names.get(Namespace::Api, u32::from(api));
-            let api = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-            let site = CopySite { api, library: end.library(caller), kind, host_memory, blocks, size };
+            let (api, source) = (api_name(self.names, api), end.source(caller));
+            let site = CopySite { api, source, kind, host_memory, blocks, size };
             rows.entry(site).or_default().merge(&copied);
         }
         rows

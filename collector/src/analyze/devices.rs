@@ -12,10 +12,12 @@ use super::idle::by_step::StepIdle;
 use super::idle::rows::Resolve;
 use super::kernels::{self, Kernel};
 use super::merge::Merge;
+use super::source::Source;
 use super::timeline::DeviceTime;
 use super::transfers::{self, Transfers};
 use super::whole::{Work, extrapolated};
 use crate::model::gpu_interval::host;
+use crate::model::stacks::Caller;
 use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
 
@@ -107,7 +109,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),
             late: time.late,
-            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.library(caller), end),
+            gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.source(caller), end),
             idle,
             idle_by_step: time.idle_by_step,
         }
@@ -124,8 +126,8 @@ impl Resolve for End<'_> {
         self.names.get(namespace, id)
     }
 
-    fn library(&self, _: u32, address: u64) -> Option<String> {
-        End::library(self, address)
+    fn source(&self, _: u32, caller: Caller) -> Source {
+        End::source(self, caller)
     }
 }
 

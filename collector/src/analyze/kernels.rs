@@ -226,6 +226,7 @@ mod tests {
     use super::*;
     use crate::model::gpu_interval::Basis;
     use crate::model::simulation::work;
+    use crate::model::stacks::Caller;
     use crate::trace::record::GpuTime;
 
     /// An operation whose call returned at 1000, that was found completed at 5000, and that started in `[earliest,
@@ -253,8 +254,7 @@ mod tests {
             context: 1,
             device: None,
             stream: 7,
-            caller: 0,
-            stack: 0,
+            caller: Caller::default(),
             called: body.call.begin,
             returned: body.call.end,
             what: Action::Burst { launches: 1, ordinary: 0, communication: false },

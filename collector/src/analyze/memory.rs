@@ -32,6 +32,7 @@ use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, failed, is_device_memory};
 use crate::model::period::Period;
+use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
@@ -67,12 +68,19 @@ struct Freeing {
 struct By {
     thread: u32,
     call: Call,
+    /// The number of the line of the program.
+    line: u32,
 }
 
 impl By {
-    /// A thread's call; the end of a context has none.
+    /// A thread's call that frees; the end of a context has none.
     fn of(thread: u32, call: Option<&Call>) -> By {
-        By { thread, call: call.copied().unwrap_or_default() }
+        By { thread, call: call.copied().unwrap_or_default(), line: 0 }
+    }
+
+    /// Where the call was made.
+    fn caller(&self) -> Caller {
+        Caller { address: self.call.caller, line: self.line }
     }
 }
 
@@ -267,7 +275,7 @@ impl MemoryTimeline {
             device.change(change, is_counted);
             self.owners.change(&change, by.call.caller, is_counted);
             if let Some(held) = &mut self.held {
-                held.change(&change, by.thread, &by.call, self.began.saturating_add(at));
+                held.change(&change, &by, self.began.saturating_add(at));
             }
         }
         if !is_counted {
@@ -280,7 +288,7 @@ impl MemoryTimeline {
         if is_device_memory(memory) {
             if device.raise_peak(at, passing) {
                 self.owners.peaked_with(change.allocator().caller, passing);
-                let of = (memory, by.thread, &by.call, passing);
+                let of = (memory, &by, passing);
                 self.held.iter_mut().for_each(|held| held.peaked(Some(of)));
             }
             self.lines.device.change(device.live_bytes, passing, on_line);
@@ -316,7 +324,12 @@ impl<'a> Analysis<'a> for MemoryTimeline {
             body => {
                 let call = body.call().copied().unwrap_or_default();
                 let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };
-                self.ended(changes, By { thread: record.thread, call }, host(began), host(record.at));
+                self.ended(
+                    changes,
+                    By { thread: record.thread, call, line: event.caller.line },
+                    host(began),
+                    host(record.at),
+                );
             }
         }
         if let (Body::Api(api), Some(call)) = (&record.body, event.call)
@@ -327,7 +340,8 @@ impl<'a> Analysis<'a> for MemoryTimeline {
             self.sum.out_of_memory += 1;
             let held = |kind| self.sum.by_kind.get(kind).map_or(0, |part| part.live_bytes);
             let unmapped = held(Memory::Reserved.name()).saturating_sub(held(Memory::Mapped.name()));
-            self.held.iter_mut().for_each(|held| held.refused(record.thread, api, record.at, unmapped));
+            let by = By { thread: record.thread, call: api.call, line: event.caller.line };
+            self.held.iter_mut().for_each(|held| held.refused(&by, api.subject, record.at, unmapped));
         }
     }
 

@@ -19,7 +19,7 @@
 //! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
-//! - [`source_lines`]: the lines of the program, by what they cause
+//! - [`source_lines`]: the lines of the program, by what they cause; [`source`]: where a call was made
 //! - [`together`]: several processes on one machine
 //! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
@@ -57,6 +57,7 @@ pub mod ranks;
 pub mod repeated_uploads;
 pub mod scope;
 pub mod shapes;
+pub mod source;
 pub mod source_lines;
 pub mod startup;
 pub mod steps;

@@ -76,7 +76,8 @@ where
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());
     tables.relate();
-    let process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
+    let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
+    process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None }
 }
 
@@ -205,6 +206,6 @@ impl Tables {
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
         self.steps.relate(&self.devices);
-        self.source_lines.relate(&self.gaps.by_stack, &self.implicit_syncs.by_stack);
+        self.source_lines.relate(&self.gaps.by_line, &self.implicit_syncs);
     }
 }

@@ -7,16 +7,18 @@
 //! **repeats**. Copies of pageable memory return when the data has been read, so nothing is known about those.
 
 use super::analysis::{Analysis, End, Start};
-use super::calls::base_name;
+use super::calls::api_name;
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::Source;
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
+use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names, What};
-use gpuspy_wire::record::{Namespace, flag};
+use gpuspy_wire::record::flag;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
@@ -65,8 +67,8 @@ impl Repeats {
     }
 }
 
-/// Repeats by the API and the library that call them.
-pub type RepeatedUploads = BTreeMap<(String, Option<String>), Repeats>;
+/// Repeats by the API, and where it is called.
+pub type RepeatedUploads = BTreeMap<(String, Source), Repeats>;
 
 /// What is copied and to where: the context, the two addresses and the size.
 type Key = (u32, u64, u64, u64);
@@ -75,7 +77,7 @@ type Key = (u32, u64, u64, u64);
 #[derive(Clone, Copy, Debug)]
 struct Upload {
     api: u16,
-    caller: u64,
+    caller: Caller,
     /// The last one was certainly not over at this time: host ns.
     until: Option<i64>,
     /// All copies after the first.
@@ -144,8 +146,7 @@ impl<'a> Analysis<'a> for Uploads<'a> {
     fn finish(self, end: &End<'_>) -> RepeatedUploads {
         let mut rows = RepeatedUploads::new();
         for upload in self.uploads.into_values().filter(|upload| upload.repeats.are_regular()) {
-            let name = self.names.get(Namespace::Api, u32::from(upload.api)).unwrap_or_default();
-            let site = (base_name(name).to_owned(), end.library(upload.caller));
+            let site = (api_name(self.names, upload.api), end.source(upload.caller));
             rows.entry(site).or_default().merge(&upload.repeats);
         }
         rows

@@ -1,20 +1,29 @@
 //! The lines of the program, by what they cause: calls, launches, the time of the GPU, idle time, waits, bytes.
 //!
-//! A line is the user's frame of a call ([`Stacks::user`]). Calls without one are a row of their own, so that the rows
-//! sum to the whole. Idle time counts for the line whose operation ended the gap, as in the table of libraries.
+//! A line is the user's frame of a call ([`line_of`](crate::model::stacks::Stacks::line_of)), of Python or native. Calls
+//! without one are a row of their own, so that the rows sum to the whole. Idle time counts for the line whose operation
+//! ended the gap, as in the table of libraries. Untimed operations are assumed to take as long as the timed ones of their
+//! line and kernel (per byte, if they are transfers): [`shares`].
+
+mod shares;
 
 use super::analysis::{Analysis, End, Start};
-use super::calls::base_name;
+use super::calls::api_name;
 use super::estimate::Sum;
 use super::gaps::Part;
+use super::kernels::UNKNOWN;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::waits::ImplicitSyncs;
 use crate::hash::HashMap;
 use crate::model::memory::{MemoryChange, is_device_memory};
-use crate::model::stacks::{Frame, Stacks};
+use crate::model::stacks::Frame;
+use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, Operation, When, members};
-use crate::trace::record::{Body, Names};
+use crate::trace::record::{Body, Names, What};
 use gpuspy_wire::record::{Namespace, flag};
+use shares::Share;
+pub use shares::Shares;
 use std::collections::BTreeMap;
 
 /// What one line causes.
@@ -28,7 +37,10 @@ pub struct LineUse {
     pub operations: u64,
     /// Of those, the ones that were timed, alone or together with others.
     pub timed: u64,
-    /// The GPU time of those, ns.
+    /// Of those, the ones that were timed alone.
+    pub alone: u64,
+    /// The GPU time of all of them, estimated where not all were timed, ns. It is without those of which none like them was
+    /// timed.
     pub gpu: Sum,
     /// The idle gaps that its operations ended, ns.
     pub idle_ns: u64,
@@ -49,6 +61,7 @@ impl Merge for LineUse {
         self.launches += other.launches;
         self.operations += other.operations;
         self.timed += other.timed;
+        self.alone += other.alone;
         self.gpu.add(other.gpu);
         self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
         self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
@@ -57,38 +70,72 @@ impl Merge for LineUse {
     }
 }
 
+/// What a line has a share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Row<Name> {
+    /// An API: its calls, by their time on the host, ns.
+    Api(Name),
+    /// An API: the waits for the GPU in its calls, ns.
+    Wait(Name),
+    /// A kernel: its launches.
+    Kernel(Name),
+    /// Transfers of a kind: by their bytes.
+    Transfer(TransferKind, HostMemory),
+    /// A graph, by its number: its launches.
+    Graph(u32),
+}
+
 /// The table: lines, and `None` for calls without one. Empty if the trace has no stacks.
 #[derive(Clone, Debug, Default)]
 pub struct SourceLines {
     /// The rows.
     pub rows: BTreeMap<Option<Frame>, LineUse>,
-    /// The user's frame of each stack; of several processes together, empty.
-    users: HashMap<u32, Frame>,
+    /// The lines that the rows of other tables come from.
+    of: BTreeMap<Row<String>, Shares>,
 }
 
 impl SourceLines {
-    /// Adds what other analyses found by stack: the gaps by the stack whose operation ended them, and the waits that are
-    /// not those of synchronize calls, ns.
-    pub fn relate(&mut self, gaps: &HashMap<u32, Part>, waits: &HashMap<u32, u64>) {
+    /// Adds what other analyses found by line: the gaps by the line whose operation ended them, and the waits that are not
+    /// those of synchronize calls.
+    pub fn relate(&mut self, gaps: &BTreeMap<Option<Frame>, Part>, waits: &ImplicitSyncs) {
         if self.rows.is_empty() {
             return;
         }
-        for (stack, part) in gaps {
-            self.row(*stack).idle_ns += part.total;
+        for (line, part) in gaps {
+            self.rows.entry(line.clone()).or_default().idle_ns += part.total;
         }
-        for (stack, ns) in waits {
-            self.row(*stack).wait_ns += ns;
+        for ((api, _), lines) in &waits.lines {
+            for (line, ns) in lines.iter() {
+                self.of.entry(Row::Wait(api.clone())).or_default().add(line.cloned(), &Share::of(ns));
+                self.rows.entry(line.cloned()).or_default().wait_ns += ns;
+            }
         }
     }
 
-    fn row(&mut self, stack: u32) -> &mut LineUse {
-        self.rows.entry(self.users.get(&stack).cloned()).or_default()
+    /// Returns the line that most of the host's time in calls of an API is in, and its share of that time.
+    pub fn of_api(&self, api: &str) -> Option<(&Frame, f64)> {
+        self.of.get(&Row::Api(api.to_owned()))?.main()
+    }
+
+    /// Returns the line that most launches of a kernel come from, and its share of them.
+    pub fn of_kernel(&self, symbol: &str) -> Option<(&Frame, f64)> {
+        self.of.get(&Row::Kernel(symbol.to_owned()))?.main()
+    }
+
+    /// Returns the line that most bytes of a kind of transfers come from, and its share of them.
+    pub fn of_transfer(&self, kind: TransferKind, host_memory: HostMemory) -> Option<(&Frame, f64)> {
+        self.of.get(&Row::Transfer(kind, host_memory))?.main()
+    }
+
+    /// Returns what the lines have shares of.
+    pub fn shares(&self) -> impl Iterator<Item = (&Row<String>, &Shares)> {
+        self.of.iter()
     }
 }
 
 impl Merge for SourceLines {
     fn merge(&mut self, other: &SourceLines) {
-        self.users.clear();
+        Merge::merge(&mut self.of, &other.of);
         for (frame, line) in &other.rows {
             self.rows.entry(frame.clone()).or_default().merge(line);
         }
@@ -102,57 +149,81 @@ struct Line {
     sums: LineUse,
 }
 
+/// A row of another table and the number of a line.
+type OfLine = (Row<u32>, u32);
+
+/// The launches of an open burst or run.
+type Members = HashMap<OfLine, u64>;
+
 /// The analysis. Its size grows with the lines of the program that call CUDA.
 #[derive(Debug)]
 pub struct LineFold<'a> {
     names: &'a Names,
-    stacks: Stacks,
-    /// By the number of the user's frame; `None` = calls without one.
-    lines: HashMap<Option<u32>, Line>,
-    /// The launches of open bursts and runs, by context and stream, and by line.
-    members: HashMap<(u32, u64), HashMap<Option<u32>, u64>>,
+    /// By the number of the line; 0 = calls without one.
+    lines: HashMap<u32, Line>,
+    /// The launches of open bursts and runs, by context and stream.
+    members: HashMap<(u32, u64), Members>,
+    /// What each line has a share of.
+    rows: HashMap<OfLine, Share>,
 }
 
 impl LineFold<'_> {
-    fn line(&mut self, number: Option<u32>) -> &mut Line {
+    fn line(&mut self, number: u32) -> &mut Line {
         self.lines.entry(number).or_default()
     }
 
-    fn operation(&mut self, number: Option<u32>, event: &Event<'_>, operation: &Operation) {
+    fn row(&mut self, row: Row<u32>, number: u32) -> &mut Share {
+        self.rows.entry((row, number)).or_default()
+    }
+
+    fn operation(&mut self, number: u32, event: &Event<'_>, operation: &Operation) {
         let time = match operation.when {
             When::Captured => return,
             When::Timed(ran) => Some(Sum { value: ran.value(), lo: ran.lo(), hi: ran.hi() }),
             When::Untimed { .. } => None,
         };
-        if let Action::Burst { .. } = operation.what {
-            return self.together((operation.context, operation.stream), time);
-        }
+        let (row, weight) = match operation.what {
+            Action::Burst { .. } => return self.together((operation.context, operation.stream), time),
+            Action::Kernel { name, .. } => (Row::Kernel(name), 1),
+            Action::Transfer { kind, host_memory, bytes } => (Row::Transfer(kind, host_memory), bytes),
+            Action::Graph { .. } => (Row::Graph(graph_of(event)), 1),
+        };
+        self.row(row, number).count(weight, time);
         if matches!(&event.record.body, Body::Work(work) if members::is_member(work)) {
             let open = self.members.entry((operation.context, operation.stream)).or_default();
-            *open.entry(number).or_default() += 1;
+            *open.entry((row, number)).or_default() += 1;
         }
         let sums = &mut self.line(number).sums;
         sums.operations += 1;
         sums.launches += u64::from(matches!(operation.what, Action::Kernel { .. }));
         sums.bytes = sums.bytes.saturating_add(operation.what.moved().map_or(0, |(_, _, bytes)| bytes));
-        if let Some(time) = time {
-            sums.timed += 1;
-            sums.gpu.add(time);
-        }
+        sums.timed += u64::from(time.is_some());
+        sums.alone += u64::from(time.is_some());
     }
 
-    /// Divides the time of launches that were timed together among their lines by their number. If they are of several
-    /// lines, each took between nothing and all of it.
+    /// Divides the time of launches that were timed together among them by their number. If they are of several lines or
+    /// kernels, each took between nothing and all of it.
     fn together(&mut self, stream: (u32, u64), time: Option<Sum>) {
         let (Some(open), Some(time)) = (self.members.remove(&stream), time) else { return };
         let all: u64 = open.values().sum();
         let is_one = open.len() == 1;
-        for (number, launches) in open {
+        for ((row, number), launches) in open {
             let value = (u128::from(time.value) * u128::from(launches) / u128::from(all.max(1))) as u64;
-            let sums = &mut self.line(number).sums;
-            sums.timed += launches;
-            sums.gpu.add(Sum { value, lo: if is_one { time.lo } else { 0 }, hi: time.hi });
+            let part = Sum { value, lo: if is_one { time.lo } else { 0 }, hi: time.hi };
+            self.row(row, number).count_together(launches, part);
+            self.line(number).sums.timed += launches;
         }
+    }
+}
+
+/// Returns the number of the graph that a record launches.
+fn graph_of(event: &Event<'_>) -> u32 {
+    match &event.record.body {
+        Body::Work(work) => match work.what {
+            What::Graph { graph, .. } => graph,
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 
@@ -162,20 +233,23 @@ impl<'a> Analysis<'a> for LineFold<'a> {
     fn new(start: &Start<'a>) -> Self {
         LineFold {
             names: start.names,
-            stacks: Stacks::of(start.names),
             lines: HashMap::default(),
             members: HashMap::default(),
+            rows: HashMap::default(),
         }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        let Some(of) = event.record.body.call().filter(|_| !self.stacks.is_empty()) else { return };
-        let number = self.stacks.user_number(of.stack);
+        let Some(of) = event.record.body.call() else { return };
+        let number = event.caller.line;
         if let Some(call) = event.call.filter(|_| scope.call()) {
+            self.row(Row::Api(call.api.into()), number).count(call.host_ns, None);
             let line = self.line(number);
             *line.calls.entry(call.api).or_default() += u64::from(call.calls);
-            let is_sync = matches!(event.record.body, Body::Synchronize(_)) && of.flags & flag::FAILED == 0;
-            line.sums.wait_ns += if is_sync { call.host_ns } else { 0 };
+            if matches!(event.record.body, Body::Synchronize(_)) && of.flags & flag::FAILED == 0 {
+                line.sums.wait_ns += call.host_ns;
+                self.row(Row::Wait(call.api.into()), number).count(call.host_ns, None);
+            }
         }
         if let Some(operation) = scope.operation() {
             self.operation(number, event, operation);
@@ -191,20 +265,49 @@ impl<'a> Analysis<'a> for LineFold<'a> {
         }
     }
 
-    fn finish(self, _: &End<'_>) -> SourceLines {
-        let LineFold { names, stacks, lines, .. } = self;
+    fn finish(self, end: &End<'_>) -> SourceLines {
+        let LineFold { names, lines, .. } = self;
+        if lines.keys().all(|number| *number == 0) {
+            return SourceLines::default();
+        }
         let mut rows: BTreeMap<Option<Frame>, LineUse> = BTreeMap::new();
         for (number, Line { calls, mut sums }) in lines {
             for (api, count) in calls {
-                let name = names.get(Namespace::Api, u32::from(api));
-                let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-                *sums.calls.entry(name).or_default() += count;
+                *sums.calls.entry(api_name(names, api)).or_default() += count;
             }
             if sums != LineUse::default() {
-                rows.entry(number.and_then(|number| stacks.frame(number)).cloned()).or_default().merge(&sums);
+                rows.entry(end.line_of(number)).or_default().merge(&sums);
             }
         }
-        SourceLines { rows, users: stacks.users() }
+        let mut of: BTreeMap<Row<String>, Shares> = BTreeMap::new();
+        for ((row, number), share) in self.rows {
+            of.entry(row.named(names)).or_default().add(end.line_of(number), &share);
+        }
+        for (line, time) in of.iter().filter(|(row, _)| row.runs()).flat_map(|(_, shares)| shares.times()) {
+            rows.entry(line.cloned()).or_default().gpu.add(time);
+        }
+        SourceLines { rows, of }
+    }
+}
+
+impl<Name> Row<Name> {
+    /// Whether it is about operations.
+    pub fn runs(&self) -> bool {
+        matches!(self, Row::Kernel(_) | Row::Transfer(..) | Row::Graph(_))
+    }
+}
+
+impl Row<u32> {
+    fn named(self, names: &Names) -> Row<String> {
+        match self {
+            Row::Api(api) => Row::Api(api_name(names, api as u16)),
+            Row::Wait(api) => Row::Wait(api_name(names, api as u16)),
+            Row::Kernel(name) => {
+                Row::Kernel(names.get(Namespace::Kernel, name).unwrap_or(UNKNOWN).to_owned())
+            }
+            Row::Transfer(kind, host_memory) => Row::Transfer(kind, host_memory),
+            Row::Graph(graph) => Row::Graph(graph),
+        }
     }
 }
 

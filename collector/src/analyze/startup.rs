@@ -20,9 +20,11 @@ use super::call_class::{CallClass, CallClasses};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::{Lines, Source};
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
+use crate::model::stacks::{Caller, Frame};
 use crate::model::{Action, CountedCall, Event, Operation, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
@@ -153,7 +155,7 @@ impl Calls {
 }
 
 /// First launches of kernels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstLaunches {
     /// All first launches.
     pub all: Calls,
@@ -161,6 +163,8 @@ pub struct FirstLaunches {
     pub compared: Calls,
     /// What those took beyond the later launches of their kernels, ns.
     pub excess_ns: u64,
+    /// The host time of all of them by the line of the program, ns.
+    pub lines: Lines,
 }
 
 impl FirstLaunches {
@@ -168,6 +172,7 @@ impl FirstLaunches {
         self.all.add(other.all);
         self.compared.add(other.compared);
         self.excess_ns = self.excess_ns.saturating_add(other.excess_ns);
+        self.lines.merge(&other.lines);
     }
 }
 
@@ -187,8 +192,8 @@ pub struct Startup {
     pub steady: u64,
     /// From the first kernel until the process was steady.
     pub until_steady: Division,
-    /// Loads of modules and libraries at any time, by the library of the caller; `None` if the caller is unknown.
-    pub loads: BTreeMap<Option<String>, Calls>,
+    /// Loads of modules and libraries at any time, by where they were called.
+    pub loads: BTreeMap<Source, Calls>,
     /// First launches at any time.
     pub first_launches: FirstLaunches,
     /// The value of `CUDA_MODULE_LOADING`, if it was set; of several processes, if all have the same.
@@ -208,8 +213,8 @@ impl Merge for Startup {
         self.until_kernel.add(&other.until_kernel);
         self.steady += other.steady;
         self.until_steady.add(&other.until_steady);
-        for (library, calls) in &other.loads {
-            self.loads.entry(library.clone()).or_default().add(*calls);
+        for (source, calls) in &other.loads {
+            self.loads.entry(source.clone()).or_default().add(*calls);
         }
         self.first_launches.add(&other.first_launches);
     }
@@ -220,6 +225,8 @@ impl Merge for Startup {
 struct Launches {
     /// Whether the first is in the selected time.
     counts: bool,
+    /// The line of the first.
+    line: u32,
     /// Host time of the first, ns.
     first: u64,
     /// Host times of the next ones, ns.
@@ -272,8 +279,8 @@ pub struct StartupFold<'a> {
     /// The current row of launches of which none is a kernel's first: host ns at the entry of the first of them, and
     /// their number.
     row: Option<(i64, u64)>,
-    /// Loads by the caller's return address.
-    loads: HashMap<u64, Calls>,
+    /// Loads by where they were called.
+    loads: HashMap<Caller, Calls>,
     division: Dividing,
 }
 
@@ -351,9 +358,9 @@ impl Dividing {
 }
 
 impl StartupFold<'_> {
-    /// Returns the row; `None` if no kernel ran, or if all of the start-up is outside the period. `library` names the
-    /// library of a code address.
-    fn rows(mut self, library: impl Fn(u64) -> Option<String>) -> Option<Startup> {
+    /// Returns the row; `None` if no kernel ran, or if all of the start-up is outside the period. `source` names where a call
+    /// was made.
+    fn rows(mut self, source: impl Fn(Caller) -> Source) -> Option<Startup> {
         let start = self.first_kernel?;
         let steady = self.is_steady();
         let row = self.row.map_or(i64::MIN, |(row, _)| row).max(start.value);
@@ -365,9 +372,9 @@ impl StartupFold<'_> {
             return None;
         }
         let (lo, hi) = (within(start.lo)?.min(value), within(start.hi)?.max(value));
-        let mut loads: BTreeMap<Option<String>, Calls> = BTreeMap::new();
+        let mut loads: BTreeMap<Source, Calls> = BTreeMap::new();
         for (caller, calls) in &self.loads {
-            loads.entry(library(*caller)).or_default().add(*calls);
+            loads.entry(source(*caller)).or_default().add(*calls);
         }
         Some(Startup {
             processes: 1,
@@ -377,20 +384,22 @@ impl StartupFold<'_> {
             steady: u64::from(steady),
             until_steady: if steady { until_row } else { Division::default() },
             loads,
-            first_launches: first_launches(self.kernels.values()),
+            first_launches: first_launches(self.kernels.values(), |line| {
+                source(Caller { address: 0, line }).line
+            }),
             module_loading: module_loading(self.names),
         })
     }
 
     /// Takes a call that issued work.
-    fn launched(&mut self, operation: &Operation, begin: i64, call: CountedCall) {
+    fn launched(&mut self, operation: &Operation, begin: i64, line: u32, call: CountedCall) {
         let is_first = match operation.what {
             _ if operation.when == When::Captured => return,
             Action::Transfer { .. } | Action::Burst { .. } | Action::Graph { kernels: 0 } => return,
             Action::Graph { .. } => false,
             Action::Kernel { name, .. } => {
                 let counts = self.period.contains(begin);
-                let new = || Launches { counts, first: call.host_ns, later: Vec::new() };
+                let new = || Launches { counts, line, first: call.host_ns, later: Vec::new() };
                 let mut is_first = false;
                 let launches = self.kernels.entry((operation.context, name)).or_insert_with(|| {
                     is_first = true;
@@ -453,7 +462,7 @@ impl<'a> Analysis<'a> for StartupFold<'a> {
         let begin = host(of.begin);
         let part = Part::of(self.classes.of(event, call));
         if part == Part::Load && self.period.contains(begin) {
-            self.loads.entry(of.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
+            self.loads.entry(event.caller).or_default().add(Calls { count: 1, host_ns: call.host_ns });
         }
         if !self.is_steady() || self.row.is_some_and(|(row, _)| begin < row) {
             self.division.keep(begin, begin.saturating_add(host(call.host_ns)), part);
@@ -462,20 +471,24 @@ impl<'a> Analysis<'a> for StartupFold<'a> {
             }
         }
         if let Some(operation) = &event.operation {
-            self.launched(operation, begin, call);
+            self.launched(operation, begin, event.caller.line, call);
         }
     }
 
     fn finish(self, end: &End<'_>) -> Option<Startup> {
-        self.rows(|caller| end.library(caller))
+        self.rows(|caller| end.source(caller))
     }
 }
 
-fn first_launches<'l>(kernels: impl Iterator<Item = &'l Launches>) -> FirstLaunches {
+fn first_launches<'l>(
+    kernels: impl Iterator<Item = &'l Launches>,
+    line: impl Fn(u32) -> Option<Frame>,
+) -> FirstLaunches {
     let mut sum = FirstLaunches::default();
     for kernel in kernels.filter(|kernel| kernel.counts) {
         let one = Calls { count: 1, host_ns: kernel.first };
         sum.all.add(one);
+        sum.lines.add(line(kernel.line), kernel.first);
         if let Some(excess) = kernel.excess() {
             sum.compared.add(one);
             sum.excess_ns = sum.excess_ns.saturating_add(excess);

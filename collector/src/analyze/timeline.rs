@@ -539,8 +539,8 @@ fn neighbour(
     latest_start: i64,
     lead: LeadNumber,
 ) -> Neighbour {
-    let Operation { correlation, what, caller, stack, .. } = *operation;
-    Neighbour { correlation, what, caller, stack, lane, earliest_end, latest_start, lead }
+    let Operation { correlation, what, caller, .. } = *operation;
+    Neighbour { correlation, what, caller, lane, earliest_end, latest_start, lead }
 }
 
 /// Passes an item to the sweep.

@@ -8,7 +8,7 @@
 //! and its parts sum to the run's wall time. Different machines, and different boots of one machine, are different
 //! lines, which are never merged.
 //!
-//! - Numbers that are unique only within a process (contexts, device ordinals, code addresses of callers) are
+//! - Numbers that are unique only within a process (contexts, device ordinals, places in its code) are
 //!   replaced by numbers that are unique on the line, so that the analyses need no changes.
 //! - What a process holds when it ends is freed at that moment, as the driver does it. The live bytes are those that
 //!   are held at the end of the line.
@@ -27,6 +27,7 @@ use super::memory::{MemoryTimeline, MemoryUse, Use};
 use super::merge::Merge;
 use super::owners::Holding;
 use super::scope::Scope;
+use super::source::Source;
 use super::summary::ProcessReport;
 use super::timeline::{DeviceTime, Timelines};
 use crate::hash::HashMap;
@@ -37,6 +38,7 @@ use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::Period;
 use crate::model::run::{Machine, Surveyed};
+use crate::model::stacks::Caller;
 use crate::model::steps::StepCounter;
 use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
@@ -165,7 +167,8 @@ struct Fold<'a, Records: Iterator<Item = Record>> {
     /// GPUs by UUID, or by process and ordinal if the UUID is unknown.
     devices: Vec<DeviceReport>,
     contexts: Numbers<u32>,
-    callers: Numbers<u64>,
+    /// Where calls were made. On the line, the number of such a place takes the part of the code address.
+    callers: Numbers<Caller>,
     timelines: Timelines,
     memory: MemoryTimeline,
     /// In time order: when, and of which process.
@@ -236,6 +239,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let mut event = Event::new(record);
         event.is_preparing = process.steps.is_preparing();
         event.call = own.call;
+        event.caller = own.caller;
         event.process = at as u32;
         event.context = match event.context {
             0 => 0,
@@ -244,14 +248,13 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         event.memory = scope.memory().to_vec();
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
-            *caller = self.callers.of(at, *caller).into();
+            *caller = self.callers.of(at, Caller { address: *caller, line: 0 }).into();
             process.hold(change);
         }
         event.operation = scope.operation_at_any_time().map(|operation| Operation {
             device: operation.device.and_then(|device| process.devices.get(&device).copied()),
             context: self.contexts.of(at, operation.context),
-            caller: self.callers.of(at, operation.caller).into(),
-            stack: 0,
+            caller: on_line(&mut self.callers, at, operation.caller),
             ..*operation
         });
         event.drained =
@@ -296,8 +299,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 context,
                 device: number,
                 stream: 0,
-                caller: self.callers.of(at, 0).into(),
-                stack: 0,
+                caller: on_line(&mut self.callers, at, Caller::default()),
                 called: issued,
                 returned: issued,
                 what: Action::Kernel { name: 0, communication: false },
@@ -340,13 +342,14 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             rows.collect()
         };
         let known: Vec<Known<'_>> = processes.into_iter().map(Process::finish).collect();
-        let owner = |caller| callers.get(caller).and_then(|(at, address)| Some((known.get(at)?, address)));
-        let library = |caller| owner(caller).and_then(|(of, address)| of.library(address));
-        let memory = counted(memory.rows(line.ended(), library), sum);
+        let owner = |number| callers.get(number).and_then(|(at, caller)| Some((known.get(at)?, caller)));
+        let source = |number| owner(number).map_or_else(Source::default, |(of, caller)| of.source(caller));
+        let memory = counted(memory.rows(line.ended(), |number| source(number).library), sum);
         let beside = |neighbour: &Neighbour| {
-            let (of, address) = owner(neighbour.caller)?;
-            Some((of.pid, side(neighbour, address, &of.model, of.names)))
+            let (of, caller) = owner(neighbour.caller.address)?;
+            Some((of.pid, side(neighbour, caller, &of.model, of.names)))
         };
+        let source = |caller: Caller| source(caller.address);
         let mut unknown = Vec::new();
         for (number, time) in timelines.by_device() {
             let mut device = match number.and_then(|number| devices.get(number as usize)) {
@@ -357,7 +360,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             let found = placed(&mut device, time, &own(number));
             device.idle.complete(device.whole().idle);
             device.gaps =
-                GapReport::of(found, (device.id, device.began_ns), beside, library, &Processes(&known));
+                GapReport::of(found, (device.id, device.began_ns), beside, source, &Processes(&known));
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),
@@ -366,6 +369,11 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         devices.extend(unknown);
         Together { line, gaps: devices::gaps(&devices), devices, memory }
     }
+}
+
+/// Returns where a call of a process was made, by the line's numbers.
+fn on_line(callers: &mut Numbers<Caller>, process: usize, caller: Caller) -> Caller {
+    Caller { address: callers.of(process, caller).into(), line: 0 }
 }
 
 /// The processes of the line, by number.
@@ -380,8 +388,8 @@ impl Resolve for Processes<'_, '_> {
         self.0.get(process as usize)?.names.get(namespace, id)
     }
 
-    fn library(&self, process: u32, address: u64) -> Option<String> {
-        self.0.get(process as usize)?.library(address)
+    fn source(&self, process: u32, caller: Caller) -> Source {
+        self.0.get(process as usize).map_or_else(Source::default, |known| known.source(caller))
     }
 }
 
@@ -394,8 +402,8 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn library(&self, address: u64) -> Option<String> {
-        self.model.modules.resolve(address, self.names).map(|site| site.path)
+    fn source(&self, caller: Caller) -> Source {
+        Source::of(caller, &self.model, self.names)
     }
 }
 

@@ -22,10 +22,11 @@
 //! back for the work that other threads were issuing at the time ([`HELD`], [`HELD_NS`]).
 
 use super::analysis::{Analysis, End, Start};
-use super::calls::base_name;
+use super::calls::{api_name, base_name};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::Lines;
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
@@ -154,14 +155,14 @@ impl Merge for Waited {
 pub struct ImplicitSyncs {
     /// By the API's [`base_name`] and the cause.
     pub by_api: BTreeMap<(String, Cause), Waited>,
-    /// How long the calls of each stack certainly waited, by the best values, ns; of one process.
-    pub by_stack: HashMap<u32, u64>,
+    /// How long the calls of each line of the program certainly waited, by the best values, ns.
+    pub lines: BTreeMap<(String, Cause), Lines>,
 }
 
 impl Merge for ImplicitSyncs {
     fn merge(&mut self, other: &ImplicitSyncs) {
         Merge::merge(&mut self.by_api, &other.by_api);
-        self.by_stack.clear();
+        Merge::merge(&mut self.lines, &other.lines);
     }
 }
 
@@ -247,8 +248,8 @@ impl Stream {
 #[derive(Debug)]
 struct Held {
     key: (u16, Cause),
-    /// The stack that made it.
-    stack: u32,
+    /// The line that made it.
+    line: u32,
     /// Whether it passes the filter.
     counts: bool,
     begin: u64,
@@ -294,7 +295,7 @@ pub struct Waits<'a> {
     ended: Vec<(u32, u32)>,
     held: VecDeque<Held>,
     table: BTreeMap<(u16, Cause), Waited>,
-    by_stack: HashMap<u32, u64>,
+    lines: HashMap<((u16, Cause), u32), u64>,
 }
 
 impl Waits<'_> {
@@ -315,8 +316,8 @@ impl Waits<'_> {
                 Body::Api(api) if *cause != Cause::ContextEnd => of.begin.saturating_add(api.entered),
                 _ => of.begin,
             };
-            let (stack, begin) = (of.stack, of.begin);
-            self.hold(Held { key, stack, counts, begin, entered, host_ns, work });
+            let (line, begin) = (event.caller.line, of.begin);
+            self.hold(Held { key, line, counts, begin, entered, host_ns, work });
         }
         let ended: Vec<u32> = self.ended.extract_if(.., |(by, _)| *by == thread).map(|(_, c)| c).collect();
         self.streams.retain(|(context, _), _| !ended.contains(context));
@@ -345,8 +346,8 @@ impl Waits<'_> {
                 None if ahead.lo > host(begin.saturating_add(host_ns)) => WorkEnd::NONE,
                 None => WorkEnd { lo: i64::MIN, ..ahead },
             };
-            let (key, stack) = ((call.api, cause), operation.stack);
-            self.hold(Held { key, stack, counts, begin, entered, host_ns, work });
+            let (key, line) = ((call.api, cause), event.caller.line);
+            self.hold(Held { key, line, counts, begin, entered, host_ns, work });
         }
         self.streams.entry(stream).or_default().issued(work.call.begin, operation.returned, end);
     }
@@ -409,8 +410,8 @@ impl Waits<'_> {
         let Some(held) = self.held.pop_front().filter(|held| held.counts) else { return };
         if let Some(waited) = held.verdict() {
             self.table.entry(held.key).or_default().merge(&waited);
-            let of_stack = self.by_stack.entry(held.stack).or_default();
-            *of_stack = of_stack.saturating_add(waited.waited.value);
+            let of_line = self.lines.entry((held.key, held.line)).or_default();
+            *of_line = of_line.saturating_add(waited.waited.value);
         }
     }
 }
@@ -431,7 +432,7 @@ impl<'a> Analysis<'a> for Waits<'a> {
             ended: Vec::new(),
             held: VecDeque::new(),
             table: BTreeMap::new(),
-            by_stack: HashMap::default(),
+            lines: HashMap::default(),
         }
     }
 
@@ -480,15 +481,17 @@ impl<'a> Analysis<'a> for Waits<'a> {
         }
     }
 
-    fn finish(mut self, _: &End<'_>) -> ImplicitSyncs {
+    fn finish(mut self, end: &End<'_>) -> ImplicitSyncs {
         self.let_go(u64::MAX);
         let mut by_api: BTreeMap<(String, Cause), Waited> = BTreeMap::new();
         for ((api, cause), waited) in self.table {
-            let name = self.names.get(Namespace::Api, u32::from(api));
-            let name = name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned());
-            by_api.entry((name, cause)).or_default().merge(&waited);
+            by_api.entry((api_name(self.names, api), cause)).or_default().merge(&waited);
         }
-        ImplicitSyncs { by_api, by_stack: self.by_stack }
+        let mut lines: BTreeMap<(String, Cause), Lines> = BTreeMap::new();
+        for (((api, cause), line), ns) in self.lines {
+            lines.entry((api_name(self.names, api), cause)).or_default().add(end.line_of(line), ns);
+        }
+        ImplicitSyncs { by_api, lines }
     }
 }
 

@@ -30,7 +30,7 @@ fn print_one(trace: &mut Opened, filter: &Filter, out: &mut impl Write) -> io::R
     let Opened { names, status, clocks, reader, .. } = trace;
     let mut operations = Operations::new(names, clocks, status.as_ref(), filter);
     for record in reader.records() {
-        if let Some(line) = operations.observe(&record) {
+        if let Some(line) = operations.observe(&clocks.callers.on_stack(record)) {
             writeln!(out, "{line}")?;
         }
     }

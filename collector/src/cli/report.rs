@@ -1,7 +1,7 @@
 //! `gpuspy report`, and the report at the end of `gpuspy run`.
 
 use super::filter::FilterOptions;
-use super::traces::{PATIENCE, filters, open_all};
+use super::traces::{Opened, PATIENCE, filters, open_all};
 use super::view::ViewOptions;
 use super::{Failure, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport};
@@ -113,28 +113,16 @@ impl Run {
 pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let mut opened = open_all(path, patience)?;
     let filters = filters(path, &mut opened.traces, filter)?;
-    let mut reports = Vec::new();
     let mut traces = opened.traces;
-    for (trace, filter) in traces.iter_mut().zip(&filters) {
-        reports.push(analyze::process(Input {
-            path: trace.path.display().to_string(),
-            names: &trace.names,
-            status: trace.status.as_ref(),
-            // Damage inside a chunk is found when the chunk is read. All chunks have been read once by now, so that the report
-            // can start with what was lost.
-            damage: trace.reader.damage().into(),
-            clocks: &trace.clocks,
-            filter,
-            records: trace.reader.records(),
-        }));
-    }
+    let mut reports: Vec<ProcessReport> =
+        traces.iter_mut().zip(&filters).map(|(trace, filter)| analyze(trace, filter)).collect();
     if reports.len() > 1 {
         let members = traces.iter_mut().zip(&filters).map(|(trace, filter)| Member {
             names: &trace.names,
             status: trace.status.as_ref(),
             clocks: &trace.clocks,
             filter,
-            records: trace.reader.records(),
+            records: trace.reader.records().map(|record| trace.clocks.callers.on_stack(record)),
         });
         analyze::together(&mut reports, members.collect());
     }
@@ -146,6 +134,21 @@ pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<R
     unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
     analyze::sort(&mut reports);
     Ok(Run { reports, unread })
+}
+
+/// Returns the report of one process.
+pub(super) fn analyze(trace: &mut Opened, filter: &Filter) -> ProcessReport {
+    analyze::process(Input {
+        path: trace.path.display().to_string(),
+        names: &trace.names,
+        status: trace.status.as_ref(),
+        // Damage inside a chunk is found when the chunk is read. All chunks have been read once by now, so that the report
+        // can start with what was lost.
+        damage: trace.reader.damage().into(),
+        clocks: &trace.clocks,
+        filter,
+        records: trace.reader.records().map(|record| trace.clocks.callers.on_stack(record)),
+    })
 }
 
 #[cfg(test)]

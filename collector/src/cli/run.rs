@@ -99,7 +99,7 @@ enum Graph {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Stacks {
-    /// All frames, and the innermost 8 of launches that are not timed
+    /// All frames, and of launches that are not timed those up to the first of the user's
     Auto,
     /// All frames, up to 126
     Full,

@@ -2,6 +2,7 @@
 
 use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
+use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
@@ -9,6 +10,7 @@ use crate::model::run::{self, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
+use crate::symbols;
 use crate::trace::record::{Names, Status};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use std::fs;
@@ -54,10 +56,17 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
-    let names = reader.names().clone();
-    let clocks = Survey::of_trace(&names, reader.records());
+    let mut names = reader.names().clone();
+    let mut clocks = Survey::of_trace(&names, reader.records());
     let status = reader.status().cloned();
+    resolve_callers(&mut clocks.callers, &mut names, status.as_ref());
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
+}
+
+/// Finds out which lines of the program's source the calls come from, in its files as they are now.
+pub(super) fn resolve_callers(callers: &mut Callers, names: &mut Names, status: Option<&Status>) {
+    let began = status.map(|status| status.began_realtime);
+    callers.resolve(names, |places| symbols::resolve(places, began));
 }
 
 /// Returns the filter of each trace, which has the numbers of its streams. Traces of ranks that are not selected are

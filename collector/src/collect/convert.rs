@@ -218,7 +218,8 @@ fn inventory(kind: Kind, words: &[u64], before: u64, clock: &Clock) -> Option<(u
         }
         Kind::Module => {
             let w = wire::Module::from_words(words)?;
-            let module = trace::Module { start: w.start, end: w.end, bias: w.bias, path: w.path };
+            let wire::Module { start, end, bias, path, build_id, .. } = w;
+            let module = trace::Module { start, end, bias, path, build_id };
             (clock.ns(w.at), Body::Module(module))
         }
         Kind::Device => {

@@ -13,6 +13,8 @@ use std::fmt::Write;
 const MOST_BYTES: usize = 64 << 20;
 /// Limits on the code objects, the frames and the stacks of a session; the agent has fewer of each.
 const MOST: usize = 1 << 18;
+/// Limit on the stacks that wait. The rings are drained in turns, so what a stack waits for is at most one turn away.
+const MOST_WAITING: usize = 4096;
 
 /// What a trace has to name.
 pub type Named = (Namespace, u32, String);
@@ -39,6 +41,10 @@ struct Known {
 }
 
 impl Known {
+    fn bytes(&self) -> usize {
+        self.texts.iter().map(Vec::len).sum()
+    }
+
     fn is_whole(&self) -> bool {
         self.texts.iter().zip(self.code.bytes).all(|(text, bytes)| text.len() == bytes as usize)
     }
@@ -53,10 +59,12 @@ struct Waiting {
 impl Stacks {
     /// Takes a code object. One that is there already is the same, sent twice.
     pub fn code(&mut self, code: Code) {
-        let is_new = self.codes.get(&code.code).is_none_or(|known| !known.is_whole());
-        if is_new && self.codes.len() < MOST {
-            self.codes.insert(code.code, Known { code, texts: Default::default() });
+        let known = self.codes.get(&code.code);
+        if known.is_some_and(Known::is_whole) || (known.is_none() && self.codes.len() >= MOST) {
+            return;
         }
+        self.bytes -= known.map_or(0, Known::bytes);
+        self.codes.insert(code.code, Known { code, texts: Default::default() });
     }
 
     /// Takes a piece of a code object.
@@ -75,12 +83,10 @@ impl Stacks {
     /// Takes a stack, and returns what there is to name of it and of its frames, unless it has to wait.
     pub fn stack(&mut self, stack: Stack, frames: Vec<Frame>) -> Vec<Named> {
         let waiting = Waiting { stack, frames };
-        if self.is_known(&waiting) {
+        if self.is_known(&waiting) || self.waiting.len() >= MOST_WAITING {
             return self.name(&waiting);
         }
-        if self.waiting.len() < MOST {
-            self.waiting.push(waiting);
-        }
+        self.waiting.push(waiting);
         Vec::new()
     }
 
@@ -236,6 +242,28 @@ mod tests {
         stacks.code(code);
         let named = stacks.stack(stack(1), vec![at(4, 0)]);
         assert_eq!(named[0].2, "step\ntrain.py\n11");
+    }
+
+    #[test]
+    fn a_code_object_that_is_sent_again_counts_once() {
+        let mut stacks = Stacks::default();
+        let (code, parts) = code(4, "train.py", "step", &[4, 1]);
+        for _ in 0..3 {
+            stacks.code(code);
+            stacks.part(parts[0].0, &parts[0].1);
+        }
+        assert_eq!(stacks.bytes, "train.py".len());
+    }
+
+    #[test]
+    fn only_so_many_stacks_wait_and_others_are_named_at_once() {
+        let mut stacks = Stacks::default();
+        for number in 1..=MOST_WAITING as u32 {
+            assert_eq!(stacks.stack(stack(number), vec![at(4, 0)]), []);
+        }
+        let more = MOST_WAITING as u32 + 1;
+        assert_eq!(stacks.stack(stack(more), vec![at(4, 0)]), [(Namespace::Stack, more, "0".to_owned())]);
+        assert_eq!(stacks.finish().len(), MOST_WAITING);
     }
 
     #[test]

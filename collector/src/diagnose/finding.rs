@@ -3,6 +3,7 @@
 use super::Facts;
 use super::buckets::{Bucket, Buckets};
 use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::source::Source;
 use crate::model::named::named;
 use crate::units::{between, duration};
 use std::cmp::Reverse;
@@ -143,8 +144,8 @@ pub struct Evidence {
     pub api: Option<String>,
     /// The kernel, demangled.
     pub kernel: Option<String>,
-    /// The path of the library that made the call.
-    pub library: Option<String>,
+    /// Where in the program most of it comes from.
+    pub source: Source,
     /// The thread's id in the system.
     pub tid: Option<u32>,
 }

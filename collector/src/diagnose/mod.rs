@@ -14,6 +14,7 @@ pub mod running;
 pub mod verdict;
 
 use crate::analyze::ranks::Ranks;
+use crate::analyze::source::Source;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::Finding;
@@ -29,6 +30,20 @@ pub struct Facts<'a> {
     pub all: &'a Tables,
     /// The parts of the wall time.
     pub buckets: &'a Buckets,
+}
+
+impl Facts<'_> {
+    /// Returns where most launches of a kernel are made.
+    pub fn source_of_kernel(&self, symbol: &str) -> Source {
+        let line = self.all.source_lines.of_kernel(symbol).map(|(line, _)| line.clone());
+        Source { library: None, line }
+    }
+
+    /// Returns where most of the host's time in calls of an API is.
+    pub fn source_of_api(&self, api: &str) -> Source {
+        let line = self.all.source_lines.of_api(api).map(|(line, _)| line.clone());
+        Source { library: None, line }
+    }
 }
 
 /// The diagnosis of a run.

@@ -49,6 +49,7 @@ mod rows;
 mod scene;
 
 use crate::hash::HashMap;
+use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::gpu_interval::host;
@@ -126,6 +127,11 @@ impl Source {
             scene.observe(&record);
         }
         Source { names, status, clocks: survey.finish(), scene, place: InRun::default() }
+    }
+
+    /// Finds out which lines the calls come from, by a function that gives the callers their stacks.
+    pub fn resolve(&mut self, by: impl FnOnce(&mut Callers, &mut Names, Option<&Status>)) {
+        by(&mut self.clocks.callers, &mut self.names, self.status.as_ref());
     }
 
     fn surveyed(&self) -> Surveyed<'_> {

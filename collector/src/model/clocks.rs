@@ -1,5 +1,6 @@
 //! What does the first pass over a trace learn that the second pass needs?
 
+use super::callers::Callers;
 use super::gpu_clock::{Bounds, Clock, fit_oscillator};
 use super::period::CaptureRanges;
 use super::steps::StepRule;
@@ -39,6 +40,8 @@ pub struct Clocks {
     pub steps: StepRule,
     /// How long threads ran.
     pub thread_times: Arc<ThreadTimes>,
+    /// Where calls came from of which no Python line is known.
+    pub callers: Callers,
     time_bases: HashMap<(u32, u32), Clock>,
     contradictions: u64,
 }

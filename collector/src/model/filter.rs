@@ -375,6 +375,7 @@ fn stream(body: &Body) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::model::graphs::Moves;
+    use crate::model::stacks::Caller;
     use crate::model::transfer::{HostMemory, TransferKind};
     use crate::model::{CountedCall, Reason, simulation};
     use crate::trace::record::{Api, Call, Context, GpuTime, NodeTime, Record, Synchronize, What};
@@ -407,8 +408,7 @@ mod tests {
             context: 1,
             device: Some(3),
             stream: 7,
-            caller: 0,
-            stack: 0,
+            caller: Caller::default(),
             called: 100,
             returned: 150,
             what,

@@ -3,6 +3,7 @@
 //! The record of a burst or a run comes after those of its launches and contains only their number. This module keeps
 //! what the launches were until then, by stream.
 
+use super::stacks::Caller;
 use crate::hash::HashMap;
 use crate::trace::record::{What, Work};
 use gpuspy_wire::record::{Untimed, flag};
@@ -11,8 +12,8 @@ use gpuspy_wire::record::{Untimed, flag};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     launches: u64,
-    /// The stack that made the first launch; 0 = not known.
-    pub stack: u32,
+    /// Where the first launch was made; `None` if it is not known.
+    pub caller: Option<Caller>,
     communication: u64,
     /// The number of launches whose typical length is known, and the sum of those lengths, ns.
     typical: u64,
@@ -44,11 +45,12 @@ impl Members {
 }
 
 impl Open {
-    /// Takes an operation. `communication`: whether it moves data between GPUs; `typical`: its typical length, ns.
-    pub fn observe(&mut self, work: &Work, communication: bool, typical: Option<u64>) {
+    /// Takes an operation that `caller` made. `communication`: whether it moves data between GPUs; `typical`: its typical
+    /// length, ns.
+    pub fn observe(&mut self, work: &Work, caller: Caller, communication: bool, typical: Option<u64>) {
         if is_member(work) && matches!(work.what, What::Kernel { .. }) {
             let members = self.0.entry((work.call.context, work.stream)).or_default();
-            members.stack = if members.launches == 0 { work.call.stack } else { members.stack };
+            members.caller.get_or_insert(caller);
             members.launches += 1;
             members.communication += u64::from(communication);
             members.typical += u64::from(typical.is_some());
@@ -83,8 +85,13 @@ mod tests {
 
     #[test]
     fn members_of_unknown_length_are_assumed_to_be_like_the_others() {
-        let members =
-            |launches, typical, expected| Members { launches, stack: 0, communication: 0, typical, expected };
+        let members = |launches, typical, expected| Members {
+            launches,
+            caller: None,
+            communication: 0,
+            typical,
+            expected,
+        };
         assert_eq!(members(4, 4, 100).expected(), Some(100));
         assert_eq!(members(4, 2, 60).expected(), Some(120));
         assert_eq!(members(4, 1, 60).expected(), None);

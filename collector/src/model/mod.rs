@@ -26,7 +26,7 @@
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`framework`]: which framework does the program use?
-//! - [`stacks`]: which line of the program made a call?
+//! - [`stacks`], [`callers`]: which line of the program made a call?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
 //!   number?
@@ -38,6 +38,7 @@
 //! - [`outcome`]: how did a process end?
 #![forbid(unsafe_code)]
 
+pub mod callers;
 pub mod clocks;
 pub mod facts;
 pub mod filter;
@@ -85,6 +86,7 @@ use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
+use stacks::{Caller, Stacks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transfer::{HostMemory, Moved, TransferKind};
@@ -106,6 +108,8 @@ pub struct Event<'r> {
     pub memory: Vec<MemoryChange>,
     /// Streams that are certainly empty.
     pub drained: Option<Drained>,
+    /// Where in the program its call was made.
+    pub caller: Caller,
     /// The number of its process on the line; 0 for the only one.
     pub process: u32,
     /// The number of its call's context on the line; 0 = unknown or none.
@@ -128,6 +132,10 @@ impl<'r> Event<'r> {
             node: None,
             memory: Vec::new(),
             drained: None,
+            caller: record
+                .body
+                .call()
+                .map_or(Caller::default(), |call| Caller { address: call.caller, line: 0 }),
             process: 0,
             context: record.body.call().map_or(0, |call| call.context),
             step: None,
@@ -173,11 +181,8 @@ pub struct Operation {
     pub device: Option<u32>,
     /// The stream's id.
     pub stream: u64,
-    /// Return address of the call.
-    pub caller: u64,
-    /// The number of the [stack](stacks) that made the call, of a burst's first call; 0 = not known, or several processes
-    /// together.
-    pub stack: u32,
+    /// Where in the program the call was made, of a burst the first one.
+    pub caller: Caller,
     /// Host ns when the call was entered; of a burst, its first call, where that is known.
     pub called: u64,
     /// Host ns when the call returned.
@@ -306,6 +311,7 @@ pub struct Model<'c> {
     blocks: Blocks,
     modules: Modules,
     facts: Facts,
+    stacks: Stacks,
 }
 
 /// What a [`Model`] has learned about the process itself.
@@ -317,6 +323,8 @@ pub struct Process {
     pub modules: Modules,
     /// What the driver says about its kernels.
     pub facts: Facts,
+    /// Which lines of the program made its calls.
+    pub stacks: Stacks,
     /// Context → device ordinal.
     pub context_devices: HashMap<u32, u32>,
     /// How often bounds on the clocks contradicted each other, which shows that an assumption about drift is wrong.
@@ -345,16 +353,18 @@ impl<'c> Model<'c> {
             blocks: Blocks::default(),
             modules: Modules::default(),
             facts: Facts::new(names),
+            stacks: Stacks::of(names),
         }
     }
 
     /// Returns the meaning of the next record.
     pub fn observe<'r>(&mut self, record: &'r Record) -> Event<'r> {
         let mut event = Event::new(record);
+        event.caller.line = record.body.call().map_or(0, |call| self.stacks.line_of(call));
         match &record.body {
             Body::Work(work) => {
                 event.call = counted(&work.call);
-                event.operation = Some(self.operation(work));
+                event.operation = Some(self.operation(work, event.caller));
                 if let What::Burst { .. } = work.what {
                     self.members.ended(work);
                 }
@@ -415,23 +425,23 @@ impl<'c> Model<'c> {
             devices: self.devices,
             modules: self.modules,
             facts: self.facts,
+            stacks: self.stacks,
             context_devices: self.clocks.devices.clone(),
             clock_contradictions: self.clocks.contradictions(),
             causality_broken: self.causality_broken,
         }
     }
 
-    fn operation(&mut self, work: &Work) -> Operation {
-        let what = self.action(work);
+    fn operation(&mut self, work: &Work, caller: Caller) -> Operation {
+        let what = self.action(work, caller);
         Operation {
             correlation: work.call.correlation,
             context: work.call.context,
             device: self.clocks.devices.get(&work.call.context).copied(),
             stream: work.stream,
-            caller: work.call.caller,
-            stack: match what {
-                Action::Burst { .. } => self.members.of(work).stack,
-                _ => work.call.stack,
+            caller: match what {
+                Action::Burst { .. } => self.members.of(work).caller.unwrap_or(caller),
+                _ => caller,
             },
             called: called(work),
             returned: work.call.end,
@@ -440,12 +450,12 @@ impl<'c> Model<'c> {
         }
     }
 
-    fn action(&mut self, work: &Work) -> Action {
+    fn action(&mut self, work: &Work, caller: Caller) -> Action {
         match work.what {
             What::Kernel { name, .. } => {
                 let communication = self.communication.contains(&name);
                 let action = Action::Kernel { name, communication };
-                self.members.observe(work, communication, self.clocks.typical.of(work, action));
+                self.members.observe(work, caller, communication, self.clocks.typical.of(work, action));
                 action
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {

@@ -45,8 +45,8 @@ mod tests {
     fn an_address_is_resolved_to_file_and_offset() {
         let names = Names([((Namespace::Path, 3), "/lib/libx.so".to_owned())].into());
         let mut modules = Modules::default();
-        modules.mapped(&Module { start: 0x1000, end: 0x2000, bias: 0x800, path: 3 });
-        modules.mapped(&Module { start: 0x8000, end: 0x9000, bias: 0, path: 4 });
+        modules.mapped(&Module { start: 0x1000, end: 0x2000, bias: 0x800, path: 3, ..Module::default() });
+        modules.mapped(&Module { start: 0x8000, end: 0x9000, bias: 0, path: 4, ..Module::default() });
         let site = CallSite { path: "/lib/libx.so".to_owned(), offset: 0x1fff - 0x800 };
         assert_eq!(modules.resolve(0x1fff, &names), Some(site));
         assert_eq!(modules.resolve(0x2000, &names), None);

@@ -6,6 +6,7 @@
 
 use super::clocks::Clocks;
 use super::gpu_interval::{Basis, GpuInterval, Length};
+use super::stacks::Caller;
 use super::survey::Survey;
 use super::{Action, Operation, Reason, When};
 use crate::trace::record::{Body, Call, GpuTime, Record, What, Work};
@@ -184,8 +185,7 @@ pub fn operation(what: Action, (called, returned): (u64, u64)) -> Operation {
         context: 1,
         device: Some(0),
         stream: 7,
-        caller: 0,
-        stack: 0,
+        caller: Caller::default(),
         called,
         returned,
         what,

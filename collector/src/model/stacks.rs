@@ -3,41 +3,79 @@
 //! A trace names each stack and each frame once. Of a stack's frames, the user's is the innermost one that is in the
 //! program's own files: not in an installed package, in the standard library, in a frozen module, or in code that a
 //! compiler wrote.
+//!
+//! A frame is of Python, or native: of a function in a program's or a library's file, which calls came from
+//! ([`callers`](super::callers)).
+
+mod native;
 
 use crate::hash::HashMap;
-use crate::trace::record::Names;
+use crate::trace::record::{Call, Names};
+use gpuspy_wire::program_files::is_users;
 use gpuspy_wire::record::Namespace;
 use std::fmt;
 
 /// A frame: where a function was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
-    /// The file, as the interpreter has it.
+    /// The file, as the interpreter or the compiler has it; that of the library if a native function's is not known.
     pub file: String,
     /// The line; 0 = not known.
     pub line: u32,
-    /// The function, qualified where the interpreter has that.
+    /// The function, qualified where the interpreter has that; demangled.
     pub function: String,
+    /// The file of the library or program that contains a native function; empty for Python.
+    pub library: String,
 }
 
 impl Frame {
-    /// Reads a frame of a trace: its function, its file and its line, a line each.
+    /// Reads a frame of a trace: its function, its file and its line, and of a native one the library, a line each.
     fn parse(text: &str) -> Option<Frame> {
         let mut parts = text.split('\n');
         let (function, file, line) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Frame { file: file.to_owned(), line: line.parse().ok()?, function: function.to_owned() })
+        Some(Frame {
+            file: file.to_owned(),
+            line: line.parse().ok()?,
+            function: function.to_owned(),
+            library: parts.next().unwrap_or_default().to_owned(),
+        })
     }
 
-    /// Its place: `file:line`.
+    /// Its place: `file:line`, or `function in library` for a native function whose line is not known.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.file, self.line)
+        match self.library.rsplit('/').next() {
+            Some(library) if self.is_without_line() => format!("{} in {library}", self.function),
+            _ => format!("{}:{}", self.file, self.line),
+        }
+    }
+
+    /// Whether it is a native function whose line is not known.
+    pub fn is_without_line(&self) -> bool {
+        !self.library.is_empty() && self.line == 0
+    }
+
+    /// Whether it is in the program's own files.
+    fn is_users(&self) -> bool {
+        if self.library.is_empty() { is_users(&self.file) } else { self.is_users_native() }
     }
 }
 
 impl fmt::Display for Frame {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_without_line() {
+            return out.write_str(&self.place());
+        }
         write!(out, "{} ({}:{})", self.function, self.file, self.line)
     }
+}
+
+/// Where in the program a call was made, by numbers that its trace explains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Caller {
+    /// The return address of the call; 0 = not known.
+    pub address: u64,
+    /// The number of its [line](Stacks::line_of); 0 = not known.
+    pub line: u32,
 }
 
 /// A stack: the numbers of its frames, the innermost first.
@@ -57,6 +95,20 @@ pub struct Stacks {
     stacks: HashMap<u32, Stack>,
 }
 
+/// Returns the names of a trace with each stack in place of its line: what is then computed by line is by stack. The number of
+/// the line is that of the stack.
+pub fn as_lines(names: &Names) -> Names {
+    let mut names = names.clone();
+    names.0.retain(|(space, _), _| *space != Namespace::Frame);
+    let stacks: Vec<u32> =
+        names.0.range((Namespace::Stack, 0)..=(Namespace::Stack, u32::MAX)).map(|((_, id), _)| *id).collect();
+    for stack in stacks {
+        names.0.insert((Namespace::Stack, stack), stack.to_string());
+        names.0.insert((Namespace::Frame, stack), format!("\nstack\n{stack}"));
+    }
+    names
+}
+
 impl Stacks {
     /// Reads the stacks among the names of a trace.
     pub fn of(names: &Names) -> Stacks {
@@ -66,7 +118,7 @@ impl Stacks {
         let stack = |text: &str| {
             let numbers = text.split(' ').map_while(|number| number.parse().ok());
             let listed: Vec<u32> = numbers.collect();
-            let is_users = |id: &u32| frames.get(id).is_some_and(|frame| is_users(&frame.file));
+            let is_users = |id: &u32| frames.get(id).is_some_and(Frame::is_users);
             let user = listed.iter().copied().find(is_users);
             Stack { frames: listed, is_cut: text.ends_with('…'), user }
         };
@@ -79,106 +131,44 @@ impl Stacks {
         self.stacks.is_empty()
     }
 
-    /// Returns the user's frame of a stack, by the stack's number in calls.
-    pub fn user(&self, stack: u32) -> Option<&Frame> {
-        self.frames.get(&self.user_number(stack)?)
+    /// Returns the number of the line of the program that made a call, for [`Stacks::line`]: that of the user's frame;
+    /// 0 = not known.
+    pub fn line_of(&self, call: &Call) -> u32 {
+        self.stacks.get(&call.stack).and_then(|stack| stack.user).unwrap_or(0)
     }
 
-    /// Returns the number of the user's frame of a stack, for [`Stacks::frame`].
-    pub fn user_number(&self, stack: u32) -> Option<u32> {
-        self.stacks.get(&stack)?.user
-    }
-
-    /// Returns a frame.
-    pub fn frame(&self, number: u32) -> Option<&Frame> {
+    /// Returns a line, by its number.
+    pub fn line(&self, number: u32) -> Option<&Frame> {
         self.frames.get(&number)
     }
 
-    /// Returns the user's frame of each stack that has one.
-    pub fn users(&self) -> HashMap<u32, Frame> {
-        let user = |(id, stack): (&u32, &Stack)| Some((*id, self.frames.get(&stack.user?)?.clone()));
-        self.stacks.iter().filter_map(user).collect()
+    /// Returns where a call was made.
+    #[cfg(test)]
+    pub fn caller(&self, call: &Call) -> Caller {
+        Caller { address: call.caller, line: self.line_of(call) }
+    }
+
+    /// Returns a stack's frames, the innermost first, and whether there were more, which were not read. A frame that is not
+    /// known is `None`. `None`: there is no such stack.
+    pub fn frames(&self, stack: u32) -> Option<(Vec<Option<&Frame>>, bool)> {
+        let stack = self.stacks.get(&stack)?;
+        Some((stack.frames.iter().map(|id| self.frames.get(id)).collect(), stack.is_cut))
     }
 
     /// Returns a stack's frames as a reader gets them, the innermost first: `function (file:line)`, and `…` at the end if
     /// there were more. `None`: the call has no stack.
     pub fn listed(&self, stack: u32) -> Option<Vec<String>> {
-        let stack = self.stacks.get(&stack)?;
-        let frame = |id: &u32| self.frames.get(id).map_or_else(|| "?".to_owned(), Frame::to_string);
-        let more = stack.is_cut.then(|| "…".to_owned());
-        Some(stack.frames.iter().map(frame).chain(more).collect())
+        let (frames, is_cut) = self.frames(stack)?;
+        let frame = |frame: Option<&Frame>| frame.map_or_else(|| "?".to_owned(), Frame::to_string);
+        let more = is_cut.then(|| "…".to_owned());
+        Some(frames.into_iter().map(frame).chain(more).collect())
     }
-}
-
-/// Whether a file is the program's own.
-fn is_users(file: &str) -> bool {
-    if let Some(inside) = file.strip_prefix('<') {
-        // Typed in, or given on the command line. Other such names are of frozen modules and of generated code
-        // (`<eval_with_key>` of torch.fx, `<__array_function__ internals>`).
-        return ["string>", "stdin>", "console>", "ipython-input"]
-            .iter()
-            .any(|name| inside.starts_with(name));
-    }
-    let is_installed = ["/site-packages/", "/dist-packages/"].iter().any(|folder| file.contains(folder));
-    // What TorchInductor and Triton write, by the names of their caches.
-    let is_generated = ["/torchinductor_", "/.triton/cache/"].iter().any(|folder| file.contains(folder));
-    !(file.is_empty() || is_installed || is_generated || is_standard(file))
-}
-
-/// Whether a file is in the standard library: below a folder `lib/python3.11`, or in `python311.zip`.
-fn is_standard(file: &str) -> bool {
-    let version = |name: &str, end: &str| {
-        let number = name.strip_prefix("python").and_then(|rest| rest.strip_suffix(end));
-        number.is_some_and(|number| {
-            number.starts_with('3') && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-        })
-    };
-    let mut folders = file.split('/');
-    let mut before = folders.next().unwrap_or_default();
-    for folder in folders {
-        if version(folder, ".zip") || (before.starts_with("lib") && version(folder, "")) {
-            return true;
-        }
-        before = folder;
-    }
-    false
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn the_users_files_are_told_from_all_others() {
-        for own in [
-            "train.py",
-            "/home/ann/train.py",
-            "/work/lib/python_tools/a.py",
-            "/srv/python3/app.py",
-            "<string>",
-            "<stdin>",
-            "<ipython-input-3-abc>",
-            "/tmp/ipykernel_12/345.py",
-        ] {
-            assert!(is_users(own), "{own}");
-        }
-        for other in [
-            "",
-            "/usr/lib/python3/dist-packages/numpy/core.py",
-            "/home/ann/.venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
-            "/usr/lib/python3.11/threading.py",
-            "/opt/conda/lib/python3.9/runpy.py",
-            "/usr/lib64/python3.13/ctypes/__init__.py",
-            "/usr/lib/python311.zip/runpy.py",
-            "<frozen importlib._bootstrap>",
-            "<eval_with_key>.3",
-            "/tmp/torchinductor_ann/ab/cab.py",
-            "/home/ann/.triton/cache/x/launcher.py",
-        ] {
-            assert!(!is_users(other), "{other}");
-        }
-    }
 
     fn stacks(texts: &[(Namespace, u32, &str)]) -> Stacks {
         let names = texts.iter().map(|(space, id, text)| ((*space, *id), (*text).to_owned()));
@@ -195,11 +185,37 @@ mod tests {
             (Namespace::Stack, 8, "1 …"),
             (Namespace::Stack, 9, "0 5"),
         ]);
-        assert_eq!(stacks.user(7).map(Frame::place).as_deref(), Some("train.py:42"));
+        let line = |stack| stacks.line_of(&Call { stack, ..Call::default() });
+        assert_eq!(stacks.line(line(7)).map(Frame::place).as_deref(), Some("train.py:42"));
         assert_eq!(stacks.listed(7).unwrap()[1..], ["train (train.py:42)", "<module> (train.py:99)"]);
-        assert_eq!((stacks.user(8), stacks.listed(8).unwrap().len()), (None, 2));
+        assert_eq!((line(8), stacks.listed(8).unwrap().len()), (0, 2));
         assert_eq!(stacks.listed(9).unwrap(), ["?", "?"]);
-        assert_eq!((stacks.user(1), stacks.listed(0)), (None, None));
+        assert_eq!((line(1), stacks.listed(0)), (0, None));
+    }
+
+    #[test]
+    fn a_stack_can_stand_in_place_of_its_line() {
+        let names = Names(BTreeMap::from([
+            (
+                (Namespace::Frame, 1),
+                "Tensor.item\n/x/lib/python3.11/site-packages/torch/_tensor.py\n30".to_owned(),
+            ),
+            ((Namespace::Frame, 2), "train\ntrain.py\n42".to_owned()),
+            ((Namespace::Stack, 7), "1 2".to_owned()),
+            ((Namespace::Stack, 8), "1 …".to_owned()),
+            ((Namespace::Kernel, 1), "gemm".to_owned()),
+        ]));
+        let folded = as_lines(&names);
+        let stacks = Stacks::of(&folded);
+        for stack in [7, 8] {
+            let line = stacks.line(stacks.line_of(&Call { stack, ..Call::default() })).unwrap();
+            assert_eq!(line.line, stack);
+        }
+        assert_eq!(stacks.line_of(&Call::default()), 0, "a call without a stack");
+        assert_eq!(folded.get(Namespace::Kernel, 1), Some("gemm"));
+        let all = Stacks::of(&names);
+        let frames = |stack: u32| all.frames(stack).map(|(frames, is_cut)| (frames.len(), is_cut));
+        assert_eq!((frames(7), frames(8), frames(9)), (Some((2, false)), Some((1, true)), None));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! and places operations by the result. The test `after_three_hours_the_clocks_are_as_precise_as_at_first` checks
 //! both.
 
+use super::callers::CallerFold;
 use super::clocks::Clocks;
 use super::gpu_clock::Bounds;
 use super::gpu_interval::{self, host};
@@ -38,6 +39,7 @@ pub struct Survey {
     steps: Finder,
     thread_times: ThreadTimesFold,
     prior: Prior,
+    callers: CallerFold,
 }
 
 /// The stream id under which the last operations of destroyed streams are kept. No stream has it: ids count up from
@@ -120,7 +122,7 @@ impl Survey {
 
     /// Creates the first pass over a trace with these names, which the search for steps needs.
     pub fn of_steps(names: &Names) -> Survey {
-        Survey { steps: Finder::new(names), ..Survey::default() }
+        Survey { steps: Finder::new(names), callers: CallerFold::new(names), ..Survey::default() }
     }
 
     /// The same for a trace with these names, which the search for steps needs.
@@ -147,6 +149,7 @@ impl Survey {
         self.streams.observe(record);
         self.lengths.observe(record);
         self.steps.observe(record);
+        self.callers.observe(record);
         match &record.body {
             Body::Work(work) => {
                 if let Some(gpu) = timed(work) {
@@ -181,6 +184,7 @@ impl Survey {
         clocks.bursts = self.bursts;
         clocks.typical = self.lengths.finish(self.prior, &clocks);
         clocks.steps = self.steps.finish();
+        clocks.callers = self.callers.finish();
         clocks.thread_times = Arc::new(self.thread_times.finish());
         clocks
     }

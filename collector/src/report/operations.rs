@@ -146,7 +146,7 @@ impl<'a> Operations<'a> {
             call_end_ns: call.end,
             times,
             untimed,
-            line: self.stacks.user(call.stack).map(Frame::place),
+            line: self.stacks.line(self.stacks.line_of(call)).map(Frame::place),
             stack: self.stacks.listed(call.stack),
         };
         // A line has only numbers and texts, so serialization cannot fail.
@@ -188,15 +188,6 @@ mod tests {
     fn launch(gpu: Option<GpuTime>, untimed: Untimed) -> Body {
         let mut work = simulation::work(10_000, 4_000, 1_000);
         (work.gpu, work.untimed, work.call.api, work.call.context) = (gpu, untimed, 5, 1);
-        work.what = crate::trace::record::What::Kernel {
-            name: 1,
-            function: 0,
-            grid: [1; 3],
-            block: [1; 3],
-            shared_bytes: 0,
-            attributes: 0,
-            cluster: [0; 3],
-        };
         Body::Work(work)
     }
 

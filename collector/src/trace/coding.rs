@@ -480,6 +480,13 @@ impl<C: Columns> Coder<C> {
         self.same(25, &mut module.end)?;
         self.same(26, &mut module.bias)?;
         self.same(27, &mut module.path)?;
+        for (column, part) in (28..).zip(module.build_id.chunks_mut(8)) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            let mut word = u64::from_le_bytes(word);
+            self.same(column, &mut word)?;
+            part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
+        }
         Some(self.at)
     }
 
@@ -642,7 +649,7 @@ fn blank(kind: Kind) -> Option<Body> {
             color: 0,
             payload: false,
         }),
-        Kind::Module => Body::Module(Module { start: 0, end: 0, bias: 0, path: 0 }),
+        Kind::Module => Body::Module(Module::default()),
         Kind::Device => Body::Device(Device {
             ordinal: 0,
             uuid: [0; 16],

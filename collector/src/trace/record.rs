@@ -117,6 +117,33 @@ impl Body {
             | Body::Loss { .. } => None,
         }
     }
+
+    /// The same, to change it.
+    pub fn call_mut(&mut self) -> Option<&mut Call> {
+        match self {
+            Body::Work(work) => Some(&mut work.call),
+            Body::Alloc(alloc) => Some(&mut alloc.call),
+            Body::Free(free) => Some(&mut free.call),
+            Body::Synchronize(sync) => Some(&mut sync.call),
+            Body::EventRecord(op) | Body::EventWait(op) => Some(&mut op.call),
+            Body::Api(api) => Some(&mut api.call),
+            Body::Context(_)
+            | Body::Stream(_)
+            | Body::Graph(_)
+            | Body::GraphNode(_)
+            | Body::NodeTime(_)
+            | Body::ClockSample(_)
+            | Body::Window(_)
+            | Body::NvtxRange(_)
+            | Body::Module(_)
+            | Body::Device(_)
+            | Body::KernelFacts(_)
+            | Body::Lookup(_)
+            | Body::CaptureEdge { .. }
+            | Body::ThreadTime(_)
+            | Body::Loss { .. } => None,
+        }
+    }
 }
 
 /// The fields that every recorded call has.
@@ -469,7 +496,7 @@ pub struct NvtxRange {
 }
 
 /// An executable mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// First address.
     pub start: u64,
@@ -479,7 +506,12 @@ pub struct Module {
     pub bias: u64,
     /// In [`Namespace::Path`].
     pub path: u32,
+    /// The first bytes of its build id, with zeros after it; all zero = it has none, or not known.
+    pub build_id: BuildId,
 }
+
+/// The first 20 bytes of the build id of an object, which is that long if a linker computes it. All zero = none.
+pub type BuildId = [u8; 20];
 
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]

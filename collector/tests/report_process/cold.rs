@@ -88,7 +88,7 @@ fn start_up_and_implicit_synchronization_are_reported() {
     assert_eq!([of("context"), of("load"), of("memory"), of("launch")], [250_000, 300_000, 2_000, 200_000]);
     assert_eq!(
         startup["loads"],
-        value!([{ "library": "/opt/torch/lib/libtorch_cuda.so", "count": 1, "host_ns": 300_000 }])
+        value!([{ "library": "/opt/torch/lib/libtorch_cuda.so", "line": null, "count": 1, "host_ns": 300_000 }])
     );
     assert_eq!(startup["first_launches"]["excess_ns"], 195_000);
     assert_eq!(startup["module_loading"], "EAGER");

@@ -41,7 +41,7 @@ fn texts() -> Names {
 /// A training run of twelve steps with host pauses between them and at the end.
 fn epoch() -> App {
     let mut app = App::new();
-    app.push(Body::Module(Module { start: 0xA000, end: 0xB000, bias: 0xA000, path: 2 }));
+    app.push(Body::Module(Module { start: 0xA000, end: 0xB000, bias: 0xA000, path: 2, ..Module::default() }));
     app.alloc(MALLOC, Memory::Device, 0x10_0000, 64 << 20);
     app.alloc(HOST_ALLOC, Memory::Pinned, 0x7000_0000, 8 << 20);
     let graph = Graph { graph: 1, handle: 5, kernels: 2, copies: 0, memsets: 0, others: 0 };

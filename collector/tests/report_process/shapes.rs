@@ -27,7 +27,13 @@ fn app() -> (App, Names) {
     let (mut app, mut names) = (App::new(), names());
     names.0.insert((Namespace::Api, LOAD.into()), "cuModuleLoadData".to_owned());
     names.0.insert((Namespace::Path, 2), "/usr/lib/libcudart.so.12".to_owned());
-    app.push(Body::Module(Module { start: 0x1_0000, end: 0x2_0000, bias: 0x1_0000, path: 2 }));
+    app.push(Body::Module(Module {
+        start: 0x1_0000,
+        end: 0x2_0000,
+        bias: 0x1_0000,
+        path: 2,
+        ..Module::default()
+    }));
     let call = app.call(LOAD, 1_000);
     app.push(Body::Api(Api { call, result: 0, subject: MODULE, calls: 1, inside: 0, entered: 0 }));
     // With 128 registers, 16 of 64 warps fit: two blocks of 8 warps.

@@ -271,7 +271,13 @@ impl<I: Iterator<Item = u64>> Numbers<I> {
                 memsets: n.u32(),
                 others: n.u32(),
             }),
-            13 => Body::Module(Module { start: n.u64(), end: n.u64(), bias: n.u64(), path: n.u32() }),
+            13 => Body::Module(Module {
+                start: n.u64(),
+                end: n.u64(),
+                bias: n.u64(),
+                path: n.u32(),
+                build_id: std::array::from_fn(|_| n.u64() as u8),
+            }),
             14 => Body::Device(n.device()),
             15 => {
                 let (launches, ordinary, closing) = (n.u32(), n.u32(), n.u64());

@@ -18,7 +18,7 @@ labels = torch.zeros(ROWS, dtype=torch.long).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 for step in account.timed(range(STEPS)):
-    features = batches[step % len(batches)].to("cuda", non_blocking=not faulty)
+    features = batches[step % len(batches)].to("cuda", non_blocking=not faulty)  # pageable-copies
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(features), labels)
     loss.backward()

@@ -24,7 +24,7 @@ for step in account.timed(range(STEPS)):
     optimizer.step()
     total += loss.detach()
     if faulty:
-        total.item()
+        total.item()  # sync-per-step
 total.item()
 
 # The remedies must be in PyTorch's words.

@@ -28,7 +28,7 @@ model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).c
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 for features, labels in account.timed(DataLoader(Samples(), batch_size=ROWS, num_workers=0, pin_memory=True)):
-    features, labels = features.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)
+    features, labels = features.to("cuda", non_blocking=True), labels.to("cuda", non_blocking=True)  # host-stall
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(features), labels)
     loss.backward()

@@ -142,8 +142,8 @@ pub struct Module {
     pub bias: u64,
     /// Its path, in [`Namespace::Path`](super::Namespace::Path).
     pub path: u32,
-    /// Zero.
-    pub reserved: [u32; 5],
+    /// The first bytes of its build id (`NT_GNU_BUILD_ID`), with zeros after it; all zero = it has none, or not known.
+    pub build_id: [u8; 20],
 }
 
 /// A GPU.

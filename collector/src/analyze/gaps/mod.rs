@@ -11,6 +11,7 @@ use super::idle::lead::LeadNumber;
 use super::idle::split::Main;
 use crate::hash::HashMap;
 use crate::model::Action;
+use crate::model::stacks::Caller;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -44,10 +45,8 @@ pub struct Neighbour {
     pub correlation: u64,
     /// What it does.
     pub what: Action,
-    /// The return address of its call.
-    pub caller: u64,
-    /// The number of the stack that made the call; 0 = not known.
-    pub stack: u32,
+    /// Where its call was made.
+    pub caller: Caller,
     /// The clock that placed it; `None` for untimed work, whose place already includes the clocks' interval.
     pub lane: Option<Lane>,
     /// It did not end before this: host ns on the line.
@@ -110,10 +109,8 @@ pub struct Gaps {
     count: u64,
     total: Sum,
     bands: [Part; BANDS.len() + 1],
-    /// By the return address of the call whose operation ended the gap.
-    callers: HashMap<u64, Part>,
-    /// By the stack whose operation ended the gap.
-    stacks: HashMap<u32, Part>,
+    /// By where the operation was called that ended the gap.
+    callers: HashMap<Caller, Part>,
     largest: BinaryHeap<Reverse<Ranked>>,
 }
 
@@ -126,10 +123,8 @@ pub struct Found {
     pub total: Sum,
     /// The same by length, see [`BANDS`].
     pub bands: [Part; BANDS.len() + 1],
-    /// By the return address of the call whose operation ended the gap.
-    pub callers: HashMap<u64, Part>,
-    /// By the stack whose operation ended the gap.
-    pub stacks: HashMap<u32, Part>,
+    /// By where the operation was called that ended the gap.
+    pub callers: HashMap<Caller, Part>,
     /// The largest, longest first.
     pub largest: Vec<Gap>,
 }
@@ -144,7 +139,6 @@ impl Gaps {
         let one = Part { count: 1, total: value };
         self.bands[BANDS.partition_point(|bound| *bound <= value)].add(one);
         self.callers.entry(gap.after.caller).or_default().add(one);
-        self.stacks.entry(gap.after.stack).or_default().add(one);
         self.keep(gap);
     }
 
@@ -158,9 +152,6 @@ impl Gaps {
         for (caller, theirs) in other.callers {
             self.callers.entry(caller).or_default().add(theirs);
         }
-        for (stack, theirs) in other.stacks {
-            self.stacks.entry(stack).or_default().add(theirs);
-        }
         for Reverse(ranked) in other.largest {
             self.keep(ranked.0);
         }
@@ -170,8 +161,8 @@ impl Gaps {
     pub fn finish(self, idle_hi: u64) -> Found {
         let mut largest: Vec<Gap> = self.largest.into_iter().map(|Reverse(ranked)| ranked.0).collect();
         largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.start));
-        let Gaps { count, bands, callers, stacks, .. } = self;
-        Found { count, total: Sum { hi: idle_hi, ..self.total }, bands, callers, stacks, largest }
+        let Gaps { count, bands, callers, .. } = self;
+        Found { count, total: Sum { hi: idle_hi, ..self.total }, bands, callers, largest }
     }
 
     fn keep(&mut self, gap: Gap) {

@@ -4,10 +4,11 @@ use super::super::estimate::{Estimate, Sum};
 use super::super::idle::rows::Resolve;
 use super::super::idle::split::Main;
 use super::super::merge::Merge;
+use super::super::source::Source;
 use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
-use crate::hash::HashMap;
 use crate::model::modules::CallSite;
 use crate::model::named::named;
+use crate::model::stacks::{Caller, Frame};
 use crate::model::{Action, Process};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
@@ -25,8 +26,8 @@ pub struct GapReport {
     pub bands: [Part; BANDS.len() + 1],
     /// The same by the library whose operation ended the gap, the largest total first; they sum to the whole.
     pub by_library: Vec<LibraryGaps>,
-    /// The same by the stack whose operation ended the gap, of one process.
-    pub by_stack: HashMap<u32, Part>,
+    /// The same by the line of the program whose operation ended the gap; `None` if it is not known.
+    pub by_line: BTreeMap<Option<Frame>, Part>,
     /// The largest gaps, longest first.
     pub largest: Vec<GapRow>,
 }
@@ -95,6 +96,8 @@ pub struct Side {
     pub correlation: u64,
     /// The library that called for it, if known.
     pub caller: Option<CallSite>,
+    /// The line of the program that called for it, if known.
+    pub line: Option<Frame>,
 }
 
 /// The rows of libraries, the largest total first.
@@ -108,13 +111,13 @@ fn by_library(parts: impl Iterator<Item = (Option<String>, Part)>) -> Vec<Librar
 }
 
 impl GapReport {
-    /// Names the gaps of a device. `beside` names a neighbor and its process, `library` the library of a code address, and
-    /// `resolve` the threads.
+    /// Names the gaps of a device. `beside` names a neighbor and its process, `source` where a call was made, and `resolve` the
+    /// threads.
     pub fn of(
         found: Found,
         (device, began_ns): (Option<u32>, Option<u64>),
         beside: impl Fn(&Neighbour) -> Option<(Option<u32>, Side)>,
-        library: impl Fn(u64) -> Option<String>,
+        source: impl Fn(Caller) -> Source,
         resolve: &impl Resolve,
     ) -> GapReport {
         let row = |gap: &Gap| {
@@ -123,10 +126,16 @@ impl GapReport {
             let tid = leader.and_then(|(process, thread)| resolve.tid(process, thread));
             Some(GapRow { pid, device, began_ns, start, duration, before, after, causes, tid })
         };
-        let Found { count, total, bands, callers, stacks, largest } = found;
-        let by_library = by_library(callers.into_iter().map(|(caller, part)| (library(caller), part)));
+        let Found { count, total, bands, callers, largest } = found;
+        let mut by_line: BTreeMap<Option<Frame>, Part> = BTreeMap::new();
+        let mut libraries = Vec::with_capacity(callers.len());
+        for (caller, part) in callers {
+            let Source { library, line } = source(caller);
+            by_line.entry(line).or_default().add(part);
+            libraries.push((library, part));
+        }
         let largest = largest.iter().filter_map(row).collect();
-        GapReport { count, total, bands, by_library, by_stack: stacks, largest }
+        GapReport { count, total, bands, by_library: by_library(libraries.into_iter()), by_line, largest }
     }
 }
 
@@ -137,8 +146,8 @@ impl Merge for GapReport {
         for (mine, theirs) in self.bands.iter_mut().zip(other.bands) {
             mine.add(theirs);
         }
-        for (stack, part) in &other.by_stack {
-            self.by_stack.entry(*stack).or_default().add(*part);
+        for (line, part) in &other.by_line {
+            self.by_line.entry(line.clone()).or_default().add(*part);
         }
         let both = self.by_library.drain(..).chain(other.by_library.clone());
         self.by_library =
@@ -149,8 +158,8 @@ impl Merge for GapReport {
     }
 }
 
-/// Names an operation beside a gap, whose call returned to `caller`.
-pub fn side(neighbour: &Neighbour, caller: u64, known: &Process, names: &Names) -> Side {
+/// Names an operation beside a gap, which was called at `caller`.
+pub fn side(neighbour: &Neighbour, caller: Caller, known: &Process, names: &Names) -> Side {
     let (kind, symbol, bytes, kernels) = match neighbour.what {
         Action::Kernel { name, .. } => {
             (LaunchKind::Kernel.name(), names.get(Namespace::Kernel, name), None, None)
@@ -161,6 +170,7 @@ pub fn side(neighbour: &Neighbour, caller: u64, known: &Process, names: &Names) 
         Action::Transfer { kind, bytes, .. } => (kind.name(), None, Some(bytes), None),
     };
     let symbol = symbol.map(str::to_owned);
-    let caller = known.modules.resolve(caller, names);
-    Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller }
+    let line = known.stacks.line(caller.line).cloned();
+    let caller = known.modules.resolve(caller.address, names);
+    Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller, line }
 }

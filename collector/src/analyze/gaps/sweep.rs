@@ -158,8 +158,9 @@ impl Sweep {
             self.origin = self.origin.or_else(|| self.period.next(from));
         }
         self.identity.pass(&self.cover, ns);
-        self.bins.pass(self.cover.part(), ns);
-        if ns > 0 && self.cover.part() == Part::Unobserved {
+        let part = self.cover.part();
+        self.bins.pass(part, ns);
+        if ns > 0 && part == Part::Unobserved {
             self.idle.without_waits.skip();
         }
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {

@@ -7,6 +7,7 @@
 use super::Cause;
 use crate::hash::HashMap;
 use crate::model::period::Period;
+use crate::model::stacks::Caller;
 use std::collections::VecDeque;
 
 /// The most calls that are kept of all threads of a process.
@@ -25,8 +26,8 @@ pub struct Spent {
     pub cause: Cause,
     /// The number of its API.
     pub api: u16,
-    /// Its return address.
-    pub caller: u64,
+    /// Where it was made.
+    pub caller: Caller,
 }
 
 /// A wait of a thread for the GPU.
@@ -34,6 +35,8 @@ pub struct Spent {
 pub struct Waited {
     /// The number of its API.
     pub api: u16,
+    /// The number of the line that made it; 0 = not known.
+    pub line: u32,
     /// When it began: host ns.
     pub from: i64,
     /// When it returned: host ns.
@@ -133,13 +136,15 @@ impl History {
         (&mut self.threads[place], most)
     }
 
-    /// Notes a call of a thread that waited for the GPU from `from` until `until`, and returned at `to`.
-    pub fn wait(&mut self, number: u32, api: u16, (from, until, to): (i64, i64, i64), period: &Period) {
+    /// Notes a call of a thread, by its API and its line, that waited for the GPU. `at`: from when, until when, and when it
+    /// returned.
+    pub fn wait(&mut self, number: u32, (api, line): (u16, u32), at: (i64, i64, i64), period: &Period) {
+        let (from, until, to) = at;
         let before = self.waited.map_or(0, |last| last.total);
-        let since = if self.waited.is_some() { self.waited_until.max(from) } else { from };
+        let since = self.waited_until.max(from);
         let total = before.saturating_add(period.length(since, until.max(since)));
         self.waited_until = until.max(since);
-        self.waited = Some(Waited { api, from, to, total });
+        self.waited = Some(Waited { api, line, from, to, total });
         self.of(number).0.waited = self.waited;
     }
 

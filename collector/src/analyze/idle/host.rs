@@ -138,7 +138,7 @@ impl Host {
             process: event.process,
             thread: number,
             api: work.call.api,
-            caller: work.call.caller,
+            caller: event.caller,
             called,
             returned,
             in_call,
@@ -174,12 +174,12 @@ impl Host {
         let class = self.classes.of(event, call);
         let may_wait = self.may_wait(event, call);
         let Some(of) = event.record.body.call() else { return };
-        let (from, caller) = (host(of.begin), of.caller);
+        let (from, caller) = (host(of.begin), event.caller);
         let (thread, most) = self.history.of(event.record.thread);
         if let Body::Api(api) = &event.record.body
             && api.calls > 1
         {
-            return self.queries(event.record.thread, api, period);
+            return self.queries(event, api, period);
         }
         let to = from.saturating_add(host(call.host_ns));
         thread.reach(from, to);
@@ -198,13 +198,14 @@ impl Host {
         let is_wait = cause == Cause::ExplicitSync && !call.failed;
         if is_wait || waited.is_some() || (may_wait && copies) {
             let until = if is_wait { to } else { until };
-            self.history.wait(event.record.thread, api, (from, until, to), period);
+            self.history.wait(event.record.thread, (api, caller.line), (from, until, to), period);
         }
     }
 
     /// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it waits
     /// for the GPU. Else the time between them is the program's own.
-    fn queries(&mut self, number: u32, api: &Api, period: &Period) {
+    fn queries(&mut self, event: &Event<'_>, api: &Api, period: &Period) {
+        let (number, caller) = (event.record.thread, event.caller);
         let (thread, most) = self.history.of(number);
         let (from, to) = (host(api.call.begin), host(api.call.end));
         thread.reach(from, to);
@@ -218,9 +219,9 @@ impl Host {
         }
         let cause = Cause::ExplicitSync;
         thread.count(cause, from, to, period);
-        thread.add(Spent { from, to, cause, api: api.call.api, caller: api.call.caller }, most);
+        thread.add(Spent { from, to, cause, api: api.call.api, caller }, most);
         if api.result == 0 {
-            self.history.wait(number, api.call.api, (from, to, to), period);
+            self.history.wait(number, (api.call.api, caller.line), (from, to, to), period);
         }
     }
 

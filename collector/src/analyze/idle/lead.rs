@@ -2,6 +2,7 @@
 
 use super::Cause;
 use super::history::{Spent, Waited};
+use crate::model::stacks::Caller;
 
 /// What is known of an operation that may end a gap, and of the thread that enqueued it. Times are host ns.
 #[derive(Clone, Debug)]
@@ -12,8 +13,8 @@ pub struct Lead {
     pub thread: u32,
     /// The number of its API.
     pub api: u16,
-    /// The return address of its call.
-    pub caller: u64,
+    /// Where its call was made.
+    pub caller: Caller,
     /// When its call was entered.
     pub called: i64,
     /// When its call returned.

@@ -30,7 +30,9 @@ use self::running::{Outside, Running};
 use super::call_class::CallClass;
 use super::estimate::Sum;
 use super::merge::Merge;
+use super::source::Source;
 use crate::model::named::named;
+use crate::model::stacks::Frame;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -136,17 +138,33 @@ impl Merge for Part {
 pub struct Site {
     /// The API that the leading thread was in, by its base name; `None` outside CUDA.
     pub api: Option<String>,
-    /// The library that called it; outside CUDA, the library whose call ended the gap.
-    pub library: Option<String>,
+    /// Where it was called; outside CUDA, where the call was made that ended the gap.
+    pub source: Source,
     /// The leading thread's id in the system, if known.
     pub tid: Option<u32>,
     /// The innermost NVTX range that was open on that thread when the gap ended.
     pub range: Option<String>,
-    /// The last wait before it that held the leading thread up (an explicit or implicit synchronization, by its base name), if
-    /// the GPU [would not have been idle](without_waits) without such waits: the host would have been ahead of it.
-    pub after_wait: Option<String>,
+    /// The last wait before it that held the leading thread up, if the GPU [would not have been idle](without_waits) without
+    /// such waits: the host would have been ahead of it.
+    pub after_wait: Option<Wait>,
     /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
     pub is_long: bool,
+}
+
+impl Site {
+    /// Returns the API of the wait that its idle time is owed to.
+    pub fn wait(&self) -> Option<&str> {
+        self.after_wait.as_ref().map(|wait| wait.api.as_str())
+    }
+}
+
+/// A wait for the GPU: an explicit or implicit synchronization.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    /// The API, by its base name.
+    pub api: String,
+    /// The line of the program that waited, if known.
+    pub line: Option<Frame>,
 }
 
 /// HTA's classes of the idle time of streams, ns. A gap between two operations of one stream is host wait if the second
@@ -215,7 +233,7 @@ impl HtaClasses {
 impl IdleReport {
     /// Returns the API whose waits a site's idle time is owed to, if these are a habit of the program.
     pub fn habit<'a>(&self, site: &'a Site) -> Option<&'a str> {
-        let wait = site.after_wait.as_deref()?;
+        let wait = site.wait()?;
         (self.waits.get(wait).copied().unwrap_or(0) >= HABIT).then_some(wait)
     }
 

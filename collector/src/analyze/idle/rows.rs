@@ -1,11 +1,13 @@
 //! The names of what a tally has found.
 
-use super::super::calls::base_name;
+use super::super::calls::shown_name;
 use super::super::merge::Merge;
+use super::super::source::Source;
 use super::history::Thread;
 use super::running::{Outside, Running};
 use super::split::{Place, Tally};
-use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse};
+use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse, Wait};
+use crate::model::stacks::Caller;
 use gpuspy_wire::record::Namespace;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -44,8 +46,8 @@ pub trait Resolve {
     fn tid(&self, process: u32, thread: u32) -> Option<u32>;
     /// The text of an id.
     fn text(&self, process: u32, namespace: Namespace, id: u32) -> Option<&str>;
-    /// The path of the library at an address.
-    fn library(&self, process: u32, address: u64) -> Option<String>;
+    /// Where in a process's program a call was made.
+    fn source(&self, process: u32, caller: Caller) -> Source;
 }
 
 impl Found {
@@ -107,23 +109,26 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
     let process = place.process;
     let text = |space, id: u32| resolve.text(process, space, id);
     let api = |api: u16| api_name(process, api, resolve);
+    let wait = |(number, line)| {
+        let Source { line, .. } = resolve.source(process, Caller { address: 0, line });
+        Wait { api: api(number), line }
+    };
     Site {
         api: place.api.map(api),
-        library: resolve.library(process, place.caller),
+        source: resolve.source(process, place.caller),
         tid: resolve.tid(process, place.thread),
         range: (place.range != 0)
             .then(|| text(Namespace::NvtxRange, place.range))
             .flatten()
             .map(str::to_owned),
-        after_wait: place.waited.map(api),
+        after_wait: place.waited.map(wait),
         is_long: place.is_long,
     }
 }
 
 /// Returns the base name of an API of a process.
 fn api_name(process: u32, api: u16, resolve: &impl Resolve) -> String {
-    let name = resolve.text(process, Namespace::Api, api.into());
-    name.map_or_else(|| format!("(api {api})"), |name| base_name(name).to_owned())
+    shown_name(resolve.text(process, Namespace::Api, api.into()), api)
 }
 
 impl Tally {

@@ -26,6 +26,7 @@ use super::without_waits::{Owed, WithoutWaits};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::hash::HashMap;
 use crate::model::period::Period;
+use crate::model::stacks::Caller;
 
 /// The most places that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;
@@ -47,12 +48,12 @@ pub struct Place {
     pub thread: u32,
     /// The number of the API that it was in; `None` outside CUDA.
     pub api: Option<u16>,
-    /// The return address of its call; outside CUDA, of the call that ended the gap.
-    pub caller: u64,
+    /// Where its call was made; outside CUDA, the call that ended the gap.
+    pub caller: Caller,
     /// The text of its NVTX range; 0 = none.
     pub range: u32,
-    /// The number of the API of the wait that it is owed to.
-    pub waited: Option<u16>,
+    /// The wait that it is owed to: the number of its API, and of the line that made it.
+    pub waited: Option<(u16, u32)>,
     /// Whether the part of a gap is [`LONG`] or longer.
     pub is_long: bool,
 }
@@ -86,7 +87,7 @@ impl Closed {
 struct Slot {
     cause: Cause,
     api: Option<u16>,
-    caller: u64,
+    caller: Caller,
     value: u64,
     lo: u64,
     hi: u64,
@@ -95,7 +96,7 @@ struct Slot {
 /// How much of a gap is owed to a wait.
 #[derive(Clone, Copy, Debug)]
 struct Owing {
-    waited: Option<u16>,
+    waited: Option<(u16, u32)>,
     ns: u64,
     /// The length of the gap, ns.
     of: u64,
@@ -175,7 +176,7 @@ impl Tally {
         let (mut now, mut idle_from) = (from, lead.before);
         if lead.known_from > now {
             now = lead.known_from.min(to);
-            self.stretch(from, now, Cause::Undecided, None, 0, from);
+            self.stretch(from, now, Cause::Undecided, None, Caller::default(), from);
         }
         for call in lead.calls.iter().filter(|call| call.from < lead.called) {
             if call.to > from {
@@ -194,7 +195,7 @@ impl Tally {
     }
 
     /// Adds a part of what the thread did; it had done so since `since`.
-    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: u64, since: i64) {
+    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: Caller, since: i64) {
         if from >= to {
             return;
         }
@@ -279,7 +280,7 @@ impl Tally {
         let (process, thread, range) = (lead.process, lead.thread, lead.range);
         let place =
             |api, caller, is_long| Place { process, thread, api, caller, range, waited: None, is_long };
-        let waited = lead.waited.map(|waited| waited.api);
+        let waited = lead.waited.map(|waited| (waited.api, waited.line));
         let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);

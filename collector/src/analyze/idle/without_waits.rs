@@ -27,15 +27,17 @@ const EACH: u64 = 64;
 pub struct WithoutWaits {
     /// By the number of the process.
     processes: Vec<Replay>,
-    /// Whether time has passed that was not observed, since the last gap.
-    is_unobserved: bool,
+    /// How often time has passed that was not observed.
+    unobserved: u64,
 }
 
 /// The replay of one process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Replay {
-    /// Of the time that its threads waited, what gaps have used, or no gap can use any more, ns; `None` if that is not known.
-    used: Option<u64>,
+    /// Of the time that its threads waited, what gaps have used, or no gap can use any more, ns.
+    used: u64,
+    /// [`WithoutWaits::unobserved`] when that was known.
+    unobserved: u64,
     /// The last launches, one of [`EACH`]: their numbers in the process, and when they started on the line.
     launches: VecDeque<(u64, i64)>,
     /// The return of the last wait that a gap was owed to.
@@ -51,16 +53,10 @@ pub struct Owed {
     pub is_first: bool,
 }
 
-impl Replay {
-    fn new() -> Replay {
-        Replay { used: Some(0), launches: VecDeque::new(), last_wait: None }
-    }
-}
-
 impl WithoutWaits {
     /// Notes that time has passed in which not everything was observed.
     pub fn skip(&mut self) {
-        self.is_unobserved = true;
+        self.unobserved += 1;
     }
 
     /// Notes that an operation starts at `time`.
@@ -76,19 +72,17 @@ impl WithoutWaits {
 
     /// Returns the part of a gap that would not be there without the waits, if the operation with this lead ended it.
     pub fn owed(&mut self, gap: &Closed, lead: &Lead) -> Owed {
-        let is_unobserved = std::mem::take(&mut self.is_unobserved);
-        self.of(lead.process);
-        if is_unobserved {
-            self.processes.iter_mut().for_each(|replay| replay.used = None);
-        }
         let Some(waited) = lead.waited else { return Owed::default() };
+        let unobserved = self.unobserved;
         let replay = self.of(lead.process);
-        let used = replay.used.unwrap_or(waited.total);
+        if replay.unobserved != unobserved {
+            (replay.unobserved, replay.used) = (unobserved, waited.total);
+        }
         let oldest = replay.launches.front().map_or(gap.from, |(_, time)| *time);
         let queue = gap.to.saturating_sub(oldest).max(0) as u64;
-        let ahead = waited.total.saturating_sub(used).min(queue);
+        let ahead = waited.total.saturating_sub(replay.used).min(queue);
         let ns = of_host(gap, lead).min(ahead);
-        replay.used = Some(used.max(waited.total.saturating_sub(ahead - ns)));
+        replay.used = replay.used.max(waited.total.saturating_sub(ahead - ns));
         let is_first = ns > 0 && replay.last_wait != Some(waited.to);
         if is_first {
             replay.last_wait = Some(waited.to);
@@ -99,7 +93,7 @@ impl WithoutWaits {
     fn of(&mut self, process: u32) -> &mut Replay {
         let at = process as usize;
         if self.processes.len() <= at {
-            self.processes.resize_with(at + 1, Replay::new);
+            self.processes.resize_with(at + 1, Replay::default);
         }
         &mut self.processes[at]
     }

@@ -7,6 +7,7 @@ use super::holders::Origin;
 use super::stretches::{Join, Stretches};
 use crate::hash::HashMap;
 use crate::model::Event;
+use crate::model::stacks::Caller;
 use crate::trace::record::Body;
 use gpuspy_wire::record::{Memory, flag};
 
@@ -92,8 +93,8 @@ pub struct ChurnFold {
     latest: (Counts, Place),
     steps: Stretches<Counts>,
     time: Stretches<Counts>,
-    /// Host ns by API and return address. Programs call from few places.
-    by_site: HashMap<(u16, u64), u64>,
+    /// Host ns by API, and by where it was called. Programs call from few places.
+    by_site: HashMap<(u16, Caller), u64>,
     first: u64,
 }
 
@@ -137,7 +138,7 @@ impl ChurnFold {
             self.first = call.begin;
         }
         let host_ns = counted.host_ns;
-        let site = self.by_site.entry((counted.api, call.caller)).or_default();
+        let site = self.by_site.entry((counted.api, event.caller)).or_default();
         *site = site.saturating_add(host_ns);
         self.settle(place);
         self.latest.0 = self.latest.0.join(Counts { host_ns, ..counts });
@@ -162,7 +163,7 @@ impl ChurnFold {
     }
 
     /// Returns the API and the return address that took the most host time.
-    pub fn most(&self) -> Option<(u16, u64)> {
+    pub fn most(&self) -> Option<(u16, Caller)> {
         self.by_site.iter().max_by_key(|(site, ns)| (**ns, **site)).map(|(site, _)| *site)
     }
 

@@ -4,6 +4,7 @@
 //! since a program whose memory grows reaches one at each allocation. Instead, the number of a block says whether it was
 //! held at the last peak, and the block is added to that peak's account when it is freed.
 
+use super::By;
 use super::churn::{ChurnFold, Place};
 use super::gpus::{ByGpu, Gpus};
 use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
@@ -20,8 +21,9 @@ use crate::model::memory::MemoryChange;
 use crate::model::period::Period;
 use crate::model::range_names::Folded;
 use crate::model::ranges::{Begun, Inside, Ranges};
+use crate::model::stacks::Caller;
 use crate::model::{Event, When};
-use crate::trace::record::{Api, Body, Call, NvtxRange};
+use crate::trace::record::{Body, NvtxRange};
 use gpuspy_wire::record::{Memory, Namespace, NvtxChange};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +47,7 @@ const LEAST: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Key {
     api: u16,
-    caller: u64,
+    caller: Caller,
     thread: u32,
     /// The domain and the text of the innermost range.
     range: Option<(u32, u32)>,
@@ -261,12 +263,12 @@ impl Held {
         }
     }
 
-    /// Applies a change of device memory, whose call has returned at host ns `at`. `call` made the change.
-    pub fn change(&mut self, change: &MemoryChange, thread: u32, call: &Call, at: u64) {
+    /// Applies a change of device memory, whose call has returned at host ns `at`. `by` made the change.
+    pub(super) fn change(&mut self, change: &MemoryChange, by: &By, at: u64) {
         self.gpus.change(change, at.saturating_sub(self.began), self.period.contains(host(at)));
         match *change {
             MemoryChange::Allocated { memory, bytes, of } if bytes > 0 => {
-                let origin = self.origin(memory, thread, call);
+                let origin = self.origin(memory, by);
                 let (number, place) = (self.numbers, self.place);
                 self.numbers += 1;
                 self.first_block.get_or_insert(at);
@@ -298,8 +300,8 @@ impl Held {
     }
 
     /// Returns the number of an origin.
-    fn origin(&mut self, memory: Memory, thread: u32, call: &Call) -> u32 {
-        let key = self.key(memory.name(), thread, call);
+    fn origin(&mut self, memory: Memory, by: &By) -> u32 {
+        let key = self.key(memory.name(), by);
         let is_full = self.keys.len() >= ORIGINS && !self.keys.contains_key(&key);
         let next = self.accounts.len() as u32;
         let origin = *self.keys.entry(if is_full { Key::default() } else { key }).or_insert(next);
@@ -309,11 +311,11 @@ impl Held {
         origin
     }
 
-    fn key(&mut self, kind: &'static str, thread: u32, call: &Call) -> Key {
-        let around = self.ranges.around(thread, call.begin);
+    fn key(&mut self, kind: &'static str, by: &By) -> Key {
+        let around = self.ranges.around(by.thread, by.call.begin);
         let innermost = around.max_by_key(|begun| begun.at).map(|begun| &begun.range);
         let range = innermost.map(|range| (range.domain, self.folded.number(range.text)));
-        Key { api: call.api, caller: call.caller, thread, range, kind }
+        Key { api: by.call.api, caller: by.caller(), thread: by.thread, range, kind }
     }
 
     fn changed(&mut self, origin: u32, change: impl Fn(u64) -> u64, blocks: i64) {
@@ -344,23 +346,23 @@ impl Held {
 
     /// Records that what is held now is a new peak, with `passing` bytes more that the call of a thread allocated and
     /// freed.
-    pub fn peaked(&mut self, passing: Option<(Memory, u32, &Call, u64)>) {
+    pub(super) fn peaked(&mut self, passing: Option<(Memory, &By, u64)>) {
         self.peaks += 1;
         self.peak_before = self.numbers;
         self.passing = passing
             .filter(|(.., bytes)| *bytes > 0)
-            .map(|(memory, thread, call, bytes)| (self.origin(memory, thread, call), bytes));
+            .map(|(memory, by, bytes)| (self.origin(memory, by), bytes));
     }
 
-    /// Records that a call failed because there was not enough memory, while `unmapped` bytes of physical memory were
-    /// created and not mapped.
-    pub fn refused(&mut self, thread: u32, api: &Api, at: u64, unmapped: u64) {
-        let key = self.key("", thread, &api.call);
+    /// Records that a call for `asked` bytes failed because there was not enough memory, while `unmapped` bytes of physical
+    /// memory were created and not mapped.
+    pub(super) fn refused(&mut self, by: &By, asked: u64, at: u64, unmapped: u64) {
+        let key = self.key("", by);
         let accounts = self.accounts.iter().enumerate().filter(|(_, account)| account.level.bytes > 0);
         let held = accounts.map(|(at, account)| (at as u32, account.level.bytes, account.blocks));
         let failure = Failure {
             at: at.saturating_sub(self.began),
-            requested: (api.subject > 0).then_some(api.subject),
+            requested: (asked > 0).then_some(asked),
             live: self.level.bytes,
             by_gpu: self.gpus.held(),
             unmapped,
@@ -398,12 +400,12 @@ impl Held {
         if *key == Key::default() {
             return Origin { pid: end.pid, kind: "(others)", ..Origin::default() };
         }
-        let library = end.library(key.caller);
+        let source = end.source(key.caller);
         let api = end.names.get(Namespace::Api, key.api.into()).map(|name| base_name(name).to_owned());
         let range = key.range.map(|range| RangeName::numbered(range, end.names, &self.folded).to_string());
-        let pool = library.as_deref().and_then(pool_of);
+        let pool = source.library.as_deref().and_then(pool_of);
         let tid = self.tids.get(&key.thread).copied();
-        Origin { pid: end.pid, tid, library, api, range, kind: key.kind, pool }
+        Origin { pid: end.pid, tid, source, api, range, kind: key.kind, pool }
     }
 
     fn at_peak(&mut self, origins: &[Origin]) -> Vec<Holder> {

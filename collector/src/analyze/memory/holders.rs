@@ -3,6 +3,7 @@
 use super::churn::Churn;
 use super::lifetimes::{Lifetime, Lived};
 use crate::analyze::merge::Merge;
+use crate::analyze::source::Source;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ pub struct Origin {
     pub pid: Option<u32>,
     /// The thread's id in the system, if known.
     pub tid: Option<u32>,
-    /// The path of the library that called; `None` if the caller is unknown.
-    pub library: Option<String>,
+    /// Where the call was made.
+    pub source: Source,
     /// The API, by its base name; `None` for the row of all origins beyond the limit.
     pub api: Option<String>,
     /// The innermost NVTX range that was open.

@@ -2,7 +2,7 @@ use super::super::analysis::finish_at;
 use super::*;
 use crate::model::{Operation, simulation};
 use crate::trace::record::{Record, Work};
-use gpuspy_wire::record::Direction;
+use gpuspy_wire::record::{Direction, Namespace};
 
 const COPY: u16 = 3;
 
@@ -49,7 +49,7 @@ fn uploads(copies: impl IntoIterator<Item = Copy>) -> (Option<Repeats>, usize) {
     }
     let kept = fold.uploads.len();
     let mut rows = finish_at(fold, 0);
-    let found = rows.remove(&("cuMemcpyHtoDAsync".to_owned(), None));
+    let found = rows.remove(&("cuMemcpyHtoDAsync".to_owned(), Source::default()));
     assert!(rows.is_empty(), "{rows:?}");
     (found, kept)
 }

@@ -1,9 +1,12 @@
-use super::super::analysis::finish_at;
+use super::super::analysis::{Line, finish_at};
+use super::super::source::Lines;
+use super::super::waits;
 use super::*;
+use crate::model;
 use crate::model::simulation::{exactly, operation};
-use crate::model::transfer::{HostMemory, TransferKind};
+use crate::model::stacks::Stacks;
 use crate::model::{CountedCall, Reason};
-use crate::trace::record::{Call, Record, Synchronize, What, Work};
+use crate::trace::record::{Call, Record, Synchronize, Work};
 use gpuspy_wire::record::{SyncScope, Untimed};
 
 /// Three stacks: two of one line, by way of two frames of a library, and one of another line; the fourth has no user's.
@@ -19,6 +22,7 @@ fn names() -> Names {
         (Namespace::Stack, 3, "4".to_owned()),
         (Namespace::Stack, 4, "1 …".to_owned()),
         (Namespace::Api, 7, "cuLaunchKernel_ptsz".to_owned()),
+        (Namespace::Kernel, 1, "gemm".to_owned()),
     ];
     Names(texts.into_iter().map(|(space, id, text)| ((space, id), text)).collect())
 }
@@ -33,28 +37,26 @@ fn counted() -> CountedCall {
 
 /// Gives an operation to the analysis, made by a stack.
 fn observe(fold: &mut LineFold<'_>, stack: u32, what: Action, when: When, untimed: Untimed, flags: u16) {
-    let mut work = crate::model::simulation::work(10, 0, 0);
-    let kernel = What::Kernel {
-        name: 1,
-        function: 0,
-        grid: [1; 3],
-        block: [1; 3],
-        shared_bytes: 0,
-        attributes: 0,
-        cluster: [0; 3],
-    };
-    work = Work { call: call(stack, flags), untimed, what: kernel, ..work };
-    let record = Record { thread: 1, at: 30, body: Body::Work(work) };
-    let operation = Operation { when, stack, ..operation(what, (10, 30)) };
-    let call = (flags & flag::MORE == 0).then(counted);
-    let event = Event { operation: Some(operation), call, ..Event::new(&record) };
+    let work = Work { call: call(stack, flags), untimed, ..crate::model::simulation::work(10, 0, 0) };
+    let record = Record { thread: 1, at: 30, body: Body::Work(work.clone()) };
+    let operation = Operation { when, ..operation(what, (10, 30)) };
+    let (call, caller) = ((flags & flag::MORE == 0).then(counted), Stacks::of(&names()).caller(&work.call));
+    let event = Event { operation: Some(operation), call, caller, ..Event::new(&record) };
     fold.observe(&event, &Scope::whole(&event, true));
+}
+
+/// Returns the rows of an analysis.
+fn rows(fold: LineFold<'_>) -> SourceLines {
+    let names = names();
+    let known = model::Process { stacks: Stacks::of(&names), ..model::Process::default() };
+    let end = End { names: &names, known: &known, pid: None, status: None, ended: 0, line: Line::default() };
+    fold.finish(&end)
 }
 
 const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 
 fn frame(line: u32) -> Option<Frame> {
-    Some(Frame { file: "train.py".to_owned(), line, function: "step".to_owned() })
+    Some(Frame { file: "train.py".to_owned(), line, function: "step".to_owned(), ..Frame::default() })
 }
 
 #[test]
@@ -69,7 +71,12 @@ fn what_a_library_does_counts_for_the_line_that_called_it() {
     observe(&mut fold, 3, KERNEL, timed, Untimed::Timed, 0);
     observe(&mut fold, 4, KERNEL, timed, Untimed::Timed, 0);
     observe(&mut fold, 0, KERNEL, timed, Untimed::Timed, 0);
-    let rows = finish_at(fold, 0).rows;
+    let SourceLines { rows, of } = rows(fold);
+    let weights = |row: Row<String>| -> Vec<(Option<Frame>, u64)> {
+        of[&row].weights().map(|(line, weight)| (line.cloned(), weight)).collect()
+    };
+    assert_eq!(weights(Row::Kernel("gemm".to_owned())), [(None, 2), (frame(10), 1), (frame(11), 1)]);
+    assert_eq!(weights(Row::Transfer(TransferKind::HtoD, HostMemory::Pinned)), [(frame(10), 64)]);
     let line = &rows[&frame(10)];
     assert_eq!(line.calls, BTreeMap::from([("cuLaunchKernel".to_owned(), 3)]));
     assert_eq!((line.launches, line.operations, line.timed, line.bytes), (1, 2, 2, 64));
@@ -88,7 +95,7 @@ fn launches_that_were_timed_together_share_the_time_by_their_number() {
     }
     let burst = Action::Burst { launches: 4, ordinary: 4, communication: false };
     observe(&mut fold, 0, burst, When::Timed(exactly(100, 500)), Untimed::Timed, flag::MORE);
-    let rows = finish_at(fold, 0).rows;
+    let rows = rows(fold).rows;
     let gpu = |line: u32| rows[&frame(line)].gpu;
     assert_eq!((gpu(10).value, gpu(11).value), (300, 100));
     assert_eq!((gpu(11).lo, gpu(11).hi), (0, 400), "each of several lines may have had all of it");
@@ -102,16 +109,21 @@ fn waits_and_idle_time_count_for_the_line_of_their_stack() {
     let mut fold = LineFold::new(&Start::of(&names));
     let sync = Synchronize { call: call(3, 0), scope: SyncScope::Device, stream: 0, event: 0 };
     let record = Record { thread: 1, at: 30, body: Body::Synchronize(sync) };
-    let event = Event { call: Some(counted()), ..Event::new(&record) };
+    let caller = Stacks::of(&names).caller(&call(3, 0));
+    let event = Event { call: Some(counted()), caller, ..Event::new(&record) };
     fold.observe(&event, &Scope::whole(&event, true));
-    let mut lines = finish_at(fold, 0);
-    let gaps = HashMap::from_iter([(1, Part { count: 1, total: 70 }), (2, Part { count: 2, total: 5 })]);
-    lines.relate(&gaps, &HashMap::from_iter([(3, 4), (9, 6)]));
+    let mut lines = rows(fold);
+    assert_eq!(lines.of_api("cuLaunchKernel"), frame(11).as_ref().map(|line| (line, 1.0)));
+    let gaps = BTreeMap::from([(frame(10), Part { count: 3, total: 75 })]);
+    let waited = Lines::of([(frame(11), 4), (None, 6)]);
+    let waits = [(("cudaFree".to_owned(), waits::Cause::Free), waited)].into();
+    lines.relate(&gaps, &ImplicitSyncs { lines: waits, ..ImplicitSyncs::default() });
     assert_eq!((lines.rows[&frame(11)].wait_ns, lines.rows[&frame(10)].idle_ns), (24, 75));
     assert_eq!(lines.rows[&None].wait_ns, 6);
     let mut both = lines.clone();
     both.merge(&lines);
     assert_eq!(both.rows[&frame(10)].idle_ns, 150);
+    assert_eq!(both.of_api("cuLaunchKernel"), lines.of_api("cuLaunchKernel"));
 }
 
 #[test]
@@ -120,6 +132,6 @@ fn a_trace_without_stacks_has_no_lines() {
     let mut fold = LineFold::new(&Start::of(&names));
     observe(&mut fold, 0, KERNEL, When::Timed(exactly(100, 150)), Untimed::Timed, 0);
     let mut lines = finish_at(fold, 0);
-    lines.relate(&HashMap::from_iter([(0, Part { count: 1, total: 70 })]), &HashMap::default());
+    lines.relate(&BTreeMap::from([(None, Part { count: 1, total: 70 })]), &ImplicitSyncs::default());
     assert!(lines.rows.is_empty());
 }

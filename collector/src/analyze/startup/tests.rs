@@ -68,8 +68,7 @@ impl<'n> Trace<'n> {
             context: 1,
             device: Some(0),
             stream: 7,
-            caller: 0,
-            stack: 0,
+            caller: Caller::default(),
             called: begin,
             returned: end,
             what,
@@ -85,8 +84,12 @@ impl<'n> Trace<'n> {
     }
 
     fn finish(self) -> Option<Startup> {
-        self.fold.rows(|caller| (caller == 77).then(|| "libx.so".to_owned()))
+        self.fold.rows(library)
     }
+}
+
+fn library(caller: Caller) -> Source {
+    Source { library: (caller.address == 77).then(|| "libx.so".to_owned()), line: None }
 }
 
 /// The parts that are not 0.
@@ -114,7 +117,7 @@ fn start_up_is_from_the_first_call_to_the_first_kernel_and_its_parts_sum_to_it()
     assert_eq!(parts(&startup.until_kernel), expected);
     assert_eq!(startup.until_kernel.whole(), 400);
     let loads = Calls { count: 1, host_ns: 200 };
-    assert_eq!(startup.loads, [(Some("libx.so".to_owned()), loads)].into());
+    assert_eq!(startup.loads, [(library(Caller { address: 77, line: 0 }), loads)].into());
     assert_eq!((startup.processes, startup.untimed, startup.steady), (1, 0, 0));
     assert_eq!(startup.module_loading.as_deref(), Some("EAGER"));
 }

@@ -6,6 +6,7 @@ use super::super::identity::CLASSES;
 use super::*;
 use crate::model::gpu_interval::{Length, derive};
 use crate::model::simulation::{Load, Simulation, survey};
+use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::trace::record::Record;
 use gpuspy_wire::record::LossCause;
@@ -50,8 +51,7 @@ fn operation(correlation: u64, stream: u64, what: Action, when: When) -> Operati
         context: 1,
         device: Some(0),
         stream,
-        caller: 0,
-        stack: 0,
+        caller: Caller::default(),
         called: correlation,
         returned: correlation,
         what,

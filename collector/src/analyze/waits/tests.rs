@@ -2,6 +2,7 @@ use super::super::analysis::finish_at;
 use super::*;
 use crate::model::gpu_interval::{Basis, GpuInterval, Length};
 use crate::model::memory::{Allocator, MemoryChange};
+use crate::model::stacks::Caller;
 use crate::model::{Reason, simulation};
 use crate::trace::record::{Api, Call, Context, EventOp, Free, Record, Stream as StreamRecord};
 use gpuspy_wire::record::Untimed;
@@ -84,8 +85,7 @@ impl<'n> Trace<'n> {
             context: 1,
             device: Some(0),
             stream,
-            caller: 0,
-            stack: 0,
+            caller: Caller::default(),
             called: begin,
             returned: end,
             what,

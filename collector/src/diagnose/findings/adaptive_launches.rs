@@ -42,7 +42,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: all.count,
                 total: Some(total),
                 api: Some(api.clone()),
-                library: site.library.clone(),
+                source: idle.source(),
                 tid: site.tid,
                 ..Evidence::default()
             },

@@ -81,10 +81,10 @@ fn waits(facts: &Facts<'_>) -> (u64, u64) {
 /// run out of work because a free had waited for it. Where the calls that waited are not known, a gap in which the host
 /// was in a free began so, and all that is in it until its end was caused by that; `frees` are such gaps.
 fn share(cause: Cause, site: &Site, part: &Part, frees: u64) -> f64 {
-    let is_free = |api: &Option<String>| api.as_deref().is_some_and(waits::Cause::is_free);
-    match (cause, &site.after_wait) {
+    let is_free = |api: Option<&str>| api.is_some_and(waits::Cause::is_free);
+    match (cause, site.wait()) {
         (Cause::Allocating | Cause::Freeing, _) => 1.0,
-        (Cause::ImplicitSync, _) if is_free(&site.api) => 1.0,
+        (Cause::ImplicitSync, _) if is_free(site.api.as_deref()) => 1.0,
         (_, after) if is_free(after) => 1.0,
         (Cause::Launching | Cause::Starting | Cause::OutsideCuda | Cause::OtherCall, None) => {
             (frees as f64 / part.count.max(1) as f64).min(1.0)

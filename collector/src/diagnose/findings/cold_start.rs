@@ -40,8 +40,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         return None;
     }
     let loads = startup.loads.values().map(|calls| calls.count).sum();
-    let library =
-        startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns).and_then(|(library, _)| library.clone());
+    let most = startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns);
+    let source = most.map(|(source, _)| source.clone()).unwrap_or_default();
     let mut text = format!(
         "{} of loading and {} of linking before the first kernel, in {} of modules and libraries of kernels",
         duration(load),
@@ -66,7 +66,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 text: text + ".",
                 count: loads,
                 total: Some(Sum { value: ns, lo: ns, hi: ns }),
-                library,
+                source,
                 ..Evidence::default()
             },
             explanation: "Before the first kernel can run, its code is loaded, and compiled if the file has only PTX for \

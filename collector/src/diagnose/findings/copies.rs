@@ -46,7 +46,7 @@ impl<'a> Found<'a> {
             first: Some(self.all.first),
             api: Some(self.main.api.clone()),
             kernel: None,
-            library: self.main.library.clone(),
+            source: self.main.source.clone(),
             tid: self.all.tid,
         }
     }

@@ -26,7 +26,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         duration(waits.idle.part.total.value),
         count(waits.count),
         plural(calls, "call", "calls"),
-        duration(facts.all.syncs.get(api).map_or(waits.waited, |calls| calls.total))
+        duration(facts.all.syncs.get(api).map_or(0, |calls| calls.total))
     );
     Some(Claimed {
         finding: Finding {
@@ -39,7 +39,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 first: None,
                 api: Some(api.to_owned()),
                 kernel: None,
-                library: site.library.clone(),
+                source: waits.idle.source(),
                 tid: site.tid,
             },
             explanation: "It waits for all streams of the GPU. The host launches nothing meanwhile, so all of them are \

@@ -31,7 +31,7 @@ const HABIT: u64 = 10;
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let rows = &facts.all.repeated_uploads;
-    let ((api, library), _) = rows.iter().max_by_key(|(_, repeats)| repeats.whole())?;
+    let ((api, source), _) = rows.iter().max_by_key(|(_, repeats)| repeats.whole())?;
     let mut all = Repeats::default();
     rows.values().for_each(|repeats| all.merge(repeats));
     if all.certain < HABIT {
@@ -57,7 +57,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 total: Some(all.time),
                 first: Some(all.first),
                 api: Some(api.clone()),
-                library: library.clone(),
+                source: source.clone(),
                 ..Evidence::default()
             },
             explanation: "While a copy is not over, the host must not change what it reads, so the next copy from there moves \

@@ -59,6 +59,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 total: Some(all.time),
                 first: Some(all.first),
                 kernel: Some(demangle(symbol)),
+                source: facts.source_of_kernel(symbol),
                 ..Evidence::default()
             },
             explanation: "A product that adds to its output needs the bias there first, and the library copies it. The \

@@ -36,13 +36,13 @@ pub fn finding(id: Id, title: String, evidence: Evidence, explanation: &str, fix
 
 /// Returns evidence that is about memory of an origin.
 pub fn evidence(origin: &Origin, text: String, count: u64, first: Option<u64>) -> Evidence {
-    let Origin { api, library, tid, .. } = origin.clone();
-    Evidence { text, count, first, api, library, tid, ..Evidence::default() }
+    let Origin { api, source, tid, .. } = origin.clone();
+    Evidence { text, count, first, api, source, tid, ..Evidence::default() }
 }
 
 /// Returns where memory was allocated, in words.
 pub fn place(origin: &Origin) -> String {
-    let library = origin.library.as_deref().and_then(|path| path.rsplit('/').next());
+    let library = origin.source.library.as_deref().and_then(|path| path.rsplit('/').next());
     let mut words = match (library, origin.pool) {
         (Some(library), Some(pool)) => format!("{library} ({pool}'s memory pool)"),
         (Some(library), None) => library.to_owned(),
@@ -50,6 +50,9 @@ pub fn place(origin: &Origin) -> String {
     };
     if let Some(api) = &origin.api {
         words = format!("{words} with {api}");
+    }
+    if let Some(line) = &origin.source.line {
+        words = format!("{words} at {}", line.place());
     }
     if let Some(range) = &origin.range {
         words = format!("{words} in range {range}");

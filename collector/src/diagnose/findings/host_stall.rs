@@ -112,7 +112,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 first: None,
                 api: None,
                 kernel: None,
-                library: site.library.clone(),
+                source: idle.source(),
                 tid: site.tid,
             },
             explanation: explanation(state).to_owned(),

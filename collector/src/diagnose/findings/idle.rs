@@ -4,6 +4,7 @@ use super::super::Facts;
 use super::super::buckets::Bucket;
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle::{Cause, Part, Site};
+use crate::analyze::source::{Lines, Source};
 use std::collections::BTreeMap;
 
 /// Returns a share of a sum whose own bounds and that of the share are known.
@@ -37,6 +38,9 @@ pub struct Idle<'a> {
     pub claims: BTreeMap<Bucket, Sum>,
     /// The site of most of it.
     pub main: Option<&'a Site>,
+    /// The lines of the program that it comes from: those of the waits that it is owed to, else of the calls that the host
+    /// was in, or that came too late, ns.
+    lines: Lines,
 }
 
 impl<'a> Idle<'a> {
@@ -54,6 +58,8 @@ impl<'a> Idle<'a> {
             idle.part.total.add(part.total);
             *by_cause.entry(*cause).or_default() += part.total.value;
             *by_call.entry((*cause, site.api.as_deref())).or_default() += part.count;
+            let wait = site.after_wait.as_ref().map(|wait| &wait.line);
+            idle.lines.add(wait.unwrap_or(&site.source.line).clone(), part.total.value);
             if part.total.value > most {
                 (most, idle.main) = (part.total.value, Some(site));
             }
@@ -66,6 +72,12 @@ impl<'a> Idle<'a> {
             idle.claims.insert(bucket, facts.buckets.get(bucket).share(ns, whole));
         }
         idle
+    }
+
+    /// Returns where most of it comes from.
+    pub fn source(&self) -> Source {
+        let library = self.main.and_then(|site| site.source.library.clone());
+        Source { library, line: self.lines.main().map(|(line, _)| line.clone()) }
     }
 }
 

@@ -57,10 +57,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let longest = found.all.time.hi.checked_div(found.all.timed).unwrap_or(0).saturating_mul(found.all.count);
     bound(&mut claims, (longest as f64 * (1.0 - least)) as u64);
     if let Some(wait) = own_wait(facts) {
-        let is = |api: &Option<String>| api.as_deref() == Some(wait);
+        let is = |api: Option<&str>| api == Some(wait);
         let owed = Idle::of(facts, |cause, site| {
             !is_in_copy(cause, site)
-                && (is(&site.after_wait) || cause == Cause::ExplicitSync && is(&site.api))
+                && (is(site.wait()) || cause == Cause::ExplicitSync && is(site.api.as_deref()))
         });
         owed.claims.into_iter().for_each(|(bucket, claim)| claims.entry(bucket).or_default().add(claim));
     }

@@ -41,6 +41,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: calls.count,
                 total: Some(total),
                 api: Some(api.clone()),
+                source: facts.source_of_api(api),
                 ..Evidence::default()
             },
             explanation: "A stream takes about a thousand operations; then the next launch waits until one is done. The \

@@ -68,7 +68,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 first: (read.count > 0).then_some(read.first),
                 api: Some(api.to_owned()),
                 kernel: None,
-                library: site.library.clone(),
+                source: waits.idle.source(),
                 tid: site.tid,
             },
             explanation: "While the host waits it launches nothing, so the GPU's queue is empty when the wait is over, and \

@@ -58,6 +58,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: main.kernel.count,
                 total: main.kernel.total().map(Sum::from),
                 kernel: Some(demangle(&main.kernel.symbol)),
+                source: facts.source_of_kernel(&main.kernel.symbol),
                 ..Evidence::default()
             },
             explanation: "The GPU runs a grid in waves. If all blocks take the same time, the last wave takes as long as a full \

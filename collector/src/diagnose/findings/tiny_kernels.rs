@@ -63,7 +63,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 first: None,
                 api: site.api.clone(),
                 kernel: Some(demangle(&commonest.symbol)),
-                library: site.library.clone(),
+                source: idle.source(),
                 tid: site.tid,
             },
             explanation: "Each launch costs the host some microseconds, whatever it launches. These kernels are over before \

@@ -56,6 +56,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: found.kernel.count,
                 total: found.kernel.total().map(Sum::from),
                 kernel: Some(demangle(&found.kernel.symbol)),
+                source: facts.source_of_kernel(&found.kernel.symbol),
                 ..Evidence::default()
             },
             explanation: "A block runs on one multiprocessor, so the others have nothing to do. How much a larger grid gains \

@@ -59,6 +59,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: kernel.count,
                 total: kernel.total().map(Sum::from),
                 kernel: Some(demangle(&kernel.symbol)),
+                source: facts.source_of_kernel(&kernel.symbol),
                 ..Evidence::default()
             },
             explanation: "Launches of one shape do the same work unless their data differs, so that the longer ones wait for \

@@ -6,7 +6,7 @@
 
 use super::super::Facts;
 use super::idle::Idle;
-use crate::analyze::idle::{Cause, HABIT, Site};
+use crate::analyze::idle::{Cause, HABIT};
 
 /// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
 const OFTEN: u64 = 10;
@@ -18,24 +18,16 @@ pub struct Waits<'a> {
     pub idle: Idle<'a>,
     /// How many of them left the GPU idle.
     pub count: u64,
-    /// The time that the threads that lead gaps were in waits, ns.
-    pub waited: u64,
 }
 
 impl<'a> Waits<'a> {
     /// Returns the cost of the waits in these APIs; `None` if they leave the GPU idle rarely.
     pub fn of(facts: &Facts<'a>, is_wait: impl Fn(&str) -> bool) -> Option<Waits<'a>> {
-        let is = |api: &Option<String>| api.as_deref().is_some_and(&is_wait);
-        let idle = Idle::of(facts, |cause, site| is_in_wait(cause) && is(&site.api) || is(&site.after_wait));
-        let leads =
-            |tid: Option<u32>| idle.main.is_none_or(|site: &Site| site.tid.is_none() || site.tid == tid);
-        let threads = facts.all.idle.threads.iter().filter(|thread| leads(thread.tid));
-        let in_waits = [Cause::ExplicitSync, Cause::ImplicitSync];
-        let waited =
-            threads.flat_map(|thread| in_waits.map(|cause| thread.calls.get(&cause).copied().unwrap_or(0)));
-        let waited = waited.sum();
+        let is = |api: Option<&str>| api.is_some_and(&is_wait);
+        let idle =
+            Idle::of(facts, |cause, site| is_in_wait(cause) && is(site.api.as_deref()) || is(site.wait()));
         let count = facts.all.idle.waits.iter().filter(|(api, _)| is_wait(api)).map(|(_, count)| count).sum();
-        let waits = Waits { idle, count, waited };
+        let waits = Waits { idle, count };
         waits.are_habit(facts).then_some(waits)
     }
 
@@ -50,7 +42,7 @@ impl<'a> Waits<'a> {
     /// Returns the API that most of the idle time is behind.
     pub fn api(&self) -> Option<&'a str> {
         let site = self.idle.main?;
-        site.after_wait.as_deref().or(site.api.as_deref())
+        site.wait().or(site.api.as_deref())
     }
 }
 
@@ -69,7 +61,7 @@ mod tests {
     use super::*;
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
-    use crate::analyze::idle::Part;
+    use crate::analyze::idle::{Part, Site, Wait};
 
     const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
     const WAIT: &str = "cuStreamSynchronize";
@@ -81,7 +73,8 @@ mod tests {
     /// Returns what waits cost, of which `count` left the GPU idle, for 1000 ns in all; it was idle for another 1000 ns for
     /// another reason. There are `calls` of the wait.
     fn cost(count: u64, calls: u64) -> Option<u64> {
-        let site = |wait: Option<&str>| Site { after_wait: wait.map(str::to_owned), ..Site::default() };
+        let wait = |api: &str| Wait { api: api.to_owned(), line: None };
+        let site = |api: Option<&str>| Site { after_wait: api.map(wait), ..Site::default() };
         let part = Part { count, total: exactly(1_000) };
         let mut all = Tables::default();
         all.apis.entry(WAIT.to_owned()).or_default().count = calls;

@@ -2,6 +2,7 @@
 
 use super::Bound;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::analyze::source::Source;
 use crate::diagnose::buckets::{Bucket, Buckets};
 use std::collections::BTreeMap;
 
@@ -58,8 +59,8 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
         group.gaps = group.gaps.saturating_add(part.count);
-        if let Some(call) = site.after_wait.as_ref().filter(|_| bound == Bound::Syncs).or(site.api.as_ref()) {
-            let sum = group.calls.entry(call.clone()).or_default();
+        if let Some(call) = site.wait().filter(|_| bound == Bound::Syncs).or(site.api.as_deref()) {
+            let sum = group.calls.entry(call.to_owned()).or_default();
             *sum = sum.saturating_add(ns);
         }
     }
@@ -68,8 +69,9 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
 
 /// Returns the idle time by cause and site, and for causes without sites as a whole.
 fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
+    const UNKNOWN: Source = Source { library: None, line: None };
     static NOWHERE: Site =
-        Site { api: None, library: None, tid: None, range: None, after_wait: None, is_long: false };
+        Site { api: None, source: UNKNOWN, tid: None, range: None, after_wait: None, is_long: false };
     let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
     let without =
         idle.by_cause.iter().filter(|(cause, _)| !idle.sites.keys().any(|(with, _)| with == *cause));

@@ -4,7 +4,7 @@ use super::*;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::identity::Identity;
-use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
@@ -36,14 +36,15 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
         (sum.count, sum.total.value) = (sum.count + count, sum.total.value + ms * MS);
         report.sites.insert((*cause, site.clone()), part);
         if let Some(wait) = &site.after_wait {
-            *report.waits.entry(wait.clone()).or_default() += count;
+            *report.waits.entry(wait.api.clone()).or_default() += count;
         }
     }
     Tables { devices: vec![device], idle: report, ..Tables::default() }
 }
 
 fn after(wait: &str) -> Site {
-    Site { after_wait: Some(wait.to_owned()), ..Site::default() }
+    let wait = Wait { api: wait.to_owned(), line: None };
+    Site { after_wait: Some(wait), ..Site::default() }
 }
 
 fn inside(api: &str) -> Site {

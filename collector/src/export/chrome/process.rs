@@ -41,8 +41,8 @@ pub(super) struct Pass<'e, 's, W> {
     kernels: HashMap<u32, Text>,
     apis: HashMap<u16, Api>,
     stacks: Stacks,
-    /// By the number of a stack: the arguments that it adds to its calls.
-    stack_details: HashMap<u32, String>,
+    /// By the number of a stack, and of a line: the arguments that they add to their calls.
+    stack_details: HashMap<(u32, u32), String>,
     /// The memory that the process holds.
     held: Held,
     /// The time of the last record.
@@ -244,7 +244,8 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             }
         }
         let stacks = &self.stacks;
-        let stack = self.stack_details.entry(call.stack).or_insert_with(|| of_stack(stacks, call.stack));
+        let (stack, line) = (call.stack, stacks.line_of(call));
+        let stack = self.stack_details.entry((stack, line)).or_insert_with(|| of_stack(stacks, stack, line));
         let events = &mut self.export.out;
         self.export.summary.calls += u64::from(calls);
         events.push(format_args!(
@@ -369,9 +370,9 @@ impl Api {
     }
 }
 
-/// Returns the arguments of a stack's calls: the user's line and the frames, as in `report --operations`.
-fn of_stack(stacks: &Stacks, stack: u32) -> String {
-    let line = stacks.user(stack).map(|frame| format!(r#","line":{}"#, Text::of(&frame.place())));
+/// Returns the arguments of the calls of a stack and a line: the line and the frames, as in `report --operations`.
+fn of_stack(stacks: &Stacks, stack: u32, line: u32) -> String {
+    let line = stacks.line(line).map(|frame| format!(r#","line":{}"#, Text::of(&frame.place())));
     let frames = stacks.listed(stack).map(|frames| {
         let frames: Vec<String> = frames.iter().map(|frame| Text::of(frame).to_string()).collect();
         format!(r#","stack":[{}]"#, frames.join(","))

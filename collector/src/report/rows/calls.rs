@@ -1,7 +1,9 @@
 //! API calls and explicit synchronization.
 
 use super::numbers::Estimate;
+use super::source_lines::MainLine;
 use crate::analyze::calls::HostTimes;
+use crate::analyze::source_lines::SourceLines;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -14,6 +16,8 @@ pub struct Api {
     pub failed: u64,
     #[serde(flatten)]
     pub times: CallTimes,
+    #[serde(flatten)]
+    pub main: MainLine,
 }
 
 /// The synchronize calls of one API.
@@ -26,6 +30,8 @@ pub struct Sync {
     pub failed: u64,
     #[serde(flatten)]
     pub times: CallTimes,
+    #[serde(flatten)]
+    pub main: MainLine,
 }
 
 /// The host's time in calls, from entry to return.
@@ -51,15 +57,17 @@ pub struct CallTimes {
 
 impl Api {
     /// Returns the row of an API; `None` without a call.
-    pub fn of((name, calls): (&String, &HostTimes)) -> Option<Api> {
-        Some(Api { name: name.clone(), failed: calls.failed, times: CallTimes::of(calls)? })
+    pub fn of((name, calls): (&String, &HostTimes), lines: &SourceLines) -> Option<Api> {
+        let main = MainLine::of(lines.of_api(name));
+        Some(Api { name: name.clone(), failed: calls.failed, times: CallTimes::of(calls)?, main })
     }
 }
 
 impl Sync {
     /// Returns the row of an API; `None` without a call.
-    pub fn of((api, calls): (&String, &HostTimes)) -> Option<Sync> {
-        Some(Sync { api: api.clone(), failed: calls.failed, times: CallTimes::of(calls)? })
+    pub fn of((api, calls): (&String, &HostTimes), lines: &SourceLines) -> Option<Sync> {
+        let main = MainLine::of(lines.of_api(api));
+        Some(Sync { api: api.clone(), failed: calls.failed, times: CallTimes::of(calls)?, main })
     }
 }
 

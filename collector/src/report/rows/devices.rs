@@ -35,9 +35,9 @@ pub struct Device {
     pub late_operations: u64,
     /// The time from the first start event to the last end event.
     pub span_ns: u64,
-    /// The part of the span outside sampling pauses. If that is less than the span, the parts are extrapolated: work
-    /// called in pauses is assumed to take as long as timed work of the same kernel and shape, size or graph, and the
-    /// rest of the pauses is idle.
+    /// The part of the span outside sampling pauses. If that is less than the span, or work outside of pauses has no time, the
+    /// parts are extrapolated: such work is assumed to take as long as timed work of the same kernel and shape, size or
+    /// graph, and the rest of the pauses is idle.
     pub observed_ns: u64,
     /// The time in which a kernel ran.
     pub compute_ns: Estimate,

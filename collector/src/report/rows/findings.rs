@@ -47,6 +47,10 @@ pub struct Evidence {
     pub kernel: Option<String>,
     /// The path of the library that made the call.
     pub library: Option<String>,
+    /// The line of the program that most of it comes from, as file:line.
+    pub line: Option<String>,
+    /// The function that this line is in.
+    pub function: Option<String>,
     /// The thread's id in the system.
     pub tid: Option<u32>,
 }
@@ -69,7 +73,9 @@ impl Finding {
 
 impl Evidence {
     fn of(evidence: &finding::Evidence) -> Evidence {
-        let finding::Evidence { text, count, total, first, api, kernel, library, tid } = evidence.clone();
+        let finding::Evidence { text, count, total, first, api, kernel, source, tid } = evidence.clone();
+        let (line, function) =
+            source.line.map(|frame| (frame.place(), (frame.line != 0).then_some(frame.function))).unzip();
         Evidence {
             text,
             count,
@@ -77,7 +83,9 @@ impl Evidence {
             first_ns: first,
             api,
             kernel,
-            library,
+            library: source.library,
+            line,
+            function: function.flatten(),
             tid,
         }
     }

@@ -5,6 +5,7 @@ use super::numbers::Estimate;
 use crate::analyze::gaps::rows::{self, GapReport, LaunchKind};
 use crate::analyze::gaps::{BANDS, LARGEST, Part};
 use crate::analyze::idle::Cause;
+use crate::model::stacks::Frame;
 use crate::model::transfer::TransferKind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -103,6 +104,8 @@ pub struct Side {
     pub library: Option<String>,
     /// The return address of the call, as an offset in that file.
     pub library_offset: Option<u64>,
+    /// The line of the program that made the call, as file:line.
+    pub line: Option<String>,
 }
 
 /// Returns the kinds of operations.
@@ -165,6 +168,7 @@ impl Side {
             correlation: side.correlation,
             library: caller.map(|site| site.path.clone()),
             library_offset: caller.map(|site| site.offset),
+            line: side.line.as_ref().map(Frame::place),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::numbers::Estimate;
 use crate::analyze::idle::running::{Outside, Running};
 use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Part, Site};
 use crate::analyze::merge::Merge;
+use crate::model::stacks::Frame;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -58,12 +59,16 @@ pub struct BySite {
     pub api: Option<String>,
     /// The path of the library that called it; outside CUDA, of the library whose call ended the gap.
     pub library: Option<String>,
+    /// The line of the program that called it, as file:line; outside CUDA, the one whose call ended the gap.
+    pub line: Option<String>,
     /// The thread's id in the system.
     pub tid: Option<u32>,
     /// The innermost NVTX range of that thread when the gap ended.
     pub range: Option<String>,
     /// The last synchronization before, if the GPU would not have been idle without such waits: the host would have been ahead.
     pub after_wait: Option<String>,
+    /// The line of the program that made that synchronization, as file:line.
+    pub after_wait_line: Option<String>,
     /// The number of gaps that have such a part.
     pub count: u64,
     pub total_ns: Estimate,
@@ -126,9 +131,21 @@ impl ByCause {
 
 impl BySite {
     fn of(((cause, site), part): (&(Cause, Site), &Part)) -> BySite {
-        let Site { api, library, tid, range, after_wait, .. } = site.clone();
-        let (count, total_ns) = (part.count, part.total.into());
-        let (name, label) = (cause.name(), cause.label());
-        BySite { cause: name, label, api, library, tid, range, after_wait, count, total_ns }
+        let Site { api, source, tid, range, after_wait, .. } = site.clone();
+        let place = |frame: Option<Frame>| frame.map(|frame| frame.place());
+        let (after_wait, after_wait_line) = after_wait.map(|wait| (wait.api, place(wait.line))).unzip();
+        BySite {
+            cause: cause.name(),
+            label: cause.label(),
+            api,
+            library: source.library,
+            line: place(source.line),
+            tid,
+            range,
+            after_wait,
+            after_wait_line: after_wait_line.flatten(),
+            count: part.count,
+            total_ns: part.total.into(),
+        }
     }
 }

@@ -3,8 +3,10 @@
 use super::super::names::demangle;
 use super::numbers::{Estimate, HostTimes};
 use super::shapes::Shape;
+use super::source_lines::MainLine;
 use crate::analyze::durations::Durations;
 use crate::analyze::kernels;
+use crate::analyze::source_lines::SourceLines;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,6 +40,8 @@ pub struct Kernel {
     pub api: HostTimes,
     pub queue: Queue,
     #[serde(flatten)]
+    pub main: MainLine,
+    #[serde(flatten)]
     pub shape: Shape,
 }
 
@@ -61,7 +65,7 @@ pub struct Queue {
 
 impl Kernel {
     /// Returns the row.
-    pub fn of(kernel: &kernels::Kernel) -> Kernel {
+    pub fn of(kernel: &kernels::Kernel, lines: &SourceLines) -> Kernel {
         let durations = &kernel.durations;
         Kernel {
             name: demangle(&kernel.symbol),
@@ -77,6 +81,7 @@ impl Kernel {
             stddev_ns: durations.stddev().map(Into::into),
             api: HostTimes::of(&kernel.api),
             queue: Queue::of(&kernel.queue),
+            main: MainLine::of(lines.of_kernel(&kernel.symbol)),
             shape: Shape::of(&kernel.shapes),
         }
     }

@@ -71,6 +71,8 @@ pub struct Origin {
     pub tid: Option<u32>,
     /// The path of the library that called.
     pub library: Option<String>,
+    /// The line of the program that called, as file:line.
+    pub line: Option<String>,
     pub api: Option<String>,
     /// The innermost NVTX range that was open.
     pub range: Option<String>,
@@ -234,8 +236,9 @@ impl Holder {
 
 impl Origin {
     fn of(origin: &holders::Origin) -> Origin {
-        let holders::Origin { pid, tid, library, api, range, kind, pool } = origin.clone();
-        Origin { pid, tid, library, api, range, memory: kind, pool }
+        let holders::Origin { pid, tid, source, api, range, kind, pool } = origin.clone();
+        let (library, line) = (source.library, source.line.map(|frame| frame.place()));
+        Origin { pid, tid, library, line, api, range, memory: kind, pool }
     }
 }
 

@@ -75,8 +75,8 @@ pub struct Report {
     /// for was unfinished when they were entered, and over when they returned. By the outermost API and the reason why
     /// it waits; those that never waited are absent.
     pub implicit_syncs: Vec<syncs::ImplicitSync>,
-    /// Lines of the program (Python), by what they cause: those with the most time of the GPU, idle and waiting first, and
-    /// calls without a line as a row of their own, so that the rows sum to the whole. Empty if no stack was read.
+    /// Lines of the program (Python, or native code), by what they cause: those with the most time of the GPU, idle and waiting first, and
+    /// calls without a line as a row of their own, so that the rows sum to the whole. Empty if no line and no function is known.
     pub lines: Vec<source_lines::SourceLine>,
     /// The time until the first kernel ran, and until the program was steady; null = no kernel ran, or start-up is outside the selected period or the capture range.
     pub startup: Option<startup::Startup>,
@@ -108,6 +108,7 @@ impl Report {
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         let diagnosis = Diagnosis::of(reports, all);
         let ranks = ranks::of_gpus(reports);
+        let (lines_of, implicit) = (&all.source_lines, &all.implicit_syncs);
         Report {
             hangs: hangs::Hang::all(reports),
             verdict: verdict::Verdict::of(&diagnosis.verdict),
@@ -120,13 +121,17 @@ impl Report {
             clock: clock::Clock::of(&all.clock),
             devices: all.devices.iter().map(|device| devices::Device::of(device, &ranks)).collect(),
             gaps: gaps::Gaps::of(&all.gaps),
-            kernels: all.kernels.iter().map(kernels::Kernel::of).collect(),
+            kernels: all.kernels.iter().map(|kernel| kernels::Kernel::of(kernel, lines_of)).collect(),
             graphs: graphs::Graphs::of(&all.graphs),
-            transfers: all.transfers.iter().map(transfers::Transfer::of).collect(),
+            transfers: all.transfers.iter().map(|row| transfers::Transfer::of(row, lines_of)).collect(),
             memory: memory::Memory::of(&all.memory),
-            apis: all.apis.iter().filter_map(calls::Api::of).collect(),
-            syncs: all.syncs.iter().filter_map(calls::Sync::of).collect(),
-            implicit_syncs: all.implicit_syncs.by_api.iter().map(syncs::ImplicitSync::of).collect(),
+            apis: all.apis.iter().filter_map(|row| calls::Api::of(row, lines_of)).collect(),
+            syncs: all.syncs.iter().filter_map(|row| calls::Sync::of(row, lines_of)).collect(),
+            implicit_syncs: implicit
+                .by_api
+                .iter()
+                .map(|row| syncs::ImplicitSync::of(row, implicit))
+                .collect(),
             lines: source_lines::SourceLine::all(&all.source_lines.rows),
             startup: all.startup.as_ref().map(startup::Startup::of),
             ranges: all.ranges.by_name.iter().filter_map(ranges::Range::of).collect(),

@@ -1,6 +1,7 @@
 //! Lines of the program.
 
 use super::numbers::Estimate;
+use crate::analyze::estimate::{self, Kind};
 use crate::analyze::source_lines::LineUse;
 use crate::model::stacks::Frame;
 use schemars::JsonSchema;
@@ -8,17 +9,20 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What a line of the program causes by its calls. A call's line is that of the innermost frame in the program's own
-/// files: outside installed packages, the standard library, frozen modules and generated code.
+/// What a line of the program causes by its calls. A call's line is that of the innermost Python frame in the program's own
+/// files: outside installed packages, the standard library, frozen modules and generated code. If there is none, it is
+/// that of the native code that made the call, outside the headers of CUDA and of the system.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SourceLine {
-    /// The file, as the interpreter has it; null = calls without a line: they came from no Python code, or from none of
-    /// the program's own among the frames that were read.
+    /// The file, as the interpreter or the compiler has it; that of the library, without a line, if a native function has
+    /// no debug information. null = calls of which no line and no function is known.
     pub file: Option<String>,
     /// The line; null = not known.
     pub line: Option<u32>,
-    /// The function, qualified where the interpreter has that (from CPython 3.11 on).
+    /// The function, qualified where the interpreter has that (from CPython 3.11 on); of native code, demangled.
     pub function: Option<String>,
+    /// The library or program that the calls came from, for those of no Python line; else null.
+    pub library: Option<String>,
     /// The number of its calls, by the outermost API.
     pub calls: BTreeMap<String, u64>,
     /// The number of its kernel launches outside stream captures.
@@ -27,8 +31,9 @@ pub struct SourceLine {
     pub operations: u64,
     /// The number of those that were timed, alone or together with others.
     pub timed: u64,
-    /// The sum of the GPU times of the timed ones. Launches of several lines that were timed together share that time
-    /// by their number.
+    /// The GPU time of all of its operations. Those that were not timed alone are assumed to take as long as those of the
+    /// same kernel, or of the same kind of transfer by its bytes, that were: of the same line, if it has three or more.
+    /// Operations of which none like them was timed are not in it.
     pub gpu_ns: Estimate,
     /// The sum of the idle gaps that its operations ended, by the best values. Each process counts the gaps of its own
     /// work, also where several share a GPU.
@@ -39,6 +44,24 @@ pub struct SourceLine {
     pub bytes: u64,
     /// The bytes of device memory that it allocates.
     pub allocated_bytes: u64,
+}
+
+/// The line of the program that most of a row comes from.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct MainLine {
+    /// The line of the program that most of it comes from, as file:line; null = not known.
+    pub line: Option<String>,
+    /// The share of all of it that comes from there, 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub line_share: Option<f64>,
+}
+
+impl MainLine {
+    /// Returns the line that most comes from, with its share.
+    pub fn of(main: Option<(&Frame, f64)>) -> MainLine {
+        let (line, line_share) = main.map(|(frame, share)| (frame.place(), share)).unzip();
+        MainLine { line, line_share }
+    }
 }
 
 impl SourceLine {
@@ -60,11 +83,16 @@ impl SourceLine {
             file: frame.map(|frame| frame.file.clone()),
             line: frame.map(|frame| frame.line).filter(|line| *line != 0),
             function: frame.map(|frame| frame.function.clone()),
+            library: frame.map(|frame| frame.library.clone()).filter(|library| !library.is_empty()),
             calls: line.calls.clone(),
             launches: line.launches,
             operations: line.operations,
             timed: line.timed,
-            gpu_ns: line.gpu.into(),
+            gpu_ns: if line.alone < line.operations {
+                estimate::Estimate { kind: Kind::Extrapolated, ..line.gpu.estimate() }.into()
+            } else {
+                line.gpu.into()
+            },
             idle_ns: line.idle_ns,
             wait_ns: line.wait_ns,
             bytes: line.bytes,

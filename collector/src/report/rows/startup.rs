@@ -1,7 +1,10 @@
 //! The time until the first kernel ran and until the program was steady.
 
 use super::numbers::Estimate;
+use super::source_lines::MainLine;
+use crate::analyze::source::Source;
 use crate::analyze::startup::{self, Calls, Division, FirstLaunches, Part};
+use crate::model::stacks::Frame;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -58,11 +61,13 @@ pub struct Parts {
     pub own: u64,
 }
 
-/// The loads of one library.
+/// The loads that one library called, at one line of the program.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Loads {
     /// The path of the library; null = not known.
     pub library: Option<String>,
+    /// The line of the program that called, as file:line; null = not known.
+    pub line: Option<String>,
     /// The number of calls.
     pub count: u64,
     /// The sum of their times on the host.
@@ -84,6 +89,8 @@ pub struct First {
     /// The time that the compared ones took beyond the median of their kernel's next launches, of which at most 15
     /// count.
     pub excess_ns: u64,
+    #[serde(flatten)]
+    pub main: MainLine,
 }
 
 impl Startup {
@@ -143,8 +150,9 @@ impl Parts {
 }
 
 impl Loads {
-    fn of((library, calls): (&Option<String>, &Calls)) -> Loads {
-        Loads { library: library.clone(), count: calls.count, host_ns: calls.host_ns }
+    fn of((source, calls): (&Source, &Calls)) -> Loads {
+        let line = source.line.as_ref().map(Frame::place);
+        Loads { library: source.library.clone(), line, count: calls.count, host_ns: calls.host_ns }
     }
 }
 
@@ -156,6 +164,7 @@ impl First {
             compared: first.compared.count,
             compared_host_ns: first.compared.host_ns,
             excess_ns: first.excess_ns,
+            main: MainLine::of(first.lines.main()),
         }
     }
 }

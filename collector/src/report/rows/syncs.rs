@@ -1,7 +1,9 @@
 //! Calls that waited for the GPU though they are no synchronize calls.
 
 use super::numbers::Estimate;
-use crate::analyze::waits::{Cause, Waited};
+use super::source_lines::MainLine;
+use crate::analyze::source::Lines;
+use crate::analyze::waits::{Cause, ImplicitSyncs, Waited};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -27,6 +29,8 @@ pub struct ImplicitSync {
     /// end of the work ahead of them.
     pub waited: Estimate,
     pub undecided: Undecided,
+    #[serde(flatten)]
+    pub main: MainLine,
 }
 
 /// Calls that may have waited: the work is untimed, or ended too close to their entry for the clocks. They waited for
@@ -46,7 +50,8 @@ fn name<S: Serializer>(cause: &Cause, serializer: S) -> Result<S::Ok, S::Error> 
 
 impl ImplicitSync {
     /// Returns the row.
-    pub fn of(((api, cause), waited): (&(String, Cause), &Waited)) -> ImplicitSync {
+    pub fn of((key, waited): (&(String, Cause), &Waited), syncs: &ImplicitSyncs) -> ImplicitSync {
+        let (api, cause) = key;
         ImplicitSync {
             api: api.clone(),
             cause: *cause,
@@ -54,6 +59,7 @@ impl ImplicitSync {
             host_ns: waited.host_ns,
             waited: waited.waited.into(),
             undecided: Undecided { count: waited.undecided, host_ns: waited.undecided_host_ns },
+            main: MainLine::of(syncs.lines.get(key).and_then(Lines::main)),
         }
     }
 }

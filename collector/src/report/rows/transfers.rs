@@ -1,6 +1,8 @@
 //! Copies and memsets.
 
 use super::numbers::{Estimate, HostTimes, Rate};
+use super::source_lines::MainLine;
+use crate::analyze::source_lines::SourceLines;
 use crate::analyze::transfers::{self, SizeClass, SizePart};
 use crate::model::transfer::{HostMemory, TransferKind};
 use schemars::JsonSchema;
@@ -34,6 +36,8 @@ pub struct Transfer {
     pub sizes: Vec<Size>,
     /// The host's time in the calls.
     pub host: HostTimes,
+    #[serde(flatten)]
+    pub main: MainLine,
 }
 
 /// Transfers of similar size.
@@ -65,6 +69,7 @@ impl Transfer {
     /// Returns the row.
     pub fn of(
         ((kind, host_memory), transfer): (&(TransferKind, HostMemory), &transfers::Transfer),
+        lines: &SourceLines,
     ) -> Transfer {
         Transfer {
             kind: kind.name(),
@@ -77,6 +82,7 @@ impl Transfer {
             gbps_is_known: transfer.gbps_is_known(),
             sizes: transfer.sizes.iter().map(Size::of).collect(),
             host: HostTimes::of(&transfer.host),
+            main: MainLine::of(lines.of_transfer(*kind, *host_memory)),
         }
     }
 }

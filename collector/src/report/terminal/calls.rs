@@ -1,11 +1,12 @@
 //! The section of calls: the host time of each CUDA function.
 
 use super::Run;
-use super::screen::Screen;
+use super::screen::{Screen, line};
 use super::stats::{self, Labels, Stats};
 use crate::report::names::cut;
 use crate::report::rows::calls::{Api, CallTimes};
 use crate::report::rows::numbers::Estimate;
+use crate::report::rows::source_lines::MainLine;
 use crate::report::units::{count, duration, percent, plural};
 
 /// The number of rows that the overview shows.
@@ -36,11 +37,11 @@ pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, rows: Vec<St
 }
 
 fn of_api(api: &Api) -> Stats {
-    row(&api.name, api.failed, &api.times)
+    row(&api.name, api.failed, &api.times, &api.main)
 }
 
 /// Returns the row of one CUDA function.
-pub fn row(name: &str, failed: u64, times: &CallTimes) -> Stats {
+pub fn row(name: &str, failed: u64, times: &CallTimes, main: &MainLine) -> Stats {
     let failed = if failed > 0 { format!(" ({} failed)", count(failed)) } else { String::new() };
     let rounded = |ns: f64| Estimate::exactly(ns.round() as u64);
     Stats {
@@ -52,6 +53,7 @@ pub fn row(name: &str, failed: u64, times: &CallTimes) -> Stats {
         max: Some(Estimate::exactly(times.max_ns)),
         stddev: Some(rounded(times.stddev_ns)),
         name: format!("{name}{failed}"),
+        line: line(main),
         shape: Stats::no_shape(),
     }
 }

@@ -47,10 +47,13 @@ fn draw(screen: &mut Screen<'_>, number: usize, finding: &Finding, wall: u64) {
     if let Some(first) = evidence.first_ns {
         found.push_str(&format!(" (first at {})", duration(first)));
     }
-    let lines = [("found", found), ("why", finding.explanation.clone()), ("fix", finding.fix.clone())];
-    for (label, text) in lines {
-        labelled(screen, label, text);
+    labelled(screen, "found", found);
+    if let Some(line) = &evidence.line {
+        let function = evidence.function.as_deref().map_or_else(String::new, |name| format!(" in {name}"));
+        labelled(screen, "line", Text::toned(Tone::Title, line).then(function));
     }
+    labelled(screen, "why", &finding.explanation);
+    labelled(screen, "fix", &finding.fix);
     let gain = match finding.saves_ns {
         Estimate { value: 0, .. } => Text::from(&finding.gain),
         Estimate { value, lo, hi, .. } => {

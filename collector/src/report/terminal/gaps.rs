@@ -5,7 +5,7 @@ use super::screen::{Screen, about, number};
 use crate::analyze::gaps::BANDS;
 use crate::analyze::kernels::UNKNOWN;
 use crate::report::chart::length;
-use crate::report::names::{cut, library, shorten};
+use crate::report::names::{cut, library, line, shorten};
 use crate::report::rows::gaps::{Gap, Gaps, Side};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
@@ -98,7 +98,7 @@ fn by_library(screen: &mut Screen<'_>, gaps: &Gaps) {
     screen.table(&table, gaps.by_library.len() - shown, "gaps");
 }
 
-/// Draws the longest gaps, each with the operations before and after it.
+/// Draws the longest gaps, each with the operations before and after it, and the lines that made them.
 fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
     let (gaps, several) = (&run.rows.gaps, run.reports.len() > 1);
     let mut table = Table::new(&[
@@ -118,6 +118,11 @@ fn longest(screen: &mut Screen<'_>, run: &Run<'_>) {
             operation(&gap.after).into(),
             cause(gap, several).into(),
         ]);
+        let [before, after] = [&gap.before, &gap.after].map(|side| side.line.as_deref().map(line));
+        if before.is_some() || after.is_some() {
+            let [before, after] = [before, after].map(|line| dim(line.unwrap_or_default()));
+            table.row([Text::default(), Text::default(), before, after, Text::default()]);
+        }
     }
     screen.table(&table, 0, "gaps");
 }

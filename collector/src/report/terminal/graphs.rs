@@ -72,6 +72,7 @@ fn kernels(screen: &mut Screen<'_>, all: &Report) {
                 max: node.and_then(|node| node.max_ns),
                 stddev: node.and_then(|node| node.stddev_ns).map(Estimate::rounded),
                 name: kernel.name.clone(),
+                line: Text::default(),
                 shape: Stats::no_shape(),
             };
             (row, node.map_or(0, |node| node.samples))

@@ -4,7 +4,7 @@ use super::Run;
 use super::screen::{Screen, about, number};
 use crate::diagnose::running;
 use crate::report::chart::length;
-use crate::report::names::{cut, library};
+use crate::report::names::{cut, library, line};
 use crate::report::rows::idle::{ByCause, BySite};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone};
@@ -104,7 +104,11 @@ fn place(row: &BySite) -> String {
 fn beside(row: &BySite) -> String {
     let mut parts = Vec::new();
     if let Some(wait) = &row.after_wait {
-        parts.push(format!("after {wait}"));
+        let at = row.after_wait_line.as_deref().map_or_else(String::new, |at| format!(" at {}", line(at)));
+        parts.push(format!("after {wait}{at}"));
+    }
+    if let Some(at) = &row.line {
+        parts.push(format!("at {}", line(at)));
     }
     if let Some(range) = &row.range {
         parts.push(format!("in {range}"));

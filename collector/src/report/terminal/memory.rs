@@ -4,7 +4,7 @@ use super::Run;
 use super::screen::{NONE, Screen, number};
 use crate::analyze::lines;
 use crate::report::chart::sparkline;
-use crate::report::names::{cut, library};
+use crate::report::names::{cut, library, line};
 use crate::report::rows::memory::{Origin, Peaks, Timeline, Use};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone, dim};
@@ -81,10 +81,11 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.table(&table, memory.holders.len() - shown, "memory");
 }
 
-/// Returns who allocated: the library, and whether it is a framework's pool.
+/// Returns who allocated: the line of the program, the library, and whether it is a framework's pool.
 fn by(origin: &Origin) -> String {
     let library = library(origin.library.as_deref());
-    origin.pool.map_or(library.clone(), |pool| format!("{library} ({pool}'s pool)"))
+    let library = origin.pool.map_or(library.clone(), |pool| format!("{library} ({pool}'s pool)"));
+    origin.line.as_deref().map_or(library.clone(), |at| format!("{} by {library}", line(at)))
 }
 
 /// Draws how fast memory grows, if it does.

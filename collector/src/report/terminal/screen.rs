@@ -1,6 +1,8 @@
 //! The screen as a list of lines, and how figures are formatted.
 
 use crate::analyze::estimate::Estimate;
+use crate::report::names;
+use crate::report::rows::source_lines::MainLine;
 use crate::report::table::Table;
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{count, duration, percent};
@@ -10,6 +12,9 @@ use crate::report::view::{NARROWEST, Style, View};
 const INDENT: usize = 11;
 /// The column at which a section's tables start.
 const INNER: usize = 2;
+
+/// The share from which on a line is shown as the one that all comes from.
+const WHOLE: f64 = 0.995;
 
 /// A screen that is being drawn.
 pub struct Screen<'a> {
@@ -173,6 +178,15 @@ fn mark(ns: Estimate<u64>) -> &'static str {
 /// Formats a time that has bounds, for a cell.
 pub fn estimate(ns: Option<impl Into<Estimate<u64>>>) -> Text {
     ns.map_or_else(|| NONE.to_owned(), about).into()
+}
+
+/// Formats the line of the program that most of a row comes from, with its share unless that is all.
+pub fn line(main: &MainLine) -> Text {
+    let Some(place) = main.line.as_deref().map(names::line) else { return dim(NONE) };
+    match main.line_share {
+        Some(share) if share < WHOLE => Text::from(place).then(dim(format!(" {:.0}%", share * 100.0))),
+        _ => place.into(),
+    }
 }
 
 /// Formats a count for a cell.

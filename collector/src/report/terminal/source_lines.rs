@@ -17,7 +17,7 @@ pub fn lines(screen: &mut Screen<'_>, run: &Run<'_>) {
     let lines = &run.rows.lines;
     if lines.is_empty() {
         return screen
-            .none("Lines", "no line is known: only those of Python programs are read, unless --stacks off");
+            .none("Lines", "no line is known: neither of Python, nor of the files that the calls came from");
     }
     let calls = |line: &SourceLine| line.calls.values().sum::<u64>();
     let all = lines.iter().map(calls).sum::<u64>();
@@ -32,9 +32,7 @@ pub fn lines(screen: &mut Screen<'_>, run: &Run<'_>) {
             plural(all, "call", "calls")
         ),
     );
-    let inside = folder(&known);
-    let mut rows: Vec<(String, &SourceLine)> =
-        lines.iter().map(|line| (named(line, &inside), line)).collect();
+    let mut rows: Vec<(String, &SourceLine)> = lines.iter().map(|line| (named(line, lines), line)).collect();
     screen.view.sort.apply(&mut rows, |(name, line)| Keys {
         total: Some(line.cost()),
         count: calls(line),
@@ -43,11 +41,8 @@ pub fn lines(screen: &mut Screen<'_>, run: &Run<'_>) {
     });
     let shown = screen.view.rows(ROWS).min(rows.len());
     screen.table(&table(&rows[..shown], calls), rows.len() - shown, "lines");
-    if !inside.is_empty() {
-        screen.remark(&format!("files in {inside}"));
-    }
-    if lines.iter().any(|line| line.timed < line.operations) {
-        screen.remark("GPU time is of timed operations only");
+    if lines.iter().any(|line| line.operations > 0 && line.gpu_ns.value == 0) {
+        screen.remark("GPU time is without operations of which none like them was timed");
     }
 }
 
@@ -68,7 +63,7 @@ fn table(rows: &[(String, &SourceLine)], calls: impl Fn(&SourceLine) -> u64) -> 
     };
     for (name, line) in rows {
         table.row([
-            if line.timed == 0 { dim(NONE) } else { about(line.gpu_ns).into() },
+            if line.gpu_ns.value == 0 { dim(NONE) } else { about(line.gpu_ns).into() },
             unless_none(line.idle_ns, duration),
             unless_none(line.wait_ns, duration),
             unless_none(line.bytes, bytes),
@@ -81,26 +76,18 @@ fn table(rows: &[(String, &SourceLine)], calls: impl Fn(&SourceLine) -> u64) -> 
     table
 }
 
-/// Returns the folder that all files are in, with the slash at its end; empty if there is none but the root.
-fn folder(lines: &[&SourceLine]) -> String {
-    let mut files =
-        lines.iter().filter_map(|line| line.file.as_deref()).filter(|file| !file.starts_with('<'));
-    let Some(first) = files.next() else { return String::new() };
-    let parent = |path: &str| path.rfind('/').map_or(0, |slash| slash + 1);
-    let mut common = &first[..parent(first)];
-    for file in files {
-        while !file.starts_with(common) {
-            common = &common[..parent(&common[..common.len() - 1])];
-        }
-    }
-    if common == "/" { String::new() } else { common.to_owned() }
-}
-
-fn named(line: &SourceLine, inside: &str) -> String {
+/// Names a line among all: with the file's folder only where files of several folders have the same name.
+fn named(line: &SourceLine, all: &[SourceLine]) -> String {
     let Some(file) = &line.file else { return "(no line)".to_owned() };
-    let file = file.strip_prefix(inside).unwrap_or(file);
+    if let (Some(library), None) = (&line.library, line.line) {
+        let library = library.rsplit('/').next().unwrap_or(library);
+        return format!("{} in {library}", line.function.as_deref().unwrap_or_default());
+    }
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let mut others = all.iter().filter_map(|other| other.file.as_deref()).filter(|other| other != file);
+    let short = if others.any(|other| name(other) == name(file)) { file.clone() } else { name(file) };
     let number = line.line.map_or_else(|| "?".to_owned(), |line| line.to_string());
-    format!("{file}:{number} {}", line.function.as_deref().unwrap_or_default())
+    format!("{short}:{number} {}", line.function.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -111,24 +98,24 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn rows(files: &[&str]) -> Vec<SourceLine> {
-        let frame = |file: &&str| Frame { file: (*file).to_owned(), line: 3, function: "step".to_owned() };
+        let frame = |file: &&str| Frame {
+            file: (*file).to_owned(),
+            line: 3,
+            function: "step".to_owned(),
+            ..Frame::default()
+        };
         let lines = files.iter().map(|file| (Some(frame(file)), LineUse::default()));
         SourceLine::all(&BTreeMap::from_iter(lines))
     }
 
     #[test]
-    fn files_are_named_without_the_folder_that_all_are_in() {
-        for (files, expected) in [
-            (&["/home/ann/a/train.py", "/home/ann/b/x.py"][..], "/home/ann/"),
-            (&["/home/ann/train.py"], "/home/ann/"),
-            (&["/home/train.py", "/opt/x.py"], ""),
-            (&["train.py", "/opt/x.py"], ""),
-            (&["<stdin>", "/opt/x.py"], "/opt/"),
-            (&["<stdin>"], ""),
-        ] {
-            let rows = rows(files);
-            assert_eq!(folder(&rows.iter().collect::<Vec<_>>()), expected, "{files:?}");
-        }
-        assert_eq!(named(&rows(&["/opt/x/y.py"])[0], "/opt/"), "x/y.py:3 step");
+    fn files_are_named_without_their_folders_unless_two_have_the_same_name() {
+        let rows = rows(&["/home/ann/train.py", "/home/ann/a/x.py", "/opt/x.py", "<stdin>"]);
+        let mut shown: Vec<String> = rows.iter().map(|row| named(row, &rows)).collect();
+        shown.sort();
+        assert_eq!(
+            shown,
+            ["/home/ann/a/x.py:3 step", "/opt/x.py:3 step", "<stdin>:3 step", "train.py:3 step"]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::Run;
 use super::screen::{Screen, interval};
 use crate::analyze::startup::Part;
-use crate::report::names::plain;
+use crate::report::names::{line, plain};
 use crate::report::rows::startup::{Loads, Startup};
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone, dim};
@@ -89,7 +89,8 @@ fn loads(screen: &mut Screen<'_>, startup: &Startup) {
     libraries.sort_by_key(|loads| Reverse(loads.host_ns));
     let named = libraries.iter().take(LIBRARIES).map(|loads| {
         let path = loads.library.as_deref().unwrap_or("(caller unknown)");
-        format!("{} {}", plain(path.rsplit('/').next().unwrap_or(path)), duration(loads.host_ns))
+        let at = loads.line.as_deref().map_or_else(String::new, |at| format!(" at {}", line(at)));
+        format!("{}{at} {}", plain(path.rsplit('/').next().unwrap_or(path)), duration(loads.host_ns))
     });
     let named: Vec<String> = named.collect();
     screen.more(format!(
@@ -103,8 +104,10 @@ fn loads(screen: &mut Screen<'_>, startup: &Startup) {
 fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
     let first = &startup.first_launches;
     if first.excess_ns > 0 {
+        let at =
+            first.main.line.as_deref().map_or_else(String::new, |at| format!(", most of it at {}", line(at)));
         screen.more(format!(
-            "first launches of {} took {} longer than their later launches",
+            "first launches of {} took {} longer than their later launches{at}",
             plural(first.compared, "kernel", "kernels"),
             duration(first.excess_ns)
         ));

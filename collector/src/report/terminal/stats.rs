@@ -1,10 +1,10 @@
 //! The table of totals, counts and statistics that users of other profilers know.
 
-use super::screen::{NONE, Screen, estimate, number};
+use super::screen::{NONE, Screen, estimate, line, number};
 use crate::analyze::estimate::Sum;
 use crate::report::rows::kernels::Kernel;
 use crate::report::rows::numbers::Estimate;
-use crate::report::table::{Table, names, right};
+use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::percent;
 use crate::report::view::Keys;
@@ -27,6 +27,8 @@ pub struct Stats {
     pub stddev: Option<Estimate>,
     /// The name, not shortened.
     pub name: String,
+    /// The line of the program that most comes from.
+    pub line: Text,
     /// Registers, occupancy and waves of kernels, for wide screens.
     pub shape: [Text; 3],
 }
@@ -46,6 +48,7 @@ impl Stats {
             max: kernel.max_ns,
             stddev: kernel.stddev_ns.map(Estimate::rounded),
             name: kernel.name.clone(),
+            line: line(&kernel.main),
             shape: Stats::no_shape(),
         }
     }
@@ -93,12 +96,13 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
         right(labels.count),
         right("avg"),
         right("med").or_drop(2),
-        right("min").or_drop(4),
-        right("max").or_drop(3),
-        right("stddev").or_drop(5),
-        right("regs").or_drop(8),
-        right("theor. occ.").or_drop(7),
-        right("waves").or_drop(6),
+        right("min").or_drop(5),
+        right("max").or_drop(4),
+        right("stddev").or_drop(6),
+        right("regs").or_drop(9),
+        right("theor. occ.").or_drop(8),
+        right("waves").or_drop(7),
+        left("line").or_drop(3),
         names("name", labels.shorten),
     ]);
     let shown = screen.view.rows(few).min(rows.len());
@@ -119,6 +123,7 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
             registers,
             occupancy,
             waves,
+            row.line.clone(),
             Text::from(&row.name),
         ]);
     }

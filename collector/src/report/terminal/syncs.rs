@@ -7,7 +7,7 @@ use crate::analyze::waits::Cause;
 use crate::report::names::cut;
 use crate::report::rows::calls::Api;
 use crate::report::rows::syncs::ImplicitSync;
-use crate::report::table::{Table, names, right};
+use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{count, duration, percent, plural};
 use crate::report::view::Keys;
@@ -24,7 +24,8 @@ pub fn syncs(screen: &mut Screen<'_>, run: &Run<'_>) {
         (true, None, false) => screen.section("Syncs", "no explicit synchronization call was made"),
         (true, Some(queries), _) => screen.section("Syncs", queries),
         (false, queries, _) => {
-            let rows = rows.syncs.iter().map(|sync| row(&sync.api, sync.failed, &sync.times)).collect();
+            let rows =
+                rows.syncs.iter().map(|sync| row(&sync.api, sync.failed, &sync.times, &sync.main)).collect();
             section(screen, run, "Syncs", rows, "syncs");
             queries.into_iter().for_each(|queries| screen.section("", queries));
         }
@@ -100,6 +101,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
         right("of wall"),
         right("calls"),
         right("in calls"),
+        left("line").or_drop(1),
         names("implicit synchronization", cut),
     ]);
     for Row { name, sync } in &rows[..shown] {
@@ -108,6 +110,7 @@ fn implicit(screen: &mut Screen<'_>, run: &Run<'_>) {
             dim(percent(sync.waited.value, run.host_wall())),
             screen::number(sync.count),
             duration(sync.host_ns).into(),
+            screen::line(&sync.main),
             Text::from(name),
         ]);
     }

@@ -1,7 +1,7 @@
 //! Copies and memsets: bytes, throughput, and the host time of their calls.
 
 use super::Run;
-use super::screen::{NONE, Screen, WIDE, estimate, number, time};
+use super::screen::{NONE, Screen, WIDE, estimate, line, number, time};
 use crate::report::rows::numbers::Rate;
 use crate::report::rows::transfers::{Size, Transfer};
 use crate::report::table::{Table, left, right};
@@ -74,7 +74,8 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
         right("of wall").or_drop(1),
         right(GBPS),
         right("in calls"),
-        right("avg call").or_drop(2),
+        right("avg call").or_drop(3),
+        left("line").or_drop(2),
     ]);
     for (_, transfer) in rows {
         let of_wall = transfer.total_ns.map_or(NONE.to_owned(), |total| percent(total.value, wall));
@@ -88,6 +89,7 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
             speed(transfer.gbps, transfer.gbps_is_known),
             duration(transfer.host.total_ns).into(),
             time(transfer.host.avg_ns.map(|mean| mean.round() as u64)),
+            line(&transfer.main),
         ]);
         let sizes = transfer.sizes.iter().filter(|_| with_sizes);
         sizes.for_each(|of_size| table.row(size(of_size, wall)));
@@ -96,7 +98,7 @@ fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
 }
 
 /// Returns the row of a size class.
-fn size(part: &Size, wall: u64) -> [Text; 9] {
+fn size(part: &Size, wall: u64) -> [Text; 10] {
     let timed = part.timed > 0;
     let of_wall = if timed { percent(part.timed_ns.value, wall) } else { NONE.to_owned() };
     [
@@ -107,6 +109,7 @@ fn size(part: &Size, wall: u64) -> [Text; 9] {
         estimate(timed.then_some(part.timed_ns)),
         dim(of_wall),
         speed(part.gbps, part.gbps_is_known),
+        Text::default(),
         Text::default(),
         Text::default(),
     ]

@@ -4,8 +4,12 @@ use super::super::history::{Spent, Waited};
 use super::*;
 use proptest::prelude::*;
 
+fn place(address: u64) -> Caller {
+    Caller { address, line: 0 }
+}
+
 fn call(from: i64, to: i64, cause: Cause) -> Spent {
-    Spent { from, to, cause, api: cause as u16, caller: 7 }
+    Spent { from, to, cause, api: cause as u16, caller: place(7) }
 }
 
 fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
@@ -13,7 +17,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         process: 0,
         thread: 1,
         api: 99,
-        caller: 8,
+        caller: place(8),
         called,
         returned,
         in_call: Cause::Launching,
@@ -49,7 +53,7 @@ fn causes(tally: &Tally) -> Vec<(Cause, [u64; 3])> {
 
 /// A wait from host ns `from` to `to`, the first of its process.
 fn wait(from: i64, to: i64) -> Waited {
-    Waited { api: 3, from, to, total: (to - from) as u64 }
+    Waited { api: 3, line: 0, from, to, total: (to - from) as u64 }
 }
 
 /// The time in places that are owed to a wait, and in others.
@@ -74,7 +78,7 @@ fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
     ];
     assert_eq!(causes(&tally), expected);
     let outside = tally.places.keys().find(|(cause, _)| *cause == Cause::OutsideCuda).unwrap().1;
-    assert_eq!((outside.api, outside.caller), (None, 8), "the call that ended the gap");
+    assert_eq!((outside.api, outside.caller), (None, place(8)), "the call that ended the gap");
     assert_eq!((tally.led[&(0, 1)], owed(&tally)), (900, [0, 900]));
 }
 

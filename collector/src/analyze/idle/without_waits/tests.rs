@@ -3,6 +3,7 @@
 use super::super::super::estimate::Estimate;
 use super::super::history::Waited;
 use super::*;
+use crate::model::stacks::Caller;
 use proptest::prelude::*;
 
 /// What a thread does next.
@@ -29,7 +30,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         process: 0,
         thread: 1,
         api: 1,
-        caller: 0,
+        caller: Caller::default(),
         called,
         returned: called,
         in_call: Cause::Launching,
@@ -71,7 +72,7 @@ impl Machine {
                     let (from, to) = (self.host, self.host.max(self.gpu));
                     self.host = to;
                     self.waited += (to - from) as u64;
-                    self.last_wait = Some(Waited { api: 2, from, to, total: self.waited });
+                    self.last_wait = Some(Waited { api: 2, line: 0, from, to, total: self.waited });
                 }
             }
         }

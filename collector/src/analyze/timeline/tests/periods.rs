@@ -130,6 +130,10 @@ fn a_bound_of_the_period_adds_the_error_of_the_clock_beside_it() {
     assert_eq!(gap, Estimate::new(30, 24, 36));
 }
 
+fn place(address: u64) -> Caller {
+    Caller { address, line: 0 }
+}
+
 #[test]
 fn gaps_are_counted_by_length_and_by_the_caller_that_ended_them() {
     let lengths = [1, 9_999, 10_000, 99_999, 100_000, 1_000_000, 9_999_999, 10_000_000, 50_000_000];
@@ -138,7 +142,7 @@ fn gaps_are_counted_by_length_and_by_the_caller_that_ended_them() {
         .map(|n| {
             let when = When::Timed(exactly(now, now + 5));
             now += 5 + lengths.get(n).copied().unwrap_or(0);
-            Operation { caller: n as u64 % 2, ..operation(n as u64, 7, KERNEL, when) }
+            Operation { caller: place(n as u64 % 2), ..operation(n as u64, 7, KERNEL, when) }
         })
         .collect();
     let gaps = sweep_all(&all, None).gaps.finish(0);
@@ -148,8 +152,8 @@ fn gaps_are_counted_by_length_and_by_the_caller_that_ended_them() {
     assert_eq!(gaps.bands, bands);
     // Operation 0 ended no gap; every second one of the rest belongs to caller 1, from the first on.
     let odd: u64 = lengths.iter().step_by(2).map(|ns| *ns as u64).sum();
-    assert_eq!(gaps.callers[&1], part(5, odd));
-    assert_eq!(gaps.callers[&0], part(4, gaps.total.value - odd));
+    assert_eq!(gaps.callers[&place(1)], part(5, odd));
+    assert_eq!(gaps.callers[&place(0)], part(4, gaps.total.value - odd));
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use crate::analyze::bins::Bins;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::identity::{Class, Identity, Part as Of};
-use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::steps::{StepTimes, Steps};
@@ -78,7 +78,8 @@ fn training() -> ProcessReport {
 }
 
 fn idle() -> IdleReport {
-    let after = |api: &str| Site { after_wait: Some(api.to_owned()), ..Site::default() };
+    let after =
+        |api: &str| Site { after_wait: Some(Wait { api: api.to_owned(), line: None }), ..Site::default() };
     let wait = Site { api: Some("cudaStreamSynchronize".to_owned()), ..Site::default() };
     let sites = [
         ((Cause::ExplicitSync, wait), Part { count: STEPS, total: exactly(15_000 * MS) }),

@@ -1,0 +1,320 @@
+//! Where in the program's files do the calls come from of which no Python line is known?
+//!
+//! The [survey](super::survey) collects the return addresses of those calls. What the files say of them becomes frames and
+//! stacks among the names of the trace, as if the agent had sent them, and [`Callers::on_stacks`] gives each such call the
+//! number of its stack: its native frames, and then those of Python that were read, if any.
+
+use super::stacks::{Frame, Stacks};
+use crate::hash::{HashMap, HashSet};
+use crate::trace::record::{Body, BuildId, Module, Names, Record};
+use gpuspy_wire::record::Namespace;
+
+/// The most places that are looked up. Programs have some hundreds; the calls of further ones have no line.
+const MOST_CALLERS: usize = 65_536;
+/// If a program loads more files, nothing is looked up. Programs load some hundreds.
+const MOST_MODULES: usize = 16_384;
+
+/// The most files that a note names.
+const MOST_NAMED: usize = 3;
+
+/// A return address in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file's path.
+    pub path: String,
+    /// Its build id; zeros if it had none.
+    pub build_id: BuildId,
+    /// The address in the file's own numbering.
+    pub offset: u64,
+}
+
+/// What the files say of places.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The frames of each place, the innermost first; none if nothing is known.
+    pub frames: Vec<Vec<Frame>>,
+    /// The files that are not those that ran any more.
+    pub changed: Vec<String>,
+}
+
+/// Collects the callers of a trace.
+#[derive(Debug, Default)]
+pub struct CallerFold {
+    stacks: Stacks,
+    /// The return addresses of calls, each with the number of the stack of Python that the call has.
+    calls: HashSet<(u64, u32)>,
+    last: (u64, u32),
+    modules: Vec<Module>,
+}
+
+impl CallerFold {
+    /// A fold over a trace with these names.
+    pub fn new(names: &Names) -> CallerFold {
+        CallerFold { stacks: Stacks::of(names), ..CallerFold::default() }
+    }
+
+    /// Takes the next record.
+    pub fn observe(&mut self, record: &Record) {
+        let Some(call) = record.body.call() else {
+            if let Body::Module(module) = &record.body
+                && self.modules.len() <= MOST_MODULES
+            {
+                self.modules.push(module.clone());
+            }
+            return;
+        };
+        let key = (call.caller, call.stack);
+        // Most calls come from where the one before came from.
+        if key != self.last && self.calls.len() < MOST_CALLERS && call.caller != 0 {
+            self.last = key;
+            if self.stacks.line_of(call) == 0 {
+                self.calls.insert(key);
+            }
+        }
+    }
+
+    /// Ends the fold.
+    pub fn finish(self) -> Callers {
+        let mut calls: Vec<(u64, u32)> = self.calls.into_iter().collect();
+        calls.sort_unstable();
+        calls.truncate(if self.modules.len() > MOST_MODULES { 0 } else { MOST_CALLERS });
+        Callers { calls, modules: self.modules, ..Callers::default() }
+    }
+}
+
+/// The callers of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Callers {
+    calls: Vec<(u64, u32)>,
+    modules: Vec<Module>,
+    /// The number of the stack that each has, once it was looked up.
+    stacks: HashMap<(u64, u32), u32>,
+    changed: Vec<String>,
+}
+
+impl Callers {
+    /// Gives the callers their stacks: `look_up` says what the files say, and `names` gets the frames and stacks.
+    pub fn resolve(&mut self, names: &mut Names, look_up: impl FnOnce(&[Place]) -> Found) {
+        let (mut calls, mut places) = (Vec::new(), Vec::new());
+        for call in &self.calls {
+            if let Some(place) = self.place(call.0, names) {
+                calls.push(*call);
+                places.push(place);
+            }
+        }
+        let Found { frames, changed } = look_up(&places);
+        self.changed = changed;
+        let mut added = Added::to(names);
+        for (call, frames) in calls.into_iter().zip(frames).filter(|(_, frames)| !frames.is_empty()) {
+            let stack = added.stack(names, &frames, call.1);
+            stack.map(|stack| self.stacks.insert(call, stack));
+        }
+    }
+
+    /// Returns the file that an address lies in. If several lay there during the run, nobody knows which one it was.
+    fn place(&self, address: u64, names: &Names) -> Option<Place> {
+        let mut around = self.modules.iter().filter(|module| (module.start..module.end).contains(&address));
+        let module = around.next()?;
+        let is_same = |other: &Module| {
+            (other.path, other.bias, other.build_id) == (module.path, module.bias, module.build_id)
+        };
+        let path = names.get(Namespace::Path, module.path).filter(|_| around.all(is_same))?;
+        let offset = address.wrapping_sub(module.bias);
+        Some(Place { path: path.to_owned(), build_id: module.build_id, offset })
+    }
+
+    /// Returns a record with the number of its call's stack.
+    pub fn on_stack(&self, mut record: Record) -> Record {
+        if !self.stacks.is_empty()
+            && let Some(call) = record.body.call_mut()
+            && let Some(stack) = self.stacks.get(&(call.caller, call.stack))
+        {
+            call.stack = *stack;
+        }
+        record
+    }
+
+    /// Says which files have changed since the run, if any.
+    pub fn note(&self) -> Option<String> {
+        let named = self.changed.get(..MOST_NAMED).unwrap_or(&self.changed).join(", ");
+        Some(match self.changed.len() {
+            0 => return None,
+            1 => format!("{named} has changed since the run: its callers are named by library only"),
+            count => {
+                let others = match count.saturating_sub(MOST_NAMED) {
+                    0 => String::new(),
+                    1 => " and another file".to_owned(),
+                    others => format!(" and {others} other files"),
+                };
+                format!("{named}{others} have changed since the run: their callers are named by library only")
+            }
+        })
+    }
+}
+
+/// The numbers that new frames and stacks get.
+struct Added {
+    frames: HashMap<Frame, u32>,
+    frame: u32,
+    stack: u32,
+}
+
+impl Added {
+    fn to(names: &Names) -> Added {
+        let last =
+            |space| names.0.range((space, 0)..=(space, u32::MAX)).next_back().map_or(0, |((_, id), _)| *id);
+        Added { frames: HashMap::default(), frame: last(Namespace::Frame), stack: last(Namespace::Stack) }
+    }
+
+    /// Adds a stack of native frames on top of one of Python, if that is known. `None`: there are no more numbers.
+    fn stack(&mut self, names: &mut Names, frames: &[Frame], below: u32) -> Option<u32> {
+        let mut numbers = Vec::new();
+        for frame in frames {
+            let number = match self.frames.get(frame) {
+                Some(number) => *number,
+                None => {
+                    self.frame = self.frame.checked_add(1)?;
+                    names.0.insert((Namespace::Frame, self.frame), frame.text());
+                    self.frames.insert(frame.clone(), self.frame);
+                    self.frame
+                }
+            };
+            numbers.push(number.to_string());
+        }
+        numbers.extend(names.get(Namespace::Stack, below).map(str::to_owned));
+        self.stack = self.stack.checked_add(1)?;
+        names.0.insert((Namespace::Stack, self.stack), numbers.join(" "));
+        Some(self.stack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Call, Synchronize};
+    use gpuspy_wire::record::SyncScope;
+
+    const STACK_OF_A_PACKAGE: u32 = 4;
+    const STACK_OF_THE_USER: u32 = 5;
+
+    fn names() -> Names {
+        let text = |space, id, text: &str| ((space, id), text.to_owned());
+        Names(
+            [
+                text(Namespace::Path, 1, "/opt/app"),
+                text(Namespace::Path, 2, "/lib/x.so"),
+                text(Namespace::Frame, 1, "item\n/x/site-packages/torch/_tensor.py\n30"),
+                text(Namespace::Frame, 2, "train\ntrain.py\n42"),
+                text(Namespace::Stack, STACK_OF_A_PACKAGE, "1"),
+                text(Namespace::Stack, STACK_OF_THE_USER, "1 2"),
+            ]
+            .into(),
+        )
+    }
+
+    fn module(start: u64, end: u64, path: u32) -> Record {
+        let module = Module { start, end, bias: 0x1000, path, build_id: [path as u8; 20] };
+        Record { thread: 1, at: 0, body: Body::Module(module) }
+    }
+
+    fn call(caller: u64, stack: u32) -> Record {
+        let call = Call { caller, stack, ..Call::default() };
+        Record {
+            thread: 1,
+            at: 0,
+            body: Body::Synchronize(Synchronize { call, scope: SyncScope::Device, stream: 0, event: 0 }),
+        }
+    }
+
+    fn callers(names: &Names, records: &[Record]) -> Callers {
+        let mut fold = CallerFold::new(names);
+        records.iter().for_each(|record| fold.observe(record));
+        fold.finish()
+    }
+
+    #[test]
+    fn each_caller_without_a_line_of_python_is_looked_up_once() {
+        let mut names = names();
+        let records = [
+            module(0x2000, 0x4000, 1),
+            module(0x5000, 0x6000, 2),
+            call(0x2500, 0),
+            call(0x2500, STACK_OF_A_PACKAGE),
+            call(0x2500, 0),
+            call(0x2600, STACK_OF_THE_USER),
+            call(0x5100, 0),
+            call(0x9000, 0),
+            call(0, 0),
+        ];
+        let mut callers = callers(&names, &records);
+        let mut asked = Vec::new();
+        callers.resolve(&mut names, |places| {
+            asked =
+                places.iter().map(|place| (place.path.clone(), place.offset, place.build_id[0])).collect();
+            let step = Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app");
+            let frames = vec![vec![step.clone()], vec![step], Vec::new()];
+            Found { frames, changed: vec!["/lib/x.so".to_owned()] }
+        });
+        let app = ("/opt/app".to_owned(), 0x1500, 1);
+        assert_eq!(asked, [app.clone(), app, ("/lib/x.so".to_owned(), 0x4100, 2)]);
+        let stacks = Stacks::of(&names);
+        let on = |record: &Record| callers.on_stack(record.clone());
+        let line = |record: &Record| {
+            let call = on(record).body.call().cloned().unwrap();
+            stacks.line(stacks.line_of(&call)).map(Frame::place)
+        };
+        let (native, of_package) = (on(&records[2]), on(&records[3]));
+        assert_eq!(line(&records[2]).as_deref(), Some("/src/app.cpp:12"));
+        assert_eq!(stacks.listed(native.body.call().unwrap().stack).unwrap(), ["step (/src/app.cpp:12)"]);
+        let both = ["step (/src/app.cpp:12)", "item (/x/site-packages/torch/_tensor.py:30)"];
+        assert_eq!(stacks.listed(of_package.body.call().unwrap().stack).unwrap(), both);
+        assert_eq!(line(&records[5]).as_deref(), Some("train.py:42"), "the line of Python is the user's");
+        for unknown in [6, 7, 8] {
+            assert_eq!(on(&records[unknown]), records[unknown]);
+        }
+        let note = callers.note().unwrap();
+        assert_eq!(note, "/lib/x.so has changed since the run: its callers are named by library only");
+    }
+
+    #[test]
+    fn an_address_where_two_files_lay_is_of_neither() {
+        let names = names();
+        for (second, expected) in [(module(0x3000, 0x5000, 2), 0), (module(0x2000, 0x4000, 1), 1)] {
+            let mut callers = callers(&names, &[module(0x2000, 0x4000, 1), call(0x3500, 0), second]);
+            callers.resolve(&mut names.clone(), |places| {
+                assert_eq!(places.len(), expected);
+                Found { frames: vec![Vec::new(); places.len()], changed: Vec::new() }
+            });
+        }
+    }
+
+    #[test]
+    fn callers_and_what_is_said_of_changed_files_are_limited() {
+        let names = names();
+        let calls = (1..=2 * MOST_CALLERS as u64).map(|n| call(n * 16, 0));
+        let mut fold = CallerFold::new(&names);
+        calls.for_each(|record| fold.observe(&record));
+        let mut callers = fold.finish();
+        assert_eq!(callers.calls.len(), MOST_CALLERS);
+        for (count, expected) in [
+            (0, None),
+            (1, Some("/f0 has changed since the run: its callers are named by library only")),
+            (3, Some("/f0, /f1, /f2 have changed since the run: their callers are named by library only")),
+            (
+                4,
+                Some(
+                    "/f0, /f1, /f2 and another file have changed since the run: their callers are named by library only",
+                ),
+            ),
+            (
+                9,
+                Some(
+                    "/f0, /f1, /f2 and 6 other files have changed since the run: their callers are named by library only",
+                ),
+            ),
+        ] {
+            callers.changed = (0..count).map(|n| format!("/f{n}")).collect();
+            assert_eq!(callers.note().as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Frames of native functions.
+
+use super::Frame;
+use crate::model::names::demangle;
+
+/// A function's name is cut to so many bytes: names of C++ templates have no limit.
+const LONGEST_FUNCTION: usize = 1024;
+/// How nvcc calls the function that launches a kernel for `<<<>>>`, before the kernel's own name.
+const STUB: &str = "__device_stub_";
+
+impl Frame {
+    /// A frame of a function in a library, at a line of a file if that is known.
+    pub fn native(function: &str, place: Option<(String, u32)>, library: &str) -> Frame {
+        let demangled = demangle(function);
+        let (file, line) = place.filter(|(_, line)| *line != 0).unwrap_or((library.to_owned(), 0));
+        let mut function = one_line(&demangled);
+        if function.len() > LONGEST_FUNCTION {
+            function.truncate(function.floor_char_boundary(LONGEST_FUNCTION));
+            function.push('…');
+        }
+        Frame { file: one_line(&file), line, function, library: one_line(library) }
+    }
+
+    /// Returns the frames of a caller, the innermost first, such that one of them is the user's. If all are in headers of
+    /// CUDA or of the system, that is the outermost, without a line: the line that called it is not known, and theirs is
+    /// not the program's.
+    pub fn of_caller(mut frames: Vec<Frame>) -> Vec<Frame> {
+        if !frames.iter().any(Frame::is_users_native)
+            && let Some(outermost) = frames.last_mut()
+        {
+            (outermost.file, outermost.line) = (outermost.library.clone(), 0);
+            if let Some(kernel) = launched(&outermost.function) {
+                outermost.function = format!("launch of {kernel}");
+            }
+        }
+        frames
+    }
+
+    /// Returns it as a trace has it.
+    pub(in crate::model) fn text(&self) -> String {
+        let Frame { file, line, function, library } = self;
+        format!("{function}\n{file}\n{line}\n{library}")
+    }
+
+    pub(super) fn is_users_native(&self) -> bool {
+        self.line == 0 && self.file == self.library && launched(&self.function).is_none()
+            || self.line != 0 && launched(&self.function).is_none() && !is_of_others(&self.file)
+    }
+}
+
+/// Returns the kernel that a stub of nvcc launches.
+fn launched(function: &str) -> Option<String> {
+    let kernel = function.strip_prefix(STUB)?;
+    Some(demangle(kernel.split('(').next().unwrap_or(kernel)))
+}
+
+/// Whether a source file is not the program's own: a header of the system or of CUDA, the standard library of C++ or Rust, a
+/// crate, or what nvcc wrote.
+fn is_of_others(file: &str) -> bool {
+    let starts = ["/usr/include/", "/usr/local/include/", "/usr/lib/gcc/", "/rustc/"];
+    // With the standard libraries of GCC and of LLVM, and where Cargo keeps crates.
+    let holds = ["/include/c++/", "/c++/v1/", "/.cargo/registry/src/", "/rustlib/src/"];
+    let of_cuda = || {
+        let mut folders = file.split('/').rev().skip(1).skip_while(|folder| *folder != "include");
+        let is_toolkit = |folder: &str| {
+            let number = folder.strip_prefix("cuda").map(|rest| rest.trim_start_matches('-'));
+            folder == "nvidia"
+                || number
+                    .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+        };
+        folders.any(is_toolkit)
+    };
+    let name = file.rsplit('/').next().unwrap_or(file);
+    starts.iter().any(|start| file.starts_with(start))
+        || holds.iter().any(|part| file.contains(part))
+        || name.contains(".cudafe1.")
+        || name.starts_with("cuda_runtime")
+        || of_cuda()
+}
+
+/// A name without control characters: in a trace, a frame's parts are a line each.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Stacks;
+    use super::*;
+    use crate::trace::record::{Call, Names};
+    use gpuspy_wire::record::Namespace;
+
+    fn at(function: &str, file: &str) -> Frame {
+        Frame::native(function, Some((file.to_owned(), 7)), "/opt/app")
+    }
+
+    #[test]
+    fn headers_of_others_are_told_from_the_programs_own() {
+        for own in [
+            "main.cpp",
+            "/home/ann/src/include/a.h",
+            "/home/ann/cuda-samples/include/a.h",
+            "/work/nvidia/a.cu",
+        ] {
+            assert!(!is_of_others(own), "{own}");
+        }
+        for other in [
+            "/usr/include/x86_64-linux-gnu/bits/stdio2.h",
+            "/usr/local/cuda-12.9/targets/x86_64-linux/include/thrust/copy.h",
+            "/opt/cuda/include/cub/cub.cuh",
+            "/x/site-packages/nvidia/cu13/include/crt/device_functions.h",
+            "/opt/gcc/include/c++/12/bits/std_function.h",
+            "/tmp/tmpxft_00006f1e_00000000-6_k.cudafe1.stub.c",
+            "/rustc/abc/library/core/src/ops/function.rs",
+            "/home/ann/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/cust-0.3/src/lib.rs",
+        ] {
+            assert!(is_of_others(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn of_a_caller_the_users_frame_is_the_innermost_of_its_own_files() {
+        let template = at("cudaLaunchKernel", "/opt/cuda/include/cuda_runtime.h");
+        let (step, main) = (at("_Z4stepPf", "/src/step.cpp"), at("main", "/src/main.cpp"));
+        let frames = [template.clone(), step.clone(), main];
+        assert_eq!(Frame::of_caller(frames.to_vec()), frames);
+        assert!(!template.is_users_native() && step.is_users_native());
+        let alone = Frame::of_caller(vec![template]);
+        assert_eq!(alone[0].place(), "cudaLaunchKernel in app");
+        let stub = at("_Z23__device_stub__Z3addPfiPfi", "/tmp/x.cudafe1.stub.c");
+        assert_eq!(Frame::of_caller(vec![stub])[0].place(), "launch of add(float*, int) in app");
+        assert_eq!(Frame::of_caller(Vec::new()), []);
+    }
+
+    #[test]
+    fn a_native_frame_is_read_as_it_was_written() {
+        let frames = [
+            Frame::native("evil\nname", Some(("a\nb.c".to_owned(), 9)), "/lib/x.so"),
+            Frame::native("step", None, "/lib/x.so"),
+            at(&"n".repeat(9000), "main.c"),
+        ];
+        for frame in frames {
+            assert_eq!(Frame::parse(&frame.text()), Some(frame.clone()));
+            assert!(frame.function.len() < 1100);
+        }
+    }
+
+    #[test]
+    fn a_native_frame_counts_where_python_has_none_of_its_own() {
+        let native = Frame::native("copy", None, "/x/libtorch_cuda.so").text();
+        let names = [
+            (Namespace::Frame, 1, "item\n/x/site-packages/torch/_tensor.py\n30"),
+            (Namespace::Frame, 2, &native),
+            (Namespace::Stack, 7, "2 1"),
+        ];
+        let names = names.map(|(space, id, text)| ((space, id), text.to_owned()));
+        let stacks = Stacks::of(&Names(names.into()));
+        assert_eq!(
+            stacks.line(stacks.line_of(&Call { stack: 7, ..Call::default() })).map(Frame::place).as_deref(),
+            Some("copy in libtorch_cuda.so")
+        );
+        let listed = ["copy in libtorch_cuda.so", "item (/x/site-packages/torch/_tensor.py:30)"];
+        assert_eq!(stacks.listed(7).unwrap(), listed);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which function, and which line of its source, does an address in a program's file belong to?
+//!
+//! Files are read when a report is made, and only those from which calls came. A file may have changed since the run, may
+//! be damaged or hostile, and may be as large as libtorch: it is believed only if it has the build id that the run saw
+//! ([`file`]), nothing of it is read that is not needed, and what is read, and how long, is limited ([`elf`],
+//! [`debug_info`]).
+//!
+//! - [`elf`]: the sections of a file, its build id
+//! - [`symbol_table`]: the names of functions
+//! - [`debug_info`]: lines, and functions that were inlined
+//! - [`separate`]: debug information in a file of its own
+#![forbid(unsafe_code)]
+
+mod debug_info;
+mod elf;
+mod file;
+mod separate;
+mod symbol_table;
+#[cfg(test)]
+mod tests;
+
+use crate::hash::HashMap;
+use crate::model::callers::{Found, Place};
+use crate::trace::record::BuildId;
+use file::Answer;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Finds the frames of each place. `began` is when the run began, ns since 1970; `None` = not known.
+pub fn resolve(places: &[Place], began: Option<u64>) -> Found {
+    let mut files: HashMap<(&str, BuildId), Vec<usize>> = HashMap::default();
+    for (number, place) in places.iter().enumerate() {
+        files.entry((&place.path, place.build_id)).or_default().push(number);
+    }
+    let began = began.map(|began| SystemTime::UNIX_EPOCH + Duration::from_nanos(began));
+    let mut found = Found { frames: vec![Vec::new(); places.len()], changed: Vec::new() };
+    for ((path, build_id), numbers) in files {
+        // A return address is that of the next instruction, which may be of another line or even of another function.
+        let addresses = numbers.iter().filter_map(|number| places[*number].offset.checked_sub(1));
+        let mut addresses: Vec<u64> = addresses.collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        match file::look_up(Path::new(path), build_id, began, &addresses) {
+            Answer::Unknown => {}
+            Answer::Changed => found.changed.push(path.to_owned()),
+            Answer::Frames(frames) => {
+                for number in numbers {
+                    let address = places[number].offset.checked_sub(1);
+                    let at = address.and_then(|address| addresses.binary_search(&address).ok());
+                    found.frames[number] = at.map(|at| frames[at].clone()).unwrap_or_default();
+                }
+            }
+        }
+    }
+    found.changed.sort();
+    found.changed.dedup();
+    found
+}
