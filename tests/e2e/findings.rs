@@ -1,11 +1,14 @@
 //! For each finding a client that has the fault and its twin that has not: the first is reported before all others, with the gain that
 //! the twin really has, and the second is not.
 
-use gpuspy_tests::{Run, until_one_is_good};
+use gpuspy_tests::{Done, Run, until_one_is_good};
 use serde_json::Value;
 
 /// Copies so slow that a small buffer takes a while: the simulator moves the bytes with processors that tests share.
 const SLOW_COPIES: &str = "pageable_mbps=100,pinned_mbps=400";
+
+/// The most runs of a client and its twin, of which the shortest are compared.
+const RUNS: usize = 15;
 
 /// A client of tests/programs whose name begins with `fault_`, and the finding that it has.
 pub struct Fault {
@@ -21,26 +24,21 @@ impl Fault {
         self.settings.iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
-    /// Returns how long the loop takes without gpuspy, ns.
-    fn loop_ns(&self, variant: &str) -> f64 {
-        self.run(variant).plain().succeeded().said()["loop_ns"].as_f64().unwrap()
-    }
-
     fn findings(&self, variant: &str) -> Vec<Value> {
         self.run(variant).observed().succeeded().report()["findings"].as_array().unwrap().clone()
     }
 
     /// Tests that the finding is first in a run of the faulty client, with a gain within 10 % of the true one.
     pub fn is_reported_with_its_gain(&self) {
-        until_one_is_good(|| {
-            let findings = self.findings("faulty");
-            let first = findings.first().filter(|first| first["id"] == self.id);
-            let first = first.ok_or_else(|| format!("first is not {}: {findings:#?}", self.id))?;
-            let saves = first["saves_ns"]["value"].as_f64().unwrap();
-            let truth = self.loop_ns("faulty") - self.loop_ns("fixed");
-            let is_close = (saves - truth).abs() <= 0.1 * truth;
-            is_close.then_some(()).ok_or_else(|| format!("{saves} and truly {truth}: {first:#?}"))
-        });
+        shortest_runs_agree(
+            |variant| self.run(variant),
+            |findings, truth| {
+                let first = &findings[0];
+                let saves = first["saves_ns"]["value"].as_f64();
+                let is_close = saves.is_some_and(|saves| (saves - truth).abs() <= 0.1 * truth);
+                first["id"] == self.id && is_close
+            },
+        );
     }
 
     /// Returns the finding in a run of the faulty client. It costs something other than time, so its gain is 0.
@@ -64,6 +62,25 @@ impl Fault {
             is_absent.then_some(()).ok_or_else(|| format!("{findings:#?}"))
         });
     }
+}
+
+/// Runs a client and its twin until `agrees` accepts the findings of the client and what the twin truly saves, ns. Other
+/// programs on the machine make each run longer and none shorter, so the shortest runs are compared.
+pub fn shortest_runs_agree(run: impl Fn(&str) -> Run, agrees: impl Fn(&Value, f64) -> bool) {
+    let loop_ns = |done: &Done| done.said()["loop_ns"].as_f64().unwrap();
+    let without = |variant: &str| loop_ns(&run(variant).plain().succeeded());
+    let (mut faulty, mut fixed) = (f64::INFINITY, f64::INFINITY);
+    let mut observed = (f64::INFINITY, Value::Null);
+    let do_agree = (0..RUNS).any(|_| {
+        let done = run("faulty").observed().succeeded();
+        let took = loop_ns(&done);
+        if took < observed.0 {
+            observed = (took, done.report()["findings"].clone());
+        }
+        (faulty, fixed) = (faulty.min(without("faulty")), fixed.min(without("fixed")));
+        agrees(&observed.1, faulty - fixed)
+    });
+    assert!(do_agree, "the twin truly saves {}, and the report says {:#}", faulty - fixed, observed.1);
 }
 
 #[test]

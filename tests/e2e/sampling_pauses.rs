@@ -65,9 +65,15 @@ fn a_host_stall_during_a_sampling_pause_is_reported_as_a_gap() {
     compute_is_what_ran(&done, &report);
     let mut spans: Vec<(u64, u64)> = done.truth().operations().iter().map(|op| op.interval).collect();
     spans.sort_unstable();
-    let mut gaps: Vec<u64> = spans.windows(2).map(|two| two[1].0.saturating_sub(two[0].1)).collect();
-    gaps.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));
-    for (gap, truth) in report["gaps"]["largest"].as_array().unwrap().iter().zip(gaps).take(2) {
+    let mut truths: Vec<(u64, u64)> =
+        spans.windows(2).map(|two| (two[1].0.saturating_sub(two[0].1), two[0].1)).collect();
+    truths.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));
+    truths.truncate(2);
+    // Both are about as long, so they are compared in the order of time.
+    truths.sort_unstable_by_key(|(_, start)| *start);
+    let mut gaps: Vec<&Value> = report["gaps"]["largest"].as_array().unwrap().iter().take(2).collect();
+    gaps.sort_unstable_by_key(|gap| gap["start_ns"].as_u64());
+    for (gap, (truth, _)) in gaps.into_iter().zip(truths) {
         let [lo, value, hi] = bounds(&gap["duration_ns"]);
         println!("a gap of {truth} reported as {lo} .. {value} .. {hi}");
         let within = (lo - slack(truth) as f64)..=(hi + slack(truth) as f64);

@@ -52,28 +52,63 @@ fn compared(before: &Path, after: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The most runs of a client and its twin, of which the shortest are compared.
+const RUNS: usize = 15;
+
+/// A run with its wall time, ns.
+type Kept = Option<(u64, Done)>;
+
+fn wall_ns(report: &Value) -> u64 {
+    report["processes"][0]["wall_ns"].as_u64().unwrap()
+}
+
+/// Other programs on the machine make each run longer and none shorter, so the shortest runs are compared.
 #[test]
 fn the_command_that_checks_a_finding_shows_that_the_fixed_program_has_it_no_more() {
     for (name, id, setting) in FAULTS {
-        until_one_is_good(|| {
+        let (mut before, mut after) = (Kept::None, Kept::None);
+        let mut why = Vec::new();
+        let is_good = (0..RUNS).any(|_| {
             let faulty = with(Run::of(name), setting).arg("faulty").observed().succeeded();
-            let command = verify(&faulty, id)?;
-            let changed = command.replace("faulty", "fixed");
-            assert_ne!(changed, command, "the command runs the program with its arguments");
-            let done = shell(&changed, setting).succeeded();
-            if state_of(&done.stdout, id).as_deref() != Some("gone") {
-                return Err(format!("{id} is not gone:\n{}", done.stdout));
-            }
-            let is_faster = |line: &str| line.starts_with("AFTER is ") && line.contains("x faster");
-            assert!(done.stdout.lines().any(is_faster), "{}", done.stdout);
-            // What the finding promised is what the run gained.
-            let findings = &compared(&faulty.trace(), &done.folder().join("after.gspy"))["findings"];
-            let promised = findings["promised_ns"]["value"].as_f64().unwrap();
-            let gained = findings["gained_ns"].as_f64().unwrap();
-            let is_close = (gained - promised).abs() <= 0.25 * promised;
-            is_close.then_some(()).ok_or_else(|| format!("{id}: promised {promised}, gained {gained}"))
+            keep_shortest(&mut before, wall_ns(&faulty.report()), faulty);
+            let (_, faulty) = before.as_ref().unwrap();
+            let tried = verify(faulty, id).and_then(|command| {
+                let changed = command.replace("faulty", "fixed");
+                assert_ne!(changed, command, "the command runs the program with its arguments");
+                let done = shell(&changed, setting).succeeded();
+                assert!(state_of(&done.stdout, id).is_some(), "it prints the comparison: {}", done.stdout);
+                let wall = wall_ns(&gpuspy_tests::report(&done.folder().join("after.gspy")));
+                keep_shortest(&mut after, wall, done);
+                is_gone_with_its_gain(faulty, &after.as_ref().unwrap().1, id)
+            });
+            tried.map_err(|reason| why.push(reason)).is_ok()
         });
+        assert!(is_good, "none of the runs is good: {why:#?}");
     }
+}
+
+fn keep_shortest(kept: &mut Kept, wall: u64, done: Done) {
+    if kept.as_ref().is_none_or(|(shortest, _)| wall < *shortest) {
+        *kept = Some((wall, done));
+    }
+}
+
+/// Tests that what `gpuspy diff` says of the two runs is that the program is faster, by what the finding promised, and has
+/// the finding no more.
+fn is_gone_with_its_gain(faulty: &Done, fixed: &Done, id: &str) -> Result<(), String> {
+    let (before, after) = (faulty.trace(), fixed.folder().join("after.gspy"));
+    let screen = Command::new(gpuspy()).arg("diff").args([&before, &after]).output().unwrap();
+    let screen = String::from_utf8(screen.stdout).unwrap();
+    if state_of(&screen, id).as_deref() != Some("gone") {
+        return Err(format!("{id} is not gone:\n{screen}"));
+    }
+    let is_faster = |line: &str| line.starts_with("AFTER is ") && line.contains("x faster");
+    assert!(screen.lines().any(is_faster), "{screen}");
+    let findings = &compared(&before, &after)["findings"];
+    let promised = findings["promised_ns"]["value"].as_f64().unwrap();
+    let gained = findings["gained_ns"].as_f64().unwrap();
+    let is_close = (gained - promised).abs() <= 0.25 * promised;
+    is_close.then_some(()).ok_or_else(|| format!("{id}: promised {promised}, gained {gained}"))
 }
 
 #[test]

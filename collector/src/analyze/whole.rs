@@ -1,4 +1,4 @@
-//! The parts of a GPU's time if not all of it was observed (`--timing auto`).
+//! The parts of a GPU's time if not all of its operations were timed (`--timing auto`, and streams that are deep).
 //!
 //! Operations that were called in pauses are counted, so their time can be estimated from the timed ones: for each
 //! kernel in each shape, for copies of each size, for each graph ([`extrapolate`](super::extrapolate)). Therefore the
@@ -7,8 +7,8 @@
 //!
 //! If operations ran side by side, the sum of their times is more than the time that they fill. Operations in pauses
 //! are assumed to fill the same share of their sum as the observed ones. The rest of the pauses is idle time.
-//! Operations that were called outside of pauses and yet have no time (when a window opens while the stream is full)
-//! ran in the undecided time. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
+//! Operations that were called outside of pauses and yet have no time (while the stream is so deep that events are
+//! sparse) ran in the undecided time. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
 //! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
 //! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
 //! as much of it had run side by side. If no operation of a kind was ever timed, that kind may have filled all
@@ -29,12 +29,14 @@ pub struct Work {
     pub unseen: [Extent; CLASSES],
 }
 
-/// Returns the parts of the whole span, with nothing left unobserved; `None` if everything was observed, or if no
-/// operation like those in the pauses was timed.
+/// Returns the parts of the whole span, with nothing left unobserved; `None` if every operation was timed, or if none like
+/// the untimed ones was.
 pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     let pauses = identity.unobserved.value;
     let is_known = |paused: &Extent| paused.unknown == 0 || paused.known > 0;
-    if pauses == 0 || !work.paused.iter().any(is_known) || work.observed == [0; CLASSES] {
+    let has_unseen = identity.undecided.value > 0 && work.unseen.iter().any(|unseen| unseen.known > 0);
+    let has_paused = pauses > 0 && work.paused.iter().any(is_known);
+    if !(has_paused || pauses == 0 && has_unseen) || work.observed == [0; CLASSES] {
         return None;
     }
     let mut whole = Identity { unobserved: Sum::default(), ..*identity };
@@ -205,6 +207,19 @@ mod tests {
             (1_040, 0, 10),
             "also in pauses"
         );
+    }
+
+    /// While nothing on a stream completes, events are sparse: 16 of 81 operations had no time, and a fifth of the copies'
+    /// time was missing.
+    #[test]
+    fn untimed_operations_of_a_run_without_pauses_ran_in_undecided_time() {
+        let observed = identity([660, 0, 0, 160], 60, 200, 0);
+        let mut all = work([660, 0, 0, 160], Extent::default());
+        (all.unseen[0], all.unseen[3]) = (took(8, 160.0, 160.0, 160.0), took(8, 30.0, 30.0, 30.0));
+        let whole = extrapolated(&observed, &all).unwrap();
+        assert_eq!((whole.busy[0].value, whole.busy[3].value), (820, 190));
+        assert_eq!((whole.undecided.value, whole.idle.value), (10, 60));
+        assert_eq!(whole.busy[3].lo, 160, "certain is no more of it");
     }
 
     #[test]

@@ -215,9 +215,12 @@ fn range(row: &Row, span: u64) -> Text {
 fn remarks(screen: &mut Screen<'_>, device: &Device, paused: u64, rows: &[Row]) {
     if matches!(device.idle_ns.kind, Kind::Extrapolated) {
         let share = percent(paused, device.span_ns);
-        screen.remark(&format!(
-            "{share} of the span was in sampling pauses: work launched in them is assumed to take as long as timed work of its kind"
-        ));
+        screen.remark(&match paused {
+            0 => "work without a GPU time is assumed to take as long as timed work of its kind".to_owned(),
+            _ => format!(
+                "{share} of the span was in sampling pauses: work launched in them is assumed to take as long as timed work of its kind"
+            ),
+        });
     }
     if rows.iter().any(|row| row.name == UNDECIDED) {
         screen.remark("undecided: time that is neither certainly busy nor certainly idle");
