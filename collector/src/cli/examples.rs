@@ -64,6 +64,8 @@ Examples:
   gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
   gpuspy export app.gspy --step 10..12 -o steps.json.gz
   gpuspy export runs/ -o exports/                        a file for each rank
+  gpuspy export app.gspy --to speedscope -o app.speedscope.json
+  gpuspy export app.gspy --to collapsed --weight idle | flamegraph.pl > idle.svg
 
 An earlier export is replaced; other files, and directories that are not empty, are not.
 

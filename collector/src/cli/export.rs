@@ -1,9 +1,11 @@
 //! `gpuspy export`: writes a trace for another tool.
 
 use super::filter::{self, Contents};
-use super::traces::{PATIENCE, say_damage, time_of_steps, traces_of, unreadable};
+use super::flame::{self, Flames};
+use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::{Export, Source, Summary, lay_out};
+use crate::export::flame::Weight;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::steps::Span;
@@ -16,7 +18,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -28,6 +30,10 @@ pub(super) struct Options {
     /// The format
     #[arg(long, value_enum, default_value = "chrome")]
     to: Format,
+    /// What the stacks of collapsed and speedscope are weighed by: the time of the GPU, its idle time, the host's waits for
+    /// it, or the bytes that were moved [default: gpu; speedscope: all]
+    #[arg(long, value_name = "gpu|idle|wait|bytes", value_parser = weight)]
+    weight: Option<Weight>,
     /// The file to write, compressed if its name ends in .gz [default: stdout]. In a directory (DIR/), a file is written for
     /// each rank, rank<N>.json.gz, and for each process without a rank, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
@@ -64,19 +70,39 @@ impl Options {
 enum Format {
     /// Chrome JSON as PyTorch writes it, for ui.perfetto.dev, chrome://tracing and HTA
     Chrome,
+    /// A line for each stack, for flamegraph.pl, inferno and speedscope
+    Collapsed,
+    /// Stacks as JSON, for speedscope.app
+    Speedscope,
+}
+
+fn weight(text: &str) -> Result<Weight, String> {
+    let known = || Weight::ALL.map(Weight::name).join(", ");
+    let named = Weight::ALL.into_iter().find(|weight| weight.name() == text);
+    named.ok_or_else(|| format!("the weights are {}", known()))
 }
 
 pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
-    let Format::Chrome = options.to;
     let filter = options.filter()?;
     panic::about(&options.trace);
     let output = options.output.as_deref().filter(|path| path.as_os_str() != "-");
     output.map_or(Ok(()), replaceable)?;
-    let opened = open_all(&options.trace, &filter)?;
+    match options.to {
+        Format::Chrome => chrome(options, &filter, output),
+        Format::Collapsed => flames(options, &filter, output, Flames::Collapsed),
+        Format::Speedscope => flames(options, &filter, output, Flames::Speedscope),
+    }
+}
+
+fn chrome(options: &Options, filter: &Filter, output: Option<&Path>) -> Result<ExitCode, Failure> {
+    if options.weight.is_some() {
+        return Err(Failure::usage("--weight is for --to collapsed and --to speedscope"));
+    }
+    let opened = open_all(&options.trace, filter)?;
     let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
     let written = match output {
         Some(path) if is_directory(path) => write_directory(path, opened),
-        Some(path) => write_file(path, opened).inspect(|_| say_written(path)),
+        Some(path) => write_file(path, |out| write_to(out, opened)).inspect(|_| say_written(path)),
         None => match write_to(io::stdout().lock(), opened) {
             // The reader (`gpuspy export … | head`) closed the pipe.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
@@ -90,6 +116,36 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
         ));
     } else if written.is_empty() && !filter.is_everything() {
         say(format_args!("the export is empty: nothing in {trace} matches the filters ({filter})"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn flames(
+    options: &Options,
+    filter: &Filter,
+    output: Option<&Path>,
+    to: Flames,
+) -> Result<ExitCode, Failure> {
+    if let Some(directory) = output.filter(|path| is_directory(path)) {
+        let shown = directory.display();
+        return Err(Failure::usage(format_args!("{shown} is a directory: stacks are written to one file")));
+    }
+    let processes = flame::read(&options.trace, filter)?;
+    let write = |out: &mut dyn Write| {
+        let mut out = BufWriter::new(out);
+        let any = flame::write(&mut out, to, &processes, options.weight)?;
+        out.flush().map(|()| any)
+    };
+    let any = match output {
+        Some(path) => write_file(path, write).inspect(|_| say_written(path))?,
+        None => match write(&mut io::stdout().lock()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+            written => written.map_err(|e| cannot_write("stdout", &e))?,
+        },
+    };
+    if !any {
+        let weight = options.weight.map_or("no stack has any", |_| "no stack has any of that weight");
+        say(format_args!("the export is empty: {weight}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +164,7 @@ fn replaceable(path: &Path) -> Result<(), Failure> {
             ))),
         };
     }
-    if path.is_file() && !is_chrome_trace(path) && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+    if path.is_file() && !is_export(path) && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Err(Failure::usage(format_args!(
             "{shown} exists and is not an export: choose another path with -o, or remove it"
         )));
@@ -130,6 +186,23 @@ pub(super) fn is_chrome_trace(path: &Path) -> bool {
         || open().is_ok_and(|file| starts(Box::new(GzDecoder::new(file))))
 }
 
+/// Returns whether a file is an earlier export.
+fn is_export(path: &Path) -> bool {
+    let starts = |start: &[u8]| {
+        let mut read = vec![0; start.len()];
+        File::open(path).and_then(|mut file| file.read_exact(&mut read)).is_ok() && read == start
+    };
+    is_chrome_trace(path) || starts(flame::SPEEDSCOPE_START) || is_collapsed(path)
+}
+
+/// Returns whether the first line of a file is a stack and a number.
+fn is_collapsed(path: &Path) -> bool {
+    let mut line = String::new();
+    let read = File::open(path).and_then(|file| BufReader::new(file.take(1 << 16)).read_line(&mut line));
+    let is_stack = |(stack, amount): (&str, &str)| !stack.is_empty() && amount.parse::<u64>().is_ok();
+    read.is_ok() && line.strip_suffix('\n').and_then(|line| line.rsplit_once(' ')).is_some_and(is_stack)
+}
+
 /// Prints which file was written, and its size.
 fn say_written(path: &Path) {
     // A device or a pipe has no size.
@@ -145,7 +218,8 @@ fn is_directory(path: &Path) -> bool {
 
 /// Writes a trace as a Chrome trace.
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
-    write_file(file, open_all(trace, &Filter::default())?).map(|_| ())
+    let opened = open_all(trace, &Filter::default())?;
+    write_file(file, |out| write_to(out, opened)).map(|_| ())
 }
 
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
@@ -209,7 +283,8 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     }
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let source = Source::of(names, status, reader.records());
+    let mut source = Source::of(names, status, reader.records());
+    source.resolve(resolve_callers);
     say_damage(path, reader.damage());
     Ok(Opened { reader, source })
 }
@@ -218,7 +293,8 @@ fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
     let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
     let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources)?;
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
-        export.process(index, source, reader.records())?;
+        let callers = &source.contents().2.callers;
+        export.process(index, source, reader.records().map(|record| callers.on_stack(record)))?;
     }
     let (out, summary) = export.finish()?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
@@ -245,7 +321,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Fai
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
         let name = name + ".json.gz";
-        all.add(&write_file(&directory.join(&name), processes)?);
+        all.add(&write_file(&directory.join(&name), |out| write_to(out, processes))?);
         written.push(name);
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));
@@ -253,7 +329,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Fai
 }
 
 /// Writes a temporary file beside the target and renames it at the end, so that the target is always a complete file.
-fn write_file(path: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
+fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T, Failure> {
     let failed = |e: &io::Error| cannot_write(path.display(), e);
     let compress = path.extension().is_some_and(|e| e == "gz");
     // A link is followed: its target is written.
@@ -261,25 +337,29 @@ fn write_file(path: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
     if target.exists() && !target.is_file() {
         // A device or a pipe. Opening a directory fails.
         let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
-        return write_compressed(file, compress, opened).map_err(|e| failed(&e));
+        return write_compressed(file, compress, write).map_err(|e| failed(&e));
     }
     let mut beside = target.clone().into_os_string();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
     let written = File::create(&beside)
-        .and_then(|file| write_compressed(file, compress, opened))
-        .and_then(|summary| fs::rename(&beside, &target).map(|()| summary));
+        .and_then(|file| write_compressed(file, compress, write))
+        .and_then(|written| fs::rename(&beside, &target).map(|()| written));
     written.map_err(|e| {
         let _ = fs::remove_file(&beside); // It may not exist.
         failed(&e)
     })
 }
 
-fn write_compressed(file: File, compress: bool, opened: Vec<Opened>) -> io::Result<Summary> {
+fn write_compressed<T>(
+    mut file: File,
+    compress: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> io::Result<T> {
     if !compress {
-        return write_to(file, opened);
+        return write(&mut file);
     }
     let mut encoder = GzEncoder::new(file, Compression::fast());
-    let summary = write_to(&mut encoder, opened)?;
-    encoder.finish().map(|_| summary)
+    let written = write(&mut encoder)?;
+    encoder.finish().map(|_| written)
 }

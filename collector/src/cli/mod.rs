@@ -8,6 +8,7 @@ mod doctor;
 mod examples;
 mod export;
 mod filter;
+mod flame;
 mod hangs;
 mod launch;
 mod operations;
@@ -50,7 +51,7 @@ enum Command {
     /// Compare two traces: what became faster or slower, and is that more than noise
     #[command(after_help = examples::DIFF)]
     Diff(diff::Options),
-    /// Export a trace for Perfetto, chrome://tracing or HTA
+    /// Export a trace for Perfetto, chrome://tracing or HTA, or its stacks for flame graphs
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
     /// Check what works on this machine and what does not, and say what to do about it
