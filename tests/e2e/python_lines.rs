@@ -1,6 +1,8 @@
 //! Which line of a Python program made a call: compared with what Python itself says of its frames.
 
-use gpuspy_tests::{Done, Run, report, root};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::{Done, Run, report, root, until_one_is_good};
+use gpuspy_wire::record::Namespace;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -199,4 +201,63 @@ fn a_program_without_an_interpreter_has_no_line_of_python_and_no_note() {
     let done = Run::of("work_runtime").observed().succeeded();
     assert_eq!(lines_of_python(&done), [Value::Null; 0]);
     assert!(!done.stderr.contains("Python"), "{}", done.stderr);
+}
+
+/// Runs a program with a thread of autograd's until the collector has seen the thread's name.
+fn of_backward(argument: &str) -> Done {
+    let python = readable().pop().unwrap();
+    let programs = gpuspy_tests::program("libautograd.so");
+    let mut named = None;
+    until_one_is_good(|| {
+        let run = script(&python, "python_backward.py").arg(argument);
+        let done = run.env("PROGRAMS", programs.parent().unwrap()).observed_with(&["--timing", "exact"]);
+        let reader = TraceReader::open(&done.trace()).unwrap();
+        let mut names = reader.names().0.iter().filter(|((space, _), _)| *space == Namespace::Thread);
+        let is_named = names.any(|(_, name)| name == "pt_autograd_0");
+        named = Some(done.succeeded());
+        is_named.then_some(()).ok_or_else(|| "the thread has no name".to_owned())
+    });
+    named.unwrap()
+}
+
+/// Autograd's threads have no frames of Python. Before, two thirds of a training step had the functions of a library.
+#[test]
+fn calls_of_autograds_threads_have_the_line_that_waits_for_the_backward_pass() {
+    let done = of_backward("seen");
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let line = format!("python_backward.py:{}", said["line"]);
+    let is_backward = |operation: &&Value| {
+        let stack = operation["stack"].as_array().unwrap();
+        operation["kind"] == "kernel"
+            && stack.iter().any(|frame| frame.as_str().unwrap().contains("(backward)"))
+    };
+    let operations = operations(&done);
+    let inferred: Vec<&Value> = operations.iter().filter(is_backward).collect();
+    assert_eq!(inferred.len() as u64, said["launches"], "{operations:#?}");
+    for launch in inferred {
+        assert!(launch["line"].as_str().unwrap().ends_with(&line), "{launch}");
+        let stack: Vec<&str> = launch["stack"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| f.as_str().unwrap().split(" (").next().unwrap())
+            .collect();
+        let [.., entry, method, own, main, module] = stack[..] else { panic!("{stack:?}") };
+        assert_eq!((entry, own, main, module), ("backward", "step", "main", "<module>"), "{launch}");
+        assert!(method.ends_with("backward") && stack[0].starts_with("autograd"), "{launch}");
+    }
+    let report = report(&done.trace());
+    let lines = report["lines"].as_array().unwrap();
+    let row = lines.iter().find(|row| row["function"] == "step (backward)").unwrap();
+    assert_eq!((&row["line"], &row["launches"]), (&said["line"], &said["launches"]));
+}
+
+#[test]
+fn calls_of_autograds_threads_that_nobody_is_known_to_wait_for_are_of_the_backward_pass() {
+    let done = of_backward("unseen");
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let report = report(&done.trace());
+    let rows = report["lines"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["library"] == "autograd's thread").unwrap();
+    assert_eq!((&row["function"], &row["launches"]), (&json!("backward"), &said["launches"]), "{rows:#?}");
 }

@@ -281,7 +281,7 @@ wire_enum! {
         Fact = 4 "fact",
         /// A device's name, by ordinal.
         Device = 5 "device",
-        /// A thread's name, by thread id.
+        /// A thread's name, by the number of the thread in the trace (written by the collector).
         Thread = 6 "thread",
         /// An NVTX domain.
         Domain = 7 "domain",

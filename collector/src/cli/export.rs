@@ -294,7 +294,7 @@ fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
     let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources)?;
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
         let callers = &source.contents().2.callers;
-        export.process(index, source, reader.records().map(|record| callers.on_stack(record)))?;
+        export.process(index, source, callers.on_stacks(reader.records()))?;
     }
     let (out, summary) = export.finish()?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;

@@ -29,8 +29,8 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
 fn print_one(trace: &mut Opened, filter: &Filter, out: &mut impl Write) -> io::Result<()> {
     let Opened { names, status, clocks, reader, .. } = trace;
     let mut operations = Operations::new(names, clocks, status.as_ref(), filter);
-    for record in reader.records() {
-        if let Some(line) = operations.observe(&clocks.callers.on_stack(record)) {
+    for record in clocks.callers.on_stacks(reader.records()) {
+        if let Some(line) = operations.observe(&record) {
             writeln!(out, "{line}")?;
         }
     }

@@ -122,7 +122,7 @@ pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<R
             status: trace.status.as_ref(),
             clocks: &trace.clocks,
             filter,
-            records: trace.reader.records().map(|record| trace.clocks.callers.on_stack(record)),
+            records: trace.clocks.callers.on_stacks(trace.reader.records()),
         });
         analyze::together(&mut reports, members.collect());
     }
@@ -147,7 +147,7 @@ pub(super) fn analyze(trace: &mut Opened, filter: &Filter) -> ProcessReport {
         damage: trace.reader.damage().into(),
         clocks: &trace.clocks,
         filter,
-        records: trace.reader.records().map(|record| trace.clocks.callers.on_stack(record)),
+        records: trace.clocks.callers.on_stacks(trace.reader.records()),
     })
 }
 

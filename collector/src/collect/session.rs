@@ -304,8 +304,9 @@ impl<'s> Recorder<'s> {
             at = self.take_one(words, batch.thread, at);
         }
         self.threads.insert(batch.thread, (batch.tid, at));
-        if has_called {
-            self.thread_times.has_called(batch.thread, batch.tid);
+        if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
+            let written = self.writer.name(Namespace::Thread, batch.thread, &name);
+            self.note(written);
         }
     }
 

@@ -1,4 +1,5 @@
-//! How long have the threads of a process run? The system counts it (`/proc/PID/task/TID/schedstat`).
+//! How long have the threads of a process run, and what are they called? The system counts it
+//! (`/proc/PID/task/TID/schedstat`), and knows their names (`comm`).
 //!
 //! The collector reads it about every [`PERIOD`], of the threads whose CUDA calls arrived meanwhile. A file stays open, so
 //! that a read costs about a microsecond and that a thread id which is used again is not taken for the same thread. The
@@ -63,9 +64,9 @@ impl ThreadTimes {
         }
     }
 
-    /// Notes that calls of a thread have arrived.
-    pub(crate) fn has_called(&mut self, thread: u32, tid: u32) {
-        let Some(pid) = self.pid else { return };
+    /// Notes that calls of a thread have arrived. Returns the thread's name when they are its first.
+    pub(crate) fn has_called(&mut self, thread: u32, tid: u32) -> Option<String> {
+        let pid = self.pid?;
         if let Some(known) = self.threads.get_mut(&thread) {
             known.has_called = true;
         } else if self.threads.len() < MOST && !self.unreadable.contains(&thread) {
@@ -74,10 +75,12 @@ impl ThreadTimes {
                     self.threads.insert(thread, Thread { schedstat, has_called: true });
                     // Its first window begins now.
                     self.due = Instant::now();
+                    return name(pid, tid);
                 }
                 None => self.give_up(thread),
             }
         }
+        None
     }
 
     /// Notes that a thread has ended, or cannot be read: it is not looked for again, and takes no place.
@@ -126,6 +129,13 @@ fn open(pid: u32, tid: u32) -> Option<File> {
     let schedstat = File::open(format!("{folder}/schedstat")).ok()?;
     let status = fs::read_to_string(format!("{folder}/status")).ok()?;
     is_in_our_namespace(&status, tid).then_some(schedstat)
+}
+
+/// Returns what a thread calls itself, at most 15 bytes (pthread_setname_np(3)).
+fn name(pid: u32, tid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let name = String::from_utf8_lossy(&name).trim_end_matches('\n').replace(char::is_control, "?");
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Whether a thread has this id in the namespace of `/proc`, and in no other one (proc_pid_status(5), `NSpid`).
@@ -200,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_s_name_is_told_with_its_first_calls() {
+        let told = std::thread::Builder::new().name("pt_autograd_0".to_owned()).spawn(|| {
+            let mut times = ours();
+            [times.has_called(7, own_tid()), times.has_called(7, own_tid()), times.has_called(8, 0)]
+        });
+        assert_eq!(told.unwrap().join().unwrap(), [Some("pt_autograd_0".to_owned()), None, None]);
+    }
+
+    #[test]
     fn a_thread_that_sleeps_does_not_run_and_one_that_spins_does() {
         let (wall, slept, _) = spent_in(|| std::thread::sleep(Duration::from_millis(300)));
         assert!(wall >= 300 * MS && slept < wall - 250 * MS, "{slept} of {wall}");
@@ -267,7 +286,7 @@ mod tests {
             times.sample(false, || 1).iter().map(|sample| sample.thread).collect()
         };
         let call = |times: &mut ThreadTimes, from: u32, tids: &[u32]| {
-            (from..).zip(tids).for_each(|(claim, tid)| times.has_called(claim, *tid));
+            (from..).zip(tids).for_each(|(claim, tid)| drop(times.has_called(claim, *tid)));
         };
         with_threads(MOST / 2, |long| {
             with_threads(MOST, |short| {

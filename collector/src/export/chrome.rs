@@ -349,7 +349,7 @@ fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::Pr
     meta("process_sort_index", pid, 0, "sort_index", format_args!("{pid}"))?;
     for thread in &source.scene.threads {
         let tid = process.tid(*thread);
-        let name = source.names.get(Namespace::Thread, tid).unwrap_or(program);
+        let name = source.names.get(Namespace::Thread, *thread).unwrap_or(program);
         let name = Text::of(&format!("thread {tid} ({name})"));
         meta("thread_name", pid, tid, "name", format_args!("{name}"))?;
     }

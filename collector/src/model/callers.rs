@@ -2,8 +2,10 @@
 //!
 //! The [survey](super::survey) collects the return addresses of those calls. What the files say of them becomes frames and
 //! stacks among the names of the trace, as if the agent had sent them, and [`Callers::on_stacks`] gives each such call the
-//! number of its stack: its native frames, and then those of Python that were read, if any.
+//! number of its stack: its native frames, and then those of Python that were read, if any. Of a call of autograd's threads
+//! they are those of [the line that waits for it](super::backward).
 
+use super::backward::{self, Backward, Behind};
 use super::stacks::{Frame, Stacks};
 use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, BuildId, Module, Names, Record};
@@ -37,20 +39,32 @@ pub struct Found {
     pub changed: Vec<String>,
 }
 
+/// Where calls come from: their return address, the number of the stack of Python that they have, and who waits for them.
+type Origin = (u64, u32, Behind);
+
 /// Collects the callers of a trace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CallerFold {
     stacks: Stacks,
-    /// The return addresses of calls, each with the number of the stack of Python that the call has.
-    calls: HashSet<(u64, u32)>,
-    last: (u64, u32),
+    backward: Backward,
+    calls: HashSet<Origin>,
+    last: Origin,
     modules: Vec<Module>,
+}
+
+impl Default for CallerFold {
+    fn default() -> Self {
+        CallerFold::new(&Names::default())
+    }
 }
 
 impl CallerFold {
     /// A fold over a trace with these names.
     pub fn new(names: &Names) -> CallerFold {
-        CallerFold { stacks: Stacks::of(names), ..CallerFold::default() }
+        let stacks = Stacks::of(names);
+        let backward = Backward::of(names, &stacks);
+        let (calls, modules) = (HashSet::default(), Vec::new());
+        CallerFold { stacks, backward, calls, last: (0, 0, Behind::Nobody), modules }
     }
 
     /// Takes the next record.
@@ -63,7 +77,7 @@ impl CallerFold {
             }
             return;
         };
-        let key = (call.caller, call.stack);
+        let key = (call.caller, call.stack, self.backward.observe(record));
         // Most calls come from where the one before came from.
         if key != self.last && self.calls.len() < MOST_CALLERS && call.caller != 0 {
             self.last = key;
@@ -75,20 +89,22 @@ impl CallerFold {
 
     /// Ends the fold.
     pub fn finish(self) -> Callers {
-        let mut calls: Vec<(u64, u32)> = self.calls.into_iter().collect();
+        let mut calls: Vec<Origin> = self.calls.into_iter().collect();
         calls.sort_unstable();
         calls.truncate(if self.modules.len() > MOST_MODULES { 0 } else { MOST_CALLERS });
-        Callers { calls, modules: self.modules, ..Callers::default() }
+        Callers { calls, modules: self.modules, backward: self.backward.again(), ..Callers::default() }
     }
 }
 
 /// The callers of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
-    calls: Vec<(u64, u32)>,
+    calls: Vec<Origin>,
     modules: Vec<Module>,
+    /// Who waits for autograd's threads, at the start of the trace.
+    backward: Backward,
     /// The number of the stack that each has, once it was looked up.
-    stacks: HashMap<(u64, u32), u32>,
+    stacks: HashMap<Origin, u32>,
     changed: Vec<String>,
 }
 
@@ -104,10 +120,17 @@ impl Callers {
         }
         let Found { frames, changed } = look_up(&places);
         self.changed = changed;
-        let mut added = Added::to(names);
-        for (call, frames) in calls.into_iter().zip(frames).filter(|(_, frames)| !frames.is_empty()) {
-            let stack = added.stack(names, &frames, call.1);
-            stack.map(|stack| self.stacks.insert(call, stack));
+        let (mut added, stacks) = (Added::to(names), Stacks::of(names));
+        for (call, native) in calls.into_iter().zip(frames) {
+            let waiting = match call.2 {
+                Behind::Nobody => Vec::new(),
+                Behind::Unknown => vec![backward::unknown()],
+                Behind::Stack(stack) => self.backward.frames(stack, &stacks).unwrap_or_default(),
+            };
+            if !(native.is_empty() && waiting.is_empty()) {
+                let stack = added.stack(names, (&native, call.1, &waiting));
+                stack.map(|stack| self.stacks.insert(call, stack));
+            }
         }
     }
 
@@ -123,15 +146,19 @@ impl Callers {
         Some(Place { path: path.to_owned(), build_id: module.build_id, offset })
     }
 
-    /// Returns a record with the number of its call's stack.
-    pub fn on_stack(&self, mut record: Record) -> Record {
-        if !self.stacks.is_empty()
-            && let Some(call) = record.body.call_mut()
-            && let Some(stack) = self.stacks.get(&(call.caller, call.stack))
-        {
-            call.stack = *stack;
-        }
-        record
+    /// Returns the records of the trace, from its start on, with the numbers of their calls' stacks.
+    pub fn on_stacks(&self, records: impl Iterator<Item = Record>) -> impl Iterator<Item = Record> {
+        let mut backward = self.backward.clone();
+        records.map(move |mut record| {
+            let behind = backward.observe(&record);
+            if !self.stacks.is_empty()
+                && let Some(call) = record.body.call_mut()
+                && let Some(stack) = self.stacks.get(&(call.caller, call.stack, behind))
+            {
+                call.stack = *stack;
+            }
+            record
+        })
     }
 
     /// Says which files have changed since the run, if any.
@@ -166,25 +193,34 @@ impl Added {
         Added { frames: HashMap::default(), frame: last(Namespace::Frame), stack: last(Namespace::Stack) }
     }
 
-    /// Adds a stack of native frames on top of one of Python, if that is known. `None`: there are no more numbers.
-    fn stack(&mut self, names: &mut Names, frames: &[Frame], below: u32) -> Option<u32> {
+    /// Adds a stack: native frames, those of a stack of Python, if that is known, and those of who waits. `None`: there are
+    /// no more numbers.
+    fn stack(
+        &mut self,
+        names: &mut Names,
+        (native, python, waiting): (&[Frame], u32, &[Frame]),
+    ) -> Option<u32> {
         let mut numbers = Vec::new();
-        for frame in frames {
-            let number = match self.frames.get(frame) {
-                Some(number) => *number,
-                None => {
-                    self.frame = self.frame.checked_add(1)?;
-                    names.0.insert((Namespace::Frame, self.frame), frame.text());
-                    self.frames.insert(frame.clone(), self.frame);
-                    self.frame
-                }
-            };
-            numbers.push(number.to_string());
+        for frame in native {
+            numbers.push(self.frame(names, frame)?.to_string());
         }
-        numbers.extend(names.get(Namespace::Stack, below).map(str::to_owned));
+        numbers.extend(names.get(Namespace::Stack, python).map(str::to_owned));
+        for frame in waiting {
+            numbers.push(self.frame(names, frame)?.to_string());
+        }
         self.stack = self.stack.checked_add(1)?;
         names.0.insert((Namespace::Stack, self.stack), numbers.join(" "));
         Some(self.stack)
+    }
+
+    fn frame(&mut self, names: &mut Names, frame: &Frame) -> Option<u32> {
+        if let Some(number) = self.frames.get(frame) {
+            return Some(*number);
+        }
+        self.frame = self.frame.checked_add(1)?;
+        names.0.insert((Namespace::Frame, self.frame), frame.text());
+        self.frames.insert(frame.clone(), self.frame);
+        Some(self.frame)
     }
 }
 
@@ -258,7 +294,7 @@ mod tests {
         let app = ("/opt/app".to_owned(), 0x1500, 1);
         assert_eq!(asked, [app.clone(), app, ("/lib/x.so".to_owned(), 0x4100, 2)]);
         let stacks = Stacks::of(&names);
-        let on = |record: &Record| callers.on_stack(record.clone());
+        let on = |record: &Record| callers.on_stacks([record.clone()].into_iter()).next().unwrap();
         let line = |record: &Record| {
             let call = on(record).body.call().cloned().unwrap();
             stacks.line(stacks.line_of(&call)).map(Frame::place)

@@ -26,7 +26,7 @@
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`framework`]: which framework does the program use?
-//! - [`stacks`], [`callers`]: which line of the program made a call?
+//! - [`stacks`], [`callers`], [`backward`]: which line of the program made a call?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
 //!   number?
@@ -38,6 +38,7 @@
 //! - [`outcome`]: how did a process end?
 #![forbid(unsafe_code)]
 
+pub mod backward;
 pub mod callers;
 pub mod clocks;
 pub mod facts;

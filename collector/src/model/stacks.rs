@@ -54,9 +54,9 @@ impl Frame {
         !self.library.is_empty() && self.line == 0
     }
 
-    /// Whether it is in the program's own files.
-    fn is_users(&self) -> bool {
-        if self.library.is_empty() { is_users(&self.file) } else { self.is_users_native() }
+    /// Whether it is of Python, and in the program's own files.
+    pub(super) fn is_users(&self) -> bool {
+        self.library.is_empty() && is_users(&self.file)
     }
 }
 
@@ -118,8 +118,11 @@ impl Stacks {
         let stack = |text: &str| {
             let numbers = text.split(' ').map_while(|number| number.parse().ok());
             let listed: Vec<u32> = numbers.collect();
-            let is_users = |id: &u32| frames.get(id).is_some_and(Frame::is_users);
-            let user = listed.iter().copied().find(is_users);
+            let first = |is_it: fn(&Frame) -> bool| {
+                listed.iter().copied().find(|id| frames.get(id).is_some_and(is_it))
+            };
+            let user = first(Frame::is_users).or_else(|| first(Frame::is_of_autograd));
+            let user = user.or_else(|| first(Frame::is_users_native));
             Stack { frames: listed, is_cut: text.ends_with('…'), user }
         };
         let stacks = of(Namespace::Stack).map(|(id, text)| (id, stack(text))).collect();

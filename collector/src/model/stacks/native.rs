@@ -42,9 +42,11 @@ impl Frame {
         format!("{function}\n{file}\n{line}\n{library}")
     }
 
+    /// Whether it is native, and in the program's own files; of a library without debug information every function is.
     pub(super) fn is_users_native(&self) -> bool {
-        self.line == 0 && self.file == self.library && launched(&self.function).is_none()
-            || self.line != 0 && launched(&self.function).is_none() && !is_of_others(&self.file)
+        let is_whole = self.line == 0 && self.file == self.library;
+        let is_native = !self.library.is_empty() && launched(&self.function).is_none();
+        is_native && (is_whole || self.line != 0 && !is_of_others(&self.file))
     }
 }
 
