@@ -18,6 +18,9 @@ A client's last line of output may be JSON about itself:
     bound      the verdict's bound
     framework  words that the remedy of each finding of `findings` must have
     ranks      for each rank of a job, fields of its process as in the report, such as pid and parent; `gpus` are among its GPUs
+
+A program in Python may mark the lines of its own that launch kernels or graphs: `# launches`, `# backward` for those whose
+backward pass does, or both. Then exactly these must have launches in the report, and no launch another line.
 """
 import itertools
 import json
@@ -362,6 +365,38 @@ def disagreements(report):
     return said.stdout.splitlines()
 
 
+def marked(source):
+    """Returns the lines of a program that it marks, each with whether its backward pass is meant."""
+    marks = set()
+    for at, line in enumerate(source.splitlines(), 1):
+        words = line.rpartition("  # ")[2].split(", ") if "  # " in line else ()
+        marks |= {(at, what == "backward") for what in words if what in ("launches", "backward")}
+    return marks
+
+
+def wrong_lines(command, report):
+    """Returns how the lines that have launches differ from those that the program marks."""
+    program = next((part for part in command[1:] if part.endswith(".py") and os.path.exists(part)), None)
+    if program is None:
+        return []
+    with open(program, encoding="utf-8") as source:
+        expected = marked(source.read())
+    if not expected:
+        return []
+    told, others = set(), []
+    for row in report["lines"]:
+        if row["launches"] == 0 and not any("GraphLaunch" in call for call in row["calls"]):
+            continue
+        if row["file"] and os.path.abspath(row["file"]) == os.path.abspath(program):
+            told.add((row["line"], row["function"].endswith(" (backward)")))
+        else:
+            others.append(f"{row['launches']} launches have the line {row['file']}:{row['line']} {row['function']}")
+    shown = lambda lines: [f"{at}{' (backward)' if is_backward else ''}" for at, is_backward in sorted(lines)]
+    if told != expected:
+        others.append(f"the lines with launches are {shown(told)}, and the program marks {shown(expected)}")
+    return others
+
+
 def check(name, command):
     """Compares everything; prints that all is equal, or what is not. Returns whether it is, the client's account of itself,
     and the report."""
@@ -371,6 +406,7 @@ def check(name, command):
         return False, {}, None
     truth, said = Truth(lines), last_words(output)
     wrong = claims(said, report, truth) + differences(report, truth) + disagreements(report)
+    wrong += wrong_lines(command, report)
     happened = found(report, truth).items()
     summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
     print(f"{name}: {summary}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)

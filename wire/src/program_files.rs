@@ -6,16 +6,20 @@
 /// Whether the user wrote the code in a file, by the name that the interpreter has for it.
 pub fn is_users(file: &str) -> bool {
     if let Some(inside) = file.strip_prefix('<') {
-        // Typed in, or given on the command line. Other such names are of frozen modules and of generated code
-        // (`<eval_with_key>` of torch.fx, `<__array_function__ internals>`).
-        return ["string>", "stdin>", "console>", "ipython-input"]
-            .iter()
-            .any(|name| inside.starts_with(name));
+        // Typed in. Other such names are of frozen modules and of generated code (`<eval_with_key>` of torch.fx,
+        // `<__array_function__ internals>`), and `<string>` of both what is given on the command line and what a package
+        // compiles (dataclasses, tinygrad): see `is_given`.
+        return ["stdin>", "console>", "ipython-input"].iter().any(|name| inside.starts_with(name));
     }
     let is_installed = ["/site-packages/", "/dist-packages/"].iter().any(|folder| file.contains(folder));
     // What TorchInductor and Triton write, by the names of their caches.
     let is_generated = ["/torchinductor_", "/.triton/cache/"].iter().any(|folder| file.contains(folder));
     !(file.is_empty() || is_installed || is_generated || is_standard(file))
+}
+
+/// Whether code may be what `python -c` was given: it is if all frames outside of it are such code, too.
+pub fn is_given(file: &str) -> bool {
+    file == "<string>"
 }
 
 /// Whether a file is in the standard library: below a folder `lib/python3.11`, or in `python311.zip`.
@@ -48,7 +52,6 @@ mod tests {
             "/home/ann/train.py",
             "/work/lib/python_tools/a.py",
             "/srv/python3/app.py",
-            "<string>",
             "<stdin>",
             "<ipython-input-3-abc>",
             "/tmp/ipykernel_12/345.py",
@@ -64,6 +67,7 @@ mod tests {
             "/usr/lib64/python3.13/ctypes/__init__.py",
             "/usr/lib/python311.zip/runpy.py",
             "<frozen importlib._bootstrap>",
+            "<string>",
             "<eval_with_key>.3",
             "/tmp/torchinductor_ann/ab/cab.py",
             "/home/ann/.triton/cache/x/launcher.py",

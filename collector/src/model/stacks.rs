@@ -11,7 +11,7 @@ mod native;
 
 use crate::hash::HashMap;
 use crate::trace::record::{Call, Names};
-use gpuspy_wire::program_files::is_users;
+use gpuspy_wire::program_files::{is_given, is_users};
 use gpuspy_wire::record::Namespace;
 use std::fmt;
 
@@ -52,6 +52,11 @@ impl Frame {
     /// Whether it is a native function whose line is not known.
     pub fn is_without_line(&self) -> bool {
         !self.library.is_empty() && self.line == 0
+    }
+
+    /// Whether it is of Python, and may be what `python -c` was given.
+    fn is_given(&self) -> bool {
+        self.library.is_empty() && is_given(&self.file)
     }
 
     /// Whether it is of Python, and in the program's own files.
@@ -121,9 +126,13 @@ impl Stacks {
             let first = |is_it: fn(&Frame) -> bool| {
                 listed.iter().copied().find(|id| frames.get(id).is_some_and(is_it))
             };
-            let user = first(Frame::is_users).or_else(|| first(Frame::is_of_autograd));
+            let is_cut = text.ends_with('…');
+            // What `python -c` was given is outside of everything else.
+            let is_given = |id: &&u32| frames.get(*id).is_some_and(Frame::is_given);
+            let given = listed.iter().rev().take_while(is_given).last().copied().filter(|_| !is_cut);
+            let user = first(Frame::is_users).or(given).or_else(|| first(Frame::is_of_autograd));
             let user = user.or_else(|| first(Frame::is_users_native));
-            Stack { frames: listed, is_cut: text.ends_with('…'), user }
+            Stack { frames: listed, is_cut, user }
         };
         let stacks = of(Namespace::Stack).map(|(id, text)| (id, stack(text))).collect();
         Stacks { frames, stacks }
@@ -194,6 +203,24 @@ mod tests {
         assert_eq!((line(8), stacks.listed(8).unwrap().len()), (0, 2));
         assert_eq!(stacks.listed(9).unwrap(), ["?", "?"]);
         assert_eq!((line(1), stacks.listed(0)), (0, None));
+    }
+
+    /// tinygrad compiles functions of its own from strings, and they had all of its launches.
+    #[test]
+    fn what_python_was_given_on_the_command_line_is_the_users_and_what_a_package_compiles_is_not() {
+        let stacks = stacks(&[
+            (Namespace::Frame, 1, "match\n<string>\n3"),
+            (Namespace::Frame, 2, "run\n/x/lib/python3.11/site-packages/tinygrad/a.py\n30"),
+            (Namespace::Frame, 3, "train\n<string>\n42"),
+            (Namespace::Frame, 4, "<module>\n<string>\n99"),
+            (Namespace::Frame, 5, "<module>\ntrain.py\n7"),
+            (Namespace::Stack, 7, "1 2 3 4"),
+            (Namespace::Stack, 8, "1 2 5"),
+            (Namespace::Stack, 9, "1 2"),
+            (Namespace::Stack, 10, "3 …"),
+        ]);
+        let line = |stack| stacks.line_of(&Call { stack, ..Call::default() });
+        assert_eq!([7, 8, 9, 10].map(line), [3, 5, 0, 0]);
     }
 
     #[test]

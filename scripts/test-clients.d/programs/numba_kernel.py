@@ -24,11 +24,11 @@ def double(x):
 x, y = cuda.to_device(numpy.ones(COUNT)), cuda.device_array(COUNT)
 stream = cuda.stream()
 for _ in range(ROUNDS):
-    add[COUNT // 256, 256](x, y)
-    double[COUNT // 256, 256, stream](x)
+    add[COUNT // 256, 256](x, y)  # launches
+    double[COUNT // 256, 256, stream](x)  # launches
     y.copy_to_host()
 # The launch itself copies host arrays to the GPU and back.
-double[COUNT // 256, 256](numpy.ones(COUNT))
+double[COUNT // 256, 256](numpy.ones(COUNT))  # launches
 stream.synchronize()
 cuda.synchronize()
 print(json.dumps({"at_least": {"launches": 2 * ROUNDS + 1, "kernels": 2, "copies": ROUNDS + 3, "allocations": 3, "syncs": 2}}))

@@ -35,7 +35,7 @@ class Tensor:
 
 x, y = Tensor(), Tensor()
 for _ in range(ROUNDS):
-    add_kernel[(COUNT // BLOCK,)](x, y, COUNT, BLOCK=BLOCK)
+    add_kernel[(COUNT // BLOCK,)](x, y, COUNT, BLOCK=BLOCK)  # launches
 assert cuda.cuCtxSynchronize() == 0
 for tensor in (x, y):
     assert cuda.cuMemFree_v2(tensor.address) == 0
