@@ -57,6 +57,9 @@ program() {
     headers=$downloads/${headers:-cuda-12.9}/include
     output=$bin/$(basename "${source%.c}")
     flags=(-std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror)
+    if [[ $(basename "$source") == fault_* ]]; then
+        flags+=(-g) # Findings name their lines.
+    fi
     if [[ $(basename "$source") == lib* ]]; then
         output=$output.so
         flags+=(-shared -fPIC "-Wl,-soname,$(basename "$output")")

@@ -1,7 +1,7 @@
 //! For each finding a client that has the fault and its twin that has not: the first is reported before all others, with the gain that
 //! the twin really has, and the second is not.
 
-use gpuspy_tests::{Done, Run, until_one_is_good};
+use gpuspy_tests::{Done, Run, root, until_one_is_good};
 use serde_json::Value;
 
 /// Copies so slow that a small buffer takes a while: the simulator moves the bytes with processors that tests share.
@@ -34,9 +34,12 @@ impl Fault {
             |variant| self.run(variant),
             |findings, truth| {
                 let first = &findings[0];
+                if first["id"] != self.id {
+                    return false;
+                }
+                names_its_line(&format!("fault_{}", self.program), first);
                 let saves = first["saves_ns"]["value"].as_f64();
-                let is_close = saves.is_some_and(|saves| (saves - truth).abs() <= 0.1 * truth);
-                first["id"] == self.id && is_close
+                saves.is_some_and(|saves| (saves - truth).abs() <= 0.1 * truth)
             },
         );
     }
@@ -49,6 +52,7 @@ impl Fault {
             let found = findings.iter().find(|found| found["id"] == self.id);
             of_one = found.ok_or_else(|| format!("{findings:#?}"))?.clone();
             assert_eq!(of_one["saves_ns"]["hi"], 0, "{of_one}");
+            names_its_line(&format!("fault_{}", self.program), &of_one);
             Ok(())
         });
         of_one
@@ -61,6 +65,16 @@ impl Fault {
             let is_absent = findings.iter().all(|found| found["id"] != self.id);
             is_absent.then_some(()).ok_or_else(|| format!("{findings:#?}"))
         });
+    }
+}
+
+/// Tests that a finding names the line of a client's source that ends with `// finding: ID`, if there is one.
+pub fn names_its_line(client: &str, found: &Value) {
+    let file = root().join(format!("tests/programs/{client}.c"));
+    let source = std::fs::read_to_string(&file).unwrap();
+    let mark = format!("// finding: {}", found["id"].as_str().unwrap());
+    if let Some(at) = source.lines().position(|line| line.ends_with(&mark)) {
+        assert_eq!(found["evidence"]["line"], format!("{}:{}", file.display(), at + 1), "{found:#}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Faults in the use of memory: a program that has one reports it, and the same program without it does not.
 
+use super::findings::names_its_line;
 use gpuspy_tests::{Done, Run, until_one_is_good};
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ fn fault(program: &str, id: &str) -> (Value, Value) {
     let (faulty, fixed) = (run(program, "faulty").report(), run(program, "fixed").report());
     assert!(finding(&fixed, id).is_none(), "{}", fixed["findings"]);
     let found = finding(&faulty, id).unwrap_or_else(|| panic!("no {id}: {}", faulty["findings"])).clone();
+    names_its_line(program, &found);
     (faulty, found)
 }
 

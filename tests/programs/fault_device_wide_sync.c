@@ -13,7 +13,7 @@ int main(int argc, char **argv)
         for (int n = 0; n < LAUNCHES; n++)
             launch(kernel, stream);
         if (is_faulty)
-            CHECK(cuCtxSynchronize());
+            CHECK(cuCtxSynchronize()); // finding: device-wide-sync
         pause_us(HOST_US);
     }
     return end_loop();

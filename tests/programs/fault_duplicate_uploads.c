@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     begin_loop();
     for (int step = 0; step < STEPS; step++) {
         if (is_faulty || step == 0)
-            CHECK(cuMemcpyHtoDAsync(table, host, BYTES, stream));
+            CHECK(cuMemcpyHtoDAsync(table, host, BYTES, stream)); // finding: duplicate-uploads
         launch(kernel, stream);
     }
     return end_loop();

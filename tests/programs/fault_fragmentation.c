@@ -18,7 +18,7 @@ int main(int count, char **arguments)
     CUstream stream = new_stream();
     CHECK(cuMemAddressReserve(&range, MAPPED * bytes, 0, 0, 0));
     for (int at = 0; at < created; at++)
-        CHECK(cuMemCreate(&handles[at], bytes, &properties, 0));
+        CHECK(cuMemCreate(&handles[at], bytes, &properties, 0)); // finding: fragmentation
     for (int at = 0; at < MAPPED; at++)
         CHECK(cuMemMap(range + at * bytes, bytes, 0, handles[at], 0));
     launch(kernel, stream);

@@ -15,7 +15,7 @@ int main(int count, char **arguments)
     int blocks = 0;
     for (int step = 0; step < STEPS; step++) {
         if (faulty || step < TURNS)
-            CHECK(cuMemAlloc(&kept[blocks++], BYTES));
+            CHECK(cuMemAlloc(&kept[blocks++], BYTES)); // finding: memory-grows
         for (int part = 0; part < 4; part++)
             launch(kernel, stream);
         CHECK(cuStreamSynchronize(stream));

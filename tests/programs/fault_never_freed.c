@@ -22,7 +22,7 @@ int main(int count, char **arguments)
             CHECK(cuMemFree(buffer));
         if (step % EVERY != EVERY - 1)
             continue;
-        CHECK(cuMemAlloc(&block, BYTES));
+        CHECK(cuMemAlloc(&block, BYTES)); // finding: never-freed
         launch(kernel, stream);
         if (!faulty)
             CHECK(cuMemFree(block));

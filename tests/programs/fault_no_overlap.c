@@ -22,7 +22,7 @@ int main(int argc, char **argv)
         int n = step % BUFFERS;
         if (!is_faulty && step >= BUFFERS)
             CHECK(cuStreamWaitEvent(copying, computed[n], 0));
-        CHECK(cuMemcpyHtoDAsync(input[n], host + (size_t)step * BYTES, BYTES, copying));
+        CHECK(cuMemcpyHtoDAsync(input[n], host + (size_t)step * BYTES, BYTES, copying)); // finding: no-overlap
         if (!is_faulty) {
             CHECK(cuEventRecord(copied[n], copying));
             CHECK(cuStreamWaitEvent(stream, copied[n], 0));

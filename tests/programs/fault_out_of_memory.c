@@ -13,7 +13,7 @@ int main(int count, char **arguments)
     CHECK(cuMemAlloc(&weights, (size_t)20 << 30));
     CHECK(cuMemAlloc(&optimizer, (size_t)40 << 30));
     launch(kernel, stream);
-    CUresult result = cuMemAlloc(&batch, (size_t)(faulty ? 30 : 2) << 30);
+    CUresult result = cuMemAlloc(&batch, (size_t)(faulty ? 30 : 2) << 30); // finding: out-of-memory
     REQUIRE(result == (faulty ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS));
     CHECK(cuStreamSynchronize(stream));
     return 0;

@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     begin_loop();
     for (int step = 0; step < STEPS; step++) {
         if (!is_back)
-            CHECK(cuMemcpyHtoDAsync(block, host, BYTES, stream));
+            CHECK(cuMemcpyHtoDAsync(block, host, BYTES, stream)); // finding: pageable-copies
         launch(kernel, stream);
         if (is_back)
             CHECK(cuMemcpyDtoHAsync(host, block, BYTES, stream));

@@ -11,7 +11,7 @@ int main(int count, char **arguments)
     CUfunction kernel = load_kernel("step_500us");
     CUstream stream = new_stream();
     for (int at = 0; at < blocks; at++) {
-        CHECK(cuMemAlloc(&block[at], (size_t)7 << 30));
+        CHECK(cuMemAlloc(&block[at], (size_t)7 << 30)); // finding: peak-memory
         launch(kernel, stream);
     }
     CHECK(cuStreamSynchronize(stream));

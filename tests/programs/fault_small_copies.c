@@ -13,7 +13,7 @@ int main(int argc, char **argv)
     begin_loop();
     for (int step = 0; step < STEPS; step++) {
         for (size_t at = 0; at < BYTES; at += piece)
-            CHECK(cuMemcpyHtoDAsync(input + at, host + step * BYTES + at, piece, stream));
+            CHECK(cuMemcpyHtoDAsync(input + at, host + step * BYTES + at, piece, stream)); // finding: small-copies
         launch(kernel, stream);
     }
     return end_loop();

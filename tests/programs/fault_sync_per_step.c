@@ -16,7 +16,7 @@ int main(int argc, char **argv)
             launch(kernel, stream);
         if (is_faulty || step % RARELY == 0) {
             CHECK(cuMemcpyDtoHAsync(&value, loss, sizeof value, stream));
-            CHECK(cuStreamSynchronize(stream));
+            CHECK(cuStreamSynchronize(stream)); // finding: sync-per-step
         }
         pause_us(HOST_US);
     }

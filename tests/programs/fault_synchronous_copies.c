@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     begin_loop();
     for (int step = 0; step < STEPS; step++) {
         if (is_faulty)
-            CHECK(cuMemcpyHtoD(input, host, BYTES));
+            CHECK(cuMemcpyHtoD(input, host, BYTES)); // finding: synchronous-copies
         else
             CHECK(cuMemcpyHtoDAsync(input, host, BYTES, stream));
         pause_us(HOST_US);

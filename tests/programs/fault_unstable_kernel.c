@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     for (int n = 0; n < LAUNCHES; n++) {
         uint64_t length = is_faulty && n % EACH == 0 ? 4000000 : 1000000;
         void *arguments[] = {&length};
-        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL)); // finding: unstable-kernel
     }
     return end_loop();
 }

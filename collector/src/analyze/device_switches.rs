@@ -3,11 +3,12 @@
 use super::analysis::{Analysis, End, Start};
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::Lines;
 use crate::hash::HashMap;
 use crate::model::{Action, Event, When};
 
 /// Changes of the GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// How often an operation went to another GPU than the one before it of its thread.
     pub count: u64,
@@ -23,6 +24,8 @@ pub struct Switches {
     pub first: u64,
     /// The system's id of the thread that changed most, if known, and how often it did.
     pub most: (u64, Option<u32>),
+    /// The lines of the operations after the changes, by their number.
+    pub lines: Lines,
 }
 
 impl Merge for Switches {
@@ -36,11 +39,12 @@ impl Merge for Switches {
         self.others_outside_ns = self.others_outside_ns.saturating_add(other.others_outside_ns);
         self.span = self.span.max(other.span);
         self.most = self.most.max(other.most);
+        self.lines.merge(&other.lines);
     }
 }
 
 /// A thread's operations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Thread {
     device: u32,
     began: u64,
@@ -48,18 +52,20 @@ struct Thread {
     switches: Switches,
 }
 
-/// The analysis. Its size grows with the number of threads.
+/// The analysis. Its size grows with the number of threads, and of lines.
 #[derive(Debug)]
 pub struct SwitchCount {
     began: u64,
     threads: HashMap<u32, Thread>,
+    /// The changes before an operation of each line.
+    lines: HashMap<u32, u64>,
 }
 
 impl<'a> Analysis<'a> for SwitchCount {
     type Rows = Switches;
 
     fn new(start: &Start<'a>) -> Self {
-        SwitchCount { began: start.began, threads: HashMap::default() }
+        SwitchCount { began: start.began, threads: HashMap::default(), lines: HashMap::default() }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
@@ -82,6 +88,7 @@ impl<'a> Analysis<'a> for SwitchCount {
             }
             switches.count += 1;
             switches.outside_ns = switches.outside_ns.saturating_add(outside);
+            *self.lines.entry(operation.caller.line).or_default() += 1;
         }
         thread.device = device;
         thread.returned = returned;
@@ -95,6 +102,7 @@ impl<'a> Analysis<'a> for SwitchCount {
             let most = (thread.switches.count, tid);
             all.merge(&Switches { span, most, ..thread.switches });
         }
+        self.lines.into_iter().for_each(|(line, count)| all.lines.add(end.line_of(line), count));
         all
     }
 }
@@ -197,7 +205,7 @@ mod tests {
         };
         let none = Switches { others: 9, ..Switches::default() };
         let mut all = Switches::default();
-        [none, one, none, other].iter().for_each(|switches| all.merge(switches));
+        [none.clone(), one, none, other].iter().for_each(|switches| all.merge(switches));
         let expected = (5, 30, 18, 300, 900, (3, Some(4)));
         assert_eq!((all.count, all.outside_ns, all.others, all.first, all.span, all.most), expected);
     }

@@ -12,6 +12,7 @@ use super::analysis::{Analysis, End, Start};
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source::Lines;
 use crate::hash::{HashMap, HashSet};
 use crate::model::transfer::blocks_host;
 use crate::model::{Action, Event, Operation, When};
@@ -39,6 +40,8 @@ pub struct Turns {
     pub streams: HashSet<(u32, u64)>,
     /// ns from the start of the collection to the first pair; `None` without one.
     pub first: Option<u64>,
+    /// The lines that begin the turns of the legacy default stream, by the number of pairs.
+    pub lines: Lines,
 }
 
 impl Merge for Turns {
@@ -49,6 +52,7 @@ impl Merge for Turns {
         self.kernels.add(other.kernels);
         self.streams.extend(&other.streams);
         self.first = self.first.into_iter().chain(other.first).min();
+        self.lines.merge(&other.lines);
     }
 }
 
@@ -56,6 +60,8 @@ impl Merge for Turns {
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     is_legacy: bool,
+    /// The number of the line of its first call.
+    line: u32,
     /// When its first call was entered: host ns.
     began: u64,
     /// Whether some of its work was not timed.
@@ -85,6 +91,8 @@ pub struct LegacyTurns {
     contexts: HashMap<u32, Open>,
     multiprocessors: HashMap<u32, u64>,
     found: Turns,
+    /// The pairs whose legacy side begins at each line.
+    lines: HashMap<u32, u64>,
 }
 
 impl<'a> Analysis<'a> for LegacyTurns {
@@ -97,6 +105,7 @@ impl<'a> Analysis<'a> for LegacyTurns {
             contexts: HashMap::default(),
             multiprocessors: HashMap::default(),
             found: Turns::default(),
+            lines: HashMap::default(),
         }
     }
 
@@ -124,10 +133,12 @@ impl<'a> Analysis<'a> for LegacyTurns {
         }
     }
 
-    fn finish(mut self, _: &End<'_>) -> Turns {
+    fn finish(mut self, end: &End<'_>) -> Turns {
         let contexts: Vec<u32> = self.contexts.keys().copied().collect();
         contexts.into_iter().for_each(|context| self.ordered(context));
-        self.found
+        let mut found = self.found;
+        self.lines.into_iter().for_each(|(line, pairs)| found.lines.add(end.line_of(line), pairs));
+        found
     }
 }
 
@@ -144,10 +155,12 @@ impl LegacyTurns {
         let open = self.contexts.entry(operation.context).or_default();
         open.multiprocessors = device.copied().unwrap_or(0);
         if open.current.is_none_or(|turn| turn.is_legacy != is_legacy) {
-            let new = Turn { is_legacy, began: operation.called, ..Turn::default() };
+            let line = operation.caller.line;
+            let new = Turn { is_legacy, line, began: operation.called, ..Turn::default() };
             let ended = open.current.replace(new);
             if let (Some(before), Some(ended)) = (open.before.take(), ended) {
                 self.found.add(&before, &ended, open.multiprocessors, self.began);
+                *self.lines.entry(legacy_line(&before, &ended)).or_default() += 1;
             } else {
                 open.before = ended;
             }
@@ -168,8 +181,14 @@ impl LegacyTurns {
         let Some(open) = self.contexts.get_mut(&context) else { return };
         if let (Some(before), Some(current)) = (open.before.take(), open.current.take()) {
             self.found.add(&before, &current, open.multiprocessors, self.began);
+            *self.lines.entry(legacy_line(&before, &current)).or_default() += 1;
         }
     }
+}
+
+/// Returns where the turn of the legacy default stream begins in a pair.
+fn legacy_line(one: &Turn, other: &Turn) -> u32 {
+    if one.is_legacy { one.line } else { other.line }
 }
 
 impl Turn {

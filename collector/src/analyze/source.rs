@@ -46,6 +46,11 @@ impl Lines {
     pub fn main(&self) -> Option<(&Frame, f64)> {
         main(self.iter())
     }
+
+    /// Returns that line as a place of calls.
+    pub fn source(&self) -> Source {
+        Source { library: None, line: self.main().map(|(line, _)| line.clone()) }
+    }
 }
 
 /// Returns the line that most of something comes from, as [`Lines::main`].

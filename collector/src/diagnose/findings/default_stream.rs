@@ -49,7 +49,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         finding: Finding {
             id: Id::DefaultStream,
             title: "The default stream makes other streams wait".to_owned(),
-            evidence: Evidence { text, count: turns.pairs, first: turns.first, ..Evidence::default() },
+            evidence: Evidence {
+                text,
+                count: turns.pairs,
+                first: turns.first,
+                source: turns.lines.source(),
+                ..Evidence::default()
+            },
             explanation: "Work on the legacy default stream starts when all work before it on blocking streams is done, and \
                           they go on when it is done, whether it depends on them or not."
                 .to_owned(),

@@ -53,6 +53,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 count: switches.count,
                 first: Some(switches.first),
                 tid: switches.most.1,
+                source: switches.lines.source(),
                 ..Evidence::default()
             },
             explanation: "Each change makes another context current, and while the thread serves one GPU, the others get no \

@@ -41,7 +41,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         bytes(unused),
         percent(unused, size),
     );
-    let evidence = Evidence { text, count: 1, api: Some("cuMemCreate".to_owned()), ..Evidence::default() };
+    const API: &str = "cuMemCreate";
+    let source = facts.source_of_api(API);
+    let evidence = Evidence { text, count: 1, api: Some(API.to_owned()), source, ..Evidence::default() };
     Some(holding::finding(
         Id::Fragmentation,
         format!("{} of device memory are reserved and not used", bytes(unused)),
