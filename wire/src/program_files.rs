@@ -13,13 +13,25 @@ pub fn is_users(file: &str) -> bool {
     }
     let is_installed = ["/site-packages/", "/dist-packages/"].iter().any(|folder| file.contains(folder));
     // What TorchInductor and Triton write, by the names of their caches.
-    let is_generated = ["/torchinductor_", "/.triton/cache/"].iter().any(|folder| file.contains(folder));
-    !(file.is_empty() || is_installed || is_generated || is_standard(file))
+    let is_cached = ["/torchinductor_", "/.triton/cache/"].iter().any(|folder| file.contains(folder));
+    !(file.is_empty() || is_installed || is_cached || is_of_inductor(file) || is_standard(file))
 }
 
 /// Whether code may be what `python -c` was given: it is if all frames outside of it are such code, too.
 pub fn is_given(file: &str) -> bool {
     file == "<string>"
+}
+
+/// Whether TorchInductor wrote a file, wherever its cache is (`TORCHINDUCTOR_CACHE_DIR`): the name is `c` and a hash in base 32,
+/// and the folder is called like the first two characters of the hash (`code_hash` and `get_path`,
+/// torch/_inductor/codecache.py).
+fn is_of_inductor(file: &str) -> bool {
+    const LENGTH: usize = 1 + 51;
+    let mut parts = file.rsplit('/');
+    let (name, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let Some(name) = name.strip_suffix(".py") else { return false };
+    let is_hash = name.bytes().all(|byte| byte.is_ascii_lowercase() || (b'2'..=b'7').contains(&byte));
+    is_hash && name.len() == LENGTH && name.starts_with('c') && name.get(1..3) == Some(folder)
 }
 
 /// Whether a file is in the standard library: below a folder `lib/python3.11`, or in `python311.zip`.
@@ -52,6 +64,8 @@ mod tests {
             "/home/ann/train.py",
             "/work/lib/python_tools/a.py",
             "/srv/python3/app.py",
+            "/cache/yf/cab3uufw5kmkkmje4ijwbq7qdm3ynhsrt5ozzsukl3zq7tqtwnbw.py",
+            "/srv/ra/crab.py",
             "<stdin>",
             "<ipython-input-3-abc>",
             "/tmp/ipykernel_12/345.py",
@@ -70,6 +84,7 @@ mod tests {
             "<string>",
             "<eval_with_key>.3",
             "/tmp/torchinductor_ann/ab/cab.py",
+            "/cache/yf/cyf3uufw5kmkkmje4ijwbq7qdm3ynhsrt5ozzsukl3zq7tqtwnbw.py",
             "/home/ann/.triton/cache/x/launcher.py",
         ] {
             assert!(!is_users(other), "{other}");

@@ -17,25 +17,25 @@ def add_kernel(x, y, count, BLOCK: tl.constexpr):
     tl.store(y + at, tl.load(x + at, mask=inside) + tl.load(y + at, mask=inside), mask=inside)
 
 
-x, y = torch.ones(COUNT, device="cuda"), torch.ones(COUNT, device="cuda")
+x, y = torch.ones(COUNT, device="cuda"), torch.ones(COUNT, device="cuda")  # launches
 for _ in range(STEPS):
-    add_kernel[(COUNT // BLOCK,)](x, y, COUNT, BLOCK=BLOCK)
+    add_kernel[(COUNT // BLOCK,)](x, y, COUNT, BLOCK=BLOCK)  # launches
 
 model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-batch = torch.randn(32, 64, device="cuda")
+batch = torch.randn(32, 64, device="cuda")  # launches
 compiled = torch.compile(model)
 for _ in range(STEPS):
     optimizer.zero_grad()
-    nn.functional.mse_loss(compiled(batch), batch).backward()
-    optimizer.step()
+    nn.functional.mse_loss(compiled(batch), batch).backward()  # launches, backward
+    optimizer.step()  # launches
 
 replayed = torch.compile(model, mode="reduce-overhead")
 with torch.no_grad():
     # The first call runs the step, the second captures it, and later ones replay it.
     for _ in range(2 + REPLAYS):
         torch.compiler.cudagraph_mark_step_begin()
-        replayed(batch)
+        replayed(batch)  # launches
 torch.cuda.synchronize()
 account.print_account(
     kernels=["add_kernel", "triton_per_fused_gelu_native_layer_norm_0"],
