@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs clients of CUDA under gpuspy on the simulated GPU: the report's counts must equal the simulator's.
 #
-#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda; default: all of them
+#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda greenlet; default: all of them
 #
 # cuda-python is cuda.core with cuda.bindings, and nvcc a program with <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
 #
@@ -61,6 +61,7 @@ run() {
         triton) TRITON_CACHE_DIR=$scratch/triton client triton 1400 triton_kernel ;;
         taichi) TI_SKIP_VERSION_CHECK=ON XDG_CACHE_HOME=$scratch client taichi 400 taichi_kernel ;;
         pycuda) pycuda ;;
+        greenlet) client greenlet 50 greenlets ;;
         *) die "there is no client $1 here" ;;
     esac
 }
@@ -69,7 +70,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh"
 
-[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda
+[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda greenlet
 for name; do
     run "$name"
 done

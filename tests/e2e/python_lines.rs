@@ -220,6 +220,65 @@ fn a_program_without_an_interpreter_has_no_line_of_python_and_no_note() {
     assert!(!done.stderr.contains("Python"), "{}", done.stderr);
 }
 
+/// From CPython 3.12 on a thread that is in a sub-interpreter has that one's frames, before it those of the interpreter that it
+/// came from. Either is where the call was made.
+#[test]
+fn a_call_in_a_sub_interpreter_has_its_frames_or_the_line_that_runs_it() {
+    for python in readable() {
+        let done = script(&python, "python_subinterpreters.py").observed().succeeded();
+        let said: HashMap<u64, Value> = (done.stdout.lines())
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .map(|call| (call["bytes"].as_u64().unwrap(), call))
+            .collect();
+        let operations = operations(&done);
+        let memsets: Vec<&Value> = operations.iter().filter(|one| one["kind"] == "memset").collect();
+        assert_eq!((memsets.len(), said.len()), (18, 18), "{}", python.display());
+        for memset in memsets {
+            let call = &said[&memset["bytes"].as_u64().unwrap()];
+            let is_there = [&call["stack"], &call["main"]].contains(&&memset["stack"]);
+            assert!(is_there, "{}: {memset} beside {call}", python.display());
+        }
+    }
+}
+
+/// A program of C that runs Python inside, ends the interpreter, and starts another one.
+#[test]
+fn a_program_that_embeds_an_interpreter_has_the_lines_of_its_scripts() {
+    let mut checked = 0;
+    for python in readable() {
+        let asked = std::process::Command::new(&python)
+            .args(["-c", "import sysconfig as s; print(s.get_path('include'), s.get_config_var('LIBDIR'), s.get_config_var('LDVERSION'), s.get_config_var('prefix'))"])
+            .output()
+            .unwrap();
+        let asked = String::from_utf8(asked.stdout).unwrap();
+        let [include, libraries, version, home] = asked.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("{asked}")
+        };
+        if !Path::new(libraries).join(format!("libpython{version}.so")).exists() {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("embeds");
+        let compiled = std::process::Command::new("gcc")
+            .arg(root().join("tests/programs/native/embeds_python.c"))
+            .args([&format!("-I{include}"), &format!("-L{libraries}"), &format!("-Wl,-rpath,{libraries}")])
+            .args([&format!("-lpython{version}"), "-o"])
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        // CPython 3.12.1 aborts in the second round, also without gpuspy.
+        let rounds = if version == "3.12" { 1 } else { 2 };
+        let run = Run::command(&program).arg(rounds.to_string()).env("PYTHONHOME", home);
+        let done = run.observed().succeeded();
+        let lines: Vec<Value> = operations(&done).iter().map(|one| one["line"].clone()).collect();
+        // Each round of the script sets memory in a function on its line 8.
+        assert_eq!(lines, vec![json!("/scripts/train.py:8"); 3 * rounds], "{}", python.display());
+        checked += 1;
+    }
+    println!("{checked} interpreters can be embedded");
+}
+
 /// Runs a program with a thread of autograd's until the collector has seen the thread's name.
 fn of_backward(argument: &str) -> Done {
     let python = readable().pop().unwrap();
