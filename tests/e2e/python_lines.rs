@@ -220,6 +220,24 @@ fn a_program_without_an_interpreter_has_no_line_of_python_and_no_note() {
     assert!(!done.stderr.contains("Python"), "{}", done.stderr);
 }
 
+#[test]
+fn the_stack_of_a_launch_takes_less_than_half_a_byte_of_the_trace() {
+    let python = readable().pop().unwrap();
+    let run = |stacks: &str| {
+        let run = script(&python, "python_layers.py").arg("1000");
+        let done = run.observed_with(&["--timing", "off", "--stacks", stacks]).succeeded();
+        let said: Value = serde_json::from_str(&done.stdout).unwrap();
+        (std::fs::metadata(done.trace()).unwrap().len() as f64, said["launches"].as_f64().unwrap())
+    };
+    let (without, launches) = run("off");
+    for stacks in ["auto", "full"] {
+        let (with, _) = run(stacks);
+        let bytes = (with - without) / launches;
+        println!("--stacks {stacks}: {bytes:.2} bytes a launch");
+        assert!(bytes <= 0.5, "--stacks {stacks}: {with} and {without} bytes for {launches} launches");
+    }
+}
+
 /// From CPython 3.12 on a thread that is in a sub-interpreter has that one's frames, before it those of the interpreter that it
 /// came from. Either is where the call was made.
 #[test]
