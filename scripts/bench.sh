@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures what gpuspy costs and how fast it is, on the simulated GPU: host ns that the agent adds to a launch, records
-# that the collector drains, launches that a report and an export read, and bytes and memory that a trace takes. No
-# figure is of a real GPU. Prints a table of medians with their spread, as ratios where the machine's own speed would
-# dominate.
+# Measures what gpuspy costs and how fast it is, on the simulated GPU: host ns that the agent, and reading the stack, add to a
+# launch, records that the collector drains, launches that a report and an export read, and bytes and memory that a trace
+# takes. No figure is of a real GPU. Prints a table of medians with their spread, as ratios where the machine's own speed
+# would dominate.
 #
 #   scripts/bench.sh [--quick]      takes some minutes, with traces of 1 and 10 million launches; --quick: under one minute
 #

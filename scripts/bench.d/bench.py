@@ -34,6 +34,7 @@ class Bench:
         self.scale = root / "target/release/scale"
         self.lib = root / "target/sim/lib"
         self.programs = root / "target/sim/bin"
+        self.sources = root / "tests/programs"
         self.failed = []
 
     def missing(self):
@@ -76,6 +77,33 @@ class Bench:
                 median = statistics.median(ns)
                 line += f"   {median - base:+6.0f} ns   x {median / base:.3f}   {timed:4.0%} timed"
             print(line)
+
+    # ---- the stack of a launch ----
+
+    def stack(self, stacks):
+        """Returns the median host ns of a launch from Python, by where it is made. Nothing is timed."""
+        trace = self.scratch / "stack.gspy"
+        options = ["--quiet", "--no-report", "--timing", "off", "--stacks", stacks, "-o", trace]
+        program = self.sources / "python_depth.py"
+        command = [self.gpuspy, "run", *options, "--", sys.executable, program]
+        environment = self.environment(SIMCUDA_HOST_COST=FREE_CALLS)
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return json.loads(said)
+
+    def stacks(self, rounds):
+        ways = ("off", "auto", "full")
+        measured = {way: [] for way in ways}
+        for _ in range(rounds):
+            for way in ways:
+                measured[way].append(self.stack(way))
+        version = ".".join(map(str, sys.version_info[:2]))
+        print(f"\nA launch from CPython {version}, nothing timed: host ns that --stacks adds, the median of {rounds} processes")
+        base = {where: statistics.median(one[where] for one in measured["off"]) for where in measured["off"][0]}
+        for way in ways[1:]:
+            added = {where: statistics.median(one[where] for one in measured[way]) - ns for where, ns in base.items()}
+            print(f"  --stacks {way:<11}" + "   ".join(f"{where}: {ns:+.0f} ns" for where, ns in added.items()))
+        frame = (added["43 frames"] - added["8 frames"]) / 35
+        print(f"  {'':<20}{frame:.1f} ns for each frame of a whole stack")
 
     # ---- draining ----
 
@@ -170,6 +198,7 @@ def main():
         rounds, launches = (3, 20_000) if quick else (9, 100_000)
         bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
         bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)
+        bench.stacks(3 if quick else 9)
         bench.drains(*((3, 300_000) if quick else (7, 2_000_000)))
         # Below 300 000 launches the buffers whose size is bounded are not yet full.
         bench.reads(*((300_000, 600_000, 2) if quick else (1_000_000, 10_000_000, 3)))
