@@ -185,6 +185,22 @@ pub fn env_is_on(name: &CStr) -> bool {
     env(name).is_some_and(|v| !matches!(v.to_bytes(), b"" | b"0" | b"off" | b"no"))
 }
 
+/// Whether the calling thread is the last one of a process whose first thread has left by pthread_exit(3): that one is a
+/// zombie then.
+pub fn is_last_thread() -> bool {
+    let mut buffer = [0u8; 1024];
+    read_file(c"/proc/self/stat", &mut buffer).is_some_and(is_left_alone)
+}
+
+/// Whether a process's first thread is a zombie, and it has at most one other (proc(5), `/proc/pid/stat`: fields 3 and 20).
+fn is_left_alone(stat: &[u8]) -> bool {
+    // The command name is in parentheses and may contain anything, so fields are counted from the last ')'.
+    let mut parts = stat.rsplitn(2, |byte| *byte == b')');
+    let (Some(rest), Some(_)) = (parts.next(), parts.next()) else { return false };
+    let mut fields = rest.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    fields.next() == Some(b"Z") && matches!(fields.nth(16), Some(b"1" | b"2"))
+}
+
 /// Reads the start of a file into `buffer`, without allocating and without changing errno.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = Errno::save();
@@ -304,4 +320,25 @@ pub fn say(line: &str) {
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
     }
     errno.restore();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_left_alone_if_its_first_thread_is_a_zombie_and_it_has_one_other() {
+        let stat = |name: &str, state: &str, threads: u32| {
+            format!("71 ({name}) {state} 1 71 71 0 -1 4194304 9 0 0 0 1 2 0 0 20 0 {threads} 0 123 4096 5")
+        };
+        for name in ["train", "a) Z 1 (b", ") Z"] {
+            assert!(is_left_alone(stat(name, "Z", 2).as_bytes()), "{name}");
+            assert!(!is_left_alone(stat(name, "Z", 3).as_bytes()), "{name}: another thread runs on");
+            assert!(!is_left_alone(stat(name, "S", 2).as_bytes()), "{name}: the first thread waits");
+        }
+        for damaged in ["", "71", "71 (train)", "71 (train) Z", "71 (train) Z 1 2"] {
+            assert!(!is_left_alone(damaged.as_bytes()), "{damaged:?}");
+        }
+        assert!(!is_last_thread(), "this thread is not");
+    }
 }

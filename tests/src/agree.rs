@@ -374,7 +374,8 @@ mod tests {
             "devices": [{ "span_ns": 5_000_000_000u64, "compute_ns": compute, "streams": 1, "timelines": 1,
                 "idle_ns": estimate(0, idle, 5_000_000_000) }],
             "gaps": { "count": 0, "total_ns": 0 },
-            "processes": [{ "launches": 10, "timed": 10, "wall_ns": 5_000_000_000u64 }],
+            "processes": [{ "launches": 10, "timed": 10 }],
+            "wall_ns": 5_000_000_000u64,
         })
     }
 

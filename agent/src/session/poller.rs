@@ -1,8 +1,8 @@
 //! What does the agent's only thread do? The poller reads events and writes GPU times, creates events and
 //! buffers for the hooks, samples the GPU's clock, publishes the names of things, and anchors the host clock.
 //!
-//! It blocks all signals, runs no code of the app, never synchronizes, and stops for good when the driver
-//! reports that it is shutting down. The driver calls it makes are context push and pop, event create, query
+//! It blocks all signals, runs no code of the app, never synchronizes, stops for good when the driver reports that
+//! it is shutting down, and ends when it is the last thread of the process. The driver calls it makes are context push and pop, event create, query
 //! and elapsed time, the exchange of the capture mode, and, for its samples, an event record on a stream of
 //! our own.
 //!
@@ -35,19 +35,21 @@ const MODULES_NS: u64 = 100_000_000;
 struct Start {
     session: Session,
     claim: Claim,
+    /// The signals that the thread which started the poller blocks.
+    blocked: libc::sigset_t,
 }
 
 /// Starts the poller thread. `Err`: the thread cannot be created.
 pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
-    let argument = Box::into_raw(Box::new(Start { session, claim }));
     // SAFETY: plain libc calls on local variables; the signal mask is restored in every case, and the thread
     // owns the argument once it is started.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut all);
-        // Blocked before the thread exists, so that no signal of the app's is ever delivered on it.
+        // Blocked before the thread exists, so that no signal of the app's is delivered on it.
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let argument = Box::into_raw(Box::new(Start { session, claim, blocked: before }));
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -82,6 +84,10 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     };
     poller.introduce();
     poller.run();
+    // As the last thread of the process, this one ends it: glibc calls exit(3) when it has returned. From here on it is as a
+    // thread of the program's.
+    // SAFETY: changes this thread's own mask.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &start.blocked, core::ptr::null_mut()) };
     core::ptr::null_mut()
 }
 
@@ -110,6 +116,8 @@ impl Poller {
         self.session.poller.introduced();
     }
 
+    /// Polls until no other thread is left, which happens if the first thread has left by pthread_exit(3): the process would
+    /// never end.
     fn run(&mut self) {
         let session = self.session;
         let shared = &session.poller;
@@ -138,6 +146,9 @@ impl Poller {
             let until_budget = self.budget.step(self.session, &mut self.ring);
             let until_range = self.schedule.step(self.session, &mut self.ring);
             woken = shared.sleep(sleep.long, sleep.ns.min(until_budget).min(until_range));
+            if sleep.long && !woken && !session.segment.has_writers() && sys::is_last_thread() {
+                return;
+            }
         }
     }
 

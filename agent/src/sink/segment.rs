@@ -2,8 +2,8 @@
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use gpuspy_wire::ring::{LEVELS, Writer};
-use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, SLOTS, Slot, VERSION};
+use gpuspy_wire::ring::{LEVELS, Phase, Writer};
+use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, POLLER_SLOT, SLOTS, Slot, VERSION};
 
 use crate::sys;
 
@@ -106,6 +106,14 @@ impl Segment {
         let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
         let slots = (0..=claims).map_while(|index| self.slot(index));
         slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a thread of the app has a slot.
+    pub fn has_writers(&self) -> bool {
+        // Relaxed: slots are taken from the front, so no slot beyond the number of claims was ever taken.
+        let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
+        let mut slots = (POLLER_SLOT + 1..=claims).map_while(|index| self.slot(index));
+        slots.any(|slot| matches!(slot.state.get().0, Phase::Claiming | Phase::Open))
     }
 
     /// Claims a free slot for the calling thread, maps its first buffer and opens it.

@@ -13,6 +13,18 @@ fn two_hundred_short_threads_are_counted_exactly() {
     assert_all_accounted(&report);
 }
 
+/// The agent's thread was the last one, and with all signals blocked: only SIGKILL ended the process.
+#[test]
+fn a_process_whose_first_thread_has_left_ends_with_its_last_one() {
+    Run::of("main_leaves").plain().succeeded();
+    for done in [Run::of("main_leaves").preloaded(), Run::of("main_leaves").observed()] {
+        let done = done.succeeded();
+        let report = done.report();
+        assert_eq!(launches(&report), done.said()["launches"], "its exit handler has run");
+        assert_eq!(report["processes"][0]["ending"], "exited", "{}", report["processes"]);
+    }
+}
+
 #[test]
 fn cancelling_a_thread_inside_a_synchronize_call_ends_only_that_thread() {
     for observed in [false, true] {
