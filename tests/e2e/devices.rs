@@ -48,6 +48,8 @@ fn two_devices_are_counted_and_timed_separately() {
         // better.
         let known = own.iter().filter(|o| o.basis != Basis::BoundsOnly);
         let expected: u64 = known.map(|o| o.value()).sum();
-        assert!(value.abs_diff(expected) * 50 < expected, "device {id}: {expected}: {device}");
+        // With those that have no time it is more, and no more than what ran.
+        let range = expected - expected / 50..=expected.max(truth) + expected / 50;
+        assert!(range.contains(&value), "device {id}: {range:?}: {device}");
     }
 }
