@@ -3,8 +3,9 @@
 
 mod build_id;
 
-use build_id::{BuildId, build_id};
+use build_id::build_id;
 use core::ffi::{CStr, c_int, c_void};
+use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
 use crate::sink::Ring;

@@ -290,7 +290,7 @@ fn pressure_since((began, waited): (Instant, Option<Duration>)) -> f64 {
     more.map_or(1.0, |more| (more.as_secs_f64() / began.elapsed().as_secs_f64()).min(1.0))
 }
 
-/// Repeats `run` until one run is good, and fails the test if five runs in a row are not. Use this for results that
+/// Repeats `run` until one run is good, and fails the test if twelve runs in a row are not. Use this for results that
 /// other programs on the machine can only make worse: how close an estimate is, or how long something takes. Whatever
 /// must be true on any machine has to be asserted inside `run`.
 pub fn until_one_is_good(mut run: impl FnMut() -> Result<(), String>) {

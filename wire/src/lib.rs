@@ -11,7 +11,7 @@
 //! - [`segment`]: where everything is in the one shared memory object of a process, readable after the
 //!   process's death.
 //!
-//! Both halves also share definitions: [`pace`] (how timing slows down the work that is timed), [`capture`],
+//! Both halves also share definitions: [`build_id`] (which file an object was loaded from), [`pace`] (how timing slows down the work that is timed), [`capture`],
 //! [`communication`], [`duration`] and [`program_files`].
 //!
 //! All times in records are **host clock ticks** (of the TSC, of CNTVCT, or `CLOCK_MONOTONIC_RAW`
@@ -20,6 +20,7 @@
 #![no_std]
 #![deny(missing_docs)]
 
+pub mod build_id;
 pub mod capture_range;
 pub mod communication;
 pub mod duration;

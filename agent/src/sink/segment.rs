@@ -108,9 +108,10 @@ impl Segment {
         slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
     }
 
-    /// Whether a thread of the app has a slot.
+    /// Whether a thread of the app has a slot, as far as is known by now.
     pub fn has_writers(&self) -> bool {
-        // Relaxed: slots are taken from the front, so no slot beyond the number of claims was ever taken.
+        // Relaxed, without a partner: slots are taken from the front, so no slot beyond the number of claims was ever taken,
+        // and a claim that is not seen yet is seen the next time.
         let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
         let mut slots = (POLLER_SLOT + 1..=claims).map_while(|index| self.slot(index));
         slots.any(|slot| matches!(slot.state.get().0, Phase::Claiming | Phase::Open))

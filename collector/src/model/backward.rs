@@ -12,7 +12,7 @@ use gpuspy_wire::record::Namespace;
 
 /// How PyTorch names these threads, before the number of the GPU (`Engine::thread_init`, torch/csrc/autograd/engine.cpp).
 const THREAD: &str = "pt_autograd_";
-/// The file of the functions that enter the backward pass (PyTorch 1.0 to 2.9).
+/// The file of the functions that enter the backward pass (PyTorch 2.7.1).
 const FILE: &str = "/torch/autograd/__init__.py";
 /// Those functions.
 const ENTRIES: [&str; 2] = ["backward", "grad"];
@@ -70,8 +70,9 @@ impl Backward {
         }
         let Some(call) = record.body.call() else { return Behind::Nobody };
         if self.threads.contains(&record.thread) {
-            return match self.inside.values().collect::<Vec<_>>()[..] {
-                [stack] => Behind::Stack(*stack),
+            let mut inside = self.inside.values();
+            return match (inside.next(), inside.next()) {
+                (Some(stack), None) => Behind::Stack(*stack),
                 _ => Behind::Unknown,
             };
         }

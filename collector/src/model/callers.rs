@@ -8,7 +8,8 @@
 use super::backward::{self, Backward, Behind};
 use super::stacks::{Frame, Stacks};
 use crate::hash::{HashMap, HashSet};
-use crate::trace::record::{Body, BuildId, Module, Names, Record};
+use crate::trace::record::{Body, Module, Names, Record};
+use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::Namespace;
 
 /// The most places that are looked up. Programs have some hundreds; the calls of further ones have no line.

@@ -1,12 +1,12 @@
 //! The sections of an ELF file, read one by one when they are needed.
 
-use crate::trace::record::BuildId;
 use flate2::read::ZlibDecoder;
+use gpuspy_wire::build_id::{BuildId, in_notes};
 use object::LittleEndian;
 use object::elf::{
     CompressionHeader64, ELFCLASS64, ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD, ELFDATA2LSB, ELFMAG, FileHeader64,
-    NT_GNU_BUILD_ID, PT_NOTE, ProgramHeader64, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS,
-    SHT_NOTE, SectionFlags, SectionHeader64, SectionType,
+    PT_NOTE, ProgramHeader64, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, SectionFlags,
+    SectionHeader64, SectionType,
 };
 use object::pod::{self, Pod};
 use std::cell::Cell;
@@ -240,29 +240,5 @@ impl Elf {
     fn keep(&self, bytes: u64) -> Option<()> {
         self.left.set(self.left.get().checked_sub(bytes)?);
         Some(())
-    }
-}
-
-/// Finds the build id among notes, each a head of three words (the sizes of the owner's name and of the description, and the
-/// type), the name, and the description, padded.
-fn in_notes(mut notes: &[u8], align: usize) -> Option<BuildId> {
-    let word = |bytes: &mut &[u8]| {
-        let (word, rest) = bytes.split_first_chunk()?;
-        *bytes = rest;
-        Some(u32::from_le_bytes(*word))
-    };
-    loop {
-        let (name, description, kind) = (word(&mut notes)?, word(&mut notes)?, word(&mut notes)?);
-        let padded = |end: usize| end.checked_next_multiple_of(align);
-        // Offsets count from the note's own start, which is aligned.
-        let from = padded((name as usize).checked_add(12)?)? - 12;
-        let end = from.checked_add(description as usize)?;
-        let bytes = notes.get(from..end)?;
-        if kind == NT_GNU_BUILD_ID.0 && notes.get(..name as usize)? == b"GNU\0" {
-            let mut id = BuildId::default();
-            id.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-            return Some(id);
-        }
-        notes = notes.get(padded(end.checked_add(12)?)? - 12..)?;
     }
 }

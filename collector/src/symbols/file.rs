@@ -5,7 +5,7 @@ use super::elf::Elf;
 use super::separate;
 use super::symbol_table::{ALL, DYNAMIC, functions};
 use crate::model::stacks::Frame;
-use crate::trace::record::BuildId;
+use gpuspy_wire::build_id::BuildId;
 use std::path::Path;
 use std::time::SystemTime;
 

@@ -21,8 +21,8 @@ mod tests;
 
 use crate::hash::HashMap;
 use crate::model::callers::{Found, Place};
-use crate::trace::record::BuildId;
 use file::Answer;
+use gpuspy_wire::build_id::BuildId;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 

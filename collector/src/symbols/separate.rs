@@ -4,7 +4,7 @@
 //! it, or below `/usr/lib/debug` (GDB, "Debugging Information in Separate Files").
 
 use super::elf::Elf;
-use crate::trace::record::BuildId;
+use gpuspy_wire::build_id::BuildId;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 //! clock. Names are ids into [`Names`].
 
 pub use super::hang::{Blocked, Completed, Hang, MAX_HANGS, Operation};
+use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::{
     Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
 };
@@ -509,9 +510,6 @@ pub struct Module {
     /// The first bytes of its build id, with zeros after it; all zero = it has none, or not known.
     pub build_id: BuildId,
 }
-
-/// The first 20 bytes of the build id of an object, which is that long if a linker computes it. All zero = none.
-pub type BuildId = [u8; 20];
 
 /// A GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
