@@ -108,7 +108,7 @@ impl Segment {
         slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
     }
 
-    /// Whether a thread of the app has a slot, as far as is known by now.
+    /// Whether a thread of the app has a slot now.
     pub fn has_writers(&self) -> bool {
         // Relaxed, without a partner: slots are taken from the front, so no slot beyond the number of claims was ever taken,
         // and a claim that is not seen yet is seen the next time.
