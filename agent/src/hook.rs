@@ -39,7 +39,8 @@ pub struct Hook {
     pub per_thread: bool,
     /// The function's number in records. Its name is sent once ([`gpuspy_wire::record::Namespace::Api`]).
     pub api: u16,
-    /// Our functions for [`Route::Pointer`] and [`Route::OtherPointer`].
+    /// Our functions, by [`Route`].
+    by_symbol: *const (),
     by_pointer: *const (),
     by_other_pointer: *const (),
     /// The function to call next, by [`Route`]; 0 = not known yet. Relaxed throughout: these are addresses of code,
@@ -67,6 +68,7 @@ impl Hook {
         version: i32,
         per_thread: bool,
         api: u16,
+        by_symbol: *const (),
         by_pointer: *const (),
         by_other_pointer: *const (),
     ) -> Hook {
@@ -77,6 +79,7 @@ impl Hook {
             version,
             per_thread,
             api,
+            by_symbol,
             by_pointer,
             by_other_pointer,
             next: [const { AtomicUsize::new(0) }; 3],
@@ -116,9 +119,14 @@ impl Hook {
         self.ahead.store(next, Ordering::Relaxed);
     }
 
-    /// Whether this is one of the functions that [`Hook::wrapper`] returns.
+    /// Returns our function for [`Route::Symbol`], which is the export.
+    pub fn by_symbol(&self) -> *const () {
+        self.by_symbol
+    }
+
+    /// Whether this is one of our functions.
     pub fn is_wrapper(&self, address: usize) -> bool {
-        [self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
+        [self.by_symbol, self.by_pointer, self.by_other_pointer].contains(&(address as *const ()))
     }
 
     /// Returns our function that continues to `next`, for a lookup to return in its place. It is always the same one
@@ -152,6 +160,10 @@ pub trait Hooks {
     const COUNT: usize;
     /// Returns all of them, in the order of [`Hook::api`].
     fn all() -> &'static [Hook];
+    /// Returns the one with this exported name.
+    fn named(symbol: &CStr) -> Option<&'static Hook>;
+    /// Returns those whose base name this is.
+    fn variants(base: &CStr) -> &'static [Hook];
     /// Returns those of `cuGetProcAddress_v2` and `cuGetProcAddress`.
     fn getproc() -> [&'static Hook; 2];
 }
@@ -162,8 +174,8 @@ mod tests {
 
     #[test]
     fn one_function_has_one_wrapper_and_a_third_none() {
-        let (first, second) = (0x10 as *const (), 0x20 as *const ());
-        let hook = Hook::new(c"cuInit", c"cuInit", Layer::Driver, 2000, false, 1, first, second);
+        let [export, first, second] = [0x8, 0x10, 0x20].map(|address: usize| address as *const ());
+        let hook = Hook::new(c"cuInit", c"cuInit", Layer::Driver, 2000, false, 1, export, first, second);
         assert_eq!(hook.wrapper(0x1000), Some(first));
         assert_eq!(
             hook.wrapper(0x1000),

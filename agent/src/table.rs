@@ -29,6 +29,7 @@ mod copies;
 #[macro_use]
 mod graphs;
 mod hooks;
+mod index;
 #[macro_use]
 mod launches;
 #[macro_use]

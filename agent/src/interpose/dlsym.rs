@@ -6,13 +6,17 @@
 //! would make *us* the caller, and a library's `dlsym(RTLD_NEXT, f)` would find its own f.) Lookups in a real
 //! handle do not depend on the caller; there, and only for a name in the table, the result may be replaced.
 //!
+//! A name of the table that nothing behind us defines as a function is not found through us either: see
+//! [`without_us`].
+//!
 //! Two functions are called next: **libc's** dlsym for our own lookups, and the **next** dlsym in search
 //! order for the app's, so that a dlsym hook that comes after ours is still called.
 
 use crate::hook::{Hook, Hooks, Layer, Table};
-use crate::interpose::{self, deepbind, unknown};
+use crate::interpose::{self, deepbind, own_symbols, unknown};
 use crate::loader::{Dlsym, in_library, libc_dlsym, libraries, quietly};
 use crate::sink;
+use crate::sys::Errno;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,20 +37,17 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
         "ja {by_handle}",
-        "mov rax, [rip + {next}]",
-        "test rax, rax",
-        "jnz 2f",
+        "mov rdx, [rsp]",
         "push rdi",
         "push rsi",
         "sub rsp, 8",
-        "call {find}",
+        "call {by_caller}",
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
-        "2: jmp rax",
+        "jmp rax",
         by_handle = sym by_handle,
-        next = sym NEXT,
-        find = sym find_next,
+        by_caller = sym by_caller,
     )
 }
 
@@ -62,25 +63,46 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "add x9, x0, 1",
         "cmp x9, 1",
         "b.hi {by_handle}",
-        "adrp x9, {next}",
-        "ldr x9, [x9, :lo12:{next}]",
-        "cbnz x9, 2f",
+        "mov x2, x30",
         "stp x0, x1, [sp, -32]!",
         "str x30, [sp, 16]",
-        "bl {find}",
+        "bl {by_caller}",
         "mov x9, x0",
         "ldr x30, [sp, 16]",
         "ldp x0, x1, [sp], 32",
-        "2: br x9",
+        "br x9",
         by_handle = sym by_handle,
-        next = sym NEXT,
-        find = sym find_next,
+        by_caller = sym by_caller,
     )
 }
 
 /// The address to jump to for the caller-dependent handles. Called from the naked code above.
-extern "C" fn find_next() -> usize {
-    next_dlsym() as usize
+extern "C" fn by_caller(handle: *mut c_void, name: *const c_char, caller: u64) -> usize {
+    // SAFETY: the app's own argument; dlsym reads it as a terminated string, too.
+    let hook = (!name.is_null()).then(|| Table::named(unsafe { CStr::from_ptr(name) })).flatten();
+    match hook {
+        Some(hook) if is_only_ours(hook, handle, caller) => without_us as *const () as usize,
+        _ => next_dlsym() as usize,
+    }
+}
+
+/// Whether the lookup would find our function although nothing behind us defines one of this name.
+#[cold]
+fn is_only_ours(hook: &Hook, handle: *mut c_void, caller: u64) -> bool {
+    let errno = Errno::save();
+    own_symbols::give_back_new();
+    let in_front = || first_if_ours(hook.symbol).is_none();
+    let behind_caller = || handle == libc::RTLD_NEXT && libraries::is_behind_us(caller);
+    let is_ours = !interpose::is_defined(hook, caller) && !in_front() && !behind_caller();
+    errno.restore();
+    is_ours
+}
+
+/// Looks a name up in what is behind us in search order. That leaves dlerror(3) with the name if there is nothing.
+unsafe extern "C" fn without_us(_: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: the app's own argument; RTLD_NEXT is relative to us, the caller. (The black box keeps the compiler from
+    // making this call a jump, by which the caller would be the app.)
+    core::hint::black_box(unsafe { libc_dlsym()(libc::RTLD_NEXT, name) })
 }
 
 /// The next dlsym in search order: another hook's, or libc's.
@@ -116,23 +138,19 @@ unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut
     }
     // SAFETY: dlsym found something under this name, so it is a terminated string.
     let name = unsafe { CStr::from_ptr(name) };
-    let Some(hook) = find(name) else {
+    let Some(hook) = Table::named(name) else {
         // (Another hook's result may be in another library.)
         if unknown::is_cudas(name) && in_library(handle, name).is_some_and(libraries::is_cuda) {
             unknown::found(name);
         }
         return answer;
     };
-    substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
-}
-
-/// The table's entry for an exported name. The first test rejects almost every name in a process's life.
-pub fn find(name: &CStr) -> Option<&'static Hook> {
-    let bytes = name.to_bytes();
-    if !(bytes.starts_with(b"cu") || bytes.starts_with(b"__cuda")) {
-        return None;
+    own_symbols::give_back_new();
+    if answer == hook.by_symbol().cast_mut().cast() && !interpose::is_defined(hook, 0) {
+        // SAFETY: the app's own argument.
+        return unsafe { without_us(handle, hook.symbol.as_ptr()) };
     }
-    Table::all().iter().find(|hook| hook.symbol == name)
+    substitute(hook, handle, answer as usize).map_or(answer, |entry| entry.cast_mut().cast())
 }
 
 /// The hook to return instead of `answer`, if `answer` is the real function that the hook intercepts.
@@ -154,7 +172,14 @@ pub fn wrapper(hook: &'static Hook, found: usize, next: usize) -> Option<*const 
     // The wrapper continues to a runtime's function for good, so the runtime must stay loaded.
     let stays =
         || hook.layer == Layer::Driver || libraries::runtime_at(found).and_then(libraries::pinned).is_some();
-    (is_real(hook, found) && stays()).then(|| hook.wrapper(next)).flatten()
+    if !is_real(hook, found) || !stays() {
+        return None;
+    }
+    match hook.layer {
+        Layer::Driver => interpose::wrapper_in_driver(hook, next),
+        // Which runtime the export continues to depends on the caller.
+        Layer::Runtime => hook.wrapper(next),
+    }
 }
 
 /// Whether `found` is the real function that a hook intercepts.

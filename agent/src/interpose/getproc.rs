@@ -7,7 +7,7 @@
 
 use crate::cuda::CUDA_SUCCESS;
 use crate::hook::{Hook, Hooks, Layer, Table};
-use crate::interpose::{is_real, learn_driver, real_export};
+use crate::interpose::{is_real, learn_driver, real_export, wrapper_in_driver};
 use crate::loader::libraries;
 use crate::sink;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -49,21 +49,18 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
         return None;
     }
     learn_driver();
-    let mut known = None;
-    for hook in Table::all() {
-        if hook.layer == Layer::Driver && hook.base == base {
-            known = Some(hook);
-            if hook.is_wrapper(answer) {
-                return None; // the runtime made the lookup for the app, and that lookup was counted
-            }
-            if is_real(hook, answer) {
-                let entry = hook.wrapper(answer);
-                sink::looked_up(hook, entry.is_some());
-                return entry;
-            }
+    let variants = Table::variants(base);
+    for hook in variants.iter().filter(|hook| hook.layer == Layer::Driver) {
+        if hook.is_wrapper(answer) {
+            return None; // the runtime made the lookup for the app, and that lookup was counted
+        }
+        if is_real(hook, answer) {
+            let entry = wrapper_in_driver(hook, answer);
+            sink::looked_up(hook, entry.is_some());
+            return entry;
         }
     }
-    if let Some(hook) = known {
+    if let Some(hook) = variants.last() {
         sink::looked_up(hook, false);
     }
     None

@@ -8,9 +8,11 @@
 //! Functions that programs look up and that the table does not know are reported by name: see [`unknown`].
 
 mod deepbind;
+mod dlopen;
 pub mod dlsym;
 pub mod getproc;
 mod known;
+mod own_symbols;
 mod runtime;
 pub mod unknown;
 
@@ -65,9 +67,16 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
     if let Some(address) = hook.ahead() {
         return Some(address);
     }
-    let address = loader::next_definition(hook.symbol).or_else(|| real_export(hook))?;
+    let address = behind(hook)?;
     learn_driver();
     Some(address)
+}
+
+/// The function that follows ours in search order, or else the driver's own. (A variable of that name is none.)
+fn behind(hook: &Hook) -> Option<usize> {
+    let export = real_export(hook);
+    let next = loader::next_definition(hook.symbol);
+    next.filter(|found| Some(*found) == export || libraries::is_code(*found)).or(export)
 }
 
 /// Finds all driver functions when the first one is needed. That takes the loader's lock, which is held while
@@ -80,8 +89,7 @@ pub fn learn_driver() {
         return;
     }
     for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
-        let export = real_export(hook);
-        if let Some(address) = loader::next_definition(hook.symbol).or(export) {
+        if let Some(address) = behind(hook) {
             hook.look_ahead(address);
         }
     }
@@ -116,6 +124,24 @@ fn learned(slot: &core::sync::atomic::AtomicUsize, lookup: impl FnOnce() -> Opti
         known => known,
     };
     (known != ABSENT).then_some(known)
+}
+
+/// Whether an object behind us defines a function of this name, for the caller at this address (0 = for any).
+pub fn is_defined(hook: &Hook, caller: u64) -> bool {
+    let found = loader::next_definition(hook.symbol).or_else(|| libraries::in_scope_of(caller, hook.symbol));
+    found.is_some_and(libraries::is_code)
+}
+
+/// Our function that continues to `next`, for a lookup of a driver's function to return. It is our export wherever that
+/// continues to `next`, because programs compare pointers.
+pub fn wrapper_in_driver(hook: &'static Hook, next: usize) -> Option<*const ()> {
+    let by_symbol = hook.next(Route::Symbol).or_else(|| next_in_driver(hook));
+    if by_symbol != Some(next) {
+        return hook.wrapper(next);
+    }
+    // It was found before the first call, and stays what was found.
+    hook.lead_symbol(next);
+    Some(hook.by_symbol())
 }
 
 /// Whether `address` is the real function of this driver symbol.

@@ -111,12 +111,11 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     if let Some(next) = bound.and_then(|object| through(&object, caller, hook)) {
         return Some(next);
     }
-    let next = next_definition(hook.symbol);
-    if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
+    if let Some(address) = other_definition(hook) {
         hook.lead_symbol(address);
         return Some(Next { address, labelled: true });
     }
-    if let Some(next) = holder.as_ref().and_then(|(object, _)| in_scope_of(object, caller, hook)) {
+    if let Some(next) = in_scope_of(caller, hook) {
         return Some(next);
     }
     if needed.is_some() {
@@ -124,6 +123,7 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
     }
     // There are several runtimes, and it is unclear which is meant.
     let first = || libraries::pinned(runtimes.first?.path.as_c_str());
+    let next = next_definition(hook.symbol).filter(|found| libraries::is_code(*found));
     let address = next.or_else(|| in_library(first()?, hook.symbol))?;
     Some(Next { address, labelled: false })
 }
@@ -157,21 +157,23 @@ fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
 /// guesses, as it does without us.
 fn lead_to_other_definitions() {
     for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
-        let next = next_definition(hook.symbol);
-        if let Some(address) = next.filter(|address| libraries::runtime_at(*address).is_none()) {
+        if let Some(address) = other_definition(hook) {
             hook.lead_symbol(address);
         }
     }
 }
 
+/// The function that follows ours in search order, if it is not a libcudart's. (A variable of that name is none.)
+fn other_definition(hook: &Hook) -> Option<usize> {
+    let is_other = |found: &usize| libraries::runtime_at(*found).is_none() && libraries::is_code(*found);
+    next_definition(hook.symbol).filter(is_other)
+}
+
 /// The function that the caller's object finds in its own scope: for example in a runtime under an
 /// unrecognizable name.
-fn in_scope_of(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
-    let path = object.path.as_c_str();
-    if path.is_empty() {
-        return None; // the program's scope is the global one, which `next_definition` has searched
-    }
-    let address = libraries::with(path, |handle| in_library(handle, hook.symbol))?;
+fn in_scope_of(caller: u64, hook: &'static Hook) -> Option<Next> {
+    // The program's own scope is the global one, which `next_definition` has searched.
+    let address = libraries::in_scope_of(caller, hook.symbol)?;
     let (provider, _) = libraries::holder_of(address as u64)?;
     let (ours, _) = libraries::holder_of(find as *const () as u64)?;
     if provider.base == ours.base {

@@ -83,7 +83,8 @@ pub fn found(name: &CStr) {
 }
 
 fn is_known(name: &CStr) -> bool {
-    Table::all().iter().any(|hook| hook.symbol == name || hook.base == name)
+    Table::named(name).is_some()
+        || !Table::variants(name).is_empty()
         || PASSED.binary_search_by(|passed| passed.as_bytes().cmp(name.to_bytes())).is_ok()
 }
 

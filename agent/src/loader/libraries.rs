@@ -1,8 +1,9 @@
 //! Which CUDA libraries are loaded, and which object contains an address? The agent never loads a CUDA
 //! library.
 
-use crate::loader::quietly;
+use crate::loader::{in_library, next_dlopen, quietly};
 use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not
@@ -43,7 +44,7 @@ pub fn with<T>(name: &CStr, get: impl FnOnce(*mut c_void) -> Option<T>) -> Optio
 fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
     quietly(|| {
         // SAFETY: a terminated name; RTLD_NOLOAD never loads.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
+        let handle = unsafe { next_dlopen()(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
         (!handle.is_null()).then_some(handle)
     })
 }
@@ -181,6 +182,9 @@ pub fn adds() -> u64 {
     search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
 }
 
+/// How often a walk is tried while other threads load and unload libraries.
+const TRIES: usize = 4;
+
 /// The loader's list of objects at a moment. Objects are added only at its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct List {
@@ -189,7 +193,7 @@ pub struct List {
     /// The number of objects ever removed.
     subs: u64,
     /// The number of objects on the list.
-    pub objects: u64,
+    objects: u64,
 }
 
 impl List {
@@ -201,6 +205,17 @@ impl List {
             None::<()>
         });
         list
+    }
+
+    /// Returns the list that `walk` has walked over before the loader changed it. `None`: it changes all the time.
+    pub fn steady(mut walk: impl FnMut(&List) -> bool) -> Option<List> {
+        (0..TRIES).map(|_| List::now()).find(|list| walk(list))
+    }
+
+    /// Returns how many of its first objects were there when the number of objects ever added was `adds`. (At least: some
+    /// may have been removed since.)
+    pub fn known_since(&self, adds: u64) -> u64 {
+        self.objects.saturating_sub(self.adds.wrapping_sub(adds))
     }
 
     /// Calls `visit` with each object on the list except the first `known`. Returns false when the list has
@@ -228,8 +243,52 @@ impl List {
 pub fn wait_for_loading() {
     // SAFETY: all-zero is a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: dladdr reads the loader's tables and writes our struct.
-    unsafe { libc::dladdr(wait_for_loading as *const c_void, &mut info) };
+    // SAFETY: dladdr reads the loader's tables and writes our struct. No object has the address null, so it looks at no
+    // object's symbols.
+    unsafe { libc::dladdr(core::ptr::null(), &mut info) };
+}
+
+/// What a call by symbol from the object with this address finds in that object and its dependencies. `None` for
+/// the program itself, whose scope is that of the process.
+pub fn in_scope_of(address: u64, symbol: &CStr) -> Option<usize> {
+    let (object, _) = holder_of(address)?;
+    let path = object.path.as_c_str();
+    if path.is_empty() {
+        return None;
+    }
+    with(path, |handle| in_library(handle, symbol))
+}
+
+/// Whether an address is one of code. A symbol with another address is a variable.
+pub fn is_code(address: usize) -> bool {
+    search(|loaded| {
+        let segments = loaded.segments().find(|(range, _)| range.contains(&(address as u64)));
+        segments.map(|(_, flags)| flags & libc::PF_X != 0)
+    })
+    .unwrap_or(false)
+}
+
+/// Whether the object with this address comes after this library in the loader's list, which is the search order of
+/// what the program starts with.
+pub fn is_behind_us(address: u64) -> bool {
+    let mut us = false;
+    search(|loaded| {
+        us |= loaded.is_us();
+        loaded.holds(address).then_some(us && !loaded.is_us())
+    })
+    .unwrap_or(false)
+}
+
+/// Returns the addresses of this library.
+pub fn ours() -> Range<usize> {
+    search(|loaded| {
+        loaded.is_us().then(|| {
+            let ends = loaded.segments().map(|(range, _)| (range.start, range.end));
+            let (start, end) = ends.reduce(|(from, _), (_, to)| (from, to)).unwrap_or((0, 0));
+            start as usize..end as usize
+        })
+    })
+    .unwrap_or(0..0)
 }
 
 /// Whether an address is in this library.
@@ -271,11 +330,16 @@ impl Loaded<'_> {
         unsafe { core::slice::from_raw_parts(self.info.dlpi_phdr, usize::from(self.info.dlpi_phnum)) }
     }
 
-    pub fn holds(&self, address: u64) -> bool {
-        self.headers().iter().any(|h| {
+    /// Returns what is mapped of its file: addresses, ascending, and PF_R, PF_W and PF_X of elf(5).
+    fn segments(&self) -> impl Iterator<Item = (Range<u64>, u32)> {
+        self.headers().iter().filter(|h| h.p_type == libc::PT_LOAD).map(|h| {
             let start = self.info.dlpi_addr.wrapping_add(h.p_vaddr);
-            h.p_type == libc::PT_LOAD && address.wrapping_sub(start) < h.p_memsz
+            (start..start.wrapping_add(h.p_memsz), h.p_flags)
         })
+    }
+
+    pub fn holds(&self, address: u64) -> bool {
+        self.segments().any(|(range, _)| range.contains(&address))
     }
 
     /// Whether a dependency on this library name means this object, by its file name or its SONAME.

@@ -6,7 +6,7 @@ pub mod libraries;
 pub mod slots;
 pub mod symbols;
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// dlsym(3).
@@ -40,6 +40,28 @@ pub fn libc_dlsym() -> Dlsym {
 
 /// Replaces dlsym in a C library where we cannot find it: no lookup ever succeeds.
 unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// dlopen(3).
+pub type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
+/// The next dlopen in search order. Relaxed: code, immutable, and every thread finds the same.
+static NEXT_DLOPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The dlopen that follows ours in search order.
+pub fn next_dlopen() -> Dlopen {
+    let mut address = NEXT_DLOPEN.load(Ordering::Relaxed);
+    if address == 0 {
+        address = next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
+        NEXT_DLOPEN.store(address, Ordering::Relaxed);
+    }
+    // SAFETY: a function named dlopen, found by the loader: it has dlopen's prototype.
+    unsafe { core::mem::transmute::<usize, Dlopen>(address) }
+}
+
+/// Replaces dlopen in a C library where we cannot find it: nothing is ever loaded.
+unsafe extern "C" fn no_dlopen(_: *const c_char, _: c_int) -> *mut c_void {
     core::ptr::null_mut()
 }
 

@@ -1,4 +1,4 @@
-//! Where does a loaded object keep the addresses of other objects' functions?
+//! Where does a loaded object keep the addresses of other objects' functions and variables?
 
 use crate::loader::libraries::{List, Loaded};
 use core::ffi::{CStr, c_char, c_void};
@@ -11,109 +11,158 @@ const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
+const DT_RELACOUNT: u64 = 0x6fff_fff9;
 
-/// The relocations that fill a slot with a function's address: `JUMP_SLOT` and `GLOB_DAT`, by the processors'
-/// ABIs.
-const OF_FUNCTIONS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1026, 1025] } else { [7, 6] };
+/// The relocations that fill a slot with a symbol's address: `JUMP_SLOT`, `GLOB_DAT` and the one for data, by the
+/// processors' ABIs.
+const OF_ADDRESSES: [u64; 3] = if cfg!(target_arch = "aarch64") { [1026, 1025, 257] } else { [7, 6, 1] };
 
-/// The first two characters of the wanted functions' names, which reject most names.
-const PREFIXES: [&[u8; 2]; 3] = [b"cu", b"__", b"dl"];
+/// The relocation that copies a library's variable into the program, which then is the variable of both.
+const COPY: u64 = if cfg!(target_arch = "aarch64") { 1024 } else { 5 };
 
-/// A slot for a function's address.
+/// `STB_WEAK` of elf(5).
+const WEAK: u8 = 2;
+
+/// A slot for a symbol's address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     /// The slot's address.
     pub address: u64,
     /// The slot's value.
     pub value: usize,
-    /// Whether the loader has stored the function's address there; otherwise it will at the first use.
+    /// Whether the loader has stored a function's address there; otherwise it will at the first use.
     pub is_bound: bool,
 }
 
-/// Calls `decide` with each slot of a function whose name is wanted, in the objects of a list except the
-/// first `known` and this library, and writes the value that it returns. The loader's list is locked
-/// meanwhile: `decide` must neither call the loader nor allocate. Returns false when the list has changed;
-/// then no object was visited.
+/// A reference of an object to a symbol.
+pub struct Reference<'a> {
+    pub slot: Slot,
+    symbol: &'a libc::Elf64_Sym,
+    name: *const c_char,
+    is_copy: bool,
+}
+
+impl<'a> Reference<'a> {
+    /// Returns the symbol's name.
+    pub fn name(&self) -> &'a CStr {
+        // SAFETY: an offset into the loaded object's strings, which stay for as long as the object.
+        unsafe { CStr::from_ptr(self.name) }
+    }
+
+    /// Whether the object defines a symbol of this name itself (SHN_UNDEF is 0).
+    pub fn is_own(&self) -> bool {
+        self.symbol.st_shndx != 0
+    }
+
+    /// Whether the program starts without a definition, too.
+    pub fn is_weak(&self) -> bool {
+        self.symbol.st_info >> 4 == WEAK
+    }
+
+    /// Returns the number of bytes if a library's variable was copied to here. The slot's value then is the variable's
+    /// first word.
+    pub fn copied_bytes(&self) -> Option<usize> {
+        self.is_copy.then_some(self.symbol.st_size as usize)
+    }
+}
+
+/// Calls `decide` with each reference of the objects of a list except the first `known` and this library, and writes
+/// the value that it returns into the slot. The loader's list is locked meanwhile: `decide` must neither call the
+/// loader nor allocate. Returns false when the list has changed; then no object was visited.
 ///
 /// Covers only what the loader has relocated: see
 /// [`libraries::wait_for_loading`](super::libraries::wait_for_loading).
-pub fn each<W>(
-    list: &List,
-    known: u64,
-    wanted: impl Fn(&CStr) -> Option<W>,
-    mut decide: impl FnMut(&Slot, W) -> Option<usize>,
-) -> bool {
+pub fn each(list: &List, known: u64, mut decide: impl FnMut(&Reference<'_>) -> Option<usize>) -> bool {
     list.walk(known, |loaded| {
         if !loaded.is_us() {
-            in_object(loaded, &wanted, &mut decide);
+            in_object(loaded, &mut decide);
         }
     })
 }
 
-fn in_object<W>(
-    loaded: &Loaded<'_>,
-    wanted: &impl Fn(&CStr) -> Option<W>,
-    decide: &mut impl FnMut(&Slot, W) -> Option<usize>,
-) -> Option<()> {
+/// Changes references in three walks over the list: the first counts those that `select` answers, the second gathers
+/// them, and the third writes what `decide` has returned in between, when the loader may be called. (Its locks have an
+/// order: that of the list is the inner one.) Returns false when the list has changed meanwhile, or when there is no
+/// memory.
+pub fn change<W: Copy>(
+    list: &List,
+    known: u64,
+    select: impl Fn(&Reference<'_>) -> Option<W>,
+    mut decide: impl FnMut(&Slot, W) -> Option<usize>,
+) -> bool {
+    let mut count = 0;
+    let counted = each(list, known, |reference| {
+        count += usize::from(select(reference).is_some());
+        None
+    });
+    if !counted || count == 0 {
+        return counted;
+    }
+    let mut found: Vec<(Slot, W, Option<usize>)> = Vec::new();
+    if found.try_reserve_exact(count).is_err() {
+        return false;
+    }
+    let gathered = each(list, known, |reference| {
+        if let Some(selected) = select(reference)
+            && found.len() < count
+        {
+            found.push((reference.slot, selected, None));
+        }
+        None
+    });
+    for (slot, selected, new) in &mut found {
+        *new = decide(slot, *selected);
+    }
+    let new = |slot: &Slot| found.iter().find(|(known, ..)| known == slot).and_then(|(.., new)| *new);
+    // During this walk, the objects stay loaded while we write.
+    gathered && each(list, known, |reference| new(&reference.slot))
+}
+
+fn in_object(loaded: &Loaded<'_>, decide: &mut impl FnMut(&Reference<'_>) -> Option<usize>) -> Option<()> {
     let dynamic = loaded.dynamic()?;
     let value = |tag| dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value);
     // glibc relocates the values of these tags, but not in the vDSO, which needs nothing from other objects.
     let place = |tag| value(tag).filter(|place| loaded.holds(*place));
     let (symbols, strings) = (place(DT_SYMTAB)?, place(DT_STRTAB)?);
-    for (table, bytes) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+    // The first relocations of the second table have no symbol; a large program has a million of them.
+    let without_symbol = value(DT_RELACOUNT).unwrap_or(0) as usize;
+    for (table, bytes, skipped) in [(DT_JMPREL, DT_PLTRELSZ, 0), (DT_RELA, DT_RELASZ, without_symbol)] {
         let (Some(table), Some(bytes)) = (place(table), value(bytes)) else { continue };
         // SAFETY: the loaded object's table of Elf64_Rela, with that many bytes.
         let relocations =
             unsafe { core::slice::from_raw_parts(table as *const [u64; 3], bytes as usize / 24) };
-        for &[offset, info, addend] in relocations {
-            if addend != 0 || !OF_FUNCTIONS.contains(&(info & 0xffff_ffff)) {
+        for &[offset, info, addend] in relocations.get(skipped..).unwrap_or_default() {
+            let kind = info & 0xffff_ffff;
+            if addend != 0 || info >> 32 == 0 || !(OF_ADDRESSES.contains(&kind) || kind == COPY) {
                 continue;
             }
+            let Some(slot) = slot(loaded, loaded.base().wrapping_add(offset)) else { continue };
             // SAFETY: the symbol's entry in the loaded object's table.
             let symbol = unsafe { &*(symbols as *const libc::Elf64_Sym).add((info >> 32) as usize) };
             let name = strings.wrapping_add(u64::from(symbol.st_name)) as *const c_char;
-            // A symbol that the object itself defines (SHN_UNDEF is 0) means that definition.
-            if symbol.st_shndx != 0 || !has_wanted_prefix(name) {
-                continue;
-            }
-            // SAFETY: the symbol's name: an offset into the object's strings.
-            if let Some(wanted) = wanted(unsafe { CStr::from_ptr(name) }) {
-                consider(loaded, loaded.base().wrapping_add(offset), wanted, decide);
+            if let Some(new) = decide(&Reference { slot, symbol, name, is_copy: kind == COPY }) {
+                write(loaded, slot.address, new);
             }
         }
     }
     Some(())
 }
 
-fn has_wanted_prefix(name: *const c_char) -> bool {
-    // SAFETY: a terminated string: the second byte is read only if the first is not the terminator.
-    let matches = |with: &[u8; 2]| unsafe { *name as u8 == with[0] && *name.add(1) as u8 == with[1] };
-    PREFIXES.into_iter().any(matches)
-}
-
-fn consider<W>(
-    loaded: &Loaded<'_>,
-    address: u64,
-    wanted: W,
-    decide: &mut impl FnMut(&Slot, W) -> Option<usize>,
-) {
+fn slot(loaded: &Loaded<'_>, address: u64) -> Option<Slot> {
     let place = address as *const AtomicUsize;
     if !place.is_aligned() || !loaded.holds(address) {
-        return;
+        return None;
     }
-    // SAFETY: an aligned word of the loaded object. Relaxed: an address of code that is loaded already.
+    // SAFETY: an aligned word of the loaded object. Relaxed: an address of what is loaded already.
     let value = unsafe { (*place).load(Ordering::Relaxed) };
     // Before the first use, the slot points into the object's own procedure linkage table.
-    let slot = Slot { address, value, is_bound: !loaded.holds(value as u64) };
-    if let Some(new) = decide(&slot, wanted) {
-        write(loaded, place, new);
-    }
+    Some(Slot { address, value, is_bound: !loaded.holds(value as u64) })
 }
 
-fn write(loaded: &Loaded<'_>, place: *const AtomicUsize, new: usize) {
+fn write(loaded: &Loaded<'_>, address: u64, new: usize) {
     // SAFETY: queries a constant.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    let start = place as u64 & !(page - 1);
+    let start = address & !(page - 1);
     let is_sealed = is_sealed(loaded, start, page);
     let protect = |protection| {
         // SAFETY: a page of the object's relocated data, which the loader wrote before it made the page
@@ -121,8 +170,9 @@ fn write(loaded: &Loaded<'_>, place: *const AtomicUsize, new: usize) {
         !is_sealed || unsafe { libc::mprotect(start as *mut c_void, page as usize, protection) } == 0
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
-        // SAFETY: an aligned word, writable now, changed in one step. Relaxed: as for the load.
-        unsafe { (*place).store(new, Ordering::Relaxed) };
+        // SAFETY: an aligned word of the loaded object (`slot` has checked both), writable now, changed in one step.
+        // Relaxed: as for the load.
+        unsafe { (*(address as *const AtomicUsize)).store(new, Ordering::Relaxed) };
         protect(libc::PROT_READ);
     }
 }

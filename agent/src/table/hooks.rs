@@ -92,10 +92,16 @@ macro_rules! hooks {
                 $version,
                 $crate::table::hooks::per_thread!($($thread)?),
                 Symbol::$symbol as u16 + 1,
+                $symbol::$symbol as *const (),
                 $symbol::by_pointer as *const (),
                 $symbol::by_other_pointer as *const (),
             )
         }, )+ )*];
+
+        static BY_SYMBOL: $crate::table::index::Index =
+            $crate::table::index::Index::of(&[$( $( stringify!($symbol), )+ )*]);
+        static BY_BASE: $crate::table::index::Index =
+            $crate::table::index::Index::of(&[$( $( { let _ = $version; $base }, )+ )*]);
 
         /// Returns a symbol's hook.
         #[inline(always)]
@@ -115,6 +121,21 @@ macro_rules! hooks {
 
             fn all() -> &'static [$crate::hook::Hook] {
                 &HOOKS
+            }
+
+            fn named(symbol: &core::ffi::CStr) -> Option<&'static $crate::hook::Hook> {
+                // This rejects almost every name that a process looks up.
+                if !(symbol.to_bytes().starts_with(b"cu") || symbol.to_bytes().starts_with(b"__cuda")) {
+                    return None;
+                }
+                let is = |at: usize| HOOKS.get(at).is_some_and(|hook| hook.symbol == symbol);
+                HOOKS.get(BY_SYMBOL.find(symbol.to_bytes(), is)?)
+            }
+
+            fn variants(base: &core::ffi::CStr) -> &'static [$crate::hook::Hook] {
+                let is = |at: usize| HOOKS.get(at).is_some_and(|hook| hook.base == base);
+                let rest = BY_BASE.find(base.to_bytes(), is).and_then(|first| HOOKS.get(first..));
+                rest.and_then(|rest| rest.chunk_by(|one, next| one.base == next.base).next()).unwrap_or_default()
             }
 
             fn getproc() -> [&'static $crate::hook::Hook; 2] {
