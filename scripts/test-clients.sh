@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs clients of CUDA under gpuspy on the simulated GPU: the report's counts must equal the simulator's.
 #
-#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda greenlet; default: all of them
+#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy; default: all of them
 #
 # cuda-python is cuda.core with cuda.bindings, and nvcc a program with <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
 #
-# Each is pinned by hash and downloaded from PyPI once, into a folder of its own in downloads/: 0.8 GB in total, 2.7 GB
+# Each is pinned by hash and downloaded from PyPI once, into a folder of its own in downloads/: 0.9 GB in total, 3 GB
 # when installed. Kernels compute nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other
 # driver than NVIDIA's: scripts/gpu-check.sh runs them on a GPU.
 #
@@ -62,6 +62,7 @@ run() {
         taichi) TI_SKIP_VERSION_CHECK=ON XDG_CACHE_HOME=$scratch client taichi 400 taichi_kernel ;;
         pycuda) pycuda ;;
         greenlet) client greenlet 50 greenlets ;;
+        slangpy) client slangpy 400 slangpy_adapters ;;
         *) die "there is no client $1 here" ;;
     esac
 }
@@ -70,7 +71,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh"
 
-[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda greenlet
+[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy
 for name; do
     run "$name"
 done
