@@ -3,6 +3,7 @@
 //! This is the complete list of driver calls that the agent makes. None of them synchronizes.
 
 use crate::cuda::*;
+use crate::heap;
 use crate::loader::{in_library, libraries};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -188,7 +189,7 @@ impl Driver {
         result != CUDA_SUCCESS || status != CAPTURE_STATUS_NONE
     }
 
-    /// Returns a graph's nodes; none where the driver does not report them.
+    /// Returns a graph's nodes; none where the driver does not report them, or where there is no memory.
     pub fn nodes_of(&self, graph: CUgraph) -> Vec<CUgraphNode> {
         let Some(query) = self.graph_nodes else { return Vec::new() };
         let mut count = 0usize;
@@ -196,7 +197,8 @@ impl Driver {
         if unsafe { query(graph, core::ptr::null_mut(), &mut count) } != CUDA_SUCCESS || count == 0 {
             return Vec::new();
         }
-        let mut nodes: Vec<CUgraphNode> = vec![core::ptr::null_mut(); count];
+        let Some(nodes) = heap::boxed(count, core::ptr::null_mut) else { return Vec::new() };
+        let mut nodes = nodes.into_vec();
         // SAFETY: an array of ours with room for `count`.
         if unsafe { query(graph, nodes.as_mut_ptr(), &mut count) } != CUDA_SUCCESS {
             return Vec::new();

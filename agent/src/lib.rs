@@ -36,6 +36,7 @@ mod facts;
 mod gpu;
 mod graphs;
 mod guarded;
+mod heap;
 mod hook;
 mod interpose;
 mod keyed;

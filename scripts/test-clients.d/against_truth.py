@@ -283,7 +283,6 @@ def claims(said, report, truth):
             wrong.append(f"calls of {name}: gpuspy says {counted.get(name, 0)}, the client {count}")
     if said.get("held_up"):
         wrong.extend(not_reported_busy(report, truth.busy()))
-    wrong.extend(misdiagnosed(said, report))
     names = {kernel["name"] for kernel in report["kernels"]}
     wrong.extend(f"no kernel {name} was seen" for name in said.get("kernels", []) if name not in names)
     processes = {process["rank"]: process for process in report["processes"]}
@@ -397,20 +396,36 @@ def wrong_lines(command, report):
     return others
 
 
-def check(name, command):
-    """Compares everything; prints that all is equal, or what is not. Returns whether it is, the client's account of itself,
-    and the report."""
+def compare(name, command):
+    """Runs a command and compares everything; prints that all is equal, or what is not. Returns what differs from what
+    happened, where the diagnosis differs from the client's, the client's account of itself, and the report."""
     code, output, report, lines = observe(command)
     if code != 0:
         print(f"{name}: it ended with {code}\n{output}", end="")
-        return False, {}, None
+        return [f"it ended with {code}"], [], {}, None
     truth, said = Truth(lines), last_words(output)
     wrong = claims(said, report, truth) + differences(report, truth) + disagreements(report)
     wrong += wrong_lines(command, report)
+    other = list(misdiagnosed(said, report))
     happened = found(report, truth).items()
     summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))
-    print(f"{name}: {summary}: {'equal' if not wrong else 'NOT EQUAL'}", *wrong, sep="\n    ", flush=True)
-    return not wrong, said, report
+    print(f"{name}: {summary}: {'NOT EQUAL' if wrong or other else 'equal'}", *wrong, *other, sep="\n    ", flush=True)
+    return wrong, other, said, report
+
+
+# What bounds a program also depends on the machine: where other work holds up the simulated GPU, its kernels take longer,
+# and the program is bound by them. A diagnosis that is wrong is wrong in every run.
+RUNS = 4
+
+
+def check(name, command):
+    """Compares everything, again if only the diagnosis is not the client's. Returns whether all is equal, the client's
+    account of itself, and the report."""
+    for _ in range(RUNS):
+        wrong, other, said, report = compare(name, command)
+        if wrong or not other:
+            break
+    return not wrong and not other, said, report
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ mod diff;
 mod doctor;
 mod estimates;
 mod export;
+mod failing_calls;
 mod findings;
 mod findings_launches;
 mod findings_memory;

@@ -332,6 +332,8 @@ wire_enum! {
         Stacks = 13 "stacks",
         /// Why no frames are read, although there is an interpreter; or why the setting is not the requested one.
         StacksNote = 14 "stacks_note",
+        /// Why the agent has stopped before its process.
+        EndNote = 15 "end_note",
     }
 }
 

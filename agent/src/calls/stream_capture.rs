@@ -223,7 +223,7 @@ impl Plain for NodeChange {
         };
         let set_child = |graph: CUgraph| {
             let Some(driver) = driver::driver() else { return };
-            let new = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
+            let new = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
             graphs.changed(call, self.exec, |contents| contents.replace_child(self.node, &new));
         };
         // SAFETY: the app's structures, which the call has read; null would have failed.

@@ -174,7 +174,10 @@ impl Contexts {
     ) -> Option<&'static Context> {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
-        let pool = Pool::new();
+        let Some(pool) = Pool::new() else {
+            errno.restore();
+            return None;
+        };
         let connections = self.connections;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
+use crate::heap;
 use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
@@ -51,17 +52,17 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool without events.
-    pub fn new() -> Pool {
-        Pool {
-            events: (0..MAX_EVENTS).map(|_| AtomicPtr::new(core::ptr::null_mut())).collect(),
-            holders: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
-            next: (0..MAX_EVENTS).map(|_| AtomicU32::new(0)).collect(),
+    /// Creates a pool without events. `None`: there is no memory for it.
+    pub fn new() -> Option<Pool> {
+        Some(Pool {
+            events: heap::boxed(MAX_EVENTS, || AtomicPtr::new(core::ptr::null_mut()))?,
+            holders: heap::boxed(MAX_EVENTS, || AtomicU32::new(0))?,
+            next: heap::boxed(MAX_EVENTS, || AtomicU32::new(0))?,
             free: AtomicU64::new(0),
             free_count: AtomicU32::new(0),
             made: AtomicU32::new(0),
             refused: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Creates the first events, in the current context, which must be the pool's.
@@ -220,7 +221,7 @@ mod tests {
 
     /// Creates a pool of `events` indices, without CUDA events.
     fn pool(events: u32) -> &'static Pool {
-        let pool = Box::leak(Box::new(Pool::new()));
+        let pool = Box::leak(Box::new(Pool::new().unwrap()));
         pool.made.store(events, Ordering::Relaxed);
         (0..events).for_each(|index| pool.free(index));
         pool

@@ -16,6 +16,7 @@ use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
 use crate::gpu::overlap::{CallCounts, Since, StreamCounts};
 use crate::gpu::stream_capture::is_captured;
+use crate::heap;
 use crate::keyed::Keyed;
 use crate::sink::poller;
 use crate::sys::ticks;
@@ -93,7 +94,15 @@ pub struct Stream {
     /// publishes an operation, the one on `head` gives its place back.
     tail: AtomicU64,
     head: AtomicU64,
-    queue: Box<[UnsafeCell<Pending>]>,
+    queue: Queued,
+}
+
+/// A stream's operations that are to be read.
+type Queued = Box<[UnsafeCell<Pending>]>;
+
+/// Makes an empty queue. `None`: there is no memory for it.
+fn queued() -> Option<Queued> {
+    heap::boxed(QUEUE, || UnsafeCell::new(Pending::default()))
 }
 
 // SAFETY: the queue's cells pass from the holder to the poller and back by way of `tail` and `head`; `last`
@@ -195,7 +204,7 @@ pub struct Pending {
 }
 
 impl Stream {
-    fn new(index: usize) -> Stream {
+    fn new(index: usize, queue: Queued) -> Stream {
         Stream {
             index,
             state: AtomicU8::new(RETIRED),
@@ -211,7 +220,7 @@ impl Stream {
             entries: Entries::default(),
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
-            queue: (0..QUEUE).map(|_| UnsafeCell::new(Pending::default())).collect(),
+            queue,
         }
     }
 
@@ -579,13 +588,14 @@ impl Streams {
                 return Some(stream);
             }
         }
+        let queue = queued()?;
         // Relaxed: the place is ours by the count; the store below publishes its contents.
         let index = self.count.fetch_add(1, Ordering::Relaxed) as usize;
         let Some(place) = self.all.get(index) else {
             self.count.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let stream = Box::into_raw(Box::new(Stream::new(index)));
+        let stream = Box::into_raw(Box::new(Stream::new(index, queue)));
         // SAFETY: the allocation has just been made, and is leaked.
         let stream = unsafe { &*stream };
         stream.state.store(MAKING, Ordering::Relaxed);
@@ -753,7 +763,7 @@ mod tests {
 
     #[test]
     fn a_failed_try_leaves_the_hold_to_its_holder() {
-        let stream: &'static Stream = Box::leak(Box::new(Stream::new(0)));
+        let stream: &'static Stream = Box::leak(Box::new(Stream::new(0, queued().unwrap())));
         let hold = stream.try_hold();
         assert!(hold.is_some() && stream.try_hold().is_none() && stream.hold().is_none());
         assert!(stream.is_held(), "the failed attempt does not release it");

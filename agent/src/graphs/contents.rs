@@ -70,15 +70,19 @@ pub struct Contents {
 impl Contents {
     /// Reads a graph, while the app's own call on it keeps other threads away (cuda.h: two threads must not
     /// use a graph at the same time).
-    pub fn read(call: &Call, driver: &Driver, graph: CUgraph) -> Contents {
+    ///
+    /// `None`: there is no memory for it.
+    pub fn read(call: &Call, driver: &Driver, graph: CUgraph) -> Option<Contents> {
         let mut contents = Contents::default();
-        contents.add(call, driver, graph, 0);
+        contents.add(call, driver, graph, 0)?;
         contents.places.sort_unstable();
-        contents
+        Some(contents)
     }
 
-    fn add(&mut self, call: &Call, driver: &Driver, graph: CUgraph, nesting: u32) {
+    fn add(&mut self, call: &Call, driver: &Driver, graph: CUgraph, nesting: u32) -> Option<()> {
         for handle in driver.nodes_of(graph) {
+            self.nodes.try_reserve(1).ok()?;
+            self.places.try_reserve(1).ok()?;
             let place = self.nodes.len();
             self.places.push((handle as usize, place));
             let what = what(call, driver, handle);
@@ -87,13 +91,14 @@ impl Contents {
                 && nesting < MAX_NESTING
                 && let Some(child) = driver.child_of(handle)
             {
-                self.add(call, driver, child, nesting + 1);
+                self.add(call, driver, child, nesting + 1)?;
                 let inside = (self.nodes.len() - place - 1) as u32;
                 if let Some(node) = self.nodes.get_mut(place) {
                     node.what = What::Child(inside);
                 }
             }
         }
+        Some(())
     }
 
     /// Changes what a node does. Returns whether that changes what the graph runs; `None`: the node is
@@ -127,10 +132,19 @@ impl Contents {
         replace(self.nodes.get_mut(place + 1..)?.get_mut(..inside as usize)?, &new.nodes)
     }
 
-    /// What a launch runs, summed by kind and name, followed by the memory nodes one by one in their order.
+    /// What a launch runs, summed by kind and name, followed by the memory nodes one by one in their order; nothing if
+    /// there is no memory for it.
     pub fn lines(&self) -> Vec<Line> {
         let mut kernels: Vec<u32> = Vec::new();
         let mut memory: Vec<Line> = Vec::new();
+        let mut all: Vec<Line> = Vec::new();
+        let are_memory = |node: &&Node| matches!(node.what, What::Alloc { .. } | What::Free(_));
+        let [nodes, of_memory] = [self.nodes.len(), self.nodes.iter().filter(are_memory).count()];
+        let reserved = kernels.try_reserve_exact(nodes).and(memory.try_reserve_exact(of_memory));
+        // At most a line for each node, besides the sums of three kinds.
+        if reserved.and(all.try_reserve(nodes + 3)).is_err() {
+            return all;
+        }
         let [mut copies, mut sets, mut others] = [NodeKind::Copy, NodeKind::Set, NodeKind::Other]
             .map(|kind| Line { kind, kernel: 0, count: 0, bytes: 0, address: 0 });
         let one = |kind, address, bytes| Line { kind, kernel: 0, count: 1, bytes, address };
@@ -152,7 +166,8 @@ impl Contents {
             Some(Line { kind: NodeKind::Kernel, kernel: *alike.first()?, count, bytes: 0, address: 0 })
         });
         let sums = [copies, sets, others].into_iter().filter(|line| line.count > 0);
-        named.chain(sums).chain(memory).collect()
+        all.extend(named.chain(sums).chain(memory));
+        all
     }
 
     /// The graph's own kernels without those of child graphs, in the driver's order: their names, and whether

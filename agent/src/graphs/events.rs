@@ -22,6 +22,7 @@
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::nodes::Pair;
+use crate::heap;
 
 /// The number of kernels of a graph that are timed at most; the rest are left alone.
 const MOST_KERNELS: usize = 2048;
@@ -133,13 +134,15 @@ fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<(usize, CUgraphNode)>> {
         return Some(Vec::new());
     }
     let no_node: CUgraphNode = core::ptr::null_mut();
-    let (mut from, mut to, mut data) = (vec![no_node; count], vec![no_node; count], vec![0u64; count]);
+    let (mut from, mut to) = (heap::boxed(count, || no_node)?, heap::boxed(count, || no_node)?);
+    let mut data = heap::boxed(count, || 0u64)?;
     get(from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
     if data.iter().any(|data| *data != 0) {
         return None;
     }
-    let mut edges: Vec<(usize, CUgraphNode)> =
-        to.into_iter().zip(from).take(count).map(|(to, from)| (to as usize, from)).collect();
+    let mut edges = Vec::new();
+    edges.try_reserve_exact(count).ok()?;
+    edges.extend(to.iter().zip(&from).take(count).map(|(to, from)| (*to as usize, *from)));
     edges.sort_by_key(|(to, _)| *to);
     Some(edges)
 }

@@ -107,7 +107,7 @@ impl Graphs {
         graph: CUgraph,
         events: Option<Vec<Pair>>,
     ) {
-        let contents = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
+        let contents = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
         let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
         let context = call.session.get::<Contexts>().get(call, driver, driver.current_context());
         let timed =
@@ -122,7 +122,7 @@ impl Graphs {
 
     /// Takes in an update of an executable graph from another graph.
     pub fn updated(&self, call: &Call, driver: &Driver, handle: CUgraphExec, graph: CUgraph) {
-        let new = driver.relaxed(|| Contents::read(call, driver, graph)).unwrap_or_default();
+        let new = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
         let Some(place) = self.places.find(handle as u64) else { return };
         let mut contents = place.take().unwrap_or_default();
         // If the other graph was created in another order, its node handles differ from ours: what a launch

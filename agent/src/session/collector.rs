@@ -8,23 +8,44 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::handshake::Hello;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::heap;
 use crate::session::exit;
 use crate::sink::Session;
 use crate::sys;
+
+unsafe extern "C" {
+    /// environ(7).
+    static environ: *const *const c_char;
+}
 
 /// A copy of the environment: `NAME=value` each.
 pub struct Environment(Vec<CString>);
 
 impl Environment {
     /// Copies the environment. Call it on a thread of the app's: reading it on another one would race with the app's
-    /// setenv.
-    pub fn copy() -> Environment {
-        let joined = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-        Environment(std::env::vars_os().filter_map(|v| CString::new(joined(v)).ok()).collect())
+    /// setenv. `None`: there is no memory for it.
+    pub fn copy() -> Option<Environment> {
+        let mut all: Vec<CString> = Vec::new();
+        // SAFETY: the C library's pointer to an array of terminated strings, which ends with a null. (clearenv(3) makes it
+        // null itself.)
+        let variable = |n| unsafe { (!environ.is_null()).then(|| *environ.add(n)).filter(|v| !v.is_null()) };
+        for variable in (0..).map_while(variable) {
+            // SAFETY: one of these strings.
+            let text = unsafe { CStr::from_ptr(variable) }.to_bytes_with_nul();
+            let mut copy: Vec<u8> = Vec::new();
+            copy.try_reserve_exact(text.len()).ok()?;
+            all.try_reserve(1).ok()?;
+            if heap::is_short() {
+                return None;
+            }
+            copy.extend_from_slice(text);
+            all.extend(CString::from_vec_with_nul(copy).ok());
+        }
+        Some(Environment(all))
     }
 
     /// Makes one of these variables.
@@ -327,7 +348,7 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment)
         arguments.iter().map(|a| a.as_ptr()).chain([core::ptr::null()]).collect();
     let environment: Vec<*const c_char> =
         environment.for_collector().map(CStr::as_ptr).chain([core::ptr::null()]).collect();
-    let mut stacks: Vec<u128> = vec![0; 2 * STACK / 16];
+    let stacks = heap::boxed(2 * STACK / 16, || 0u128).ok_or(libc::ENOMEM)?;
     let top =
         |n: usize| -> *mut c_void { stacks.as_ptr().cast::<u8>().wrapping_add(n * STACK).cast_mut().cast() };
     let mut plan = Plan {
@@ -351,7 +372,7 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment)
             libc::waitpid(child, core::ptr::null_mut(), libc::__WCLONE);
         }
     }
-    stacks.clear();
+    drop(stacks);
     if plan.error == 0 { Ok(()) } else { Err(plan.error) }
 }
 

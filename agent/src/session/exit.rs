@@ -42,6 +42,20 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Prints where the trace is, once.
+    pub fn say_line(&self) {
+        let line = self.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        if !line.is_null() {
+            // SAFETY: made by `set_line`, and ours alone since the swap.
+            let line = unsafe { Box::from_raw(line) };
+            if !self.is_quiet() {
+                sys::say(&line);
+            }
+        }
+    }
+}
+
 /// Prints that the app runs unobserved, and why. Prints nothing when no reason is given (`GPUSPY=0`).
 pub fn say_unobserved(why: &str, quiet: bool) {
     if !why.is_empty() && !quiet {
@@ -65,13 +79,5 @@ pub extern "C" fn at_exit() {
     session.poller.let_finish();
     // Relaxed: the collector reads it after the process has ended.
     session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
-    let exit = session.get::<Shared>();
-    let line = exit.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    if !line.is_null() {
-        // SAFETY: made by `set_line`, and ours alone since the swap.
-        let line = unsafe { Box::from_raw(line) };
-        if !exit.is_quiet() {
-            sys::say(&line);
-        }
-    }
+    session.get::<Shared>().say_line();
 }

@@ -197,7 +197,7 @@ fn make() -> Result<Session, &'static str> {
     session.lost(LossCause::Starting, MISSED.swap(0, Ordering::Relaxed));
     let claim =
         session.segment.claim(POLLER_SLOT..POLLER_SLOT + 1).ok_or("its shared memory cannot be mapped")?;
-    session.get::<Waiting>().put(Environment::copy());
+    session.get::<Waiting>().put(Environment::copy().ok_or("there is no memory for it")?);
     poller::start(session, claim).map_err(|()| "no thread can be started")?;
     session.register_at_exit();
     Ok(session)

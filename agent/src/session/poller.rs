@@ -11,22 +11,28 @@
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::{Anchor, Head, Record};
+use gpuspy_wire::record::{Anchor, Fact, Head, Namespace, Record};
 
-use crate::gpu::budget::Budget;
+use crate::gpu::budget::{Budget, Gate};
 use crate::gpu::capture_range::Schedule;
 use crate::gpu::poller::cost::Meter;
 use crate::gpu::poller::reader::Reader;
 use crate::gpu::poller::rhythm::Rhythm;
+use crate::heap;
 use crate::interpose::unknown;
 use crate::modules::Modules;
 use crate::names::Names;
 use crate::nvtx;
 use crate::python::Python;
-use crate::session::{collector, job};
+use crate::session::{collector, exit, job};
 use crate::sink::segment::{Claim, anchor};
+use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 use crate::sys;
+
+/// Why a session ends when malloc(3) has refused an allocation.
+const OUT_OF_MEMORY: &[u8] =
+    b"The process had no memory left for gpuspy, which stopped: what the process did after that is not recorded";
 
 /// The time between anchors of the host clock, and between checks for new modules and names, ns.
 const ANCHOR_NS: u64 = 1_000_000_000;
@@ -132,6 +138,9 @@ impl Poller {
             shared.end_poll();
             self.session.serve_growth();
             self.keep_up();
+            if heap::is_short() {
+                return self.give_up();
+            }
             // Relaxed: figures for the report.
             live.pending.store(found.pending, Ordering::Relaxed);
             if may_query {
@@ -150,6 +159,15 @@ impl Poller {
                 return;
             }
         }
+    }
+
+    /// Ends the session of a process that has no memory left for it. What was recorded stays.
+    fn give_up(&mut self) {
+        self.session.get::<Gate>().stop();
+        publish(&mut self.ring, Namespace::Fact, Fact::EndNote as u32, OUT_OF_MEMORY);
+        self.session.get::<exit::Shared>().say_line();
+        self.session.end_unobserved();
+        self.session.poller.stop();
     }
 
     /// Sends new modules and names, and anchors of the host clock, when they are due.

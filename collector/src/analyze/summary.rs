@@ -89,7 +89,7 @@ impl ProcessInfo {
             requested: period::requested(names).unwrap_or_default().to_owned(),
             ranges: period.stretches().len() as u64,
         });
-        let notes = [Fact::Interception, Fact::TimingNote, Fact::StacksNote]
+        let notes = [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote]
             .into_iter()
             .filter_map(|note| fact(names, note));
         let line = fact(names, Fact::CommandLine);

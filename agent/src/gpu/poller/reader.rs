@@ -234,6 +234,10 @@ impl Reader {
             duration_error: duration.error.ceil() as u32,
             seen: 0,
         };
+        if self.measured.try_reserve(1).is_err() {
+            self.session.lost(LossCause::GpuTimePending, 1);
+            return;
+        }
         self.measured.push(time);
         self.follower.observe(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
         let start = events.pool.event(op.start);

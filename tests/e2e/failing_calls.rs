@@ -1,0 +1,81 @@
+//! Calls of the agent's to the C library that fail: whatever is refused, the program runs as without the agent.
+//!
+//! `libfailing.so` makes the n-th call of a function fail, or the n-th and all after it. A sweep goes through all calls that
+//! the agent makes in a run. Of the allocations, which are hundreds, it takes some; with `GPUSPY_ALL_FAILURES=1` all.
+
+use gpuspy_tests::{Done, Run};
+use std::collections::BTreeMap;
+
+const CLIENT: &str = "graphs";
+
+fn failing(call: &str, at: u64, after: bool) -> Run {
+    let run = Run::of(CLIENT).env("FAIL_CALL", call).env("FAIL_AT", at.to_string());
+    run.env("FAIL_AFTER", if after { "1" } else { "0" })
+}
+
+/// The functions that the agent calls in a run, with the number of calls.
+fn calls() -> BTreeMap<String, u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = folder.path().join("counts");
+    Run::of(CLIENT).env("FAIL_COUNT", &counts).preloaded_among(&["libfailing.so"], &[]).succeeded();
+    let text = std::fs::read_to_string(counts).unwrap();
+    let counted = text.lines().map(|line| line.split_once(' ').unwrap());
+    counted.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect()
+}
+
+/// The agent's lines on stderr.
+fn said(done: &Done) -> Vec<&str> {
+    done.stderr.lines().filter(|line| !line.is_empty()).collect()
+}
+
+fn check(plain: &Done, call: &str, at: u64, after: bool) -> String {
+    let what = format!("{call} {at}{}", if after { " and all after it" } else { "" });
+    let done = failing(call, at, after).preloaded_among(&["libfailing.so"], &[]);
+    assert_eq!(done.status, plain.status, "{what}: {}", done.stderr);
+    assert_eq!(done.stdout, plain.stdout, "{what}");
+    let lines = said(&done);
+    assert!(lines.len() <= 1 && lines.iter().all(|line| line.starts_with("gpuspy: ")), "{what}: {lines:?}");
+    lines.first().copied().unwrap_or_default().to_owned()
+}
+
+/// Sweeps over the calls that `wanted` selects. Returns the number of runs, and how many were not observed.
+fn sweep(wanted: impl Fn(&str, u64) -> bool) -> (usize, usize) {
+    let plain = Run::of(CLIENT).plain().succeeded();
+    let mut runs = (0, 0);
+    for (call, count) in calls() {
+        for at in (1..=count).filter(|at| wanted(&call, *at)) {
+            for after in [false, true] {
+                let line = check(&plain, &call, at, after);
+                runs.0 += 1;
+                runs.1 += usize::from(line.contains("unobserved"));
+            }
+        }
+    }
+    runs
+}
+
+#[test]
+fn a_failed_call_of_ours_does_not_change_the_program() {
+    let (runs, unobserved) = sweep(|call, _| call != "malloc");
+    assert!(runs > 60 && unobserved > 20, "{runs} runs, {unobserved} of them unobserved");
+}
+
+#[test]
+fn a_failed_allocation_of_ours_does_not_end_the_program() {
+    let all = std::env::var_os("GPUSPY_ALL_FAILURES").is_some();
+    // A prime, so that the calls are not all of one kind.
+    let (runs, unobserved) = sweep(|call, at| call == "malloc" && (all || at % 41 == 1));
+    assert!(runs > 20 && unobserved > 0, "{runs} runs, {unobserved} of them unobserved");
+}
+
+#[test]
+fn a_process_that_runs_out_of_memory_later_keeps_what_was_recorded() {
+    // The last allocations are those of graphs: everything is set up by then.
+    let late = calls()["malloc"] - 20;
+    let done = failing("malloc", late, true).preloaded_among(&["libfailing.so"], &[]).succeeded();
+    assert!(said(&done)[0].contains("the trace is"), "{}", done.stderr);
+    let report = done.report();
+    assert!(report["coverage"]["launches"].as_u64().unwrap() > 0);
+    let notes = report["processes"][0]["notes"].to_string();
+    assert!(notes.contains("no memory left for gpuspy"), "{notes}");
+}
