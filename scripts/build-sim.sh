@@ -50,7 +50,7 @@ runtime 13
 ln -sf libcudart.so.12 "$lib/libcudart.so"
 
 # program SOURCE: builds one client. Its `// link:` line lists what it links against, where DOWNLOADS stands for
-# downloads/. It includes CUDA 12's headers, or those that its `// headers:` line names.
+# downloads/, and its `// flags:` line what else the compiler is called with. It includes CUDA 12's headers, or those that its `// headers:` line names.
 program() {
     local source=$1 output flags extra headers
     headers=$(sed -n 's,^// headers: ,,p' "$source")
@@ -75,7 +75,7 @@ program() {
         left_out+=("$(basename "${source%.c}")")
         return
     fi
-    read -ra extra <<<"$(sed -n 's,^// link: ,,p' "$source")"
+    read -ra extra <<<"$(sed -n 's,^// flags: ,,p' "$source") $(sed -n 's,^// link: ,,p' "$source")"
     extra=("${extra[@]//DOWNLOADS/$downloads}")
     # shellcheck disable=SC2016 # the loader expands $ORIGIN
     gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl

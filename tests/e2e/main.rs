@@ -44,6 +44,7 @@ mod report_tables;
 mod reused_handles;
 mod runs_and_bursts;
 mod sampling_pauses;
+mod sanitizers;
 mod scale;
 mod steps;
 mod stream_captures;

@@ -3,6 +3,7 @@
 //! they define.
 
 pub mod libraries;
+pub mod sanitizers;
 pub mod slots;
 pub mod symbols;
 

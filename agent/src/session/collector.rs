@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::heap;
-use crate::session::exit;
+use crate::session::{clone, exit};
 use crate::sink::Session;
 use crate::sys;
 
@@ -360,14 +360,12 @@ fn spawn(program: &CStr, trace: &CStr, socket: c_int, environment: &Environment)
         error: 0,
     };
     let first_stack = top(1);
-    // SAFETY: both functions run on stacks of their own while we are suspended (CLONE_VFORK), use only the plan and
-    // system calls, and end in exec or exit. Exit signal 0: the app gets no signal, and only a wait with __WCLONE
-    // returns it.
+    // SAFETY: both functions run on stacks of their own while we are suspended, use only the plan and system calls, and end
+    // in exec or exit. Exit signal 0: the app gets no signal, and only a wait with __WCLONE returns it.
     unsafe {
-        let child =
-            libc::clone(leave, first_stack, libc::CLONE_VM | libc::CLONE_VFORK, (&raw mut plan).cast());
+        let child = clone::run(leave, first_stack, 0, (&raw mut plan).cast());
         if child < 0 {
-            plan.error = *libc::__errno_location();
+            plan.error = -child;
         } else {
             libc::waitpid(child, core::ptr::null_mut(), libc::__WCLONE);
         }
@@ -381,9 +379,9 @@ extern "C" fn leave(plan: *mut c_void) -> c_int {
     // SAFETY: the plan of `spawn`, which is suspended; the stack above.
     unsafe {
         let second_stack = (*plan.cast::<Plan>()).second_stack;
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        if libc::clone(become_collector, second_stack, flags, plan) < 0 {
-            (*plan.cast::<Plan>()).error = *libc::__errno_location();
+        let collector = clone::run(become_collector, second_stack, libc::SIGCHLD, plan);
+        if collector < 0 {
+            (*plan.cast::<Plan>()).error = -collector;
         }
         libc::_exit(0)
     }

@@ -8,6 +8,7 @@
 //! The agent is put together here: [`Whole`] has every part of a session, and the lower floors reach the parts that
 //! they name by type ([`sink::Part`]).
 
+mod clone;
 pub mod collector;
 pub mod exit;
 pub mod job;
@@ -31,6 +32,7 @@ use crate::gpu::open_burst::Bursts;
 use crate::gpu::stream::Streams;
 use crate::gpu::stream_capture::StreamCaptures;
 use crate::graphs::Graphs;
+use crate::loader::sanitizers;
 use crate::names::Names;
 use crate::nvtx::watch;
 use crate::options::{self, Options};
@@ -166,6 +168,7 @@ fn start(pid: u32) -> Option<Session> {
 
 fn make() -> Result<Session, &'static str> {
     let Some(wiped) = wiped::map(size_of::<Whole>()) else { return Err("there is no memory for it") };
+    sanitizers::is_no_leak(wiped.memory.cast(), size_of::<Whole>());
     let memory = wiped.memory.cast::<Whole>();
     // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone until it is published.
     let whole: &mut Whole = unsafe { &mut *memory };

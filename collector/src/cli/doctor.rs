@@ -6,7 +6,6 @@
 mod child;
 mod conflicts;
 mod cuda;
-mod elf;
 mod machine;
 mod probe;
 mod routes;
@@ -14,6 +13,7 @@ mod target;
 
 pub(super) use probe::{Options as ProbeOptions, run as run_probe};
 
+use super::elf;
 use super::launch::{self, find_agent};
 use super::{Failure, print};
 use child::Nursery;

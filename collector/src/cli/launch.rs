@@ -1,12 +1,12 @@
 //! Prepares a program to be started under the agent.
 
-use super::Failure;
+use super::{Failure, program};
 use crate::why::{said, why};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The file name of the agent.
@@ -91,106 +91,22 @@ pub(super) fn loadable(agent: &Path, private: &PrivateDir) -> Result<PathBuf, Fa
     Ok(link)
 }
 
-/// Returns the value of LD_PRELOAD that puts the agent before existing entries.
+/// Returns the value of LD_PRELOAD that puts the agent before existing entries, except for a runtime of AddressSanitizer,
+/// which must be the first.
 pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
-    let mut value = OsString::from(agent);
     let existing = existing.unwrap_or_default();
-    let others = existing.as_bytes().split(|b| b" :".contains(b));
-    for other in others.filter(|other| !other.is_empty() && *other != agent.as_os_str().as_bytes()) {
-        value.push(":");
-        value.push(OsStr::from_bytes(other));
-    }
-    value
-}
-
-/// A program that ignores LD_PRELOAD.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct BlindSpot {
-    /// Why the agent cannot be loaded into it.
-    pub(super) reason: String,
-    /// What to do about it.
-    pub(super) remedy: &'static str,
-}
-
-/// Returns why the agent cannot be loaded into a program, if it is of a kind that ignores LD_PRELOAD.
-pub(super) fn blind_spot(program: &OsStr) -> Option<BlindSpot> {
-    let mut path = resolve(program)?;
-    let mut begin = read_begin(&path)?;
-    if let Some(line) = begin.strip_prefix(b"#!") {
-        let line = line.split(|&b| b == b'\n').next()?;
-        let interpreter = line.trim_ascii().split(|b| b" \t".contains(b)).next()?;
-        path = PathBuf::from(OsStr::from_bytes(interpreter));
-        begin = read_begin(&path)?;
-    }
-    let metadata = fs::metadata(&path).ok()?;
-    let mode = metadata.permissions().mode();
-    let shown = path.display();
-    // A setuid program of the same user gains no rights, and the loader treats it like any other program.
-    let changes_user = mode & 0o4000 != 0 && metadata.uid() != effective_uid()?;
-    if changes_user || mode & 0o2010 == 0o2010 {
-        return Some(BlindSpot {
-            reason: format!(
-                "{shown} is setuid or setgid, and the loader does not preload the agent into such a program"
-            ),
-            remedy: "run a copy of it without that bit, or run it as its owner",
-        });
-    }
-    (begin.starts_with(b"\x7fELF") && !has_interpreter(&path)?).then(|| BlindSpot {
-        reason: format!("{shown} is statically linked, and the agent cannot be loaded into it"),
-        remedy: "link it dynamically, including the C library; programs that it starts are traced as usual",
-    })
-}
-
-fn effective_uid() -> Option<u32> {
-    // The owner of /proc/self is the effective user.
-    fs::metadata("/proc/self").ok().map(|m| m.uid())
-}
-
-/// Finds a program as execvp does.
-pub(super) fn resolve(program: &OsStr) -> Option<PathBuf> {
-    if program.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(program));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|candidate| candidate.is_file())
-}
-
-fn read_begin(path: &Path) -> Option<Vec<u8>> {
-    let mut begin = Vec::new();
-    File::open(path).ok()?.take(256).read_to_end(&mut begin).ok()?;
-    Some(begin)
-}
-
-/// Returns whether a 64-bit ELF file names a loader (PT_INTERP). `None` if it is not such a file, or is cut.
-fn has_interpreter(path: &Path) -> Option<bool> {
-    /// The size of the header (elf(5)), which has the offset, size and number of the program headers.
-    const HEADER: usize = 64;
-    const PT_INTERP: u32 = 3;
-    let mut file = File::open(path).ok()?;
-    let mut header = [0; HEADER];
-    file.read_exact(&mut header).ok()?;
-    if header[4] != 2 {
-        return None;
-    }
-    let at = u64::from_ne_bytes(header[32..40].try_into().ok()?);
-    let each = u16::from_ne_bytes([header[54], header[55]]);
-    let count = u16::from_ne_bytes([header[56], header[57]]);
-    for n in 0..u64::from(count) {
-        file.seek(SeekFrom::Start(at.checked_add(n * u64::from(each))?)).ok()?;
-        let mut kind = [0; 4];
-        file.read_exact(&mut kind).ok()?;
-        if u32::from_ne_bytes(kind) == PT_INTERP {
-            return Some(true);
-        }
-    }
-    Some(false)
+    let is_other = |other: &&[u8]| !other.is_empty() && *other != agent.as_os_str().as_bytes();
+    let others = existing.as_bytes().split(|b| b" :".contains(b)).filter(is_other);
+    let (first, last): (Vec<&[u8]>, Vec<&[u8]>) =
+        others.partition(|other| program::must_be_first(&String::from_utf8_lossy(other)));
+    let all = first.into_iter().chain([agent.as_os_str().as_bytes()]).chain(last);
+    OsStr::from_bytes(&all.collect::<Vec<_>>().join(&b':')).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_private_directory_is_private_and_is_removed() {
@@ -207,6 +123,8 @@ mod tests {
         let value = preload(agent, Some("/x.so /y.so:/a/libgpuspy.so".into()));
         assert_eq!(value, "/a/libgpuspy.so:/x.so:/y.so");
         assert_eq!(preload(agent, None), "/a/libgpuspy.so");
+        let value = preload(agent, Some("/x.so:libasan.so.8".into()));
+        assert_eq!(value, "libasan.so.8:/a/libgpuspy.so:/x.so");
     }
 
     #[test]
@@ -218,23 +136,5 @@ mod tests {
         let path = loadable(&agent, &private).unwrap();
         assert!(is_plain(&path), "{path:?}");
         assert_eq!(fs::read(&path).unwrap(), b"agent");
-    }
-
-    #[test]
-    fn programs_that_keep_the_agent_out_are_known() {
-        assert_eq!(blind_spot(OsStr::new("sh")), None);
-        assert_eq!(blind_spot(OsStr::new("/no/such/program")), None);
-        let place = tempfile::tempdir().unwrap();
-        // The header of a static program: ELF, 64 bits, no program headers.
-        let program = place.path().join("static");
-        let mut bytes = vec![0u8; 64];
-        bytes[..5].copy_from_slice(b"\x7fELF\x02");
-        fs::write(&program, &bytes).unwrap();
-        assert!(blind_spot(program.as_os_str()).unwrap().reason.contains("statically linked"));
-        let script = place.path().join("script");
-        fs::write(&script, format!("#! {} -x\n", program.display())).unwrap();
-        assert!(blind_spot(script.as_os_str()).unwrap().reason.contains("static is statically"));
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
-        assert!(blind_spot(program.as_os_str()).unwrap().reason.contains("setgid"));
     }
 }

@@ -1,7 +1,8 @@
 //! `gpuspy run`.
 
 use super::hangs::HangOptions;
-use super::launch::{self, BlindSpot, PrivateDir};
+use super::launch::{self, PrivateDir};
+use super::program::{self, BlindSpot};
 use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target};
@@ -212,11 +213,15 @@ pub(super) fn observe(
     let private = PrivateDir::new()?;
     let socket = private.path().join("socket");
     let agent = launch::loadable(&launch::find_agent()?, &private)?;
-    command
-        .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
-        .env("GPUSPY_SOCKET", &socket);
+    // A program that would not start with the agent runs without it; `conclude` says why nothing was collected.
+    let would_fail = program::blind_spot(command.get_program()).is_some_and(|spot| spot.would_fail);
+    if !would_fail {
+        command
+            .env("LD_PRELOAD", launch::preload(&agent, std::env::var_os("LD_PRELOAD")))
+            .env("GPUSPY_SOCKET", &socket);
+    }
     // If another tool is set to receive the NVTX ranges, it keeps them.
-    if std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
+    if !would_fail && std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
         command.env(NVTX_INJECTION, &agent);
     }
     // Signals are blocked first, so that threads started later do not receive them.
@@ -325,8 +330,8 @@ fn nothing_collected(program: &std::ffi::OsStr) -> String {
     if std::env::var_os("GPUSPY").is_some_and(|value| value == "0") {
         return "nothing was collected: GPUSPY=0 turns the agent off".to_owned();
     }
-    match launch::blind_spot(program) {
-        Some(BlindSpot { reason, remedy }) => format!("nothing was collected: {reason}: {remedy}"),
+    match program::blind_spot(program) {
+        Some(BlindSpot { reason, remedy, .. }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
             "nothing was collected: the program made no CUDA call, or ended (_exit, a signal) within milliseconds of its first \
              one; if it made more, run gpuspy doctor -- {}",

@@ -1,6 +1,7 @@
 //! Checks environment variables and other preloaded libraries that change what gpuspy records, or its overhead.
 
-use super::{Check, ORDER, elf};
+use super::{Check, ORDER};
+use crate::cli::elf;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

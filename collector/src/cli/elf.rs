@@ -1,7 +1,7 @@
 //! Reads ELF files without loading them.
 
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +18,8 @@ pub(super) struct Elf {
     pub(super) loader: Option<String>,
     /// It exports a `dlsym`.
     pub(super) exports_dlsym: bool,
+    /// The names of the libraries that it is linked against (DT_NEEDED).
+    pub(super) needed: Vec<String>,
     /// The newest version of glibc that it needs, such as `(2, 34)`.
     pub(super) glibc: Option<(u32, u32)>,
     /// The version in the note that an agent carries.
@@ -46,6 +48,7 @@ pub(super) fn read(path: &Path) -> Option<Elf> {
             is_native: false,
             loader: None,
             exports_dlsym: false,
+            needed: Vec::new(),
             glibc: None,
             agent_version: None,
         });
@@ -65,6 +68,7 @@ fn parse<'d, R: ReadRef<'d>>(data: R) -> Option<Elf> {
             let path = segment.interpreter(endian, data).ok()??;
             Some(String::from_utf8_lossy(path).into_owned())
         }),
+        needed: needed(&sections, endian, data),
         exports_dlsym: exports(&sections, endian, data, b"dlsym"),
         glibc: newest_glibc(&sections, endian, data),
         agent_version: agent_version(&sections, endian, data),
@@ -81,6 +85,18 @@ fn exports<'d, R: ReadRef<'d>>(
     symbols.iter().any(|symbol| {
         !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()).is_ok_and(|n| n == name)
     })
+}
+
+fn needed<'d, R: ReadRef<'d>>(
+    sections: &SectionTable<'d, Header, R>,
+    endian: Endianness,
+    data: R,
+) -> Vec<String> {
+    let Ok(Some((entries, link))) = sections.dynamic(endian, data) else { return Vec::new() };
+    let Ok(strings) = sections.strings(endian, data, link) else { return Vec::new() };
+    let names = entries.iter().filter(|entry| entry.tag(endian) == elf::DT_NEEDED);
+    let names = names.filter_map(|entry| strings.get(entry.val32(endian)?).ok());
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
 }
 
 fn newest_glibc<'d, R: ReadRef<'d>>(
@@ -134,6 +150,7 @@ mod tests {
         assert!(elf.is_native && elf.loader.is_some() && !elf.exports_dlsym, "{elf:?}");
         assert!(elf.glibc.unwrap() >= (2, 2), "{elf:?}");
         assert_eq!(elf.agent_version, None);
+        assert!(elf.needed.iter().any(|name| name.starts_with("libc.so")), "{elf:?}");
     }
 
     #[test]
