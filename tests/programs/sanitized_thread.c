@@ -1,4 +1,5 @@
-// Some plain work of four threads, compiled with ThreadSanitizer.
+// Some plain work of four threads, compiled with ThreadSanitizer. The threads start after the first CUDA call, when a
+// collector has been started for the process: ThreadSanitizer ends processes that start threads after a fork.
 // flags: -fsanitize=thread
 // link: -l:libcuda.so.1
 #include "plain_work.h"
@@ -12,6 +13,8 @@ static void *work(void *index)
 
 int main(void)
 {
+    start_cuda();
+    pause_us(200000);
     run_threads(4, work);
     printf("{\"program\":\"sanitized_thread\",\"launches\":%d}\n", 4 * PLAIN_LAUNCHES);
     return 0;
