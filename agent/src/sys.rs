@@ -276,15 +276,40 @@ impl Drop for Uncancelled {
     }
 }
 
+/// Returns the soft limit on a resource, `u64::MAX` if there is none. `None`: the system does not say.
+pub fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct we own. RLIM_INFINITY is u64::MAX.
+    (unsafe { libc::getrlimit(resource, &mut limit) } == 0).then_some(limit.rlim_cur)
+}
+
+/// Returns whether each mapping costs the app something that it may need: there is a low limit on address space, or all
+/// that is mapped is resident at once (mlockall(2) with MCL_FUTURE), as a mapping shows that nobody has touched yet.
+pub fn is_memory_tight(untouched: *mut core::ffi::c_void, bytes: usize) -> bool {
+    const AMPLE: u64 = 1 << 30;
+    let last_page = untouched.wrapping_byte_add(bytes.saturating_sub(1) & !4095);
+    let mut resident = 0u8;
+    // SAFETY: a page of a mapping of ours; writes one byte of ours. A refusal leaves it zero.
+    unsafe { libc::mincore(last_page, 1, &mut resident) };
+    resident & 1 == 1 || limit(libc::RLIMIT_AS).is_some_and(|limit| limit < AMPLE)
+}
+
+/// Keeps libc from reserving a heap of 64 MiB (and 128 MiB while it does so) for the poller's thread, and for further
+/// threads of the app's, where memory is tight: they share the first heap, and wait for each other.
+pub fn keep_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes numbers, and locks the heap itself.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Moves a descriptor of ours to a number that the app is unlikely to use: not 0 to 2, which an app may have closed and
 /// programs write to, and not the lowest free ones, which the app's next files would get after it closed them all.
 pub fn out_of_the_way(fd: c_int) -> c_int {
     // Just below the usual limit: the kernel's table of descriptors grows with the highest number.
     const HIGH: libc::rlim_t = 1000;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the struct we own.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let highest = limit.rlim_cur.saturating_sub(24).clamp(3, HIGH) as c_int;
+    let highest = limit(libc::RLIMIT_NOFILE).unwrap_or(0).saturating_sub(24).clamp(3, HIGH) as c_int;
     for lowest in [highest, 3] {
         // SAFETY: our own descriptors; the copy takes the place of the first.
         unsafe {

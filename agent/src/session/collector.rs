@@ -12,6 +12,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::session::announcement::Announcement;
 use crate::session::exit;
 use crate::sink::Session;
 use crate::sys;
@@ -171,25 +172,23 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let place = Place::find(environment)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
-        Ok(()) => {
-            let (program, trace) = (quoted(&program), quoted(&place.path));
-            session.get::<exit::Shared>().set_line(format!(
-                "gpuspy: the trace is {} · read it with: {program} report {trace}\n",
-                place.path.to_string_lossy()
-            ));
+        Ok(socket) => {
+            let command = format!("{} report {}", quoted(&program), quoted(&place.path));
+            let Place { path, reserved } = place;
+            session.get::<exit::Shared>().announce(Announcement::new(*socket, path, reserved, command));
         }
         Err(_) => place.give_up(),
     }
-    started
+    started.map(drop)
 }
 
-/// Starts the collector for this trace and gives the segment to it.
+/// Starts the collector for this trace and gives the segment to it. Returns the connection to it.
 fn start_for(
     session: Session,
     environment: &Environment,
     program: &CStr,
     trace: &CStr,
-) -> Result<(), String> {
+) -> Result<c_int, String> {
     let mut sockets = [0 as c_int; 2];
     // SAFETY: writes an array of ours.
     if unsafe {
@@ -210,7 +209,7 @@ fn start_for(
         let why = std::io::Error::from_raw_os_error(errno);
         return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
     }
-    handed
+    handed.map(|()| ours)
 }
 
 fn is_executable(path: &CStr) -> bool {
