@@ -142,7 +142,7 @@ pub struct Pace(Duration);
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_millis(1);
-    const LONGEST: Duration = Duration::from_millis(16);
+    const LONGEST: Duration = Duration::from_millis(10);
     /// A quarter of the smallest buffer, in words: a thread that fills that much in a pause fills the buffer in four.
     const MUCH: usize = gpuspy_wire::segment::LEVEL_CELLS[0] * CELL_WORDS / 4;
 

@@ -34,8 +34,8 @@ const QUEUE: usize = 256;
 const PAGE: usize = 4096;
 /// Limit on the threads whose numbers are kept; of more, the oldest are forgotten.
 const MOST_THREADS: usize = 1 << 17;
-/// How often the writer is called to flush: four times in its interval.
-const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 4);
+/// How often the writer is called to flush while it has records: nine times in its interval.
+const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 9);
 /// How often the status is taken, which reads all slots' counters.
 const STATUS: Duration = Duration::from_millis(100);
 /// How long after its connection a process may end and still count as ended instead of replaced.
@@ -309,8 +309,11 @@ impl<'s> Recorder<'s> {
             }
             self.sample_threads();
             let now = Instant::now();
+            // Records may have come while there was nothing to flush.
+            let pause = if self.writer.pending() == 0 { STATUS } else { FLUSH };
+            due = due.min(now + pause);
             if now >= due {
-                due = now + FLUSH;
+                due = now + pause;
                 if now >= status_due {
                     status_due = now + STATUS;
                     self.clock.refine();

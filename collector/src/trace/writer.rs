@@ -12,12 +12,13 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Everything is in the file after this time, if [`TraceWriter::flush_if_due`] is called four times in it. With the
+/// Everything is in the file after this time, if [`TraceWriter::flush_if_due`] is called nine times in it. With the
 /// longest pause of the drain, a record is in the file 100 ms after the program has made it.
-pub const FLUSH_INTERVAL: Duration = Duration::from_millis(80);
-/// The least time that a record has to meet its GPU time before it is written: much longer than the poller's longest
-/// wake-up delay, and than the 256 operations that a stream may have in flight usually take.
-const JOIN_TIME: Duration = Duration::from_millis(40);
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(90);
+/// The least time that a record has to meet its GPU time before it is written: longer than the poller's longest wake-up
+/// delay, and than the 256 operations that a stream may have in flight usually take. More of it would make chunks shorter,
+/// which costs more of the file than times that are written late.
+const JOIN_TIME: Duration = Duration::from_millis(20);
 /// Records in a full chunk.
 const CHUNK_RECORDS: usize = MAX_ENTRIES as usize;
 /// Limit on pending records: two chunks, less than 1 MiB of the file, so that records of a burst have had time to meet
@@ -166,7 +167,7 @@ impl TraceWriter {
     }
 
     /// Flushes what is due; call this every few milliseconds. It marks what has come so far, and writes what was
-    /// marked 40 ms before. So every record has at least that long to meet its GPU time, and is in the file after a
+    /// marked 20 ms before. So every record has at least that long to meet its GPU time, and is in the file after a
     /// [`FLUSH_INTERVAL`].
     ///
     /// # Errors
