@@ -276,15 +276,49 @@ impl Drop for Uncancelled {
     }
 }
 
+/// Returns the soft limit on a resource, `u64::MAX` if there is none. `None`: the system does not say.
+pub fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct we own. RLIM_INFINITY is u64::MAX.
+    (unsafe { libc::getrlimit(resource, &mut limit) } == 0).then_some(limit.rlim_cur)
+}
+
+/// Returns whether each mapping costs the app something that it may need: there is a low limit on address space, or all
+/// that is mapped is resident at once (mlockall(2) with MCL_FUTURE), as a mapping shows that nobody has touched yet.
+pub fn is_memory_tight(untouched: *mut core::ffi::c_void, bytes: usize) -> bool {
+    let last_page = untouched.wrapping_byte_add(bytes.saturating_sub(1) & !4095);
+    let mut resident = 0u8;
+    // SAFETY: a page of a mapping of ours; writes one byte of ours. A refusal leaves it zero.
+    unsafe { libc::mincore(last_page, 1, &mut resident) };
+    resident & 1 == 1 || is_address_space_low()
+}
+
+/// Returns whether there is a limit on address space that a few heaps of libc's would fill. (NVIDIA's driver needs more by
+/// far.)
+fn is_address_space_low() -> bool {
+    const AMPLE: u64 = 1 << 30;
+    limit(libc::RLIMIT_AS).is_some_and(|limit| limit < AMPLE)
+}
+
+/// Keeps libc from reserving a heap of 64 MiB (and 128 MiB while it does so) for the poller's thread, and for further
+/// threads of the app's, where address space is low: they share the first heap, and wait for each other.
+pub fn keep_one_heap() {
+    if !is_address_space_low() {
+        return;
+    }
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes numbers, and locks the heap itself.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Moves a descriptor of ours to a number that the app is unlikely to use: not 0 to 2, which an app may have closed and
 /// programs write to, and not the lowest free ones, which the app's next files would get after it closed them all.
 pub fn out_of_the_way(fd: c_int) -> c_int {
     // Just below the usual limit: the kernel's table of descriptors grows with the highest number.
     const HIGH: libc::rlim_t = 1000;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the struct we own.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let highest = limit.rlim_cur.saturating_sub(24).clamp(3, HIGH) as c_int;
+    let highest = limit(libc::RLIMIT_NOFILE).unwrap_or(0).saturating_sub(24).clamp(3, HIGH) as c_int;
     for lowest in [highest, 3] {
         // SAFETY: our own descriptors; the copy takes the place of the first.
         unsafe {
@@ -298,10 +332,22 @@ pub fn out_of_the_way(fd: c_int) -> c_int {
     fd
 }
 
+/// Returns a line with `?` for what can move a terminal's cursor, end the line, or change the direction of what it shows: a
+/// path, or what the system answered, may have such characters.
+fn harmless(line: &str) -> String {
+    let is_harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let text = line.strip_suffix('\n').unwrap_or(line);
+    text.chars().map(|c| if is_harmful(c) { '?' } else { c }).chain(['\n']).collect()
+}
+
 /// Writes one line to stderr in one call, so that it is never split. If stderr is a closed pipe, the app gets no
 /// SIGPIPE for it.
 pub fn say(line: &str) {
     let errno = Errno::save();
+    let line = harmless(line);
     // SAFETY: the thread's own signal mask, put back at the end; the line's own bytes; a failure has no remedy.
     unsafe {
         let mut pipe: libc::sigset_t = core::mem::zeroed();

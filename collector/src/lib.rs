@@ -9,6 +9,7 @@ pub mod cli;
 pub mod collect;
 pub mod diagnose;
 pub mod export;
+pub mod harmless;
 pub mod hash;
 pub mod model;
 pub mod report;

@@ -139,6 +139,7 @@ fn the_simulated_agent_runs_its_role() {
         "exec" => replaced(&connect()),
         "running" => running(&connect()),
         "hostile" => hostile(&connect()),
+        "full rings" => full_rings(&connect()),
         "unattended" => unattended(),
         other => panic!("no simulator does {other}"),
     }
@@ -418,7 +419,9 @@ fn invalid_clients_are_refused_with_a_reason() {
     let (sealed, unsealed) = (memfd(size, SEALS), memfd(size, libc::F_SEAL_SHRINK));
     let (short, file) = (memfd(100, SEALS), tempfile::tempfile().unwrap());
     let fd = |fd: &dyn AsRawFd| fd.as_raw_fd();
-    let cases: [(&[u8], Vec<i32>, &str); 8] = [
+    let vast = memfd(1 << 40, SEALS);
+    let hello_of_vast = Hello::new(std::process::id(), 1, 1 << 40).to_bytes();
+    let cases: [(&[u8], Vec<i32>, &str); 9] = [
         (b"", vec![], "closed the connection"),
         (&hello[..7], vec![fd(&sealed)], "closed the connection"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n", vec![fd(&sealed)], "has another version"),
@@ -427,6 +430,7 @@ fn invalid_clients_are_refused_with_a_reason() {
         (&hello, vec![fd(&file)], "is not a memfd"),
         (&hello, vec![fd(&unsealed)], "not sealed"),
         (&hello, vec![fd(&short)], "has 100 bytes"),
+        (&hello_of_vast, vec![fd(&vast)], "larger than any that an agent makes"),
     ];
     for (n, (bytes, descriptors, reason)) in cases.into_iter().enumerate() {
         let stream = UnixStream::connect(collecting.socket()).unwrap();
@@ -440,10 +444,73 @@ fn invalid_clients_are_refused_with_a_reason() {
     // Zeros are not a segment, even with the right size and seals.
     let stream = UnixStream::connect(collecting.socket()).unwrap();
     send(&stream, &hello, &[fd(&sealed)]);
-    let error = collecting.wait_for_sessions(9)[8].as_ref().unwrap_err().to_string();
+    let error = collecting.wait_for_sessions(10)[9].as_ref().unwrap_err().to_string();
     assert!(error.contains("it is no gpuspy segment"), "{error}");
     assert_eq!(collecting.collector.traces().whole(), None, "no file is made for strangers");
     // The next client is served.
     assert!(collecting.agent("threads").wait().unwrap().success());
-    assert_eq!(collecting.wait_for_sessions(10)[9].as_ref().unwrap().ending, Ending::Exited);
+    assert_eq!(collecting.wait_for_sessions(11)[10].as_ref().unwrap().ending, Ending::Exited);
+}
+
+const FULL_THREADS: u64 = 24;
+const FULL_EACH: u64 = 25_000;
+
+/// Fills the buffers of many threads, up to the largest.
+fn full_rings(agent: &FakeAgent) {
+    std::thread::scope(|threads| {
+        for _ in 0..FULL_THREADS {
+            threads.spawn(|| {
+                let mut thread = agent.thread();
+                thread.grow();
+                thread.grow();
+                (0..FULL_EACH).for_each(|_| thread.launch(1));
+            });
+        }
+    });
+    println!("ready");
+    wait_for_stdin_to_close();
+}
+
+/// Returns a figure of this process's memory, in KiB.
+fn memory_kib(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_was_read_of_a_large_segment_does_not_stay_in_memory() {
+    let collecting = Collecting::new();
+    let mut child = collecting.agent("full rings");
+    wait_ready(&mut child);
+    let deadline = Instant::now() + PATIENCE;
+    while collecting.collector.progress().figures().records < FULL_THREADS * FULL_EACH {
+        assert!(Instant::now() < deadline, "{:?}", collecting.collector.progress().figures());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let shared = memory_kib("RssShmem");
+    println!(
+        "{shared} KiB of the segment's pages are in memory after reading {} launches",
+        FULL_THREADS * FULL_EACH
+    );
+    assert!(shared < 8 << 10, "{shared} KiB");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_memory_of_ended_sessions_is_given_back() {
+    let collecting = Collecting::new();
+    let serve = |count: usize, all: usize| {
+        for _ in 0..count {
+            assert!(collecting.agent("threads").wait().unwrap().success());
+        }
+        collecting.wait_for_sessions(all);
+        // The threads of the last session are still giving memory back.
+        std::thread::sleep(Duration::from_millis(300));
+        memory_kib("RssAnon")
+    };
+    let (first, last) = (serve(4, 4), serve(20, 24));
+    println!("{first} KiB after 4 processes, {last} KiB after 24");
+    assert!(last < first + (16 << 10) && last < 48 << 10, "{first} KiB, then {last} KiB");
 }

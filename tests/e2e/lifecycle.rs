@@ -5,7 +5,9 @@ mod bare_preload;
 mod damaged_traces;
 mod exits;
 mod forks;
+mod full_disks;
 mod gpuspy_run;
+mod private_traces;
 mod programs_without_cuda;
 mod restricted_processes;
 mod ring_overflow;
@@ -70,18 +72,18 @@ struct Listener {
 
 impl Listener {
     fn start() -> Listener {
-        Listener::run("exec \"$0\" collect --dir \"$1\"")
+        Listener::run("exec \"$0\" collect --dir \"$1\"", Stdio::null())
     }
 
     /// Starts one under this limit on the size of files.
     fn limited_to_kib(kib: u32) -> Listener {
-        Listener::run(&format!("ulimit -f {kib}; exec \"$0\" collect --dir \"$1\""))
+        Listener::run(&format!("ulimit -f {kib}; exec \"$0\" collect --dir \"$1\""), Stdio::null())
     }
 
-    fn run(script: &str) -> Listener {
+    fn run(script: &str, stderr: impl Into<Stdio>) -> Listener {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("bash");
-        command.arg("-c").arg(script).arg(gpuspy()).arg(folder.path()).stderr(Stdio::null());
+        command.arg("-c").arg(script).arg(gpuspy()).arg(folder.path()).stderr(stderr);
         let listener = Listener { process: command.spawn().unwrap(), folder };
         let until = Instant::now() + Duration::from_secs(20);
         while !listener.socket().exists() {

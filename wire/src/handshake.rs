@@ -1,6 +1,7 @@
 //! How does a collector get a process's segment? The agent sends one message over the collector's Unix stream
 //! socket, with the segment's descriptor attached (SCM_RIGHTS). The connection stays open until the process
-//! ends or calls exec: its end is the end of the session. The collector sends nothing back.
+//! ends or calls exec: its end is the end of the session. The collector answers with lines of text, which an agent may
+//! leave unread.
 
 use core::mem::size_of;
 
@@ -8,6 +9,12 @@ use core::mem::size_of;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYHI");
 /// The version of the message.
 pub const VERSION: u32 = 1;
+
+/// The collector's line when the trace has its first bytes.
+pub const BEGUN: &str = "begun\n";
+/// The start of the collector's line when something of the trace could not be written, or there will be none; a sentence
+/// without its full stop, and a line end, follow.
+pub const FAILED: &str = "failed: ";
 
 /// The message. The collector takes the sender's identity from the socket (SO_PEERCRED) rather than from
 /// here: the pid below is in the sender's own namespace.

@@ -28,6 +28,8 @@ pub const SLOTS: usize = 512;
 pub const POLLER_SLOT: usize = 0;
 /// The number of cells of each level's buffer: 64 KiB, 512 KiB, 4 MiB.
 pub const LEVEL_CELLS: [usize; LEVELS] = [1 << 10, 1 << 13, 1 << 16];
+/// The same where memory is scarce: 64 KiB, 128 KiB, 256 KiB.
+pub const SMALL_LEVEL_CELLS: [usize; LEVELS] = [1 << 10, 1 << 11, 1 << 12];
 /// The number of bytes that the header takes in the segment.
 pub const HEADER_BYTES: usize = 4096;
 /// The number of loss counters of a slot, indexed by [`LossCause`].
@@ -179,6 +181,8 @@ pub enum LayoutError {
     Version(u32),
     /// An offset or a count leads outside the object, or is not aligned.
     Bounds,
+    /// It claims more than [`Layout::OURS`], the largest that an agent makes.
+    TooLarge,
 }
 
 impl core::fmt::Display for LayoutError {
@@ -188,6 +192,7 @@ impl core::fmt::Display for LayoutError {
             LayoutError::Endianness => f.write_str("it was written on a machine of the other endianness"),
             LayoutError::Version(v) => write!(f, "it has layout version {v}; this build reads {VERSION}"),
             LayoutError::Bounds => f.write_str("its header points outside of it"),
+            LayoutError::TooLarge => f.write_str("it is larger than any that an agent makes"),
         }
     }
 }
@@ -197,23 +202,34 @@ const fn page_up(bytes: u64) -> u64 {
 }
 
 impl Layout {
-    /// The layout that this version writes.
-    pub const OURS: Layout = {
+    /// The layout that this version writes where memory is ample, and the largest that it writes.
+    pub const OURS: Layout = Layout::of(SLOTS, LEVEL_CELLS);
+
+    /// The layout of a process that may have little memory: as many slots as fit, between 8 and all, with short buffers.
+    pub const fn small(bytes: u64) -> Layout {
+        let mut slots = SLOTS;
+        while slots > 8 && Layout::of(slots, SMALL_LEVEL_CELLS).segment_bytes > bytes {
+            slots -= 1;
+        }
+        Layout::of(slots, SMALL_LEVEL_CELLS)
+    }
+
+    const fn of(slots: usize, level_cells: [usize; LEVELS]) -> Layout {
         let slots_at = HEADER_BYTES as u64;
         let slot_bytes = size_of::<Slot>() as u64;
-        let rings_at = page_up(slots_at + slot_bytes * SLOTS as u64);
-        let cells = LEVEL_CELLS[0] + LEVEL_CELLS[1] + LEVEL_CELLS[2];
+        let rings_at = page_up(slots_at + slot_bytes * slots as u64);
+        let cells = level_cells[0] + level_cells[1] + level_cells[2];
         let region_bytes = page_up((cells * CELL_BYTES) as u64);
         Layout {
-            segment_bytes: rings_at + region_bytes * SLOTS as u64,
+            segment_bytes: rings_at + region_bytes * slots as u64,
             slots_at,
             slot_bytes,
-            slots: SLOTS as u64,
+            slots: slots as u64,
             rings_at,
             region_bytes,
-            level_cells: [LEVEL_CELLS[0] as u64, LEVEL_CELLS[1] as u64, LEVEL_CELLS[2] as u64],
+            level_cells: [level_cells[0] as u64, level_cells[1] as u64, level_cells[2] as u64],
         }
-    };
+    }
 
     /// The offset of a slot.
     pub const fn slot_at(&self, slot: usize) -> u64 {
@@ -254,7 +270,12 @@ impl Layout {
             region_bytes: header.region_bytes,
             level_cells: header.level_cells,
         };
-        layout.is_inside(bytes).then_some(layout).ok_or(LayoutError::Bounds)
+        if !layout.is_inside(bytes) {
+            return Err(LayoutError::Bounds);
+        }
+        // A reader maps all of it and reads every slot, so a peer's numbers must not decide how much that is.
+        let is_ours = layout.segment_bytes <= Layout::OURS.segment_bytes && layout.slots <= SLOTS as u64;
+        is_ours.then_some(layout).ok_or(LayoutError::TooLarge)
     }
 
     fn is_inside(&self, bytes: u64) -> bool {
@@ -391,6 +412,25 @@ mod tests {
     }
 
     #[test]
+    fn a_small_layout_fits_where_it_can() {
+        for (bytes, slots) in [(0, 8), (6 << 20, 13), (64 << 20, 146), (1 << 40, SLOTS as u64)] {
+            let layout = Layout::small(bytes);
+            assert_eq!(layout.slots, slots);
+            assert!(layout.segment_bytes <= bytes.max(4 << 20));
+            let l = layout;
+            let header = Header {
+                segment_bytes: l.segment_bytes,
+                slots: l.slots,
+                rings_at: l.rings_at,
+                region_bytes: l.region_bytes,
+                level_cells: l.level_cells,
+                ..ours()
+            };
+            assert_eq!(Layout::check(&header, l.segment_bytes), Ok(layout));
+        }
+    }
+
+    #[test]
     fn hostile_headers_are_refused() {
         for spoil in [
             |h: &mut Header| h.slots = u64::MAX,
@@ -406,6 +446,12 @@ mod tests {
             spoil(&mut header);
             assert_eq!(Layout::check(&header, u64::MAX), Err(LayoutError::Bounds));
         }
+        // Everything in it is in bounds, and it is sparse: it would cost its reader gigabytes.
+        let mut many = Header { slots: 1 << 20, slot_bytes: 4096, region_bytes: 3 * 65536, ..ours() };
+        many.level_cells = [1 << 10; LEVELS];
+        many.rings_at = many.slots_at + many.slots * many.slot_bytes;
+        many.segment_bytes = many.rings_at + many.slots * many.region_bytes;
+        assert_eq!(Layout::check(&many, many.segment_bytes), Err(LayoutError::TooLarge));
         let foreign = Header { endianness: ENDIANNESS.swap_bytes(), ..ours() };
         assert_eq!(Layout::check(&foreign, u64::MAX), Err(LayoutError::Endianness));
         assert_eq!(Layout::check(&Header { version: 9, ..ours() }, u64::MAX), Err(LayoutError::Version(9)));

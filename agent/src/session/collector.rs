@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::heap;
+use crate::session::announcement::Announcement;
 use crate::session::{clone, exit};
 use crate::sink::Session;
 use crate::sys;
@@ -192,25 +194,23 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let place = Place::find(environment)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
-        Ok(()) => {
-            let (program, trace) = (quoted(&program), quoted(&place.path));
-            session.get::<exit::Shared>().set_line(format!(
-                "gpuspy: the trace is {} · read it with: {program} report {trace}\n",
-                place.path.to_string_lossy()
-            ));
+        Ok(socket) => {
+            let command = format!("{} report {}", quoted(&program), quoted(&place.path));
+            let Place { path, reserved } = place;
+            session.get::<exit::Shared>().announce(Announcement::new(*socket, path, reserved, command));
         }
         Err(_) => place.give_up(),
     }
-    started
+    started.map(drop)
 }
 
-/// Starts the collector for this trace and gives the segment to it.
+/// Starts the collector for this trace and gives the segment to it. Returns the connection to it.
 fn start_for(
     session: Session,
     environment: &Environment,
     program: &CStr,
     trace: &CStr,
-) -> Result<(), String> {
+) -> Result<c_int, String> {
     let mut sockets = [0 as c_int; 2];
     // SAFETY: writes an array of ours.
     if unsafe {
@@ -231,7 +231,7 @@ fn start_for(
         let why = std::io::Error::from_raw_os_error(errno);
         return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
     }
-    handed
+    handed.map(|()| ours)
 }
 
 fn is_executable(path: &CStr) -> bool {
@@ -288,6 +288,7 @@ impl Place {
         }
         let program = std::env::args_os().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
+        let program: String = program.chars().map(|c| if in_a_name(c) { c } else { '_' }).collect();
         let stem = format!("gpuspy-{program}-{}", sys::pid());
         let named = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
         let folders = [Some(here.as_os_str())].into_iter().chain(named).chain([Some("/tmp".as_ref())]);
@@ -305,12 +306,17 @@ impl Place {
     }
 }
 
+/// Whether a character of a program's name may be in that of its trace, as in the names that the collector makes.
+fn in_a_name(c: char) -> bool {
+    c.is_alphanumeric() || "._-+".contains(c)
+}
+
 /// Makes `FOLDER/STEM.gspy`, or with `-2`, `-3`, … when that exists. `None`: nothing can be made there.
 fn reserve(folder: &Path, stem: &str) -> Option<CString> {
     for n in 1..1000 {
         let name = if n == 1 { format!("{stem}.gspy") } else { format!("{stem}-{n}.gspy") };
         let path = folder.join(name);
-        match std::fs::File::options().write(true).create_new(true).open(&path) {
+        match std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(_) => return CString::new(path.as_os_str().as_bytes()).ok(),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(_) => return None,
@@ -323,7 +329,10 @@ fn reserve(folder: &Path, stem: &str) -> Option<CString> {
 fn quoted(path: &CStr) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
-    if text.chars().all(is_plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if text.chars().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The descriptor at which the collector finds its socket.

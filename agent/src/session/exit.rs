@@ -9,14 +9,15 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::gpu::budget::Gate;
 use crate::gpu::stream::Streams;
 use crate::interpose::unknown;
+use crate::session::announcement::Announcement;
 use crate::sink;
 use crate::sys;
 use crate::thread;
 
 /// What the session prints at exit. Valid when zero.
 pub struct Shared {
-    /// The line to print at exit, or null. Release by the poller, acquire by the exit handler, which takes it.
-    line: AtomicPtr<String>,
+    /// What the line at exit is about, or null. Release by the poller, acquire by the exit handler, which takes it.
+    announcement: AtomicPtr<Announcement>,
     /// `GPUSPY_QUIET`, as it was when the session started. Relaxed: set before the session is published.
     quiet: AtomicBool,
 }
@@ -32,25 +33,23 @@ impl Shared {
         self.quiet.load(Ordering::Relaxed)
     }
 
-    /// Sets the line to print at exit.
-    pub fn set_line(&self, line: String) {
-        let old = self.line.swap(Box::into_raw(Box::new(line)), Ordering::AcqRel);
+    /// Sets what the line at exit is about.
+    pub fn announce(&self, announcement: Announcement) {
+        let old = self.announcement.swap(Box::into_raw(Box::new(announcement)), Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY: made by us, and ours alone since the swap.
             drop(unsafe { Box::from_raw(old) });
         }
     }
-}
 
-impl Shared {
     /// Prints where the trace is, once.
     pub fn say_line(&self) {
-        let line = self.line.swap(core::ptr::null_mut(), Ordering::AcqRel);
-        if !line.is_null() {
-            // SAFETY: made by `set_line`, and ours alone since the swap.
-            let line = unsafe { Box::from_raw(line) };
+        let announcement = self.announcement.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        if !announcement.is_null() {
+            // SAFETY: made by `announce`, and ours alone since the swap.
+            let announcement = unsafe { Box::from_raw(announcement) };
             if !self.is_quiet() {
-                sys::say(&line);
+                sys::say(&announcement.line());
             }
         }
     }

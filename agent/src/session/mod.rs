@@ -8,6 +8,7 @@
 //! The agent is put together here: [`Whole`] has every part of a session, and the lower floors reach the parts that
 //! they name by type ([`sink::Part`]).
 
+mod announcement;
 mod clone;
 pub mod collector;
 pub mod exit;
@@ -172,7 +173,9 @@ fn make() -> Result<Session, &'static str> {
     let memory = wiped.memory.cast::<Whole>();
     // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone until it is published.
     let whole: &mut Whole = unsafe { &mut *memory };
-    whole.live.segment.create()?;
+    let is_tight = sys::is_memory_tight(memory.cast(), size_of::<Whole>());
+    whole.live.segment.create(is_tight)?;
+    sys::keep_one_heap();
     let mut key: libc::pthread_key_t = 0;
     // SAFETY: writes our own variable; the destructor is a function of this library, which is never unloaded.
     if unsafe { libc::pthread_key_create(&mut key, Some(thread_ended)) } != 0 {

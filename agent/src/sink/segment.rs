@@ -13,6 +13,8 @@ struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
 /// The segment of this process. All zero until [`Segment::create`]: it lies in the session's zeroed memory.
 pub struct Segment {
     fd: i32,
+    /// Where everything is in it; written before the session is published.
+    layout: Layout,
     /// Device and inode of the memfd: the app may have put a file of its own at the descriptor's number.
     identity: (u64, u64),
     base: *const u8,
@@ -34,16 +36,26 @@ pub struct Claim {
     pub writer: Writer<'static, AtomicU64>,
 }
 
-const LAYOUT: Layout = Layout::OURS;
+/// A collector maps the whole segment and inherits our limits: of a limit on address space, this part is for it.
+const SHARE_OF_LIMIT: u64 = 8;
+
+/// Returns the layout for a process with this limit on address space. Where memory is tight, rings are short, and threads
+/// beyond the slots are counted as lost.
+fn layout_within(limit: u64, is_tight: bool) -> Layout {
+    if is_tight || limit / SHARE_OF_LIMIT < Layout::OURS.segment_bytes {
+        Layout::small(limit / SHARE_OF_LIMIT)
+    } else {
+        Layout::OURS
+    }
+}
 
 impl Segment {
-    /// Makes and maps the segment. `Err` says why that is not possible, as a text for users.
-    pub fn create(&mut self) -> Result<(), &'static str> {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: writes the struct we own.
-        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    /// Makes and maps the segment; a small one where memory is tight. `Err` says why that is not possible, as a text for
+    /// users.
+    pub fn create(&mut self, is_tight: bool) -> Result<(), &'static str> {
+        let layout = layout_within(sys::limit(libc::RLIMIT_AS).unwrap_or(u64::MAX), is_tight);
         // Beyond the limit ftruncate does not fail: it kills the process with SIGXFSZ.
-        if !known || (limit.rlim_cur != libc::RLIM_INFINITY && limit.rlim_cur < LAYOUT.segment_bytes) {
+        if sys::limit(libc::RLIMIT_FSIZE).is_none_or(|limit| limit < layout.segment_bytes) {
             return Err("the file size limit (ulimit -f) leaves no room for its shared memory");
         }
         // SAFETY: a terminated name.
@@ -54,10 +66,10 @@ impl Segment {
         }
         let fd = sys::out_of_the_way(fd);
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        let front = LAYOUT.rings_at as usize;
+        let front = layout.rings_at as usize;
         // SAFETY: our own descriptor; with the seals, no page of the mapping can go away.
         let base = unsafe {
-            if libc::ftruncate(fd, LAYOUT.segment_bytes as libc::off_t) != 0
+            if libc::ftruncate(fd, layout.segment_bytes as libc::off_t) != 0
                 || libc::fcntl(fd, libc::F_ADD_SEALS, seals) != 0
             {
                 libc::MAP_FAILED
@@ -71,10 +83,11 @@ impl Segment {
             return Err("this system refuses shared memory of the size needed");
         }
         self.fd = fd;
+        self.layout = layout;
         self.identity = identity(fd).unwrap_or_default();
         self.base = base.cast();
         // SAFETY: nothing else refers to the mapping yet.
-        describe(unsafe { &mut *base.cast::<Header>() });
+        describe(unsafe { &mut *base.cast::<Header>() }, &layout);
         Ok(())
     }
 
@@ -85,7 +98,7 @@ impl Segment {
 
     /// Returns the bytes of the whole segment.
     pub fn bytes(&self) -> u64 {
-        LAYOUT.segment_bytes
+        self.layout.segment_bytes
     }
 
     /// Returns the header.
@@ -96,7 +109,8 @@ impl Segment {
 
     fn slot(&self, index: usize) -> Option<&'static Slot> {
         // SAFETY: mapped for good; zeroed memory is a slot; the layout is our own.
-        (index < SLOTS).then(|| unsafe { &*self.base.add(LAYOUT.slot_at(index) as usize).cast::<Slot>() })
+        (index < self.layout.slots as usize)
+            .then(|| unsafe { &*self.base.add(self.layout.slot_at(index) as usize).cast::<Slot>() })
     }
 
     /// Returns the ticks that hooks took so far, over all threads that ever had a slot.
@@ -153,11 +167,11 @@ impl Segment {
     }
 
     fn mapped_buffer(&self, index: usize, level: usize, populate: bool) -> Option<&'static [AtomicU64]> {
-        if index >= SLOTS || level >= LEVELS {
+        if index >= self.layout.slots as usize || level >= LEVELS {
             return None;
         }
         let place = self.mapped.get(index)?.0.get(level)?;
-        let (at, bytes) = LAYOUT.buffer_at(index, level);
+        let (at, bytes) = self.layout.buffer_at(index, level);
         // Acquire, with the release below.
         let mut start = place.load(Ordering::Acquire);
         if start.is_null() {
@@ -189,25 +203,25 @@ impl Segment {
 }
 
 /// Returns the device and inode of a descriptor's file. `None`: it is closed.
-fn identity(fd: i32) -> Option<(u64, u64)> {
+pub fn identity(fd: i32) -> Option<(u64, u64)> {
     // SAFETY: all-zero is a stat.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: writes the struct we own.
     (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
-fn describe(header: &mut Header) {
+fn describe(header: &mut Header, layout: &Layout) {
     let (ticks, monotonic_raw, realtime, _) = anchor();
     header.magic = MAGIC;
     header.version = VERSION;
     header.endianness = ENDIANNESS;
-    header.segment_bytes = LAYOUT.segment_bytes;
-    header.slots_at = LAYOUT.slots_at;
-    header.slot_bytes = LAYOUT.slot_bytes;
-    header.slots = LAYOUT.slots;
-    header.rings_at = LAYOUT.rings_at;
-    header.region_bytes = LAYOUT.region_bytes;
-    header.level_cells = LAYOUT.level_cells;
+    header.segment_bytes = layout.segment_bytes;
+    header.slots_at = layout.slots_at;
+    header.slot_bytes = layout.slot_bytes;
+    header.slots = layout.slots;
+    header.rings_at = layout.rings_at;
+    header.region_bytes = layout.region_bytes;
+    header.level_cells = layout.level_cells;
     header.pid = sys::pid();
     header.host_clock = sys::host_clock() as u32;
     header.start_time = start_time();
@@ -265,4 +279,18 @@ pub fn start_time() -> u64 {
         .iter()
         .take_while(|b| b.is_ascii_digit())
         .fold(0, |n: u64, b| n.wrapping_mul(10).wrapping_add(u64::from(b - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_a_small_part_of_a_limit_on_address_space() {
+        assert_eq!(layout_within(u64::MAX, false), Layout::OURS);
+        assert_eq!(layout_within(u64::MAX, true).slots, SLOTS as u64);
+        for limit in [45_000 << 10, 200 << 20, 4 << 30] {
+            assert!(layout_within(limit, false).segment_bytes <= limit / SHARE_OF_LIMIT);
+        }
+    }
 }

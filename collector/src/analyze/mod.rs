@@ -91,13 +91,17 @@ pub struct Damage {
     pub times_lost: u64,
     /// The file ends inside a chunk.
     pub cut: bool,
+    /// Its writer is gone and did not come to the end.
+    pub unfinished: bool,
+    /// Why its writer could not write a part of it: the system's error number.
+    pub write_error: Option<i32>,
 }
 
 impl From<trace::Damage> for Damage {
     fn from(damage: trace::Damage) -> Damage {
-        let trace::Damage { chunks_lost, chunks_refused, cut, .. } = damage;
+        let trace::Damage { chunks_lost, chunks_refused, cut, unfinished, write_error, .. } = damage;
         let (records_lost, times_lost) = (damage.records_lost_at_least, damage.times_lost_at_least);
-        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut }
+        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error }
     }
 }
 

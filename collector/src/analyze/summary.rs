@@ -104,7 +104,11 @@ impl ProcessInfo {
             launch,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
-            outcome: status.map(|status| Outcome::of(status.ending, status.exit)),
+            outcome: status.map(|status| match Outcome::of(status.ending, status.exit) {
+                // The last status is from before the cut.
+                Outcome::Running if damage.unfinished || damage.cut => Outcome::CutOff,
+                outcome => outcome,
+            }),
             parent: job::parent(names, status),
             job: Job::of(names),
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),

@@ -448,7 +448,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
 
     /// Whether it certainly has ended, so that its memory is free.
     fn is_over(&self) -> bool {
-        let runs_on = [Outcome::Running, Outcome::Detached];
+        let runs_on = [Outcome::Running, Outcome::CutOff, Outcome::Detached];
         self.report.process.outcome.is_some_and(|outcome| !runs_on.contains(&outcome))
     }
 

@@ -64,17 +64,23 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     }
     let (over, is_over) = a_stop()?;
     let began = Instant::now();
-    std::thread::scope(|threads| {
-        threads.spawn(|| {
+    let listening = std::thread::scope(|threads| {
+        let listening = std::thread::Builder::new().spawn_scoped(threads, || {
             collector.listen(listener, |session, traces| print_session(session, traces, quiet));
             drop(over);
         });
-        threads.spawn(|| show_progress(&collector, &is_over, quiet));
-        // An error means that no signal can arrive; then only the end of the processes is waited for.
-        let _ = signals.next();
+        if listening.is_ok() {
+            // Without this thread, only the line is missing.
+            let _ = std::thread::Builder::new()
+                .spawn_scoped(threads, || show_progress(&collector, &is_over, quiet));
+            // An error means that no signal can arrive; then only the end of the processes is waited for.
+            let _ = signals.next();
+        }
         drop(stopper);
+        listening.map(drop).map_err(|e| collect::Error::no_thread("the collector", &e))
     });
     let _ = fs::remove_file(&socket);
+    listening?;
     if !quiet {
         progress::total(collector.progress(), began);
     }
@@ -90,18 +96,21 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
     let (done, is_done) = a_stop()?;
     let began = Instant::now();
     let session = std::thread::scope(|threads| {
-        let collecting = threads.spawn(|| {
+        let collecting = std::thread::Builder::new().spawn_scoped(threads, || {
             let session = collector.attach(pid);
             drop(done);
             session
         });
-        threads.spawn(|| show_progress(&collector, &is_done, quiet));
+        let collecting = collecting.map_err(|e| collect::Error::no_thread("the collector", &e))?;
+        // Without this thread, only the line is missing.
+        let _ =
+            std::thread::Builder::new().spawn_scoped(threads, || show_progress(&collector, &is_done, quiet));
         let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], Duration::from_secs(3600));
         while matches!(either(), Ok([false, false])) {}
         drop(stopper);
-        collecting.join()
+        collecting.join().map_err(|_| Failure::usage("the collector thread panicked"))
     });
-    let session = session.map_err(|_| Failure::usage("the collector thread panicked"))??;
+    let session = session??;
     print_session(&Ok(session), &collector.traces(), quiet);
     if !quiet {
         progress::total(collector.progress(), began);
@@ -170,7 +179,9 @@ fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: boo
             let Session { program, pid, trace, ending, exit, .. } = session;
             let path = traces.path(*trace);
             let how = match Outcome::of(*ending, *exit) {
-                Outcome::Detached | Outcome::Running => "was detached and is still running".to_owned(),
+                Outcome::Detached | Outcome::Running | Outcome::CutOff => {
+                    "was detached and is still running".to_owned()
+                }
                 Outcome::Replaced => "became another program".to_owned(),
                 Outcome::Exited(None | Some(0)) => "has exited".to_owned(),
                 Outcome::Vanished => "ended without its exit handlers".to_owned(),

@@ -16,6 +16,7 @@ pub(super) use probe::{Options as ProbeOptions, run as run_probe};
 use super::elf;
 use super::launch::{self, find_agent};
 use super::{Failure, print};
+use crate::harmless;
 use child::Nursery;
 use clap::Args;
 use serde::Serialize;
@@ -197,7 +198,7 @@ fn json(checks: &[Check]) -> String {
         "warnings": count(Level::Warning),
         "checks": checks,
     });
-    format!("{all:#}\n")
+    harmless::json(format!("{all:#}\n"))
 }
 
 fn lines(checks: &[Check]) -> String {

@@ -37,13 +37,16 @@ fn report(info: &PanicHookInfo<'_>) {
     if !is_first {
         return;
     }
-    let place = info.location().map_or_else(String::new, |l| format!(" ({}:{})", l.file(), l.line()));
     let trace = TRACE.try_lock().and_then(|trace| trace.clone()).filter(|trace| trace.exists());
-    let kept = trace.map_or_else(String::new, |trace| format!("; the trace {} is kept", trace.display()));
-    let what = what(info.payload());
     // A closed stderr is not an error. The line is written in one call, since other threads write too.
-    let line = format!("gpuspy: internal error: {what}{place}; please report it{kept}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = std::io::stderr().write_all(line(info, trace.as_deref()).as_bytes());
+}
+
+fn line(info: &PanicHookInfo<'_>, trace: Option<&Path>) -> String {
+    let what = what(info.payload());
+    let place = info.location().map_or_else(String::new, |l| format!(" ({}:{})", l.file(), l.line()));
+    let kept = trace.map_or_else(String::new, |trace| format!("; the trace {} is kept", trace.display()));
+    format!("gpuspy: internal error: {what}{place}; please report it{kept}\n")
 }
 
 /// Returns the message of a panic on one line.
@@ -51,4 +54,29 @@ fn what(payload: &dyn Any) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason was given").lines().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_internal_error_is_one_sentence_with_its_own_exit_code() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        panic::set_hook(Box::new(|info| {
+            SAID.lock().extend([line(info, None), line(info, Some(Path::new("a.gspy")))]);
+        }));
+        let code = caught(|| panic!("it is\nout of order"));
+        drop(panic::take_hook());
+        assert_eq!(code, ExitCode::from(SOFTWARE));
+        let said = SAID.lock().clone();
+        let [without, with] = &said[..] else { panic!("{said:?}") };
+        let place = format!("({}:", file!());
+        assert!(
+            without.starts_with(&format!("gpuspy: internal error: it is out of order {place}")),
+            "{without}"
+        );
+        assert!(without.ends_with("; please report it\n") && without.lines().count() == 1, "{without}");
+        assert!(with.ends_with("; please report it; the trace a.gspy is kept\n"), "{with}");
+    }
 }

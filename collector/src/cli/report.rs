@@ -5,6 +5,7 @@ use super::traces::{Opened, PATIENCE, filters, open_all};
 use super::view::ViewOptions;
 use super::{Failure, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport};
+use crate::harmless;
 use crate::model::filter::Filter;
 use crate::report::{self, Unread, View};
 use crate::why::why;
@@ -105,7 +106,7 @@ impl Run {
     }
 
     fn json(&self) -> String {
-        format!("{:#}\n", report::json_without(&self.reports, &self.unread))
+        harmless::json(format!("{:#}\n", report::json_without(&self.reports, &self.unread)))
     }
 }
 

@@ -238,13 +238,17 @@ pub(super) fn observe(
     let began = Instant::now();
     let status = std::thread::scope(|threads| {
         if shows_progress {
-            threads.spawn(|| progress::draw(collector.progress(), &is_over));
+            // Without this thread, only the line is missing.
+            let _ = std::thread::Builder::new()
+                .spawn_scoped(threads, || progress::draw(collector.progress(), &is_over));
         }
-        let listening = threads.spawn(|| {
+        let listening = std::thread::Builder::new().spawn_scoped(threads, || {
             collector.listen(listener, |session, _| {
                 sessions.lock().push(session.clone());
             });
         });
+        // Without this thread, the program runs unobserved, and its agent says so.
+        let listening = listening.map_err(|e| say(collect::Error::no_thread("the collector", &e)));
         let status = signals.restore_in(&mut command).spawn().and_then(|mut child| {
             attend(&child, &signals)?;
             // The child is not reaped yet, so that /proc still has its name.
@@ -253,7 +257,7 @@ pub(super) fn observe(
         });
         drop(stopper);
         // A panic of this thread has been reported already and does not change the command's exit code.
-        let _ = listening.join();
+        let _ = listening.map(|listening| listening.join());
         drop(over);
         status
     });

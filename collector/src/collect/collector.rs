@@ -2,9 +2,10 @@
 
 use super::hangs::HangWatch;
 use super::host_ticks::Pair;
+use super::memory::{Held, MOST_SESSIONS};
 use super::output::{Target, Traces};
 use super::progress::Progress;
-use super::receive::Peer;
+use super::receive::{self, Peer};
 use super::session::Session;
 use super::sys::{self, Stop, Stopped};
 use super::{Error, Result};
@@ -26,6 +27,7 @@ pub struct Collector {
     first: Pair,
     progress: Progress,
     hangs: HangWatch,
+    held: Held,
 }
 
 /// Stops a [`Collector`] when dropped: it detaches from running processes and completes their traces.
@@ -49,6 +51,7 @@ impl Collector {
     /// # Errors
     /// Fails if the system is out of descriptors.
     pub fn new(target: Target) -> Result<(Collector, Stopper)> {
+        sys::bound_free_memory();
         let (stop, stopped) = sys::stop().map_err(|e| Error::io("cannot create a pipe", e))?;
         let running = Arc::new(AtomicUsize::new(0));
         let stopper = Stopper { _stop: stop, running: Arc::clone(&running) };
@@ -61,6 +64,7 @@ impl Collector {
                 first: Pair::now(),
                 progress: Progress::default(),
                 hangs: HangWatch::default(),
+                held: Held::default(),
             },
             stopper,
         ))
@@ -80,23 +84,49 @@ impl Collector {
     }
 
     fn run(&self, peer: &Peer) -> Result<Session> {
-        Session::run(peer, &self.stopped, &self.traces, &self.first, &self.progress, self.hangs)
+        let share = self.held.share();
+        let session =
+            Session::run(peer, &self.stopped, &self.traces, &self.first, &self.progress, self.hangs, &share);
+        if let Err(why) = &session {
+            peer.tell_failed(why);
+        }
+        session
     }
 
-    /// Collects from every process that connects, until stopped. Calls `report` with each session that ends.
+    /// Collects from every process that connects, until stopped. Calls `report` with each session that ends. A process
+    /// for which there is no thread, or which is one too many, is refused; later ones are not.
     pub fn listen(&self, listener: UnixListener, report: impl Fn(&Result<Session>, &Traces) + Sync) {
         // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
         let report = &report;
         std::thread::scope(|threads| {
-            let serve = |socket| {
+            let serve = |socket: UnixStream| {
                 // Relaxed, with `Stopper::running`.
-                self.running.fetch_add(1, Ordering::Relaxed);
-                threads.spawn(move || {
-                    let session = self.receive(socket);
+                let others = self.running.fetch_add(1, Ordering::Relaxed);
+                // The thread takes the connection; if there is no thread, it is still there to be answered.
+                let socket = Arc::new(Mutex::new(Some(socket)));
+                let take = Arc::clone(&socket);
+                let started = if others >= MOST_SESSIONS {
+                    Err(Error::new(format!("{MOST_SESSIONS} processes are collected from, and no more")))
+                } else {
+                    let thread = std::thread::Builder::new().spawn_scoped(threads, move || {
+                        let Some(socket) = take.lock().take() else { return };
+                        let session = self.receive(socket);
+                        self.running.fetch_sub(1, Ordering::Relaxed);
+                        // Before anything else: the more sessions end at the same time, the more there is to give back.
+                        sys::trim_memory();
+                        report(&session, &self.traces());
+                    });
+                    thread.map(drop).map_err(|e| Error::no_thread("it", &e))
+                };
+                if let Err(why) = started
+                    && let Some(socket) = socket.lock().take()
+                {
                     self.running.fetch_sub(1, Ordering::Relaxed);
-                    report(&session, &self.traces());
-                });
+                    receive::refuse(&socket, &why);
+                    let pid = sys::peer_pid(socket.as_fd()).unwrap_or(0);
+                    report(&Err(why.about(pid)), &self.traces());
+                }
             };
             let mut stop = false;
             while !stop {

@@ -23,6 +23,13 @@ pub struct Batch {
     pub corrupt: u64,
 }
 
+impl Batch {
+    /// The bytes of its records.
+    pub fn bytes(&self) -> usize {
+        self.words.len() * size_of::<u64>()
+    }
+}
+
 /// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Round {
@@ -135,7 +142,7 @@ pub struct Pace(Duration);
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_millis(1);
-    const LONGEST: Duration = Duration::from_millis(32);
+    const LONGEST: Duration = Duration::from_millis(10);
     /// A quarter of the smallest buffer, in words: a thread that fills that much in a pause fills the buffer in four.
     const MUCH: usize = gpuspy_wire::segment::LEVEL_CELLS[0] * CELL_WORDS / 4;
 

@@ -11,6 +11,7 @@ mod drain;
 mod hangs;
 mod host_ticks;
 mod line_table;
+mod memory;
 mod output;
 mod process;
 mod progress;
@@ -47,6 +48,14 @@ impl Error {
     /// An error of the system: what was being done, and the system's reason.
     pub(crate) fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Error {
         Error(format!("{doing}: {}", why(&error)))
+    }
+
+    /// A thread that the system refuses. Its own words ("Resource temporarily unavailable") name no cause.
+    pub(crate) fn no_thread(whose: impl std::fmt::Display, error: &std::io::Error) -> Error {
+        let said = crate::why::said(error);
+        Error(format!(
+            "no thread can be started for {whose}: {said}; raise the limit on threads (ulimit -u) or on memory (ulimit -v)"
+        ))
     }
 
     /// Names the process that the error is about.

@@ -2,13 +2,14 @@
 
 use super::sys;
 use super::{Error, Result};
-use crate::trace::TraceWriter;
 use crate::trace::format::MAGIC;
 use crate::trace::record::Status;
+use crate::trace::{PRIVATE, TraceWriter};
 use crate::why::said;
 use gpuspy_wire::record::{Fact, Namespace};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The extension of a trace file.
@@ -46,7 +47,9 @@ impl Target {
             return Ok(Target::Directory(path.to_owned()));
         }
         if ends_like_one {
-            fs::create_dir_all(path)
+            private_directory()
+                .recursive(true)
+                .create(path)
                 .map_err(|e| Error::io(format!("cannot create {}", path.display()), e))?;
             return Ok(Target::Directory(path.to_owned()));
         }
@@ -160,7 +163,8 @@ impl Traces {
             (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
             (Target::File(path), 0) => {
                 // The file is not emptied here: another collector may be writing it, which the writer checks.
-                let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+                let opened =
+                    OpenOptions::new().write(true).create(true).truncate(false).mode(PRIVATE).open(path);
                 opened.map_err(|e| Error::io(cannot(path), e))?;
                 path.clone()
             }
@@ -183,7 +187,7 @@ impl Traces {
         let aside = directory.with_extension(format!("{EXTENSION}.first"));
         fs::rename(&directory, &aside).map_err(failed)?;
         *path = aside;
-        fs::create_dir(&directory).map_err(failed)?;
+        private_directory().create(&directory).map_err(failed)?;
         let inside = directory.join(format!("{stem}.{EXTENSION}"));
         fs::rename(&*path, &inside).map_err(failed)?;
         *path = inside;
@@ -211,6 +215,13 @@ impl Traces {
     }
 }
 
+/// Makes directories that only this user can enter.
+fn private_directory() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
 /// Creates `DIR/STEM.gspy`, or if that exists, `DIR/STEM-2.gspy`, `DIR/STEM-3.gspy`, ….
 fn reserve(directory: &Path, stem: &str) -> Result<PathBuf> {
     for n in 1.. {
@@ -218,7 +229,7 @@ fn reserve(directory: &Path, stem: &str) -> Result<PathBuf> {
             1 => directory.join(format!("{stem}.{EXTENSION}")),
             n => directory.join(format!("{stem}-{n}.{EXTENSION}")),
         };
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path) {
             Ok(_) => return Ok(path),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < 10_000 => {}
             Err(e) => return Err(Error::io(format!("cannot write {}", path.display()), e)),

@@ -4,7 +4,9 @@ use super::process::Process;
 use super::sys::{self, Mapping};
 use super::{Error, Result};
 use gpuspy_wire::handshake::{self, Hello};
+use gpuspy_wire::segment::{Layout, LayoutError};
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -37,16 +39,27 @@ impl Peer {
     /// # Errors
     /// Describes what the other side sent instead.
     pub(crate) fn receive(socket: UnixStream) -> Result<Peer> {
-        let pid = sys::peer_pid(socket.as_fd())
-            .map_err(|e| Error::io("cannot find out which process connects", e))?;
-        // An agent sends at once; a peer that does not must not block the collector.
-        socket
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .map_err(|e| Error::io("cannot limit the wait", e))?;
-        let (hello, fd) = receive_hello(&socket).map_err(|e| e.about(pid))?;
-        let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
-        attach(&mapping, false).map_err(|e| e.about(pid))?;
-        Ok(Peer { process: Process::of(pid), mapping, link: Link::Socket(socket) })
+        match greeted(&socket) {
+            Ok((pid, mapping)) => Ok(Peer { process: Process::of(pid), mapping, link: Link::Socket(socket) }),
+            Err(error) => {
+                refuse(&socket, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the agent that the trace has its first bytes.
+    pub(crate) fn tell_begun(&self) {
+        if let Link::Socket(socket) = &self.link {
+            tell(socket, handshake::BEGUN);
+        }
+    }
+
+    /// Tells the agent why something is missing in the trace, or all of it.
+    pub(crate) fn tell_failed(&self, why: &Error) {
+        if let Link::Socket(socket) = &self.link {
+            refuse(socket, why);
+        }
     }
 
     /// Opens the segment of a running process.
@@ -101,6 +114,31 @@ impl Peer {
     }
 }
 
+/// Tells an agent why there is no trace, or only a part of one.
+pub(crate) fn refuse(socket: &UnixStream, why: &Error) {
+    tell(socket, &format!("{}{}\n", handshake::FAILED, why.to_string().replace('\n', " ")));
+}
+
+/// Sends a line. An agent that does not read it, or has ended, must not keep us.
+fn tell(mut socket: &UnixStream, line: &str) {
+    let _ = socket.set_write_timeout(Some(Duration::from_millis(100)));
+    let _ = socket.write_all(line.as_bytes());
+}
+
+/// Receives the Hello and maps the segment. Returns the process's pid with it.
+fn greeted(socket: &UnixStream) -> Result<(u32, Mapping)> {
+    let pid =
+        sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot find out which process connects", e))?;
+    // An agent sends at once; a peer that does not must not block the collector.
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .map_err(|e| Error::io("cannot limit the wait", e))?;
+    let (hello, fd) = receive_hello(socket).map_err(|e| e.about(pid))?;
+    let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
+    attach(&mapping, false).map_err(|e| e.about(pid))?;
+    Ok((pid, mapping))
+}
+
 fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
     let mut bytes = [0; handshake::BYTES];
     let mut descriptors = Vec::new();
@@ -139,6 +177,9 @@ fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     }
     if bytes < gpuspy_wire::segment::HEADER_BYTES as u64 {
         return Err(Error::new(format!("its segment has only {bytes} bytes")));
+    }
+    if bytes > Layout::OURS.segment_bytes {
+        return Err(Error::new(format!("cannot read its segment: {}", LayoutError::TooLarge)));
     }
     Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))
 }

@@ -5,6 +5,7 @@ use super::convert::{Item, convert};
 use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::hangs::{HangWatch, Polled, ProcessWatch, Watch};
 use super::host_ticks::{Clock, Pair, Slope};
+use super::memory::{PAGES_READ, Share};
 use super::output::Traces;
 use super::process::{self, Process};
 use super::progress::{Figures, Progress};
@@ -16,6 +17,7 @@ use super::thread_times::ThreadTimes;
 use super::{Error, Result};
 use crate::trace::record::{Body, Ending, Exit, Record, Status};
 use crate::trace::{FLUSH_INTERVAL, TraceWriter};
+use crate::why::why;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gpuspy_wire::record::{CELL_WORDS, Fact, Head, Kind, LossCause, Namespace};
 use gpuspy_wire::segment::{HostClock, Segment};
@@ -28,8 +30,14 @@ use std::time::{Duration, Instant};
 
 /// Limit on the batches between the draining and the writing thread: 16 MiB.
 const QUEUE: usize = 256;
-/// How often the writer is called to flush: at least twice in its interval.
-const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 2);
+/// The size of a page, bytes; that of other machines is larger by less than the margin.
+const PAGE: usize = 4096;
+/// Limit on the threads whose numbers are kept; of more, the oldest are forgotten.
+const MOST_THREADS: usize = 1 << 17;
+/// How often the writer is called to flush while it has records: nine times in its interval.
+const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 9);
+/// How often the status is taken, which reads all slots' counters.
+const STATUS: Duration = Duration::from_millis(100);
 /// How long after its connection a process may end and still count as ended instead of replaced.
 const DYING: Duration = Duration::from_millis(200);
 
@@ -69,6 +77,7 @@ impl Session {
         first: &Pair,
         progress: &Progress,
         hangs: HangWatch,
+        share: &Share<'_>,
     ) -> Result<Session> {
         // Of the two threads here, this one writes.
         sys::survive_size_limit();
@@ -78,10 +87,13 @@ impl Session {
         let program = peer.process.program();
         let (sender, receiver) = crossbeam_channel::bounded(QUEUE);
         let recorded = std::thread::scope(|threads| {
-            let draining = threads.spawn(|| drain(peer, segment, stopped, sender));
+            let draining = std::thread::Builder::new()
+                .spawn_scoped(threads, || drain(peer, segment, stopped, sender, share))
+                .map_err(|e| Error::no_thread("it", &e).about(pid))?;
             // This owns the receiver: if there is no recorder, the drain notices that it is gone.
             let recorder =
-                Recorder::new(segment, &peer.process, first, traces, &program, hangs).map(|mut recorder| {
+                Recorder::new(segment, peer, first, traces, &program, hangs, share).map(|mut recorder| {
+                    peer.tell_begun();
                     recorder.record(&receiver, progress);
                     recorder
                 });
@@ -110,12 +122,32 @@ impl End {
 
 /// The draining thread: empties the rings until the process has ended or the collector is stopped, and returns how it
 /// ended.
-fn drain(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, sender: Sender<Drained>) -> End {
+fn drain(
+    peer: &Peer,
+    segment: Segment<'_>,
+    stopped: &Stopped,
+    sender: Sender<Drained>,
+    share: &Share<'_>,
+) -> End {
     let mut drain = Drain::new(segment);
     let send = |drained| sender.send(drained).map_err(|_| Gone);
+    let mut read = 0;
     let mut round = || {
         let polled = Polled::read(segment);
-        let found = drain.round(|batch| send(Drained::Batch(batch)))?;
+        let found = drain.round(|batch| {
+            // A batch touches the pages of its words, at most one more on each side, and that of its slot.
+            read += batch.bytes() + 3 * PAGE;
+            while share.all().is_queue_full() && !share.is_queue_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            share.queue(batch.bytes());
+            send(Drained::Batch(batch))
+        })?;
+        // Whatever a peer claims to have written, no more of its segment than this is in our memory.
+        if read >= PAGES_READ {
+            read = 0;
+            peer.mapping.release();
+        }
         if found.more { Ok(found) } else { send(Drained::Emptied(polled)).map(|()| found) }
     };
     let mut pace = Pace::new();
@@ -174,7 +206,9 @@ fn place(record: &mut Record, latest: u64) {
 /// The writing half of a session: converts batches and writes the trace.
 struct Recorder<'s> {
     segment: Segment<'s>,
+    peer: &'s Peer,
     process: &'s Process,
+    share: &'s Share<'s>,
     clock: HostTime,
     writer: TraceWriter,
     trace: usize,
@@ -206,19 +240,23 @@ struct Recorder<'s> {
 impl<'s> Recorder<'s> {
     fn new(
         segment: Segment<'s>,
-        process: &'s Process,
+        peer: &'s Peer,
         first: &Pair,
         traces: &Mutex<Traces>,
         program: &'s str,
         hangs: HangWatch,
+        share: &'s Share<'s>,
     ) -> Result<Recorder<'s>> {
+        let process = &peer.process;
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
         let mut traces = traces.lock();
         let (trace, writer) = traces.create(program, &began)?;
         Ok(Recorder {
             segment,
+            peer,
             process,
+            share,
             clock,
             writer,
             trace,
@@ -241,10 +279,19 @@ impl<'s> Recorder<'s> {
     /// Records until the drain has ended.
     fn record(&mut self, batches: &Receiver<Drained>, progress: &Progress) {
         let mut due = Instant::now() + FLUSH;
+        let mut status_due = due;
         let mut reported = Figures::default();
         loop {
             match batches.recv_deadline(due) {
-                Ok(Drained::Batch(batch)) => self.take(&batch),
+                Ok(Drained::Batch(batch)) => {
+                    self.take(&batch);
+                    self.share.unqueue(batch.bytes());
+                    self.share.set_pending(self.writer.pending());
+                    if self.share.all().is_much_pending() {
+                        let flushed = self.writer.flush();
+                        self.note(flushed);
+                    }
+                }
                 Ok(Drained::Emptied(polled)) => {
                     let decided = self.capture_ranges.emptied();
                     self.write(decided);
@@ -262,15 +309,21 @@ impl<'s> Recorder<'s> {
             }
             self.sample_threads();
             let now = Instant::now();
+            // Records may have come while there was nothing to flush.
+            let pause = if self.writer.pending() == 0 { STATUS } else { FLUSH };
+            due = due.min(now + pause);
             if now >= due {
-                due = now + FLUSH;
-                self.clock.refine();
-                let status = self.status(End::NONE);
-                self.writer.status(&status);
+                due = now + pause;
+                if now >= status_due {
+                    status_due = now + STATUS;
+                    self.clock.refine();
+                    let status = self.status(End::NONE);
+                    self.writer.status(&status);
+                    let figures = self.figures(&status);
+                    progress.add(std::mem::replace(&mut reported, figures), figures);
+                }
                 let flushed = self.writer.flush_if_due(now);
                 self.note(flushed);
-                let figures = self.figures(&status);
-                progress.add(std::mem::replace(&mut reported, figures), figures);
             }
         }
     }
@@ -304,6 +357,9 @@ impl<'s> Recorder<'s> {
             at = self.take_one(words, batch.thread, at);
         }
         self.threads.insert(batch.thread, (batch.tid, at));
+        if self.threads.len() > MOST_THREADS {
+            self.threads.pop_first();
+        }
         if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
             let written = self.writer.name(Namespace::Thread, batch.thread, &name);
             self.note(written);
@@ -412,8 +468,11 @@ impl<'s> Recorder<'s> {
 
     /// Keeps the first error.
     fn note(&mut self, written: io::Result<()>) {
-        if let Err(error) = written {
-            self.failure.get_or_insert(error);
+        if let Err(error) = written
+            && self.failure.is_none()
+        {
+            self.peer.tell_failed(&Error::new(why(&error)));
+            self.failure = Some(error);
         }
     }
 
@@ -464,6 +523,7 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
         exit: end.exit,
         boot: process::boot(),
         parent: process.parent,
+        write_error: None,
         agent_ns: 0,
         poller_ns: read(&live.poller_ns),
         calls: 0,

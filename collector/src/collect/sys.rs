@@ -178,6 +178,42 @@ impl Mapping {
     }
 }
 
+impl Mapping {
+    /// Takes the pages that were read out of our memory. Their contents stay in the object, and they come back when
+    /// they are read again.
+    pub(crate) fn release(&self) {
+        // SAFETY: our own shared mapping. MADV_DONTNEED discards nothing of a shared object (madvise(2)), so whatever
+        // borrows the mapping goes on reading the same values.
+        unsafe { libc::madvise(self.base, self.bytes, libc::MADV_DONTNEED) };
+    }
+}
+
+/// Bounds what libc keeps of freed memory, for the rest of the process's life. By itself it makes eight heaps for each
+/// processor, and keeps up to 64 MiB of each: it raises its threshold with every large block that is freed.
+pub(crate) fn bound_free_memory() {
+    #[cfg(target_env = "gnu")]
+    {
+        // Each heap reserves 64 MiB of address space.
+        let heaps = if limit(libc::RLIMIT_AS).0 < 1 << 30 { 1 } else { 8 };
+        const KEPT: c_int = 1 << 20;
+        for (parameter, value) in
+            [(libc::M_ARENA_MAX, heaps), (libc::M_TRIM_THRESHOLD, KEPT), (libc::M_MMAP_THRESHOLD, KEPT)]
+        {
+            // SAFETY: takes numbers, and locks the heap itself.
+            unsafe { libc::mallopt(parameter, value) };
+        }
+    }
+}
+
+/// Gives memory that is free back to the system: libc keeps what the threads of a session have freed.
+pub(crate) fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, and locks each of libc's arenas itself.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this is our own mapping, which nothing borrows any more.

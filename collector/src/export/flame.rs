@@ -9,6 +9,7 @@
 
 use crate::analyze::Tables;
 use crate::analyze::source_lines::Row;
+use crate::harmless;
 use crate::model::named::named;
 use crate::model::names::demangle;
 use crate::model::stacks::{Frame, Stacks};
@@ -189,7 +190,7 @@ pub fn collapsed(mut out: impl Write, processes: &[Process], weight: Weight) -> 
 
 /// A name without what has a meaning in the format.
 fn plain(name: &str) -> String {
-    name.replace(';', ",").replace(char::is_control, " ")
+    harmless::plain(&name.replace(';', ","))
 }
 
 /// Writes a profile for each process and weight. Returns the number of stacks.
@@ -234,8 +235,7 @@ pub fn speedscope(mut out: impl Write, processes: &[Process], weights: &[Weight]
         "exporter": concat!("gpuspy ", env!("CARGO_PKG_VERSION")),
         "activeProfileIndex": 0, "shared": { "frames": frames }, "profiles": profiles,
     });
-    serde_json::to_writer(&mut out, &file)?;
-    writeln!(out)?;
+    writeln!(out, "{}", harmless::json(file.to_string()))?;
     Ok(stacks)
 }
 

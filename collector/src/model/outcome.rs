@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Outcome {
     /// It still ran when the trace was last written.
     Running,
+    /// It ran when its trace was cut off (the collector was killed, the disk was full), and may have run on.
+    CutOff,
     /// It ran its exit handlers and ended with this code, if the code is known.
     Exited(Option<u8>),
     /// It ended with this code and without its exit handlers: `_exit`, as a forked worker of Python does.
@@ -57,6 +59,7 @@ impl Outcome {
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Running => "running",
+            Outcome::CutOff => "unknown",
             Outcome::Exited(_) => "exited",
             Outcome::Killed(_) => "killed",
             Outcome::Crashed(_) => "crashed",
@@ -76,6 +79,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Outcome::Running => f.write_str("still running"),
+            Outcome::CutOff => f.write_str("ending unknown"),
             Outcome::Exited(None | Some(0)) => f.write_str("exited"),
             Outcome::Exited(Some(code)) => write!(f, "exited with code {code}"),
             Outcome::Left(code) => write!(f, "ended by _exit with code {code}"),

@@ -2,6 +2,7 @@
 
 mod apart;
 
+use crate::harmless::plain;
 pub use apart::distinct;
 use unicode_width::UnicodeWidthChar;
 
@@ -15,16 +16,6 @@ pub fn shorten(name: &str, width: usize) -> String {
     let steps = [bare.to_owned(), local.clone(), folded(3), folded(2), clip_brackets(&folded(2), width)];
     let short = steps.into_iter().find(|step| columns(step) <= width).unwrap_or_else(|| folded(1));
     cut(&short, width)
-}
-
-/// Returns text that can neither move a terminal's cursor nor reorder what it shows: control characters become `?`, and so
-/// do invisible characters that join, separate or change direction.
-pub fn plain(text: &str) -> String {
-    let is_harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    text.chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()
 }
 
 /// Returns how many columns a character takes on a terminal.

@@ -3,9 +3,10 @@
 use super::units::count;
 use crate::analyze::Damage;
 
-/// Returns what is wrong with the trace (`damaged`, `cut`), each with a description; nothing if nothing is missing.
+/// Returns what is wrong with the trace (`damaged`, `cut`, `incomplete`), each with a description; nothing if nothing is missing.
 pub fn described(damage: &Damage) -> Vec<(&'static str, String)> {
-    let Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut } = *damage;
+    let Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error } =
+        *damage;
     let some =
         |n: u64, of: &str| (n > 0).then(|| format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" }));
     let missing = [some(records_lost, "record"), some(times_lost, "GPU time")];
@@ -32,10 +33,25 @@ pub fn described(damage: &Damage) -> Vec<(&'static str, String)> {
     } else if !missing.is_empty() {
         described.push(("damaged", is_missing("")));
     }
+    let write_error = write_error.map(system_error);
     if cut {
         described.push(("cut", "the file ends in the middle of a chunk".to_owned()));
+    } else if unfinished {
+        let why = write_error.map_or_else(
+            || "its collector was killed, or could not write any more".to_owned(),
+            |error| format!("its collector could not write any more ({error})"),
+        );
+        described.push(("cut", format!("{why}, and the program may have run on")));
+    } else if let Some(error) = write_error {
+        described.push(("incomplete", format!("its collector could not write all of it ({error})")));
     }
     described
+}
+
+/// Returns the system's words for an error number.
+pub fn system_error(number: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(number).to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -52,6 +68,32 @@ mod tests {
         let heads: Vec<&str> =
             described(&Damage { chunks_lost: 2, ..cut }).into_iter().map(|(head, _)| head).collect();
         assert_eq!(heads, ["damaged", "cut"]);
+    }
+
+    #[test]
+    fn a_trace_without_its_end_is_cut_off_and_its_program_may_have_run_on() {
+        let killed = Damage { unfinished: true, ..Damage::default() };
+        let full = Damage { write_error: Some(libc::ENOSPC), ..killed };
+        let words = [
+            (
+                killed,
+                "cut",
+                "its collector was killed, or could not write any more, and the program may have run on",
+            ),
+            (
+                full,
+                "cut",
+                "its collector could not write any more (No space left on device), and the program may have run on",
+            ),
+            (
+                Damage { unfinished: false, ..full },
+                "incomplete",
+                "its collector could not write all of it (No space left on device)",
+            ),
+        ];
+        for (damage, head, words) in words {
+            assert_eq!(described(&damage), [(head, words.to_owned())]);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Names of kernels and libraries, shortened for the screen.
 
+pub use crate::harmless::plain;
 pub use crate::model::names::demangle;
-pub use crate::model::short_names::{char_width, cut, distinct, plain, shorten};
+pub use crate::model::short_names::{char_width, cut, distinct, shorten};
 
 /// The most columns that [`library`] returns.
 pub const LIBRARY: usize = 22;

@@ -5,6 +5,7 @@ use super::names::demangle;
 use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::UNKNOWN;
+use crate::harmless;
 use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
@@ -150,7 +151,7 @@ impl<'a> Operations<'a> {
             stack: self.stacks.listed(call.stack),
         };
         // A line has only numbers and texts, so serialization cannot fail.
-        serde_json::to_string(&line).unwrap_or_default()
+        harmless::json(serde_json::to_string(&line).unwrap_or_default())
     }
 }
 

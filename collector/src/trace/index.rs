@@ -83,6 +83,10 @@ pub struct Damage {
     pub bytes_skipped: u64,
     /// Whether the file ends in the middle of a chunk.
     pub cut: bool,
+    /// Whether its writer is gone and did not come to the end.
+    pub unfinished: bool,
+    /// Why its writer could not write a part of it: the system's error number.
+    pub write_error: Option<i32>,
 }
 
 impl Damage {

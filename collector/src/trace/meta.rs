@@ -5,7 +5,7 @@
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
 //! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot,
-//! 23 hangs (key: see `hang.rs`).
+//! 23 hangs (key: see `hang.rs`), 24 write_error.
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
@@ -22,6 +22,7 @@ const OUTSIDE_LAUNCHES: u32 = 20;
 const OUTSIDE_OTHERS: u32 = 21;
 const BOOT: u32 = 22;
 const HANGS: u32 = 23;
+const WRITE_ERROR: u32 = 24;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -74,6 +75,9 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     if let Some(boot) = status.boot {
         entry(&mut bytes, BOOT, 0, boot);
     }
+    if let Some(error) = status.write_error.and_then(|error| u64::try_from(error).ok()) {
+        entry(&mut bytes, WRITE_ERROR, 0, error);
+    }
     let outside = [(OUTSIDE_LAUNCHES, status.outside_launches), (OUTSIDE_OTHERS, status.outside_others)];
     for (field, count) in outside.into_iter().filter(|(_, count)| *count > 0) {
         entry(&mut bytes, field, 0, count);
@@ -94,7 +98,7 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
 pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
-    let (mut parent, mut exit, mut boot) = (None, None, None);
+    let (mut parent, mut exit, mut boot, mut write_error) = (None, None, None, None);
     let (mut outside_launches, mut outside_others) = (0, 0);
     let mut hangs = hang::Read::default();
     let mut fields = Fields(plain);
@@ -113,6 +117,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             PARENT => parent = Some(u32::try_from(value).ok()?),
             BOOT => boot = Some(value),
             HANGS => hangs.take(key, value),
+            WRITE_ERROR => write_error = Some(i32::try_from(value).ok()?),
             OUTSIDE_LAUNCHES => outside_launches = value,
             OUTSIDE_OTHERS => outside_others = value,
             EXIT => {
@@ -140,6 +145,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         exit,
         boot,
         parent,
+        write_error,
         agent_ns: values[7],
         poller_ns: values[8],
         calls: values[9],

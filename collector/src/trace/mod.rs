@@ -24,4 +24,4 @@ mod writer;
 pub use index::{Damage, TraceError};
 pub use meta::Summary;
 pub use reader::{Records, TraceReader, read_bytes, wait_until_complete};
-pub use writer::{FLUSH_INTERVAL, TraceWriter};
+pub use writer::{FLUSH_INTERVAL, PRIVATE, TraceWriter};

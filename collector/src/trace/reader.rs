@@ -71,8 +71,20 @@ impl TraceReader<File> {
         if file.metadata()?.is_dir() {
             return Err(TraceError::IsDirectory);
         }
-        TraceReader::new(file)
+        // Asked before the contents are read: a writer that comes to its end in between has written all of them.
+        let has_writer = has_writer(&file);
+        let mut reader = TraceReader::new(file)?;
+        reader.index.damage.unfinished = !has_writer && !reader.complete();
+        Ok(reader)
     }
+}
+
+/// Whether a writer has the file, as far as its file system knows locks; otherwise one may have it.
+fn has_writer(file: &File) -> bool {
+    let is_free = file.try_lock_shared().is_ok();
+    // If this fails, the lock is held for as long as the reader exists, and only a new writer would notice.
+    let _ = file.unlock();
+    !is_free
 }
 
 impl<R: Read + Seek> TraceReader<R> {
@@ -110,6 +122,8 @@ impl<R: Read + Seek> TraceReader<R> {
             times_lost_at_least: a.times_lost_at_least.saturating_add(b.times_lost_at_least),
             bytes_skipped: a.bytes_skipped.saturating_add(b.bytes_skipped),
             cut: a.cut || b.cut,
+            unfinished: a.unfinished,
+            write_error: self.status().and_then(|status| status.write_error),
         }
     }
 

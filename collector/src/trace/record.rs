@@ -647,6 +647,8 @@ pub struct Status {
     pub boot: Option<u64>,
     /// The pid of its parent at the start of collection, in the collector's namespace; `None` if it has none there.
     pub parent: Option<u32>,
+    /// Why a part of the trace could not be written: the system's error number (errno(3)).
+    pub write_error: Option<i32>,
     /// Time in hooks outside the real calls, summed over all threads, ns.
     pub agent_ns: u64,
     /// CPU time of the poller outside driver calls, ns.

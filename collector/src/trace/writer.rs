@@ -6,20 +6,29 @@ use super::meta::{self, Summary};
 use super::pending::{Pending, Place};
 use super::record::{GpuTime, Record, Status};
 use gpuspy_wire::record::Namespace;
+use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Everything is in the file after this time, if [`TraceWriter::flush_if_due`] is called often enough.
-pub const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
-/// The least time that a record has to meet its GPU time before it is written: much longer than the poller's longest
-/// wake-up delay, and than the 256 operations that a stream may have in flight usually take.
-const JOIN_TIME: Duration = Duration::from_millis(50);
+/// Everything is in the file after this time, if [`TraceWriter::flush_if_due`] is called nine times in it. With the
+/// longest pause of the drain, a record is in the file 100 ms after the program has made it.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(90);
+/// The least time that a record has to meet its GPU time before it is written: longer than the poller's longest wake-up
+/// delay, and than the 256 operations that a stream may have in flight usually take. More of it would make chunks shorter,
+/// which costs more of the file than times that are written late.
+const JOIN_TIME: Duration = Duration::from_millis(20);
+/// The mode of a trace: names of kernels, files and functions, and command lines, are only its owner's.
+pub const PRIVATE: u32 = 0o600;
 /// Records in a full chunk.
 const CHUNK_RECORDS: usize = MAX_ENTRIES as usize;
-/// Limit on pending records: two chunks, so that records of a burst have had time to meet their GPU times.
+/// Limit on pending records: two chunks, less than 1 MiB of the file, so that records of a burst have had time to meet
+/// their GPU times.
 const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
+/// How many chunks at the end may give way to the End of a file on a full disk.
+const GIVE_WAY: usize = 8;
 /// Bytes of names that are written as a chunk before a flush is due.
 const NAMES_BYTES: usize = 256 << 10;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
@@ -35,6 +44,10 @@ pub struct TraceWriter {
     file: File,
     /// Size of the whole chunks in the file, bytes.
     bytes: u64,
+    /// Where the latest chunks begin, which may have to give way to the End.
+    latest: VecDeque<u64>,
+    /// Why a part could not be written: the latest error's number.
+    write_error: Option<i32>,
     sequence: u64,
     /// The number of records in the chunks so far, including those given up.
     records: u64,
@@ -57,7 +70,7 @@ impl TraceWriter {
     /// # Errors
     /// Fails if opening or writing fails; with [`io::ErrorKind::WouldBlock`] if another writer has the file.
     pub fn create(path: &Path, status: &Status) -> io::Result<TraceWriter> {
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).open(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::new(
@@ -74,6 +87,8 @@ impl TraceWriter {
         let mut writer = TraceWriter {
             file,
             bytes: 0,
+            latest: VecDeque::new(),
+            write_error: None,
             sequence: 0,
             records: 0,
             given_up: 0,
@@ -138,6 +153,11 @@ impl TraceWriter {
         result
     }
 
+    /// The number of records that wait for their GPU times.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Size of the file so far, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -146,10 +166,11 @@ impl TraceWriter {
     /// Takes the latest status of the process, which is written with the next flush if it has changed.
     pub fn status(&mut self, status: &Status) {
         self.status.clone_from(status);
+        self.status.write_error = self.write_error;
     }
 
     /// Flushes what is due; call this every few milliseconds. It marks what has come so far, and writes what was
-    /// marked 50 ms before. So every record has at least that long to meet its GPU time, and is in the file after a
+    /// marked 20 ms before. So every record has at least that long to meet its GPU time, and is in the file after a
     /// [`FLUSH_INTERVAL`].
     ///
     /// # Errors
@@ -180,11 +201,28 @@ impl TraceWriter {
     /// Writes everything and the End chunk.
     ///
     /// # Errors
-    /// Fails if writing does. The file then contains as much as could be written.
+    /// Fails if writing does. The file then contains as much as could be written, and as its end how the process ended
+    /// and why something is missing.
     pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
         self.status(status);
-        self.flush()?;
-        if self.status_written.as_ref() != Some(status) {
+        let Err(error) = self.flush() else { return self.end() };
+        if self.pending.len() > 0 || self.names_count > 0 || !self.late.is_empty() {
+            self.give_up(self.pending.len());
+        }
+        self.status(status);
+        // A full disk may have no room for the end either. It is worth more than the last records.
+        while self.end().is_err() {
+            let Some(last) = self.latest.pop_back() else { break };
+            // The sequence goes on, so the reader knows that a chunk is missing, and how many records.
+            self.cut_back_to(last)?;
+            self.status_written = None;
+        }
+        Err(error)
+    }
+
+    /// Writes the last status and the End chunk.
+    fn end(&mut self) -> io::Result<Summary> {
+        if self.status_written.as_ref() != Some(&self.status) {
             self.write_status()?;
         }
         let mut summary = Summary {
@@ -310,13 +348,25 @@ impl TraceWriter {
         };
         let chunk = [&header.to_bytes()[..], &payload].concat();
         if let Err(error) = self.file.write_all(&chunk) {
+            self.write_error = error.raw_os_error();
             // If the file cannot be truncated (a pipe), the reader finds the next header by its magic.
-            let _uncut =
-                self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
+            let _uncut = self.cut_back_to(self.bytes);
             return Err(error);
+        }
+        self.latest.push_back(self.bytes);
+        if self.latest.len() > GIVE_WAY {
+            self.latest.pop_front();
         }
         self.bytes += chunk.len() as u64;
         self.sequence += 1;
+        Ok(())
+    }
+
+    /// Shortens the file to some of its whole chunks.
+    fn cut_back_to(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)?;
+        self.file.seek(SeekFrom::Start(bytes))?;
+        self.bytes = bytes;
         Ok(())
     }
 }

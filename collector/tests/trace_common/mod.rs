@@ -25,6 +25,7 @@ pub fn status(ending: Ending) -> Status {
         exit: Some(Exit::Signal(11)),
         boot: Some(17),
         parent: Some(4241),
+        write_error: None,
         agent_ns: 7,
         poller_ns: 8,
         calls: 9,

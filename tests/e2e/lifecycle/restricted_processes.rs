@@ -149,3 +149,90 @@ fn locked_memory_does_no_harm_and_the_agent_adds_little_resident_memory() {
     assert!(the_line(&done).contains("the trace is"));
     assert_eq!(launches(&done.report()), 200);
 }
+
+#[test]
+fn a_limit_on_address_space_does_no_harm_and_the_program_is_traced() {
+    let limited = |script: &str| Run::command("bash").arg("-c").arg(script).arg(program("plain_work"));
+    let preload = format!("LD_PRELOAD={} exec \"$0\"", agent().display());
+    let plain = limited("ulimit -v 45000; exec \"$0\"").plain().succeeded();
+    let done = limited(&format!("ulimit -v 45000; {preload}")).plain().succeeded();
+    assert_eq!(done.said()["launches"], plain.said()["launches"]);
+    // The collector inherits the limit, and maps what the agent has made.
+    assert!(the_line(&done).contains("the trace is"));
+    assert_eq!(launches(&done.report()), 200);
+}
+
+#[test]
+fn where_address_space_is_limited_the_agent_leaves_it_to_the_program() {
+    // What a heap for another thread takes: 64 MiB, and 128 MiB while it is made.
+    const A_HEAP_KIB: i64 = 64 << 10;
+    let script = "import ctypes, json, time
+cuda = ctypes.CDLL('libcuda.so.1')
+def peak():
+    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmPeak'))
+before = peak()
+cuda.cuInit(0)
+context = ctypes.c_void_p()
+cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+time.sleep(0.3)
+print(json.dumps({'program': 'python', 'added': peak() - before}))";
+    let python = |limit: &str| {
+        let shell = format!("ulimit -v {limit}; LD_PRELOAD={} exec python3 -c \"$0\"", agent().display());
+        Run::command("bash").arg("-c").arg(shell).arg(script).plain().succeeded()
+    };
+    let done = python("900000");
+    let added = done.said()["added"].as_i64().unwrap();
+    println!("{added} KiB more address space with a limit");
+    assert!(added < A_HEAP_KIB, "{added} KiB");
+    assert!(the_line(&done).contains("the trace is"));
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_refuses_one_process_and_later_ones_are_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let errors = std::fs::File::create(folder.path().join("stderr")).unwrap();
+    let mut listener = super::Listener::run("exec \"$0\" collect --dir \"$1\"", errors);
+    let of_collector = |name: &str| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", listener.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let client = || Run::of("plain_work").env("GPUSPY_SOCKET", listener.socket());
+    // A process that stays takes the stacks that ended threads have left.
+    let stays = ["busy_5us", "1000", "0.1", "600000", "1"].iter().fold(Run::of("paced"), Run::arg);
+    let mut command = stays.preloaded_command();
+    command.env("GPUSPY_SOCKET", listener.socket()).stdout(std::process::Stdio::null());
+    let mut stays = command.spawn().unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while of_collector("Threads") < 4 {
+        assert!(std::time::Instant::now() < until, "the first process is not collected from");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let limit = |bytes: u64| {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        let pid = listener.process.id() as i32;
+        // SAFETY: sets a limit of a child of ours from a struct of ours.
+        assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &limit, std::ptr::null_mut()) }, 0);
+    };
+    // No room for a stack.
+    limit((of_collector("VmSize") + 64) << 10);
+    let refused = client().preloaded().succeeded();
+    assert_eq!(refused.said()["launches"], 200);
+    limit(libc::RLIM_INFINITY);
+    let served = client().preloaded().succeeded();
+    stays.kill().unwrap();
+    stays.wait().unwrap();
+    let traces = listener.stop();
+    let status = listener.process.wait().unwrap();
+    let said = std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+    assert!(status.success(), "{status}: {said}");
+    let refusal = format!("process {}: no thread can be started for it: ", refused.said()["pid"]);
+    assert!(
+        said.contains(&refusal) && said.contains("ulimit -u") && !said.contains("internal error"),
+        "{said}"
+    );
+    let name = format!("plain_work-{}.gspy", served.said()["pid"]);
+    let trace = traces.iter().find(|trace| trace.ends_with(&name)).unwrap_or_else(|| panic!("{traces:?}"));
+    assert_eq!(launches(&report(trace)), 200);
+    assert_eq!(traces.len(), 2, "{traces:?}");
+}

@@ -1,5 +1,6 @@
 //! How are texts, times and devices written as JSON?
 
+use crate::harmless;
 use crate::trace::record::Device;
 use std::fmt;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ pub(super) struct Text(String);
 impl Text {
     pub fn of(text: &str) -> Text {
         // Serializing a text cannot fail.
-        Text(serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned()))
+        Text(harmless::json(serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned())))
     }
 }
 

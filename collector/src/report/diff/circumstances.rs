@@ -199,6 +199,7 @@ fn incomplete(name: &str, report: &Report) -> Vec<String> {
         }
         let how = match process.ending {
             Some("running") => "was still running",
+            Some("unknown") => "may have run on after its trace was cut off",
             Some("killed") => "was killed",
             Some("crashed") => "crashed",
             Some("vanished") => "vanished",

@@ -15,6 +15,7 @@ pub mod steps;
 pub mod work;
 
 use crate::analyze::{ProcessReport, Tables};
+use crate::harmless;
 use crate::report::rows::Report;
 use crate::report::view::Unread;
 use change::Change;
@@ -113,6 +114,6 @@ impl Diff {
     /// Returns what `--json` prints.
     pub fn json(&self) -> String {
         // The rows have string keys and finite numbers: JSON can hold all of them.
-        format!("{:#}\n", serde_json::to_value(self).unwrap_or_default())
+        harmless::json(format!("{:#}\n", serde_json::to_value(self).unwrap_or_default()))
     }
 }

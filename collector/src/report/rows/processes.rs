@@ -3,6 +3,7 @@
 use super::numbers::Estimate;
 use crate::analyze::{self, ProcessReport};
 use crate::model::outcome::{Outcome, signal_name};
+use crate::report::damage::system_error;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,9 +29,10 @@ pub struct Process {
     /// The UUIDs of the GPUs on which the process had a context.
     pub gpus: Vec<String>,
     /// vanished: it ended without its exit handlers, by _exit (then there is an exit code) or nobody knows how; crashed:
-    /// by a signal that its own doing raised (SIGSEGV, SIGABRT); killed: by another one.
+    /// by a signal that its own doing raised (SIGSEGV, SIGABRT); killed: by another one; unknown: its trace was cut off
+    /// before it ended (the collector was killed, the disk was full).
     #[schemars(extend(
-        "enum" = ["running", "exited", "killed", "crashed", "vanished", "replaced", "detached", null]
+        "enum" = ["running", "unknown", "exited", "killed", "crashed", "vanished", "replaced", "detached", null]
     ))]
     pub ending: Option<&'static str>,
     /// The exit code.
@@ -94,6 +96,10 @@ pub struct Damage {
     pub times_lost: u64,
     /// Whether the file ends inside a chunk.
     pub cut: bool,
+    /// Whether its writer is gone and did not come to the end: it was killed, or could not write.
+    pub unfinished: bool,
+    /// Why its writer could not write a part of it, in the system's words.
+    pub write_error: Option<String>,
 }
 
 impl Process {
@@ -143,7 +149,16 @@ impl Process {
 
 impl Damage {
     fn of(damage: &analyze::Damage) -> Damage {
-        let analyze::Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut } = *damage;
-        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut }
+        let analyze::Damage {
+            chunks_lost,
+            chunks_refused,
+            records_lost,
+            times_lost,
+            cut,
+            unfinished,
+            write_error,
+        } = *damage;
+        let write_error = write_error.map(system_error);
+        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error }
     }
 }

@@ -32,7 +32,7 @@ pub fn hangs<'a>(screen: &mut Screen<'_>, run: &Run<'a>) {
 fn title(report: &ProcessReport, hang: &Hang) -> Text {
     match report.process.outcome {
         _ if hang.is_over => Text::toned(Tone::Waste, "hung for a while:"),
-        Some(Outcome::Running) => Text::toned(Tone::Problem, "hangs:"),
+        Some(Outcome::Running | Outcome::CutOff) => Text::toned(Tone::Problem, "hangs:"),
         _ => Text::toned(Tone::Problem, "hung to the end:"),
     }
 }

@@ -172,11 +172,10 @@ fn gpus(run: &Run<'_>) -> String {
 }
 
 fn ending(process: &ProcessInfo) -> Text {
-    // The last status in a cut file is from before the cut.
-    let outcome = process.outcome.filter(|outcome| !(process.damage.cut && *outcome == Outcome::Running));
+    let outcome = process.outcome;
     let tone = match outcome {
         Some(outcome) if outcome.is_violent() => Tone::Problem,
-        Some(Outcome::Running | Outcome::Vanished) | None => Tone::Waste,
+        Some(Outcome::Running | Outcome::CutOff | Outcome::Vanished) | None => Tone::Waste,
         Some(_) => Tone::Plain,
     };
     Text::toned(tone, outcome.map_or_else(|| "ending unknown".to_owned(), |outcome| outcome.to_string()))

@@ -1,0 +1,107 @@
+//! A trace that cannot be written, or not to its end: the program runs as without it, and the line at exit and the report say
+//! what is missing and why.
+//!
+//! A limit on the size of files stands for a full disk, because it needs no privileges: writing fails in the same way.
+
+use super::{Listener, files, launches, number, the_line};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Body;
+use gpuspy_tests::{Run, gpuspy, report};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Writes a collector that may write files of this size, and returns its path.
+fn collector_limited_to_kib(run: &Run, kib: u32) -> PathBuf {
+    let path = run.folder().join("collector.sh");
+    let script = format!("#!/bin/bash\nulimit -f {kib}; exec '{}' \"$@\"\n", gpuspy().display());
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_not_announced() {
+    let done = Run::of("plain_work").env("GPUSPY_OUTPUT", "/dev/full").preloaded().succeeded();
+    assert_eq!(done.said()["launches"], 200);
+    let line = the_line(&done);
+    assert!(line.contains("no trace was written: cannot write /dev/full: No space left on device"), "{line}");
+    assert!(!line.contains("read it with"), "{line}");
+
+    let run = Run::of("plain_work");
+    let collector = collector_limited_to_kib(&run, 0);
+    let done = run.env("GPUSPY_COLLECTOR", collector).preloaded().succeeded();
+    assert_eq!(done.said()["launches"], 200);
+    let line = the_line(&done);
+    assert!(line.contains("no trace was written") && line.contains("File too large"), "{line}");
+    assert_eq!(files(&done), ["collector.sh"], "no empty file is left");
+}
+
+#[test]
+fn a_trace_that_stops_midway_says_why_and_keeps_what_was_written() {
+    const LAUNCHES: u64 = 400_000;
+    // Room for a whole chunk, and not for all of them.
+    let run = Run::of("flood").arg(LAUNCHES.to_string());
+    let collector = collector_limited_to_kib(&run, 1024);
+    let done = run.env("GPUSPY_COLLECTOR", collector).preloaded().succeeded();
+    let report = done.report();
+    let line = the_line(&done);
+    assert!(line.contains("is incomplete: File too large"), "{line}");
+    assert!(line.contains(done.trace().to_str().unwrap()), "{line}");
+    let process = &report["processes"][0];
+    assert_eq!(
+        (&process["ending"], &process["damage"]["write_error"]),
+        (&"exited".into(), &"File too large".into())
+    );
+    let (kept, lost) = (launches(&report), number(&report, "/processes/0/damage/records_lost"));
+    println!("{kept} of {LAUNCHES} launches were kept, and {lost} records were not");
+    assert!(kept > 0 && kept < LAUNCHES && kept + lost >= LAUNCHES, "{kept} kept, {lost} lost");
+    let screen = done.section("coverage");
+    assert!(
+        screen.contains("incomplete trace: its collector could not write all of it (File too large)"),
+        "{screen}"
+    );
+    assert!(!screen.contains("still running"), "{screen}");
+}
+
+#[test]
+fn a_killed_collector_leaves_a_trace_that_says_it_was_cut_off() {
+    const LAUNCHES: u64 = 2_000;
+    let listener = Listener::start();
+    // It launches for half a second, and then runs on without a call.
+    let run = ["busy_5us", "4000", "0.5", "600000", "1"].iter().fold(Run::of("paced"), Run::arg);
+    let mut command = run.preloaded_command();
+    command.env("GPUSPY_SOCKET", listener.socket()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut program = command.spawn().unwrap();
+    let traces = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(listener.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect()
+    };
+    // No flush is asked for: what was launched is in the file by itself.
+    let in_file = || {
+        let mut reader = TraceReader::open(traces().first()?).ok()?;
+        Some(reader.records().filter(|record| matches!(record.body, Body::Work(_))).count() as u64)
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while in_file() != Some(LAUNCHES) {
+        assert!(Instant::now() < until, "{:?} launches are in the file", in_file());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    listener.signal(libc::SIGKILL);
+    let trace = traces().remove(0);
+    let report = report(&trace);
+    let runs_on = program.try_wait().unwrap().is_none();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(runs_on, "the program does not notice");
+    assert_eq!(launches(&report), LAUNCHES);
+    let process = &report["processes"][0];
+    assert_eq!((&process["ending"], &process["damage"]["unfinished"]), (&"unknown".into(), &true.into()));
+    let screen = std::process::Command::new(gpuspy()).arg("report").arg(&trace).output().unwrap();
+    let screen = String::from_utf8_lossy(&screen.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words =
+        "cut trace: its collector was killed, or could not write any more, and the program may have run on";
+    assert!(screen.contains(words), "{screen}");
+    assert!(!screen.contains("still running") && screen.contains("ending unknown"), "{screen}");
+}
