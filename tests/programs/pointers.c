@@ -1,4 +1,4 @@
-// Asks for the address of a driver function by every road there is, launches through each, and prints which addresses are
+// Asks for the address of a driver function by every route there is, launches through each, and prints which addresses are
 // equal to the first one.
 // link: -l:libcuda.so.1
 #include "driver.h"
@@ -14,7 +14,7 @@ int main(void)
     void *by_getproc = NULL;
     CHECK(cuGetProcAddress("cuLaunchKernel", &by_getproc, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, NULL));
     const struct {
-        const char *road;
+        const char *route;
         void *address;
     } found[] = {
         {"symbol", (void *)cuLaunchKernel},
@@ -33,7 +33,7 @@ int main(void)
         launch_kernel launch = (launch_kernel)found[index].address;
         CHECK(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
         launches++;
-        printf("%s\"%s\":%s", index ? "," : "", found[index].road,
+        printf("%s\"%s\":%s", index ? "," : "", found[index].route,
                found[index].address == found[0].address ? "true" : "false");
     }
     CHECK(cuStreamSynchronize(stream));

@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy)]
 pub struct Next {
     pub address: usize,
-    /// False: call it without recording anything (it is unclear which runtime is meant).
+    /// False: call it without recording anything (it is unclear which runtime is meant, or it is not CUDA's).
     pub labelled: bool,
 }
 
@@ -52,10 +52,14 @@ pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
 fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     let errno = Errno::save();
     let next = match hook.layer {
+        // Without libcuda it is a function of another library that has the name of one of the driver's.
         Layer::Driver => next_in_driver(hook).map(|address| {
-            hook.lead_symbol(address);
-            sink::route_found(hook);
-            Next { address, labelled: true }
+            let labelled = libraries::driver().is_some();
+            if labelled {
+                hook.lead_symbol(address);
+                sink::route_found(hook);
+            }
+            Next { address, labelled }
         }),
         Layer::Runtime => runtime::find(caller.address, hook),
     };

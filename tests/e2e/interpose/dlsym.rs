@@ -122,7 +122,15 @@ fn a_librarys_variables_with_cudas_names_stay_its_own() {
 }
 
 #[test]
-fn a_functions_address_is_the_same_by_every_road() {
+fn a_function_that_merely_has_a_name_of_the_drivers_is_called_and_not_traced() {
+    for enabled in ["1", "0"] {
+        let done = Run::of("namesake").env("GPUSPY", enabled).without_gpu().preloaded().succeeded();
+        assert_silent(&done);
+    }
+}
+
+#[test]
+fn a_functions_address_is_the_same_by_every_route() {
     let plain = Run::of("pointers").plain().succeeded().said();
     assert!(plain["equal"].as_object().unwrap().values().all(|equal| *equal == true), "{plain}");
     let observed = Run::of("pointers").preloaded().succeeded();

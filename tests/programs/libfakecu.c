@@ -1,0 +1,10 @@
+// A library that has nothing to do with CUDA and two functions with names of its driver.
+int cuInit(unsigned flags)
+{
+    return 40 + (int)flags;
+}
+
+int cuMemFree_v2(unsigned long long value)
+{
+    return (int)value;
+}
