@@ -4,6 +4,7 @@
 #   scripts/deep-check.sh [SECONDS]     SECONDS of fuzzing per target (default 60)
 #
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
+# - a run for each allocation of the agent's, which fails, alone and with all after it (stable toolchain);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
 # - the cargo-fuzz targets under AddressSanitizer.
 #
@@ -40,6 +41,10 @@ miri() {
 LOOM_MAX_PREEMPTIONS=4 check "loom, 4 preemptions" optimized --test loom
 PROPTEST_CASES=100000 check "proptest against a queue, 100000 cases" optimized --test contract
 PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimized --test hostile
+
+scripts/build-sim.sh
+check "every allocation of the agent's fails in turn" env GPUSPY_ALL_FAILURES=1 \
+    cargo nextest run -p gpuspy-tests failing_calls::
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
     echo
