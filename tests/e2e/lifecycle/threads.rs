@@ -69,3 +69,28 @@ fn errno_is_left_alone() {
         }
     }
 }
+
+fn every_launch_is_counted(client: &str) {
+    let plain = Run::of(client).plain().succeeded();
+    let done = Run::of(client).preloaded().succeeded();
+    assert_eq!(done.said()["program"], plain.said()["program"]);
+    assert_eq!(done.report()["coverage"]["launches"], done.said()["launches"], "{}", done.stderr);
+    assert_eq!(done.report()["coverage"]["dropped"], 0);
+}
+
+#[test]
+fn threads_with_stacks_of_64_kib_have_room_for_the_hooks() {
+    every_launch_is_counted("small_stacks");
+}
+
+#[test]
+fn signals_that_interrupt_every_call_change_nothing() {
+    every_launch_is_counted("signal_storm");
+}
+
+#[test]
+fn a_driver_in_a_namespace_of_its_own_works_as_without_the_agent() {
+    let plain = Run::of("other_namespace").plain().succeeded();
+    let done = Run::of("other_namespace").preloaded().succeeded();
+    assert_eq!(done.stdout, plain.stdout);
+}
