@@ -159,6 +159,10 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
     })?;
     match <[OwnedFd; 1]>::try_from(descriptors) {
         Ok([fd]) => Ok((hello, fd)),
+        Err(others) if others.is_empty() => Err(Error::new(
+            "it sent 0 descriptors with its greeting instead of one, or the collector may open no more files \
+             (ulimit -n)",
+        )),
         Err(others) => {
             Err(Error::new(format!("it sent {} descriptors with its greeting instead of one", others.len())))
         }

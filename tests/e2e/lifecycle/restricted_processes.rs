@@ -236,3 +236,24 @@ fn a_thread_that_cannot_be_started_refuses_one_process_and_later_ones_are_served
     assert_eq!(launches(&report(trace)), 200);
     assert_eq!(traces.len(), 2, "{traces:?}");
 }
+
+#[test]
+fn a_limit_on_descriptors_does_no_harm() {
+    let with_limit = |most: u32, preload: &str| {
+        // The simulator's truth would take one.
+        let shell = format!(
+            "unset SIMCUDA_TRUTH; ulimit -n {most}; {preload} exec {}",
+            gpuspy_tests::program("dlsym_launch").display()
+        );
+        Run::command("bash").arg("-c").arg(shell).plain().succeeded()
+    };
+    let preload = format!("LD_PRELOAD={}", agent().display());
+    let mut traced = 0;
+    // 0 to 2 are open, and the loader needs one to open libcuda.
+    for most in 4..=16 {
+        let done = with_limit(most, &preload);
+        assert_eq!(done.stdout, with_limit(most, "").stdout, "{most} descriptors");
+        traced += u32::from(the_line(&done).contains("the trace is"));
+    }
+    assert!(traced >= 4, "{traced} of 13 were traced");
+}
