@@ -3,6 +3,7 @@
 use super::{files, launches, our_lines};
 use gpuspy_tests::{Run, program, report};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 #[test]
 fn the_exit_code_is_the_programs() {
@@ -68,4 +69,38 @@ fn traces_of_two_processes_go_into_a_directory_and_are_reported_together() {
     for trace in traces {
         assert_eq!(launches(&report(&trace)), 200);
     }
+}
+
+/// Compiles a program that ends with 7, if its LD_PRELOAD names no agent.
+fn compiled(run: &Run, options: &[String]) {
+    let source = "#include <stdlib.h>\n#include <string.h>\n\
+        int main(void) { char *list = getenv(\"LD_PRELOAD\"); return list && strstr(list, \"gpuspy\") ? 8 : 7; }\n";
+    std::fs::write(run.folder().join("program.c"), source).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["program.c", "-o", "program"]).args(options).current_dir(run.folder());
+    assert!(gcc.status().unwrap().success());
+}
+
+#[test]
+fn a_program_for_musl_runs_without_the_agent_and_one_line_says_why() {
+    let run = Run::command("./program");
+    // glibc's own loader under musl's name: musl's would refuse the agent, which needs glibc.
+    let loader = run.folder().join("ld-musl-x86_64.so.1");
+    std::fs::copy("/lib64/ld-linux-x86-64.so.2", &loader).unwrap();
+    compiled(&run, &[format!("-Wl,--dynamic-linker={}", loader.display())]);
+    let done = run.observed();
+    assert_eq!(done.status.code(), Some(7), "{}", done.stderr);
+    let lines = our_lines(&done);
+    assert!(lines.len() == 1 && lines[0].contains("is a program for musl"), "{}", done.stderr);
+}
+
+#[test]
+fn a_statically_linked_program_runs_and_one_line_says_that_it_cannot_be_seen_into() {
+    let run = Run::command("./program");
+    compiled(&run, &["-static".to_owned()]);
+    let done = run.observed();
+    // It has the variable, which nothing reads.
+    assert_eq!(done.status.code(), Some(8), "{}", done.stderr);
+    let lines = our_lines(&done);
+    assert!(lines.len() == 1 && lines[0].contains("is statically linked"), "{}", done.stderr);
 }
