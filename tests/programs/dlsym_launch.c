@@ -1,5 +1,6 @@
 // Finds each driver function by dlsym on a handle of its own (dlopen with RTLD_LOCAL), as Triton's launcher, ctypes and
-// others do, and launches 500 kernels. Prints the number of launches.
+// others do, and launches 500 kernels. Prints the number of launches. With an argument the driver is in a namespace of the
+// loader's own, where no preloaded library is.
 #include "launch_type.h"
 #include "common.h"
 
@@ -17,14 +18,15 @@ static void *find(const char *name)
     return function;
 }
 
-int main(void)
+int main(int count, char **unused)
 {
     static const char *const names[] = {"found_10us"};
     void *context, *module, *kernel, *stream;
     uint64_t nothing = 0;
     void *arguments[] = {&nothing};
     char *ptx = ptx_module(names, 1);
-    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    (void)unused;
+    driver = count > 1 ? dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW) : dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == NULL)
         FAIL("%s", dlerror());
     CHECK(((int (*)(unsigned))find("cuInit"))(0));

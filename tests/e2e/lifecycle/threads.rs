@@ -90,7 +90,8 @@ fn signals_that_interrupt_every_call_change_nothing() {
 
 #[test]
 fn a_driver_in_a_namespace_of_its_own_works_as_without_the_agent() {
-    let plain = Run::of("other_namespace").plain().succeeded();
-    let done = Run::of("other_namespace").preloaded().succeeded();
+    let run = || Run::of("dlsym_launch").arg("namespace");
+    let plain = run().plain().succeeded();
+    let done = run().preloaded().succeeded();
     assert_eq!(done.stdout, plain.stdout);
 }
