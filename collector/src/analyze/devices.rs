@@ -15,7 +15,7 @@ use super::merge::Merge;
 use super::source::Source;
 use super::timeline::DeviceTime;
 use super::transfers::{self, Transfers};
-use super::whole::{Work, extrapolated};
+use super::whole::{Work, whole};
 use crate::model::gpu_interval::host;
 use crate::model::stacks::Caller;
 use gpuspy_wire::record::Namespace;
@@ -64,7 +64,14 @@ pub struct DeviceReport {
 impl DeviceReport {
     /// Adds the estimated time of untimed operations: those that were called in pauses of the budget, and others.
     /// That also bounds the gaps: together they are no longer than the device can have been idle.
-    pub fn extrapolate(&mut self, kernels: &[Kernel], graphs: &GraphUse, transfers: &Transfers) {
+    /// `has_all`: the tables have every operation that used it.
+    pub fn extrapolate(
+        &mut self,
+        kernels: &[Kernel],
+        graphs: &GraphUse,
+        transfers: &Transfers,
+        has_all: bool,
+    ) {
         let id = self.id;
         let [compute, communication] = kernels::untimed(kernels, |strata| strata.paused(id));
         let copies = transfers::untimed(transfers, |strata| strata.paused(id));
@@ -72,6 +79,9 @@ impl DeviceReport {
         let [compute, communication] = kernels::untimed(kernels, |strata| strata.unseen(id));
         let copies = transfers::untimed(transfers, |strata| strata.unseen(id));
         self.work.unseen = [compute, graphs.strata.unseen(id), communication, copies];
+        let ordinary = kernels.iter().filter(|kernel| !kernel.communication);
+        self.work.most_compute =
+            ordinary.map(|kernel| kernel.strata.most(id)).sum::<Option<u64>>().filter(|_| has_all);
         self.gaps.total.hi = self.whole().idle.hi;
         self.idle.complete(self.whole().idle);
     }
@@ -79,7 +89,7 @@ impl DeviceReport {
     /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be
     /// estimated.
     pub fn whole(&self) -> Identity {
-        extrapolated(&self.identity, &self.work).unwrap_or(self.identity)
+        whole(&self.identity, &self.work)
     }
 }
 /// Returns a row for every device that the trace names or that had work.

@@ -4,7 +4,6 @@
 //! list at the end of this file. The order of the list does not matter: no analysis changes an event, and none reads
 //! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
 
-use super::Input;
 use super::analysis::{Analysis, End, Line, Start};
 use super::calls::{ApiTimes, ByApi, SyncTimes};
 use super::collectives::{CollectiveFold, Collectives};
@@ -33,6 +32,7 @@ use super::timeline::Timelines;
 use super::transfers::{TransferTimes, Transfers};
 use super::waits::{ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
+use super::{Damage, Input};
 use crate::model::filter::RecordFilter;
 use crate::model::steps::StepCounter;
 use crate::model::{Event, Model};
@@ -75,7 +75,8 @@ where
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());
-    tables.relate();
+    let has_all = filter.is_everything() && !start.period.is_span() && damage == Damage::default();
+    tables.relate(has_all && tables.coverage.dropped() == 0);
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None }
@@ -198,10 +199,10 @@ analyses! {
 
 impl Tables {
     /// Fills in what is computed from several tables: what the operations took that were called in pauses, which the tables
-    /// of operations know and the devices need, and the gaps of all devices.
-    fn relate(&mut self) {
+    /// of operations know and the devices need, and the gaps of all devices. `has_all`: no operation is missing in the tables.
+    fn relate(&mut self, has_all: bool) {
         for device in &mut self.devices {
-            device.extrapolate(&self.kernels, &self.graphs, &self.transfers);
+            device.extrapolate(&self.kernels, &self.graphs, &self.transfers, has_all);
         }
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);

@@ -505,6 +505,7 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     device.streams = time.streams;
     device.bins = time.bins;
     device.work.observed = time.work;
+    device.work.most_compute = own.iter().map(|row| row.work.most_compute).sum();
     for row in own {
         let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {
             all.iter_mut().zip(theirs).for_each(|(all, theirs)| *all = all.plus(theirs));

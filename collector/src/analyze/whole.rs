@@ -27,6 +27,22 @@ pub struct Work {
     pub paused: [Extent; CLASSES],
     /// Of others that are untimed for other reasons.
     pub unseen: [Extent; CLASSES],
+    /// The upper bound of the time of all kernels, where the table of kernels knows it.
+    pub most_compute: Option<u64>,
+}
+
+/// Returns the parts of the whole span, extrapolated where that can be done. Kernels ran for no longer than the table of
+/// kernels says: where the host stalls within a run, the GPU waits in the run's interval, and that is idle time.
+pub fn whole(identity: &Identity, work: &Work) -> Identity {
+    let mut whole = extrapolated(identity, work).unwrap_or(*identity);
+    let compute = &mut whole.busy[Class::Compute as usize];
+    let most = work.most_compute.map_or(u64::MAX, |most| most.max(compute.lo));
+    let waited = compute.value.saturating_sub(most);
+    compute.value -= waited;
+    let idle = &mut whole.idle;
+    idle.value += waited;
+    idle.hi = idle.hi.max(idle.value);
+    whole
 }
 
 /// Returns the parts of the whole span, with nothing left unobserved; `None` if every operation was timed, or if none like
@@ -140,6 +156,19 @@ mod tests {
             unobserved: exactly(unobserved),
             maybe: [unobserved; 4],
         }
+    }
+
+    /// The host stalled for 8 of the 53 ms in which the GPU had work, in the midst of a run of launches.
+    #[test]
+    fn kernels_ran_no_longer_than_the_table_of_kernels_says() {
+        let mut observed = identity([53, 0, 0, 0], 20, 0, 0);
+        observed.busy[0].lo = 39;
+        let of =
+            |most| whole(&observed, &Work { observed: [53, 0, 0, 0], most_compute: most, ..Work::default() });
+        let parts = |most| (of(most).busy[0].value, of(most).idle.value);
+        assert_eq!(parts(Some(50)), (50, 23));
+        assert_eq!(parts(Some(30)), (39, 34), "but what is certain");
+        assert_eq!((parts(Some(60)), parts(None)), ((53, 20), (53, 20)));
     }
 
     fn took(known: u64, lo: f64, value: f64, hi: f64) -> Extent {
@@ -265,7 +294,12 @@ mod tests {
             };
             let mut observed = busy;
             observed.iter_mut().zip(beside).for_each(|(all, more)| *all += more);
-            let work = Work { observed, paused: paused.map(extent), unseen: unseen.map(extent) };
+            let work = Work {
+                observed,
+                paused: paused.map(extent),
+                unseen: unseen.map(extent),
+                most_compute: None,
+            };
             if let Some(whole) = extrapolated(&identity, &work) {
                 let parts: Vec<&Sum> = whole.busy.iter().chain([&whole.idle, &whole.undecided]).collect();
                 prop_assert_eq!(parts.iter().map(|part| part.value).sum::<u64>(), identity.span);

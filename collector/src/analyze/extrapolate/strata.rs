@@ -79,6 +79,14 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         self.extent(device, |sample| sample.others)
     }
 
+    /// Returns the upper bound of the time of all operations on a device, ns. `None`: some are untimed for other reasons than
+    /// that they are in runs, or none was timed.
+    pub fn most(&self, device: Option<u32>) -> Option<u64> {
+        let Some(device) = self.devices.get(&device) else { return Some(0) };
+        let Sample { timed, paused, others, .. } = device.all;
+        (timed > 0 && paused + others == 0).then(|| device.total().hi)
+    }
+
     fn extent(&self, device: Option<u32>, count_of: fn(&Sample) -> u64) -> Extent {
         let Some(device) = self.devices.get(&device) else { return Extent::default() };
         let count = count_of(&device.all);
