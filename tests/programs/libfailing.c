@@ -63,7 +63,7 @@ __attribute__((destructor)) static void end(void)
     fclose(file);
 }
 
-// Counts a call, and says whether it fails. The collector that the agent starts has the agent's code no more.
+// Counts a call, and says whether it fails.
 static bool fails(const char *name, void *caller)
 {
     if ((uintptr_t)caller - agent_begin >= agent_end - agent_begin)
