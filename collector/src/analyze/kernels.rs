@@ -241,6 +241,7 @@ mod tests {
             earliest_end: 4_000,
             latest_end: 4_000,
             busy_from: latest,
+            starved: 0,
             start,
             end: 4_000,
             length: Length::default(),

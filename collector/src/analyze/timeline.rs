@@ -326,7 +326,9 @@ impl Timeline {
     fn work(&mut self, operation: &Operation, interval: &GpuInterval) {
         if interval.basis != Basis::BoundsOnly {
             let sum = &mut self.work[class(operation.what) as usize];
-            *sum = sum.saturating_add(self.period.length(interval.start, interval.end));
+            for (from, to) in interval.ran() {
+                *sum = sum.saturating_add(self.period.length(from, to));
+            }
         }
     }
 
@@ -552,7 +554,7 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
             if o.basis == Basis::BoundsOnly {
                 sweep.stretch(Layer::Undecided, class, o.earliest_start, o.latest_end, neighbour);
             } else {
-                sweep.stretch(Layer::Estimated, class, o.start, o.end, neighbour);
+                estimated(sweep, class, &o, neighbour);
                 // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between
                 // two of them.
                 sweep.stretch(Layer::Certain, class, o.busy_from, o.earliest_end, neighbour);
@@ -569,6 +571,19 @@ fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
             sweep.leave(layer, class, time, neighbour);
         }
     }
+}
+
+/// Adds when an operation ran by the best estimate. Between the two parts of a run in which the GPU starved is a gap. What
+/// the host did in that is not known: the lead is that of the run's first launch.
+fn estimated(sweep: &mut Sweep, class: Class, o: &GpuInterval, neighbour: Neighbour) {
+    let [first, rest] = o.ran();
+    if o.starved == 0 {
+        return sweep.stretch(Layer::Estimated, class, first.0, first.1, neighbour);
+    }
+    let before = Neighbour { earliest_end: o.latest_start, ..neighbour };
+    let after = Neighbour { latest_start: o.busy_from, lead: LeadNumber::default(), ..neighbour };
+    sweep.stretch(Layer::Estimated, class, first.0, first.1, before);
+    sweep.stretch(Layer::Estimated, class, rest.0, rest.1, after);
 }
 
 #[cfg(test)]

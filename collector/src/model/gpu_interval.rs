@@ -135,6 +135,9 @@ pub struct GpuInterval {
     pub start: i64,
     /// Best estimate of its end.
     pub end: i64,
+    /// Best estimate of how long the GPU waited for the host between two launches of a burst or a run, host ns. The
+    /// wait ended at `busy_from`.
+    pub starved: i64,
     /// How long it lasted.
     pub length: Length,
     /// What the best estimates rest on.
@@ -182,8 +185,9 @@ impl GpuInterval {
         host(self.length.hi.saturating_sub(self.raw))
     }
 
-    /// Uses the typical total of a run's launches, `ns`, as the best estimate if the run's end event was recorded
-    /// after the GPU may have finished, as happens when the host pauses.
+    /// Uses the typical total of a run's launches, `ns`, as the best estimate of its busy time. If the host paused after
+    /// the run, the end event was recorded after the GPU may have finished, and the run ended earlier. If it paused
+    /// between two launches, the GPU starved in the meantime.
     pub fn expect(&mut self, ns: u64) {
         if self.earliest_end <= self.busy_from {
             self.end = self
@@ -191,7 +195,21 @@ impl GpuInterval {
                 .saturating_add(host(ns))
                 .clamp(self.earliest_end.max(self.start), self.latest_end.max(self.start));
             self.length.value = ns.clamp(self.length.lo, self.length.hi);
+            return;
         }
+        // Launches differ a little in length, so a small rest says nothing.
+        let rest = self.end.saturating_sub(self.start).saturating_sub(host(ns));
+        if rest > host(ns) / 4 {
+            self.starved = rest.min(self.busy_from - self.start).max(0);
+        }
+    }
+
+    /// Best estimates of when it ran: of a run in which the GPU [starved](Self::starved), before that and after it.
+    pub fn ran(&self) -> [(i64, i64); 2] {
+        if self.starved == 0 {
+            return [(self.start, self.end), (self.end, self.end)];
+        }
+        [(self.start, self.busy_from - self.starved), (self.busy_from, self.end)]
     }
 
     /// Best estimate of its length, ns.
@@ -267,6 +285,7 @@ pub fn derive(
         busy_from: begins(busy_from(&pair, &spread, clock)),
         start: begins(start),
         end: ends(end),
+        starved: 0,
         length,
         basis: match (pair.is_shared(), spread.end_was_queued && spread.over_start == 0) {
             (true, _) => Basis::BoundsOnly,
@@ -338,6 +357,7 @@ pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
         busy_from: clock.to_host(start + late),
         start: clock.to_host(start),
         end: clock.to_host(start + raw),
+        starved: 0,
         length: Length { lo: lo as u64, value: raw as u64, hi: hi as u64 },
         basis: Basis::Corrected,
         raw: raw as u64,
@@ -371,7 +391,7 @@ fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i
 #[cfg(test)]
 mod tests {
     use super::super::clocks::Clocks;
-    use super::super::simulation::{Load, Simulation, survey, work};
+    use super::super::simulation::{Load, Simulation, exactly, survey, work};
     use super::*;
     use crate::hash::HashMap;
     use crate::trace::record::What;
@@ -513,6 +533,23 @@ mod tests {
 
     /// On a drained stream, launched at 10 µs, submitted 4 µs after its start event was recorded, and over before its
     /// end event.
+    /// A run of 300 µs that took 8 ms because the host paused within it; its last launch was submitted 100 µs before its
+    /// end.
+    #[test]
+    fn a_run_in_which_the_host_paused_starved_before_its_last_launch() {
+        let run = || GpuInterval { busy_from: 7_900_000, ..exactly(0, 8_000_000) };
+        let mut starved = run();
+        starved.expect(300_000);
+        assert_eq!(starved.starved, 7_700_000);
+        assert_eq!(starved.ran(), [(0, 200_000), (7_900_000, 8_000_000)]);
+        let mut longer = run();
+        longer.expect(7_000_000);
+        assert_eq!(longer.ran()[0], (0, 8_000_000), "launches differ in length");
+        let mut at_the_end = run();
+        at_the_end.expect(50_000);
+        assert_eq!(at_the_end.ran(), [(0, 0), (7_900_000, 8_000_000)], "all of it was busy from then on");
+    }
+
     #[test]
     fn a_pair_that_says_little_takes_the_usual_length_within_its_bounds() {
         let usually = |value| Some(Usual { from: value, value, to: value, beyond: 0, is_agreed: true });

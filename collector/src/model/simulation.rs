@@ -168,6 +168,7 @@ pub fn exactly(start: i64, end: i64) -> GpuInterval {
         earliest_end: end,
         latest_end: end,
         busy_from: start,
+        starved: 0,
         start,
         end,
         length: Length { lo: ns, value: ns, hi: ns },

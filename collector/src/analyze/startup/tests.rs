@@ -53,6 +53,7 @@ impl<'n> Trace<'n> {
                 earliest_end: start + 5,
                 latest_end: start + 5,
                 busy_from: start,
+                starved: 0,
                 start,
                 end: start + 5,
                 length: Length::default(),

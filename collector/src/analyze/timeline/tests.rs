@@ -33,6 +33,7 @@ fn at(earliest: [i64; 2], best: [i64; 2], latest: [i64; 2], basis: Basis) -> Gpu
         latest_start: latest[0],
         latest_end: latest[1],
         busy_from: latest[0],
+        starved: 0,
         length: Length::default(),
         basis,
         raw: (latest[1] - earliest[0]) as u64,
@@ -292,6 +293,18 @@ fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() 
     let ahead = busy_from(30);
     assert_eq!(ahead.busy[Class::Compute as usize], Sum { value: 110, lo: 80, hi: 110 });
     assert_eq!(ahead.idle, Sum { value: 0, lo: 0, hi: 30 });
+}
+
+#[test]
+fn a_gap_lies_in_a_run_in_which_the_gpu_starved() {
+    let starved = GpuInterval { busy_from: 80, starved: 50, ..exactly(0, 100) };
+    let run = Action::Burst { launches: 2, ordinary: 2, communication: false };
+    let device = timed(&[(run, starved), (KERNEL, exactly(100, 110))]);
+    assert_eq!(device.identity.busy[Class::Compute as usize], Sum { value: 60, lo: 30, hi: 110 });
+    assert_eq!(device.identity.idle, Sum { value: 50, lo: 0, hi: 80 });
+    assert_eq!(device.work[Class::Compute as usize], 60);
+    let Found { count, total, .. } = device.gaps.finish(device.identity.idle.hi);
+    assert_eq!((count, total.lo, total.value, total.hi), (1, 0, 50, 80));
 }
 
 #[test]

@@ -70,6 +70,7 @@ impl<'n> Trace<'n> {
                 earliest_end: over - 1,
                 latest_end: over + 1,
                 busy_from: over,
+                starved: 0,
                 start,
                 end: over,
                 length: Length::default(),
