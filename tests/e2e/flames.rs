@@ -146,9 +146,8 @@ fn a_native_program_has_its_functions() {
     let done = Run::of("work_runtime").observed().succeeded();
     let report = report(&done.trace());
     let gpu = collapsed(&done, "gpu");
-    // Where not all was timed, the tables estimate by the size of copies, and lines by their bytes.
-    let all = (sum(&report["kernels"], "total_ns") + sum(&report["transfers"], "total_ns")) as f64;
-    let stacks = gpu.values().sum::<u64>() as f64;
-    assert!((stacks / all - 1.0).abs() < 0.05, "{stacks} of {all}: {gpu:?}");
+    let all = sum(&report["kernels"], "total_ns") + sum(&report["transfers"], "total_ns");
+    let stacks = gpu.values().sum::<u64>();
+    assert!(stacks.abs_diff(all) <= gpu.len() as u64, "{stacks} of {all}: {gpu:?}");
     assert!(gpu.keys().any(|stack| stack[0].ends_with(" in work_runtime")), "{gpu:?}");
 }

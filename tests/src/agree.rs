@@ -18,6 +18,7 @@ pub fn disagreements(report: &Value) -> Vec<String> {
     found.calls(report);
     found.memory(report);
     found.ranges(report);
+    found.lines(report);
     found.list
 }
 
@@ -320,6 +321,22 @@ impl Found {
             apis.iter().all(|row| number(&row["failed"]) <= number(&row["count"])),
             &report["apis"],
         );
+    }
+
+    /// Checks that the lines of the program have as much GPU time together as the tables of what ran.
+    fn lines(&mut self, report: &Value) {
+        let lines = list(&report["lines"]);
+        let tables = [list(&report["kernels"]), list(&report["transfers"])].concat();
+        let graphs = &report["graphs"];
+        let is_known = tables.iter().all(|row| number(&row["timed"]) > 0)
+            && (number(&graphs["timed"]) > 0 || number(&graphs["launches"]) == 0);
+        if lines.is_empty() || !is_known {
+            return;
+        }
+        let ran = Range::sum(ranges(&tables, "total_ns")).value + Range::of(&graphs["total_ns"]).value;
+        let caused = Range::sum(ranges(lines, "gpu_ns")).value;
+        self.no_more("the GPU time of all lines vs. what ran", caused, ran);
+        self.no_more("what ran vs. the GPU time of all lines", ran, caused);
     }
 
     fn memory(&mut self, report: &Value) {

@@ -24,7 +24,7 @@ use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
 use super::repeated_uploads::{RepeatedUploads, Uploads};
 use super::scope::Scope;
-use super::source_lines::{LineFold, SourceLines};
+use super::source_lines::{LineFold, Row, SourceLines};
 use super::startup::{Startup, StartupFold};
 use super::steps::{StepFold, Steps};
 use super::summary::{ProcessInfo, ProcessReport};
@@ -37,6 +37,7 @@ use crate::model::filter::RecordFilter;
 use crate::model::steps::StepCounter;
 use crate::model::{Event, Model};
 use crate::trace::record::{Body, Record, Work};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Analyzes one process in one pass over its records. A [`Survey`](crate::model::survey::Survey) has to have read them before,
@@ -208,5 +209,21 @@ impl Tables {
         self.idle = devices::idle(&self.devices);
         self.steps.relate(&self.devices);
         self.source_lines.relate(&self.gaps.by_line, &self.implicit_syncs);
+        self.fit_lines();
+    }
+
+    /// Gives the lines the time that the tables of operations say.
+    pub(super) fn fit_lines(&mut self) {
+        let Tables { source_lines, kernels, transfers, graphs, .. } = self;
+        let mut by_symbol: BTreeMap<&str, u64> = BTreeMap::new();
+        for (symbol, total) in kernels.iter().filter_map(|one| Some((one.symbol.as_str(), one.total()?))) {
+            *by_symbol.entry(symbol).or_default() += total.value;
+        }
+        source_lines.fit(|row| match row {
+            Row::Kernel(symbol) => by_symbol.get(symbol.as_str()).copied(),
+            Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.value),
+            Row::Graph(_) => Some(graphs.total()?.value),
+            Row::Api(_) | Row::Wait(_) => None,
+        });
     }
 }

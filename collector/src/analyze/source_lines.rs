@@ -3,7 +3,8 @@
 //! A line is the user's frame of a call ([`line_of`](crate::model::stacks::Stacks::line_of)), of Python or native. Calls
 //! without one are a row of their own, so that the rows sum to the whole. Idle time counts for the line whose operation
 //! ended the gap, as in the table of libraries. Untimed operations are assumed to take as long as the timed ones of their
-//! line and kernel (per byte, if they are transfers): [`shares`].
+//! line and kernel (per byte, if they are transfers): [`shares`]. The lines of a kernel, or of a kind of transfers, have
+//! together the time that its own table says ([`SourceLines::fit`]).
 
 mod shares;
 
@@ -95,6 +96,29 @@ pub struct SourceLines {
 }
 
 impl SourceLines {
+    /// Gives the lines the time of their operations, as much in all as the tables of those say, ns. `total` returns what a
+    /// table says of a row; all graphs are one row, with the number 0.
+    pub fn fit(&mut self, total: impl Fn(&Row<String>) -> Option<u64>) {
+        let all_graphs =
+            |row: &Row<String>| if let Row::Graph(_) = row { Row::Graph(0) } else { row.clone() };
+        let mut own: BTreeMap<Row<String>, u64> = BTreeMap::new();
+        for (row, shares) in self.of.iter_mut().filter(|(row, _)| row.runs()) {
+            shares.fit(None);
+            let sum = own.entry(all_graphs(row)).or_default();
+            shares.times().for_each(|(_, time)| *sum = sum.saturating_add(time.value));
+        }
+        self.rows.values_mut().for_each(|line| line.gpu = Sum::default());
+        for (row, shares) in self.of.iter_mut().filter(|(row, _)| row.runs()) {
+            let row = all_graphs(row);
+            let of_lines = own.get(&row).copied().filter(|own| *own > 0);
+            let known = of_lines.zip(total(&row)).filter(|(own, total)| own != total);
+            shares.fit(known.map(|(own, total)| total as f64 / own as f64));
+            for (line, time) in shares.times() {
+                self.rows.entry(line.cloned()).or_default().gpu.add(time);
+            }
+        }
+    }
+
     /// Adds what other analyses found by line: the gaps by the line whose operation ended them, and the waits that are not
     /// those of synchronize calls.
     pub fn relate(&mut self, gaps: &BTreeMap<Option<Frame>, Part>, waits: &ImplicitSyncs) {
@@ -283,10 +307,9 @@ impl<'a> Analysis<'a> for LineFold<'a> {
         for ((row, number), share) in self.rows {
             of.entry(row.named(names)).or_default().add(end.line_of(number), &share);
         }
-        for (line, time) in of.iter().filter(|(row, _)| row.runs()).flat_map(|(_, shares)| shares.times()) {
-            rows.entry(line.cloned()).or_default().gpu.add(time);
-        }
-        SourceLines { rows, of }
+        let mut lines = SourceLines { rows, of };
+        lines.fit(|_| None);
+        lines
     }
 }
 

@@ -182,6 +182,7 @@ impl Tables {
         }
         all.gaps = devices::gaps(&all.devices);
         all.idle = devices::idle(&all.devices);
+        all.fit_lines();
         Cow::Owned(all)
     }
 }

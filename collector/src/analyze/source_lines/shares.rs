@@ -94,17 +94,21 @@ impl Merge for Share {
 
 /// The shares of all lines; `None` is what comes from lines that are not known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shares(BTreeMap<Option<Frame>, Share>);
+pub struct Shares {
+    lines: BTreeMap<Option<Frame>, Share>,
+    /// What the row's own table says of the time, as a multiple of what the lines say together; `None` if it says nothing.
+    fit: Option<f64>,
+}
 
 impl Shares {
     /// Adds a line's share.
     pub(super) fn add(&mut self, line: Option<Frame>, share: &Share) {
-        self.0.entry(line).or_default().merge(share);
+        self.lines.entry(line).or_default().merge(share);
     }
 
     /// Returns each line with its amount: launches, bytes, or ns.
     pub fn weights(&self) -> impl Iterator<Item = (Option<&Frame>, u64)> + Clone {
-        self.0.iter().map(|(line, share)| (line.as_ref(), share.weight))
+        self.lines.iter().map(|(line, share)| (line.as_ref(), share.weight))
     }
 
     /// Returns the line with the largest share, and that share, 0 to 1; `None` if most is of lines that are not known.
@@ -116,14 +120,28 @@ impl Shares {
     /// none like them was timed.
     pub fn times(&self) -> impl Iterator<Item = (Option<&Frame>, Sum)> {
         let mut all = Share::default();
-        self.0.values().for_each(|share| all.merge(share));
-        self.0.iter().filter_map(move |(line, share)| Some((line.as_ref(), share.all_time(&all)?)))
+        self.lines.values().for_each(|share| all.merge(share));
+        let time = move |share: &Share| Some(self.fitted(share.all_time(&all)?));
+        self.lines.iter().filter_map(move |(line, share)| Some((line.as_ref(), time(share)?)))
+    }
+
+    /// Has [`times`](Self::times) return this multiple of the lines' own estimates: two estimates of one time, the row's
+    /// table by sizes and shapes and the lines by their operations, differ a little.
+    pub(super) fn fit(&mut self, multiple: Option<f64>) {
+        self.fit = multiple;
+    }
+
+    fn fitted(&self, own: Sum) -> Sum {
+        let Some(multiple) = self.fit else { return own };
+        let value = (own.value as f64 * multiple).round() as u64;
+        Sum { value, lo: own.lo.min(value), hi: own.hi.max(value) }
     }
 }
 
 impl Merge for Shares {
     fn merge(&mut self, other: &Shares) {
-        other.0.iter().for_each(|(line, share)| self.add(line.clone(), share));
+        self.fit = None;
+        other.lines.iter().for_each(|(line, share)| self.add(line.clone(), share));
     }
 }
 
@@ -181,6 +199,18 @@ mod tests {
         assert_eq!(times([run, share(1, &[exactly(20)])])[0].value, 60);
         let all = times([run, share(1, &[])]);
         assert_eq!(all, [Sum { value: 90, lo: 0, hi: 120 }], "no launch was timed alone");
+    }
+
+    #[test]
+    fn lines_have_the_time_of_the_table_that_their_row_stands_in() {
+        let mut shares = Shares::default();
+        shares.add(line(1), &share(1, &[exactly(10), exactly(30)]));
+        shares.fit(Some(1.5));
+        let times: Vec<Sum> = shares.times().map(|(_, time)| time).collect();
+        assert_eq!(times, [Sum { value: 60, lo: 40, hi: 60 }]);
+        shares.merge(&shares.clone());
+        let times: Vec<Sum> = shares.times().map(|(_, time)| time).collect();
+        assert_eq!(times[0].value, 80, "the table of two processes is another one");
     }
 
     #[test]
