@@ -28,7 +28,8 @@ impl Fault {
         self.run(variant).observed().succeeded().report()["findings"].as_array().unwrap().clone()
     }
 
-    /// Tests that the finding is first in a run of the faulty client, with a gain within 10 % of the true one.
+    /// Tests that the finding is first in a run of the faulty client, with a gain within 10 % of the true one, and within what
+    /// other programs on the machine took from the runs.
     pub fn is_reported_with_its_gain(&self) {
         shortest_runs_agree(
             |variant| self.run(variant),
@@ -38,8 +39,7 @@ impl Fault {
                     return false;
                 }
                 names_its_line(&format!("fault_{}", self.program), first);
-                let saves = first["saves_ns"]["value"].as_f64();
-                saves.is_some_and(|saves| (saves - truth).abs() <= 0.1 * truth)
+                first["saves_ns"]["value"].as_f64().is_some_and(|saves| truth.is_near(saves))
             },
         );
     }
@@ -78,23 +78,59 @@ pub fn names_its_line(client: &str, found: &Value) {
     }
 }
 
-/// Runs a client and its twin until `agrees` accepts the findings of the client and what the twin truly saves, ns. Other
+/// What a twin truly saves, by the shortest of several runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved {
+    pub ns: f64,
+    /// What other programs on the machine took from the run that was observed and from those without gpuspy, ns: how much
+    /// longer the first was, and by how much the two shortest of the others differ.
+    pub noise: f64,
+}
+
+impl Saved {
+    /// Whether a promise is within 10 % of it, beside the noise.
+    pub fn is_near(self, promised: f64) -> bool {
+        (promised - self.ns).abs() <= 0.1 * self.ns + self.noise
+    }
+}
+
+/// The two shortest runs of a client, ns.
+struct Shortest([f64; 2]);
+
+impl Shortest {
+    fn add(&mut self, ns: f64) {
+        let Shortest([first, second]) = *self;
+        self.0 = [first.min(ns), second.min(first.max(ns))];
+    }
+
+    /// How much longer the second is; 0 while there is none.
+    fn spread(&self) -> f64 {
+        let Shortest([first, second]) = *self;
+        if second.is_finite() { second - first } else { 0.0 }
+    }
+}
+
+/// Runs a client and its twin until `agrees` accepts the findings of the client and what the twin truly saves. Other
 /// programs on the machine make each run longer and none shorter, so the shortest runs are compared.
-pub fn shortest_runs_agree(run: impl Fn(&str) -> Run, agrees: impl Fn(&Value, f64) -> bool) {
+pub fn shortest_runs_agree(run: impl Fn(&str) -> Run, agrees: impl Fn(&Value, Saved) -> bool) {
     let loop_ns = |done: &Done| done.said()["loop_ns"].as_f64().unwrap();
     let without = |variant: &str| loop_ns(&run(variant).plain().succeeded());
-    let (mut faulty, mut fixed) = (f64::INFINITY, f64::INFINITY);
+    let mut plain = ["faulty", "fixed"].map(|variant| (variant, Shortest([f64::INFINITY; 2])));
     let mut observed = (f64::INFINITY, Value::Null);
+    let mut saved = Saved { ns: 0.0, noise: 0.0 };
     let do_agree = (0..RUNS).any(|_| {
         let done = run("faulty").observed().succeeded();
         let took = loop_ns(&done);
         if took < observed.0 {
             observed = (took, done.report()["findings"].clone());
         }
-        (faulty, fixed) = (faulty.min(without("faulty")), fixed.min(without("fixed")));
-        agrees(&observed.1, faulty - fixed)
+        plain.iter_mut().for_each(|(variant, shortest)| shortest.add(without(variant)));
+        let [(_, faulty), (_, fixed)] = &plain;
+        let longer = (observed.0 - faulty.0[0]).max(0.0);
+        saved = Saved { ns: faulty.0[0] - fixed.0[0], noise: longer + faulty.spread() + fixed.spread() };
+        agrees(&observed.1, saved)
     });
-    assert!(do_agree, "the twin truly saves {}, and the report says {:#}", faulty - fixed, observed.1);
+    assert!(do_agree, "the twin truly has {saved:?}, and the report says {:#}", observed.1);
 }
 
 #[test]

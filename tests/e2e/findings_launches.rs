@@ -1,7 +1,7 @@
 //! Faults of launches, grids, streams and repeated work: the findings that [`super::findings`] does not test, and mixes of
 //! faults whose order has to be the true one.
 
-use super::findings::{Fault, shortest_runs_agree};
+use super::findings::{Fault, Saved, shortest_runs_agree};
 use gpuspy_tests::{Run, until_one_is_good};
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ fn what_gpuspy_itself_costs_is_reported_where_kernels_are_tiny_and_each_is_timed
 
 /// Tests what the first finding of `fault_pageable_copies` says, if it is `pageable-copies`, beside what the fixed twin
 /// truly saves.
-fn pinning(how: &str, agrees: impl Fn(&Value, f64) -> bool) {
+fn pinning(how: &str, agrees: impl Fn(&Value, Saved) -> bool) {
     let run = |variant: &str| {
         Run::of("fault_pageable_copies")
             .arg(variant)
@@ -109,8 +109,8 @@ fn without_page_locked_copies_to_compare_with_the_gain_of_pinning_is_an_interval
         pinning(how, |first, truth| {
             let text = first["evidence"]["text"].as_str().unwrap();
             assert!(!text.contains("page-locked memory:"), "there is nothing to compare with: {text}");
-            saves(first, "lo") <= truth
-                && truth <= saves(first, "hi")
+            saves(first, "lo") <= truth.ns + truth.noise
+                && truth.ns - truth.noise <= saves(first, "hi")
                 && saves(first, "lo") < saves(first, "hi")
         });
     }
@@ -119,9 +119,8 @@ fn without_page_locked_copies_to_compare_with_the_gain_of_pinning_is_an_interval
 #[test]
 fn what_pinning_gains_where_the_host_waits_in_the_copy_is_without_the_transfer_itself() {
     pinning("back", |first, truth| {
-        let is_close = (saves(first, "value") - truth).abs() <= 0.1 * truth;
         // The transfer takes a third of the time, which pinning does not gain.
-        is_close && saves(first, "hi") <= 1.2 * truth
+        truth.is_near(saves(first, "value")) && saves(first, "hi") <= 1.2 * truth.ns + truth.noise
     });
 }
 

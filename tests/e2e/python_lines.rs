@@ -220,6 +220,8 @@ fn a_program_without_an_interpreter_has_no_line_of_python_and_no_note() {
     assert!(!done.stderr.contains("Python"), "{}", done.stderr);
 }
 
+/// Times that other programs on the machine make irregular take more bytes, and none take fewer: the smallest traces are
+/// compared.
 #[test]
 fn the_stack_of_a_launch_takes_less_than_half_a_byte_of_the_trace() {
     let python = readable().pop().unwrap();
@@ -227,14 +229,18 @@ fn the_stack_of_a_launch_takes_less_than_half_a_byte_of_the_trace() {
         let run = script(&python, "python_layers.py").arg("1000");
         let done = run.observed_with(&["--timing", "off", "--stacks", stacks]).succeeded();
         let said: Value = serde_json::from_str(&done.stdout).unwrap();
-        (std::fs::metadata(done.trace()).unwrap().len() as f64, said["launches"].as_f64().unwrap())
+        (std::fs::metadata(done.trace()).unwrap().len(), said["launches"].as_u64().unwrap())
     };
-    let (without, launches) = run("off");
     for stacks in ["auto", "full"] {
-        let (with, _) = run(stacks);
-        let bytes = (with - without) / launches;
-        println!("--stacks {stacks}: {bytes:.2} bytes a launch");
-        assert!(bytes <= 0.5, "--stacks {stacks}: {with} and {without} bytes for {launches} launches");
+        let (mut with, mut without) = (u64::MAX, u64::MAX);
+        let is_little = (0..12).any(|_| {
+            with = with.min(run(stacks).0);
+            let (bytes, launches) = run("off");
+            without = without.min(bytes);
+            (with.saturating_sub(without) as f64) <= 0.5 * launches as f64
+        });
+        println!("--stacks {stacks}: {with} and {without} bytes");
+        assert!(is_little, "--stacks {stacks}: {with} and {without} bytes");
     }
 }
 

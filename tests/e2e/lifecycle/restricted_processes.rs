@@ -1,9 +1,10 @@
 //! Processes with special rules: those that reap children, run as PID 1, may write no files, or lock their memory.
 
 use super::{files, launches, the_line};
-use gpuspy_tests::{Done, Run, agent, program, report};
+use gpuspy_tests::{Done, Run, agent, program, report, root};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_program_that_waits_for_any_child_gets_only_its_own() {
@@ -191,50 +192,32 @@ print(json.dumps({'program': 'python', 'added': peak() - before}))";
 fn a_thread_that_cannot_be_started_refuses_one_process_and_later_ones_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let errors = std::fs::File::create(folder.path().join("stderr")).unwrap();
-    let mut listener = super::Listener::run("exec \"$0\" collect --dir \"$1\"", errors);
-    let of_collector = |name: &str| -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", listener.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    };
+    let no_threads = folder.path().join("no-threads");
+    let library = root().join("target/sim/bin/libnothreads.so");
+    let variables = format!("LD_PRELOAD={} NO_THREADS_WHILE={}", library.display(), no_threads.display());
+    let script = format!("{variables} exec \"$0\" collect --dir \"$1\"");
+    let mut listener = super::Listener::run(&script, errors);
     let client = || Run::of("plain_work").env("GPUSPY_SOCKET", listener.socket());
-    // A process that stays takes the stacks that ended threads have left.
-    let stays = ["busy_5us", "1000", "0.1", "600000", "1"].iter().fold(Run::of("paced"), Run::arg);
-    let mut command = stays.preloaded_command();
-    command.env("GPUSPY_SOCKET", listener.socket()).stdout(std::process::Stdio::null());
-    let mut stays = command.spawn().unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while of_collector("Threads") < 4 {
-        assert!(std::time::Instant::now() < until, "the first process is not collected from");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    let limit = |bytes: u64| {
-        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-        let pid = listener.process.id() as i32;
-        // SAFETY: sets a limit of a child of ours from a struct of ours.
-        assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &limit, std::ptr::null_mut()) }, 0);
-    };
-    // No room for a stack.
-    limit((of_collector("VmSize") + 64) << 10);
+    std::fs::write(&no_threads, "").unwrap();
     let refused = client().preloaded().succeeded();
     assert_eq!(refused.said()["launches"], 200);
-    limit(libc::RLIM_INFINITY);
+    let refusal = format!("process {}: no thread can be started for it: ", refused.said()["pid"]);
+    let said = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !said().contains(&refusal) {
+        assert!(Instant::now() < until, "{}", said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::remove_file(&no_threads).unwrap();
     let served = client().preloaded().succeeded();
-    stays.kill().unwrap();
-    stays.wait().unwrap();
     let traces = listener.stop();
     let status = listener.process.wait().unwrap();
-    let said = std::fs::read_to_string(folder.path().join("stderr")).unwrap();
-    assert!(status.success(), "{status}: {said}");
-    let refusal = format!("process {}: no thread can be started for it: ", refused.said()["pid"]);
-    assert!(
-        said.contains(&refusal) && said.contains("ulimit -u") && !said.contains("internal error"),
-        "{said}"
-    );
+    let said = said();
+    assert!(status.success() && said.contains("ulimit -u") && !said.contains("internal error"), "{said}");
     let name = format!("plain_work-{}.gspy", served.said()["pid"]);
     let trace = traces.iter().find(|trace| trace.ends_with(&name)).unwrap_or_else(|| panic!("{traces:?}"));
     assert_eq!(launches(&report(trace)), 200);
-    assert_eq!(traces.len(), 2, "{traces:?}");
+    assert_eq!(traces.len(), 1, "{traces:?}");
 }
 
 #[test]
