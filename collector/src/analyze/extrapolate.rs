@@ -21,7 +21,7 @@
 //!
 //! **Neither.** With fewer than five windows or draws, the untimed operations are assumed to take at least as long as
 //! the shortest timed one, and at most as long as the longest (by their best values), or as the mean of the upper
-//! bounds if that is more.
+//! bounds if that is more. Where none of their own shape, size or graph was timed, they may have taken no time.
 
 mod clusters;
 mod draws;
@@ -101,6 +101,9 @@ pub struct Extent {
     pub known: u64,
     /// That time, ns.
     pub time: Range,
+    /// How many of the known ones have the time of others: none of their shape, size or graph was timed, and there are too few
+    /// windows to stand for them. They may have taken any time.
+    pub guessed: u64,
     /// How many have none, since no operation of their kind was ever timed.
     pub unknown: u64,
 }
@@ -111,6 +114,7 @@ impl Extent {
         Extent {
             known: self.known + other.known,
             time: self.time.plus(other.time),
+            guessed: self.guessed + other.guessed,
             unknown: self.unknown + other.unknown,
         }
     }
@@ -230,9 +234,15 @@ impl Sample {
 
     /// Whether there are enough draws and windows to estimate the time of the untimed ones.
     fn is_known(&self) -> bool {
-        let others = self.paused + self.others;
-        (self.not_drawn == 0 || self.draws.rest().is_some())
-            && (others == 0 || self.windows.mean(others).is_some())
+        (self.not_drawn == 0 || self.has_draws()) && (self.paused + self.others == 0 || self.has_windows())
+    }
+
+    fn has_draws(&self) -> bool {
+        self.draws.rest().is_some()
+    }
+
+    fn has_windows(&self) -> bool {
+        self.windows.mean(self.paused + self.others).is_some()
     }
 
     /// Returns the bounds of one operation where only the timed ones are known.

@@ -122,7 +122,7 @@ impl Fill {
             value: all(paused) * share,
             hi: paused.time.hi,
             unseen: all(unseen) * share,
-            is_open: paused.unknown > 0,
+            is_open: paused.unknown + paused.guessed > 0,
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn took(known: u64, lo: f64, value: f64, hi: f64) -> Extent {
-        Extent { known, time: Range { lo, value, hi }, unknown: 0 }
+        Extent { known, time: Range { lo, value, hi }, ..Extent::default() }
     }
 
     fn work(observed: [u64; 4], compute: Extent) -> Work {
@@ -289,6 +289,7 @@ mod tests {
             let identity = identity(busy, rest[0], rest[1], rest[2]);
             let extent = |(known, ns, unknown): (u64, f64, u64)| Extent {
                 known,
+                guessed: 0,
                 unknown,
                 time: if known > 0 { Range { lo: ns / 2.0, value: ns, hi: ns * 2.0 } } else { Range::default() },
             };

@@ -2,7 +2,8 @@
 //! copies' by size.
 //!
 //! If each stratum can be estimated from draws and windows of its own, their estimates are added. If one cannot, all
-//! of them are treated as one sample of the mix that was launched.
+//! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
+//! says how long the operations of a stratum took of which none was timed.
 
 use super::{Extent, Range, Sample, WindowCount};
 use crate::analyze::estimate::Estimate;
@@ -91,16 +92,14 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         let Some(device) = self.devices.get(&device) else { return Extent::default() };
         let count = count_of(&device.all);
         if device.all.timed > 0 {
-            return Extent {
-                known: count,
-                time: device.sum(|sample| sample.time_of(count_of(sample))).unwrap_or_default(),
-                unknown: 0,
-            };
+            let guessed = if device.all.has_windows() { 0 } else { device.never_timed(count_of) };
+            let time = device.sum(|sample| sample.time_of(count_of(sample))).unwrap_or_default();
+            return Extent { known: count, time: device.without(guessed, time), guessed, unknown: 0 };
         }
         let whole = self.whole();
         if whole.timed > 0 {
             let time = whole.rest(count);
-            return Extent { known: count, time, unknown: 0 };
+            return Extent { known: count, time, ..Extent::default() };
         }
         Extent { unknown: count, ..Extent::default() }
     }
@@ -132,7 +131,21 @@ impl<K: Copy + Eq + Hash> Device<K> {
     /// Returns the time of all operations, some of which are timed.
     fn total(&self) -> Estimate<u64> {
         let known = self.all.known;
-        self.sum(Sample::untimed_time).map_or_else(|| known.estimate(), |rest| rest.beside(known))
+        let Some(rest) = self.sum(Sample::untimed_time) else { return known.estimate() };
+        let in_runs = if self.all.has_draws() { 0 } else { self.never_timed(|sample| sample.not_drawn) };
+        let windows = self.all.has_windows();
+        let others = if windows { 0 } else { self.never_timed(|sample| sample.paused + sample.others) };
+        self.without(in_runs + others, rest).beside(known)
+    }
+
+    /// Returns how many operations are in strata of which none was timed.
+    fn never_timed(&self, count_of: impl Fn(&Sample) -> u64) -> u64 {
+        self.strata.values().filter(|sample| sample.timed == 0).map(count_of).sum()
+    }
+
+    /// Returns the time of operations without the lower bounds of these.
+    fn without(&self, guessed: u64, time: Range) -> Range {
+        Range { lo: (time.lo - self.all.bounds().times(guessed).lo).max(0.0), ..time }
     }
 
     /// Returns a sum over strata, or the estimate of all of them as one sample.
@@ -191,6 +204,18 @@ mod tests {
         let mut strata = two_shapes();
         (0..11).for_each(|_| strata.add(3, 0, None));
         assert_eq!(strata.total().unwrap().value, 20_000 + 2_000, "11 of which each takes 2000 / 11");
+    }
+
+    /// In a short run nothing stands for the graphs that were launched after the only window.
+    #[test]
+    fn with_too_few_windows_a_shape_that_was_never_timed_may_have_taken_any_time() {
+        let mut strata = Strata::default();
+        (0..7).for_each(|_| strata.add(1, 1, Some(120)));
+        (0..3).for_each(|_| strata.add(1, 0, None));
+        (0..34).for_each(|_| strata.add(2, 0, None));
+        let (total, paused) = (strata.total().unwrap(), strata.paused(Some(0)));
+        assert_eq!((total.lo, total.value), (10 * 120, 44 * 120));
+        assert_eq!((paused.known, paused.guessed, paused.time.lo), (37, 34, 3.0 * 120.0));
     }
 
     #[test]
