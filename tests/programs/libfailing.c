@@ -8,6 +8,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 
 #include "common.h"
@@ -118,11 +119,24 @@ int posix_memalign(void **place, size_t alignment, size_t bytes)
         return next(__VA_ARGS__);                                                                                      \
     }
 
+// The agent makes shared memory by the system call's number.
+long failing_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+long failing_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    static long (*next)(long, long, long, long, long, long, long);
+    if (number == SYS_memfd_create && fails("memfd_create", __builtin_return_address(0))) {
+        errno = EPERM;
+        return -1;
+    }
+    if (next == NULL)
+        *(void **)&next = dlsym(RTLD_NEXT, "syscall");
+    return next(number, a, b, c, d, e, f);
+}
+
 FAILING(void *, MAP_FAILED, ENOMEM, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset), at, bytes, protection, flags, fd, offset)
 FAILING(void *, MAP_FAILED, ENOMEM, mmap64, (void *at, size_t bytes, int protection, int flags, int fd, off_t offset), at, bytes, protection, flags, fd, offset)
 FAILING(int, -1, ENOMEM, mprotect, (void *at, size_t bytes, int protection), at, bytes, protection)
 FAILING(int, -1, EINVAL, madvise, (void *at, size_t bytes, int advice), at, bytes, advice)
-FAILING(int, -1, EPERM, memfd_create, (const char *name, unsigned flags), name, flags)
 FAILING(int, -1, ENOSPC, ftruncate, (int fd, off_t bytes), fd, bytes)
 FAILING(int, -1, EMFILE, open, (const char *path, int flags, int mode), path, flags, mode)
 FAILING(int, -1, EMFILE, open64, (const char *path, int flags, int mode), path, flags, mode)
@@ -132,8 +146,11 @@ FAILING(int, -1, ECONNREFUSED, connect, (int fd, const struct sockaddr *address,
 FAILING(ssize_t, -1, EPERM, sendmsg, (int fd, const struct msghdr *message, int flags), fd, message, flags)
 FAILING(ssize_t, -1, ENOTSOCK, recv, (int fd, void *place, size_t bytes, int flags), fd, place, bytes, flags)
 FAILING(int, -1, ENOMEM, mincore, (void *at, size_t bytes, unsigned char *pages), at, bytes, pages)
+// Binaries for glibc before 2.33 call the functions with a version instead of the plain ones.
 FAILING(int, -1, EACCES, stat, (const char *path, void *found), path, found)
+FAILING(int, -1, EACCES, __xstat, (int version, const char *path, void *found), version, path, found)
 FAILING(int, -1, EIO, fstat, (int fd, void *found), fd, found)
+FAILING(int, -1, EIO, __fxstat, (int version, int fd, void *found), version, fd, found)
 FAILING(int, -1, EINVAL, getrlimit, (int resource, void *limit), resource, limit)
 FAILING(int, -1, EINVAL, gethostname, (char *name, size_t bytes), name, bytes)
 FAILING(long, -1, EINVAL, sysconf, (int name), name)

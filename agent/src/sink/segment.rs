@@ -1,6 +1,6 @@
 //! The agent's side of the segment: one sealed memfd. Its header and slots are mapped at once, its rings one by one.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use gpuspy_wire::ring::{LEVELS, Phase, Writer};
 use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, POLLER_SLOT, SLOTS, Slot, VERSION};
@@ -58,9 +58,12 @@ impl Segment {
         if sys::limit(libc::RLIMIT_FSIZE).is_none_or(|limit| limit < layout.segment_bytes) {
             return Err("the file size limit (ulimit -f) leaves no room for its shared memory");
         }
-        // SAFETY: a terminated name.
-        let fd =
-            unsafe { libc::memfd_create(c"gpuspy".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        // By number, because glibc has a function for it only from 2.27 on, and a library with a reference that nobody
+        // satisfies is not loaded. SAFETY: a terminated name.
+        let fd = unsafe {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            libc::syscall(libc::SYS_memfd_create, c"gpuspy".as_ptr(), flags) as c_int
+        };
         if fd < 0 {
             return Err("this system refuses shared memory (memfd_create)");
         }
