@@ -239,19 +239,21 @@ fn is_executable(path: &CStr) -> bool {
     unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
-/// Finds the collector's executable: `GPUSPY_COLLECTOR`, else `gpuspy` beside this library, else on PATH.
+/// Finds the collector's executable: `GPUSPY_COLLECTOR`, else `gpuspy` beside this library, else `bin/gpuspy` where this is
+/// `lib/gpuspy/libgpuspy.so` (as packages install it), else on PATH.
 fn find(environment: &Environment) -> Option<CString> {
     if let Some(path) = environment.get("GPUSPY_COLLECTOR") {
         return CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
     }
-    let beside = our_folder().map(|mut folder| {
-        folder.extend_from_slice(b"/gpuspy");
-        folder
-    });
+    let ours = our_folder();
+    let beside = ours.as_ref().map(|folder| [folder.as_slice(), b"/gpuspy"].concat());
+    let prefix = ours.as_ref().and_then(|folder| folder.strip_suffix(b"/lib/gpuspy".as_slice()));
+    let installed = prefix.map(|prefix| [prefix, b"/bin/gpuspy"].concat());
     let path = environment.get("PATH").unwrap_or_default().as_bytes();
     let on_path =
         path.split(|b| *b == b':').filter(|f| !f.is_empty()).map(|folder| [folder, b"/gpuspy"].concat());
-    beside.into_iter().chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
+    let known = beside.into_iter().chain(installed);
+    known.chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
 }
 
 /// Returns the folder that this library lies in.

@@ -122,7 +122,7 @@ fn agent_is_missing(failure: &Failure) -> Check {
     Check::problem(
         "agent",
         failure.sentence.clone(),
-        "keep libgpuspy.so beside gpuspy, or set GPUSPY_AGENT to its path",
+        "keep libgpuspy.so beside gpuspy or in ../lib/gpuspy, or set GPUSPY_AGENT to its path",
     )
 }
 
@@ -150,7 +150,7 @@ fn agent_checks(path: &Path) -> Vec<Check> {
     let needs = format!("the agent needs glibc {}.{}; this system has {here}", needed.0, needed.1);
     checks.push(match elf::glibc_version(&here) {
         Some(here) if here < needed => {
-            Check::problem("glibc", needs, "build gpuspy on the oldest system that it must run on")
+            Check::problem("glibc", needs, "use the agent of a package of gpuspy (scripts/package.sh), which is linked for glibc 2.17")
         }
         _ => Check::ok("glibc", format!("{needs}. A container has its own glibc: run the doctor inside it")),
     });

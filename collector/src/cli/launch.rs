@@ -1,6 +1,6 @@
 //! Prepares a program to be started under the agent.
 
-use super::{Failure, program};
+use super::{Failure, installation, program};
 use crate::why::{said, why};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -63,16 +63,19 @@ fn is_plain(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| b" :$\t\n".contains(b))
 }
 
-/// Finds the agent: `$GPUSPY_AGENT`, or the file beside this program.
+/// Finds the agent: `$GPUSPY_AGENT`, or the [installed](installation) file.
 pub(super) fn find_agent() -> Result<PathBuf, Failure> {
     let named = std::env::var_os("GPUSPY_AGENT").filter(|v| !v.is_empty()).map(PathBuf::from);
     let beside = || std::env::current_exe().ok()?.parent().map(|directory| directory.join(AGENT));
-    let path = named.or_else(beside).unwrap_or_else(|| PathBuf::from(AGENT));
+    let installed = || installation::part(AGENT).or_else(beside);
+    let path = named.or_else(installed).unwrap_or_else(|| PathBuf::from(AGENT));
     let absolute = std::path::absolute(&path).unwrap_or(path);
     match File::open(&absolute) {
         Ok(_) => Ok(absolute),
+        // Cargo installs programs, and no libraries.
         Err(e) => Err(Failure::usage(format_args!(
-            "cannot open the agent {}: {}; keep {AGENT} beside gpuspy, or set GPUSPY_AGENT to its path",
+            "cannot open the agent {}: {}; keep {AGENT} beside gpuspy or in ../lib/gpuspy, or set GPUSPY_AGENT to its path \
+             (`cargo install` leaves it out: scripts/package.sh in gpuspy's source makes packages that have both)",
             absolute.display(),
             said(&e)
         ))),

@@ -11,6 +11,7 @@ mod export;
 mod filter;
 mod flame;
 mod hangs;
+mod installation;
 mod launch;
 mod operations;
 mod panic;
@@ -24,7 +25,7 @@ mod view;
 
 use crate::collect::Session;
 use crate::why::why;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::fmt;
 use std::io::Write;
@@ -37,6 +38,10 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// With --version: say which agent belongs to it, where both are, and what they need
+    #[arg(long)]
+    verbose: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,13 +112,24 @@ impl From<crate::collect::Error> for Failure {
 pub fn main() -> ExitCode {
     panic::install();
     panic::caught(|| {
-        run_command(Cli::try_parse().unwrap_or_else(|error| attributed(error).exit()).command).unwrap_or_else(
-            |failure| {
-                say(&failure.sentence);
-                ExitCode::from(failure.code)
-            },
-        )
+        let done = match Cli::try_parse() {
+            Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
+            Ok(cli) => run_command(cli.command),
+            Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
+                print(&installation::versions())
+            }
+            Err(error) => attributed(error).exit(),
+        };
+        done.unwrap_or_else(|failure| {
+            say(&failure.sentence);
+            ExitCode::from(failure.code)
+        })
     })
+}
+
+/// The parser stops at `--version`, so `--verbose` may be unread.
+fn asks_for_all_versions() -> bool {
+    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 /// Returns an error that names the environment variable, if the bad value came from one and not from the command line.

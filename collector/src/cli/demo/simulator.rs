@@ -1,6 +1,7 @@
 //! The simulated GPU, for machines without a real one: a `libcuda.so.1` that comes first on the loader's path.
 
 use crate::cli::Failure;
+use crate::cli::installation;
 use crate::cli::launch::PrivateDir;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -31,7 +32,7 @@ pub(super) fn library_path(place: &PrivateDir, why: &str) -> Result<OsString, Fa
     Ok(path)
 }
 
-/// Finds the simulated driver: in `$GPUSPY_SIM`, beside this program, or where `scripts/build-sim.sh` puts it.
+/// Finds the simulated driver: in `$GPUSPY_SIM`, where it is [installed](installation), or where `scripts/build-sim.sh` puts it.
 fn find(why: &str) -> Result<PathBuf, Failure> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         return in_folder(Path::new(&folder)).ok_or_else(|| {
@@ -39,11 +40,8 @@ fn find(why: &str) -> Result<PathBuf, Failure> {
             Failure::usage(format_args!("no GPU can be used ({why}), and {FOLDER}={folder} has no simulator"))
         });
     }
-    let program = std::env::current_exe().ok();
-    let beside = program.as_deref().and_then(Path::parent);
-    let found = beside.and_then(|beside| {
-        existing(beside.join("libsimcuda.so")).or_else(|| in_folder(&beside.parent()?.join("sim/lib")))
-    });
+    let built = || in_folder(&std::env::current_exe().ok()?.parent()?.parent()?.join("sim/lib"));
+    let found = installation::part("libsimcuda.so").or_else(built);
     found.ok_or_else(|| {
         Failure::usage(format_args!(
             "no GPU can be used ({why}), and there is no simulator: put libsimcuda.so beside gpuspy, or set {FOLDER} to its \
