@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds gpuspy, and the simulated GPU with the client programs that run on it:
 #
+#   target/release         gpuspy and libgpuspy.so as users get them (scripts/build-portable.sh)
 #   target/sim/lib         libcuda.so.1, libcudart.so.12 and .13, which programs find in place of NVIDIA's
 #   target/sim/bin         every tests/programs/*.c; a lib*.c becomes lib*.so beside them
 #   target/release/scale   generates traces and measures the cost of reading them (tests/src/bin)
@@ -14,8 +15,10 @@ lib=$target/sim/lib
 bin=$target/sim/bin
 downloads=$root/downloads
 
-(cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p gpuspy-tests -p simcuda -p simcudart)
-mkdir -p "$lib" "$bin"
+"$root/scripts/build-portable.sh"
+triple=$(uname -m)-unknown-linux-gnu
+built=$target/glibc-2.28/$triple/release
+mkdir -p "$target/release" "$lib" "$bin"
 
 # replace FROM TO: puts a file in place in one step, and only if it differs, because a running program may have it
 # mapped.
@@ -26,8 +29,11 @@ replace() {
     fi
 }
 
+for file in "$built"/{gpuspy,scale,agree} "$target/glibc-2.17/$triple/release/libgpuspy.so"; do
+    replace "$file" "$target/release/${file##*/}"
+done
 # Some clients open libcuda.so, most open libcuda.so.1.
-replace "$target/release/libsimcuda.so" "$lib/libcuda.so.1"
+replace "$built/libsimcuda.so" "$lib/libcuda.so.1"
 ln -sf libcuda.so.1 "$lib/libcuda.so"
 
 # runtime VERSION: links the simulated runtime as NVIDIA's is linked: with its SONAME, all symbols under one version
@@ -35,7 +41,7 @@ ln -sf libcuda.so.1 "$lib/libcuda.so"
 # as local stays local even if a pattern before it matches.
 runtime() {
     local name=libcudart.so.$1 versions=$root/sim/cudart/versions.txt others
-    local archive=$target/release/libsimcudart.a
+    local archive=$built/libsimcudart.a
     if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt $versions || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
         others=$(awk -v version="$1" '!/^#/ && NF == 2 && $2 != version { printf "%s; ", $1 }' "$versions")
         printf '%s { global: cuda*; __cuda*; local: %s*; };\n' "$name" "$others" >"$target/sim/$name.map"

@@ -5,6 +5,8 @@
 #
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
 # - a run for each allocation of the agent's, which fails, alone and with all after it (stable toolchain);
+# - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
+#   nothing runs (rustup target add aarch64-unknown-linux-gnu);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
 # - the cargo-fuzz targets under AddressSanitizer.
 #
@@ -45,6 +47,18 @@ PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimi
 scripts/build-sim.sh
 check "every allocation of the agent's fails in turn" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run -p gpuspy-tests failing_calls::
+
+if command -v debootstrap >/dev/null && [[ $(id -u) == 0 ]]; then
+    scripts/package.sh
+    check "packages, also in a bare Debian" scripts/check-packages.sh --chroot
+else
+    skip "packages in a bare Debian" "it needs root and debootstrap"
+fi
+if rustup target list --installed | grep -q aarch64-unknown-linux-gnu; then
+    check "packages for aarch64 are built" scripts/package.sh --target aarch64
+else
+    skip "packages for aarch64" "rustup target add aarch64-unknown-linux-gnu"
+fi
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
     echo

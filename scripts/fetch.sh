@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Downloads NVIDIA's CUDA headers and runtime libraries from PyPI into downloads/ (ignored by git), once:
+# Downloads from PyPI into downloads/ (ignored by git), once:
 #
-#   downloads/cuda-12.9/{include,lib}   what the client programs compile against, and the runtime, shared and static
-#   downloads/cuda-13/{include,lib}     the same for CUDA 13
+#   scripts/fetch.sh [cuda]   NVIDIA's CUDA headers and runtime libraries:
+#     downloads/cuda-12.9/{include,lib}   what the client programs compile against, and the runtime, shared and static
+#     downloads/cuda-13/{include,lib}     the same for CUDA 13
+#   scripts/fetch.sh tools    what links gpuspy for old systems, packs and checks it: downloads/tools
 #
-# Nothing of it is redistributed with this project. About 45 MB are transferred; only headers and runtimes are kept.
+# Nothing of NVIDIA's is redistributed with this project. About 45 MB are transferred; only headers and runtimes are kept.
+# The tools (zig, cargo-zigbuild, hatchling, auditwheel, pipx, uv) are about 130 MB.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -52,7 +55,26 @@ PYTHON
     rm -rf "$scratch"
 }
 
+# tools PACKAGE==VERSION...: installs packages in a folder of their own.
+tools() {
+    local dir=$downloads/tools
+    if [[ -f $dir/.complete && $(cat "$dir/.complete") == "$*" ]]; then
+        return
+    fi
+    echo "fetch.sh: downloading $*" >&2
+    rm -rf "$dir"
+    if ! python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --only-binary=:all: --target "$dir" "$@"; then
+        echo "fetch.sh: pip could not install $* (is PyPI reachable, and pip installed for python3?)" >&2
+        exit 1
+    fi
+    echo "$*" >"$dir/.complete"
+}
+
 mkdir -p "$downloads"
+if [[ ${1:-cuda} == tools ]]; then
+    tools ziglang==0.17.1 cargo-zigbuild==0.24.0 hatchling==1.33.0 auditwheel==6.8.2 pipx==1.18.4 uv==0.13.9
+    exit
+fi
 # The runtime's headers include crt/host_defines.h, which CUDA 12 ships with the compiler and CUDA 13 in a package of
 # its own.
 fetch cuda-12.9 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 nvidia-nvtx-cu12==12.9.79

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
 # Rust (rust-toolchain.toml), gcc, Python 3.11 with pip, and node with npm, on x86-64; the rest it fetches and builds itself,
-# into ignored folders. What finds most is first: the first step that fails ends it.
+# into ignored folders (and installs Debian's rpm and cpio, if it is root and they are missing). What finds most is first:
+# the first step that fails ends it.
 #
 #   scripts/test.sh --fast [OPTION ...]   formatting, lints, and the tests of each part by itself: two minutes, once it is built
 #   scripts/test.sh [OPTION ...]          everything
@@ -54,6 +55,15 @@ scripts/build-sim.sh
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"
+
+step "packages, each installed and tried"
+for tool in rpmbuild cpio; do
+    if ! command -v $tool >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+        apt-get update -qq && apt-get install -y -qq rpm cpio >/dev/null
+    fi
+done
+scripts/package.sh
+scripts/check-packages.sh
 
 step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests

@@ -1,0 +1,1 @@
+"""Why is the GPU idle? The gpuspy program, installed beside this package: `gpuspy run -- python train.py`."""

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Builds gpuspy as users get it: it runs on systems much older than this one, because zig links it against the functions
+# of an old glibc. The agent is a guest in programs that choose their system, so it needs least.
+#
+#   scripts/build-portable.sh [--target ARCHITECTURE]   x86_64 or aarch64; this machine's without it
+#
+#   target/glibc-2.17/ARCHITECTURE-unknown-linux-gnu/release/libgpuspy.so    the oldest that Rust's standard library runs on
+#   target/glibc-2.28/ARCHITECTURE-unknown-linux-gnu/release/*               gpuspy, libsimcuda.so, and for this machine all
+#                                                                            else of the workspace: tests run on what users get
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+target=$root/target
+tools=$root/downloads/tools
+architecture=$(uname -m)
+if [[ ${1:-} == --target ]]; then
+    architecture=$2
+fi
+triple=$architecture-unknown-linux-gnu
+"$root/scripts/fetch.sh" tools
+
+# A thread that is cancelled inside a hook is unwound by libgcc_s, which glibc loads. Code that it unwinds has to ask the
+# same library about its frames, so ours is linked against that; zig would put another unwinder into it. Any build of
+# libgcc_s has these functions, so an empty one stands for it while linking.
+unwinder=$target/unwinder/$architecture/libgcc_s.so.1
+versions='
+GCC_3.0 { global: _Unwind_DeleteException; _Unwind_Find_FDE; _Unwind_ForcedUnwind; _Unwind_GetDataRelBase; _Unwind_GetGR;
+    _Unwind_GetIP; _Unwind_GetLanguageSpecificData; _Unwind_GetRegionStart; _Unwind_GetTextRelBase; _Unwind_RaiseException;
+    _Unwind_Resume; _Unwind_SetGR; _Unwind_SetIP; };
+GCC_3.3 { global: _Unwind_Backtrace; _Unwind_FindEnclosingFunction; _Unwind_GetCFA; _Unwind_Resume_or_Rethrow; } GCC_3.0;
+GCC_4.2.0 { global: _Unwind_GetIPInfo; } GCC_3.3;'
+if [[ ! $unwinder -nt ${BASH_SOURCE[0]} ]]; then
+    mkdir -p "${unwinder%/*}"
+    grep -o '_Unwind_[A-Za-z_]*' <<<"$versions" | sed 's/.*/void &(void) {}/' >"$unwinder.c"
+    echo "$versions" >"$unwinder.map"
+    "$tools/ziglang/zig" cc -target "$architecture-linux-gnu" -shared -nostdlib -o "$unwinder" "$unwinder.c" \
+        -Wl,-soname,libgcc_s.so.1 -Wl,--version-script="$unwinder.map"
+fi
+
+# build GLIBC OPTION ... (each in a folder of its own: what is linked for another glibc counts as changed)
+build() {
+    PATH=$tools/bin:$PATH CARGO_ZIGBUILD_ZIG_PATH=$tools/ziglang/zig cargo zigbuild --quiet --release \
+        --manifest-path "$root/Cargo.toml" --target-dir "$target/glibc-$1" --target "$triple.$1" \
+        --config "build.rustflags=[\"-Clink-arg=$unwinder\"]" "${@:2}"
+}
+if [[ $architecture == $(uname -m) ]]; then
+    build 2.17 -p gpuspy-agent
+    build 2.28 --workspace --exclude gpuspy-agent
+else
+    export CARGO_PROFILE_RELEASE_STRIP=symbols
+    build 2.17 -p gpuspy-agent
+    build 2.28 -p gpuspy -p simcuda
+fi
+
+# A function that the empty library lacks brings zig's unwinder in, with all that is beside it there.
+for file in "$target"/glibc-*/"$triple"/release/{gpuspy,libgpuspy.so,libsimcuda.so}; do
+    if [[ -f $file && $architecture == $(uname -m) ]] && nm "$file" | grep ' [tTwW] _Unwind_'; then
+        echo "build-portable.sh: $file contains an unwinder of its own" >&2
+        exit 1
+    fi
+done
