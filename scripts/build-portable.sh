@@ -22,14 +22,15 @@ triple=$architecture-unknown-linux-gnu
 # A thread that is cancelled inside a hook is unwound by libgcc_s, which glibc loads. Code that it unwinds has to ask the
 # same library about its frames, so ours is linked against that; zig would put another unwinder into it. Any build of
 # libgcc_s has these functions, so an empty one stands for it while linking.
-unwinder=$target/unwinder/$architecture/libgcc_s.so.1
 versions='
 GCC_3.0 { global: _Unwind_DeleteException; _Unwind_Find_FDE; _Unwind_ForcedUnwind; _Unwind_GetDataRelBase; _Unwind_GetGR;
     _Unwind_GetIP; _Unwind_GetLanguageSpecificData; _Unwind_GetRegionStart; _Unwind_GetTextRelBase; _Unwind_RaiseException;
     _Unwind_Resume; _Unwind_SetGR; _Unwind_SetIP; };
 GCC_3.3 { global: _Unwind_Backtrace; _Unwind_FindEnclosingFunction; _Unwind_GetCFA; _Unwind_Resume_or_Rethrow; } GCC_3.0;
 GCC_4.2.0 { global: _Unwind_GetIPInfo; } GCC_3.3;'
-if [[ ! $unwinder -nt ${BASH_SOURCE[0]} ]]; then
+# Cargo does not notice that it changed, but that its path did.
+unwinder=$target/unwinder/$architecture-$(cksum <<<"$versions" | cut -d' ' -f1)/libgcc_s.so.1
+if [[ ! -f $unwinder ]]; then
     mkdir -p "${unwinder%/*}"
     grep -o '_Unwind_[A-Za-z_]*' <<<"$versions" | sed 's/.*/void &(void) {}/' >"$unwinder.c"
     echo "$versions" >"$unwinder.map"
@@ -53,8 +54,9 @@ else
 fi
 
 # A function that the empty library lacks brings zig's unwinder in, with all that is beside it there.
-for file in "$target"/glibc-*/"$triple"/release/{gpuspy,libgpuspy.so,libsimcuda.so}; do
-    if [[ -f $file && $architecture == $(uname -m) ]] && nm "$file" | grep ' [tTwW] _Unwind_'; then
+release=$triple/release
+for file in "$target/glibc-2.17/$release/libgpuspy.so" "$target/glibc-2.28/$release"/{gpuspy,libsimcuda.so}; do
+    if [[ $architecture == $(uname -m) ]] && nm "$file" | grep ' [tTwW] _Unwind_'; then
         echo "build-portable.sh: $file contains an unwinder of its own" >&2
         exit 1
     fi

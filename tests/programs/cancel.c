@@ -1,6 +1,7 @@
-// Cancels threads while they are inside CUDA, and goes on in both cases:
+// Cancels threads while they are inside CUDA, and goes on in each case:
 //
 //   cancel inside     a thread waits in a synchronize call, which is a cancellation point, when it is cancelled
+//   cancel launching  a thread waits in a launch until the queue has a place, when it is cancelled
 //   cancel pending    a thread is cancelled before its first CUDA call, which fails at once and is no cancellation
 //                     point: the call completes, and the thread ends at the next cancellation point
 //
@@ -12,6 +13,7 @@ static CUcontext context;
 static CUstream stream;
 static CUfunction kernel;
 static atomic_bool waiting, cleaned, through;
+static atomic_int launched;
 
 static void clean(void *unused)
 {
@@ -28,6 +30,19 @@ static void *wait_inside(void *unused)
     waiting = true;
     cuStreamSynchronize(stream);
     through = true;
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *launch_on(void *unused)
+{
+    (void)unused;
+    CHECK(cuCtxSetCurrent(context));
+    pthread_cleanup_push(clean, NULL);
+    for (;; launched++) {
+        launch(kernel, stream);
+        waiting = true;
+    }
     pthread_cleanup_pop(0);
     return NULL;
 }
@@ -63,6 +78,7 @@ static void run_cancelled(void *(*body)(void *), bool from_outside)
 int main(int argc, char **argv)
 {
     bool inside = argc > 1 && strcmp(argv[1], "inside") == 0;
+    bool launching = argc > 1 && strcmp(argv[1], "launching") == 0;
     int launches = PLAIN_LAUNCHES;
     if (inside) {
         start_cuda();
@@ -72,6 +88,16 @@ int main(int argc, char **argv)
         run_cancelled(wait_inside, true);
         REQUIRE(!through);
         launches++;
+    } else if (launching) {
+        start_cuda();
+        CHECK(cuCtxGetCurrent(&context));
+        kernel = load_kernel("slow_2ms");
+        stream = new_stream();
+        run_cancelled(launch_on, true);
+        // The stream is as it was, and a place becomes free.
+        launch(kernel, stream);
+        CHECK(cuStreamSynchronize(stream));
+        launches += launched + 1;
     } else {
         // Wakes the driver's thread up without submitting work.
         int version;

@@ -37,6 +37,21 @@ fn cancelling_a_thread_inside_a_synchronize_call_ends_only_that_thread() {
     }
 }
 
+/// The thread is unwound through a launch that has begun a run, or holds its stream: what follows on the stream is recorded.
+#[test]
+fn cancelling_a_thread_inside_a_launch_gives_its_stream_back() {
+    for observed in [false, true] {
+        let run = Run::of("cancel").arg("launching");
+        let done = if observed { run.preloaded() } else { run.plain() }.succeeded();
+        let launched = done.said()["launches"].as_u64().unwrap();
+        assert!(launched > 200 + 500, "the queue was not full");
+        if observed {
+            // The launch that was cancelled had not been made.
+            assert_eq!(launches(&done.report()), launched);
+        }
+    }
+}
+
 #[test]
 fn a_thread_with_a_pending_cancellation_completes_its_first_call() {
     // The simulator opens its truth file, which is a cancellation point of its own.
