@@ -149,9 +149,11 @@ fn agent_checks(path: &Path) -> Vec<Check> {
     let needed = elf.glibc.unwrap_or_default();
     let needs = format!("the agent needs glibc {}.{}; this system has {here}", needed.0, needed.1);
     checks.push(match elf::glibc_version(&here) {
-        Some(here) if here < needed => {
-            Check::problem("glibc", needs, "use the agent of a package of gpuspy (scripts/package.sh), which is linked for glibc 2.17")
-        }
+        Some(here) if here < needed => Check::problem(
+            "glibc",
+            needs,
+            "use the agent of a package of gpuspy (scripts/package.sh), which is linked for glibc 2.17",
+        ),
         _ => Check::ok("glibc", format!("{needs}. A container has its own glibc: run the doctor inside it")),
     });
     checks
