@@ -2,8 +2,10 @@
 //!
 //! `libfailing.so` makes the n-th call of a function fail, or the n-th and all after it. A sweep goes through all calls that
 //! the agent makes in a run. Of the allocations, which are hundreds, it takes some; with `GPUSPY_ALL_FAILURES=1` all.
+//!
+//! `refused_system_call` has Linux refuse a system call for good, in the program and in the collector that the agent starts.
 
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, agent, program};
 use std::collections::BTreeMap;
 
 const CLIENT: &str = "graphs";
@@ -79,3 +81,33 @@ fn a_process_that_runs_out_of_memory_later_keeps_what_was_recorded() {
     let notes = report["processes"][0]["notes"].to_string();
     assert!(notes.contains("no memory left for gpuspy"), "{notes}");
 }
+
+/// Filters of containers refuse system calls with either error.
+#[test]
+fn a_system_call_that_a_filter_refuses_changes_nothing_for_the_program() {
+    let all = std::env::var_os("GPUSPY_ALL_FAILURES").is_some();
+    let run = |number: u64, error: i32, agent: &str| {
+        let run = Run::of("refused_system_call").arg(number.to_string()).arg(error.to_string()).arg(agent);
+        run.arg(program(CLIENT)).plain()
+    };
+    let agent = agent();
+    let mut checked = 0;
+    // Without exit(2) no thread ends, in any program: glibc tries again for ever.
+    for number in (0..MOST_SYSTEM_CALLS).filter(|number| *number != libc::SYS_exit as u64) {
+        for error in [libc::EPERM, libc::ENOSYS].into_iter().filter(|error| all || *error == libc::EPERM) {
+            let plain = run(number, error, "");
+            // Without some of them no program runs.
+            if plain.status.success() {
+                let done = run(number, error, agent.to_str().unwrap());
+                let what = format!("system call {number}, error {error}: {}", done.stderr);
+                assert_eq!((done.status, &done.stdout), (plain.status, &plain.stdout), "{what}");
+                assert!(said(&done).iter().all(|line| line.starts_with("gpuspy: ")), "{what}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 350, "{checked} system calls");
+}
+
+/// Numbers of system calls are below this (Linux 6.12, arch/x86/entry/syscalls/syscall_64.tbl).
+const MOST_SYSTEM_CALLS: u64 = 470;

@@ -389,7 +389,7 @@ impl Room<c_char> {
     pub fn put_text(&self, text: &str) -> Outcome {
         let length = text.len().min(self.count().checked_sub(1).ok_or(INVALID_VALUE)?);
         for (index, &byte) in text.as_bytes()[..length].iter().enumerate() {
-            self.put(index, byte.cast_signed());
+            self.put(index, byte as c_char);
         }
         self.put(length, 0);
         Ok(())
