@@ -91,22 +91,26 @@ fn a_system_call_that_a_filter_refuses_changes_nothing_for_the_program() {
         run.arg(program(CLIENT)).plain()
     };
     let agent = agent();
-    let mut checked = 0;
-    // Without exit(2) no thread ends, in any program: glibc tries again for ever.
-    for number in (0..MOST_SYSTEM_CALLS).filter(|number| *number != libc::SYS_exit as u64) {
-        for error in [libc::EPERM, libc::ENOSYS].into_iter().filter(|error| all || *error == libc::EPERM) {
-            let plain = run(number, error, "");
-            // Without some of them no program runs.
-            if plain.status.success() {
-                let done = run(number, error, agent.to_str().unwrap());
-                let what = format!("system call {number}, error {error}: {}", done.stderr);
-                assert_eq!((done.status, &done.stdout), (plain.status, &plain.stdout), "{what}");
+    let usual = Run::of(CLIENT).plain().succeeded();
+    // Without these no program with threads ends: glibc tries exit(2) for ever, and instead of exit_group(2).
+    let ends = [libc::SYS_exit as u64, libc::SYS_exit_group as u64];
+    let mut unharmed = 0;
+    let errors = [libc::EPERM, libc::ENOSYS].into_iter().filter(|error| all || *error == libc::EPERM);
+    for error in errors {
+        for number in (0..MOST_SYSTEM_CALLS).filter(|number| !ends.contains(number)) {
+            let done = run(number, error, agent.to_str().unwrap());
+            let what = format!("system call {number}, error {error}: {}", done.stderr);
+            if (done.status, &done.stdout) != (usual.status, &usual.stdout) {
+                // Without some of them no program runs.
+                let plain = run(number, error, "");
+                assert!(!plain.status.success() && !done.status.success(), "{what}");
+            } else {
                 assert!(said(&done).iter().all(|line| line.starts_with("gpuspy: ")), "{what}");
-                checked += 1;
+                unharmed += 1;
             }
         }
     }
-    assert!(checked > 350, "{checked} system calls");
+    assert!(unharmed > 400, "{unharmed} system calls");
 }
 
 /// Numbers of system calls are below this (Linux 6.12, arch/x86/entry/syscalls/syscall_64.tbl).
