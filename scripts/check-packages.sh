@@ -86,18 +86,22 @@ grep -q '^Findings' "$work/demo.txt" || fail "the demo: $(cat "$work/demo.txt")"
 
 step "RPM package"
 package=dist/gpuspy-$version-1.$architecture.rpm
-if [[ -f $package ]]; then
+if [[ -f $package ]] && command -v cpio >/dev/null; then
     mkdir "$work/rpm"
     rpm2cpio "$package" | (cd "$work/rpm" && cpio --quiet --extract --make-directories)
     works "$work/rpm/usr/bin/gpuspy"
 else
-    echo "left out: there is none"
+    echo "left out: there is none, or no cpio to unpack it"
 fi
 
 step "Debian package"
-package=$(echo dist/gpuspy_"${version}"_*.deb)
-dpkg-deb --extract "$package" "$work/deb"
-works "$work/deb/usr/bin/gpuspy"
+if command -v dpkg-deb >/dev/null; then
+    package=dist/gpuspy_${version}_$(dpkg --print-architecture).deb
+    dpkg-deb --extract "$package" "$work/deb"
+    works "$work/deb/usr/bin/gpuspy"
+else
+    echo "left out: no dpkg-deb"
+fi
 if [[ ${1:-} == --chroot ]]; then
     debian=$root/downloads/debian
     [[ -f $debian/.complete ]] || { debootstrap --variant=minbase bookworm "$debian" >/dev/null && touch "$debian/.complete"; }
