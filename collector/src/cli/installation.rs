@@ -1,8 +1,5 @@
 //! Where the files of gpuspy are: all in one folder, or as packages install them, `bin/gpuspy` and `lib/gpuspy/*.so`.
 
-use super::{elf, launch};
-use crate::trace::format;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The folder of the libraries, from that of the program.
@@ -20,33 +17,6 @@ fn beside(program: &Path, name: &str) -> Option<PathBuf> {
     let found =
         [folder.join(name), folder.join(LIBRARIES).join(name)].into_iter().find(|path| path.is_file());
     found.and_then(|path| path.canonicalize().ok())
-}
-
-/// Says what `gpuspy --version --verbose` prints: the versions of the program and the agent, where they are, and what they
-/// need.
-pub(super) fn versions() -> String {
-    let mut text = format!("gpuspy {}\n", env!("CARGO_PKG_VERSION"));
-    let mut line = |name: &str, said: String| {
-        let _ = writeln!(text, "{name:<10} {said}");
-    };
-    let needs = |path: &Path| {
-        let needed = elf::read(path).and_then(|elf| elf.glibc);
-        needed.map_or_else(String::new, |(major, minor)| format!(", needs glibc {major}.{minor}"))
-    };
-    if let Ok(program) = std::env::current_exe() {
-        line("program", format!("{}{}", program.display(), needs(&program)));
-    }
-    let agent = launch::find_agent().ok();
-    let version = |path: &Path| elf::read(path).and_then(|elf| elf.agent_version);
-    match agent.as_deref().and_then(|agent| Some((agent, version(agent)?))) {
-        Some((agent, version)) => {
-            line("agent", format!("{}, version {version}{}", agent.display(), needs(agent)));
-        }
-        None => line("agent", "not found; gpuspy doctor says what to do".to_owned()),
-    }
-    line("traces", format!("format {}", format::VERSION));
-    line("built for", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
-    text
 }
 
 #[cfg(test)]
@@ -71,12 +41,5 @@ mod tests {
         }
         fs::write(bin.join("agent.so"), "").unwrap();
         assert_eq!(beside(&link, "agent.so"), Some(bin.join("agent.so")));
-    }
-
-    #[test]
-    fn the_versions_name_both_parts() {
-        let said = versions();
-        assert!(said.starts_with(concat!("gpuspy ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
-        assert!(said.contains("\nagent      ") && said.contains("needs glibc 2."), "{said}");
     }
 }

@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod time;
 mod traces;
+mod versions;
 mod view;
 
 use crate::collect::Session;
@@ -116,7 +117,7 @@ pub fn main() -> ExitCode {
             Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
             Ok(cli) => run_command(cli.command),
             Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
-                print(&installation::versions())
+                print(&versions::versions())
             }
             Err(error) => attributed(error).exit(),
         };

@@ -531,8 +531,6 @@ mod tests {
         assert!(early.lo() < 5_000);
     }
 
-    /// On a drained stream, launched at 10 µs, submitted 4 µs after its start event was recorded, and over before its
-    /// end event.
     /// A run of 300 µs that took 8 ms because the host paused within it; its last launch was submitted 100 µs before its
     /// end.
     #[test]
@@ -550,6 +548,8 @@ mod tests {
         assert_eq!(at_the_end.ran(), [(0, 0), (7_900_000, 8_000_000)], "all of it was busy from then on");
     }
 
+    /// On a drained stream, launched at 10 µs, submitted 4 µs after its start event was recorded, and over before its
+    /// end event.
     #[test]
     fn a_pair_that_says_little_takes_the_usual_length_within_its_bounds() {
         let usually = |value| Some(Usual { from: value, value, to: value, beyond: 0, is_agreed: true });
