@@ -1,6 +1,7 @@
 """A training loop that reads its running loss with .item() in each step, and its remedy: it is read once at the end.
 `reads_loss.py faulty` or `reads_loss.py fixed`."""
 import sys
+import time
 
 import account
 
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 STEPS, ROWS, CLASSES = 150, 64, 10
+# What a step does besides, such as writing its log, s. It makes the wait cost the same on a fast and on a slow host.
+OTHER_WORK = 0.001
 faulty = sys.argv[1] == "faulty"
 model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
 batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
@@ -25,6 +28,7 @@ for step in account.timed(range(STEPS)):
     total += loss.detach()
     if faulty:
         total.item()  # sync-per-step
+    time.sleep(OTHER_WORK)
 total.item()
 
 # The remedies must be in PyTorch's words.
