@@ -116,7 +116,7 @@ fn calls_count_for_their_lines() {
     assert_eq!(line("launches")["launches"], 5);
     let gpu = &line("launches")["gpu_ns"];
     assert!(gpu["hi"].as_u64().unwrap() >= 5 * 300_000, "five kernels of 300 us: {gpu}");
-    assert_eq!(line("waits")["calls"], json!({"cudaDeviceSynchronize": 1}));
+    assert_eq!(line("waits")["calls"], json!({"cudaDeviceSynchronize": 2}));
     assert!(line("waits")["wait_ns"].as_u64().unwrap() > 0);
     assert!(line("launches")["idle_ns"].as_u64().unwrap() > 50_000_000, "it launched after a pause");
     let calls =
@@ -124,6 +124,27 @@ fn calls_count_for_their_lines() {
     let apis = report["apis"].as_array().unwrap().iter().map(|api| api["count"].as_u64().unwrap());
     assert_eq!(lines.iter().map(calls).sum::<u64>(), apis.sum::<u64>(), "the rows sum to the whole");
     assert!(done.section("lines").contains("launches"));
+}
+
+/// A replay launches all kernels of its graph from one line; what a user looks for is the line that captured each.
+#[test]
+fn a_replayed_graphs_kernels_have_the_line_that_captured_them() {
+    let python = readable().pop().unwrap();
+    let done = script(&python, "python_lines.py").observed().succeeded();
+    let said: Value = serde_json::from_str(&done.stdout).unwrap();
+    let report = report(&done.trace());
+    let kernels = report["kernels"].as_array().unwrap();
+    let kernel = kernels.iter().find(|kernel| kernel["symbol"] == "work_200us").unwrap();
+    assert_eq!((&kernel["count"], &kernel["in_graphs"]), (&json!(1), &json!(60)));
+    let place = |function: &str| format!("python_lines.py:{}", said[function]);
+    assert!(kernel["line"].as_str().unwrap().ends_with(&place("captures")), "{kernel}");
+    assert_eq!(kernel["line_share"], json!(60.0 / 61.0));
+    let lines = report["lines"].as_array().unwrap();
+    let replays = lines.iter().find(|line| line["function"] == "replays").unwrap();
+    assert_eq!((&replays["calls"], &replays["line"]), (&json!({"cuGraphLaunch": 20}), &said["replays"]));
+    assert!(replays["gpu_ns"]["hi"].as_u64().unwrap() >= 60 * 200_000, "the graphs' time: {replays}");
+    let section = done.section("graphs");
+    assert!(section.contains(&place("captures")), "{section}");
 }
 
 /// A package that compiles functions from strings gives them the same name of a file.
@@ -152,7 +173,7 @@ fn launches_that_are_not_timed_have_their_frames_up_to_the_users() {
     ] {
         let done = script(&python, "python_lines.py").observed_with(options).succeeded();
         let launches: Vec<Value> =
-            operations(&done).into_iter().filter(|operation| operation["kind"] == "kernel").collect();
+            operations(&done).into_iter().filter(|operation| operation["symbol"] == "work_300us").collect();
         assert_eq!(launches.len(), 5);
         for launch in launches {
             assert_eq!(launch["stack"].as_array().unwrap().len(), frames, "{options:?}: {launch}");

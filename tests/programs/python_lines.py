@@ -12,7 +12,7 @@ for function, arguments in (
 ):
     function.argtypes = arguments
 
-PTX = b".visible .entry work_300us() { ret; }"
+PTX = b".visible .entry work_300us() { ret; } .visible .entry work_200us() { ret; }"
 
 
 def line_of(function):
@@ -40,12 +40,35 @@ def launches(function):
     for _ in range(5): assert driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
 
 
+def launch_once(function):
+    assert driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+
+
 def nested(depth, function):
     return nested(depth - 1, function) if depth else launches(function)
 
 
 def waits():
     assert runtime.cudaDeviceSynchronize() == 0
+
+
+def captures(stream, function):
+    for _ in range(3): assert driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, None, None) == 0
+
+
+def replays(graph, stream):
+    for _ in range(20): assert driver.cuGraphLaunch(graph, stream) == 0
+
+
+def captured(function):
+    """An executable graph of three launches, and the stream on which they were captured."""
+    stream, graph, executable = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    assert driver.cuStreamBeginCapture_v2(stream, 0) == 0
+    captures(stream, function)
+    assert driver.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+    assert driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, ctypes.c_ulonglong(0)) == 0
+    return executable, stream
 
 
 def main():
@@ -57,7 +80,13 @@ def main():
     time.sleep(0.1)
     nested(20, function)
     waits()
-    print(json.dumps({function.__name__: line_of(function) for function in (allocates, copies, launches, waits)}))
+    in_graph = ctypes.c_void_p()
+    assert driver.cuModuleGetFunction(ctypes.byref(in_graph), module, b"work_200us") == 0
+    launch_once(in_graph)
+    replays(*captured(in_graph))
+    waits()
+    functions = allocates, copies, launches, waits, captures, replays
+    print(json.dumps({function.__name__: line_of(function) for function in functions}))
 
 
 main()

@@ -223,7 +223,7 @@ impl Tables {
             Row::Kernel(symbol) => by_symbol.get(symbol.as_str()).copied(),
             Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.value),
             Row::Graph(_) => Some(graphs.total()?.value),
-            Row::Api(_) | Row::Wait(_) => None,
+            Row::Api(_) | Row::Wait(_) | Row::Captured(_) => None,
         });
     }
 }

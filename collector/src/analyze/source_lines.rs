@@ -12,9 +12,10 @@ use super::analysis::{Analysis, End, Start};
 use super::calls::api_name;
 use super::estimate::Sum;
 use super::gaps::Part;
-use super::kernels::UNKNOWN;
+use super::kernels::{Kernel, UNKNOWN};
 use super::merge::Merge;
 use super::scope::Scope;
+use super::source;
 use super::waits::ImplicitSyncs;
 use crate::hash::HashMap;
 use crate::model::memory::{MemoryChange, is_device_memory};
@@ -80,6 +81,8 @@ pub enum Row<Name> {
     Wait(Name),
     /// A kernel: its launches.
     Kernel(Name),
+    /// A kernel: its launches inside stream captures, which run when the graph does.
+    Captured(Name),
     /// Transfers of a kind: by their bytes.
     Transfer(TransferKind, HostMemory),
     /// A graph, by its number: its launches.
@@ -146,6 +149,28 @@ impl SourceLines {
         self.of.get(&Row::Kernel(symbol.to_owned()))?.main()
     }
 
+    /// Returns the line that most captured launches of a kernel come from, and its share of them.
+    pub fn of_captured(&self, symbol: &str) -> Option<(&Frame, f64)> {
+        self.of.get(&Row::Captured(symbol.to_owned()))?.main()
+    }
+
+    /// Returns the line that most runs of a kernel come from, and its share of them: its launches, and its runs in graphs, which
+    /// have the lines that captured it.
+    pub fn of_runs(&self, kernel: &Kernel) -> Option<(&Frame, f64)> {
+        let weights = |row: Row<String>| self.of.get(&row).map(Shares::weights).into_iter().flatten();
+        let captured = || weights(Row::Captured(kernel.symbol.clone()));
+        let all: u64 = captured().map(|(_, launches)| launches).sum();
+        let mut runs: BTreeMap<Option<&Frame>, u64> = weights(Row::Kernel(kernel.symbol.clone())).collect();
+        for (line, launches) in captured() {
+            let part = u128::from(kernel.in_graphs) * u128::from(launches) / u128::from(all.max(1));
+            *runs.entry(line).or_default() += u64::try_from(part).unwrap_or(u64::MAX);
+        }
+        if all == 0 {
+            *runs.entry(None).or_default() += kernel.in_graphs;
+        }
+        source::main(runs.iter().map(|(line, launches)| (*line, *launches)))
+    }
+
     /// Returns the line that most bytes of a kind of transfers come from, and its share of them.
     pub fn of_transfer(&self, kind: TransferKind, host_memory: HostMemory) -> Option<(&Frame, f64)> {
         self.of.get(&Row::Transfer(kind, host_memory))?.main()
@@ -202,7 +227,12 @@ impl LineFold<'_> {
 
     fn operation(&mut self, number: u32, event: &Event<'_>, operation: &Operation) {
         let time = match operation.when {
-            When::Captured => return,
+            When::Captured => {
+                if let Action::Kernel { name, .. } = operation.what {
+                    self.row(Row::Captured(name), number).count(1, None);
+                }
+                return;
+            }
             When::Timed(ran) => Some(Sum { value: ran.value(), lo: ran.lo(), hi: ran.hi() }),
             When::Untimed { .. } => None,
         };
@@ -322,12 +352,12 @@ impl<Name> Row<Name> {
 
 impl Row<u32> {
     fn named(self, names: &Names) -> Row<String> {
+        let kernel = |name| names.get(Namespace::Kernel, name).unwrap_or(UNKNOWN).to_owned();
         match self {
             Row::Api(api) => Row::Api(api_name(names, api as u16)),
             Row::Wait(api) => Row::Wait(api_name(names, api as u16)),
-            Row::Kernel(name) => {
-                Row::Kernel(names.get(Namespace::Kernel, name).unwrap_or(UNKNOWN).to_owned())
-            }
+            Row::Kernel(name) => Row::Kernel(kernel(name)),
+            Row::Captured(name) => Row::Captured(kernel(name)),
             Row::Transfer(kind, host_memory) => Row::Transfer(kind, host_memory),
             Row::Graph(graph) => Row::Graph(graph),
         }

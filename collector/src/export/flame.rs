@@ -155,7 +155,7 @@ impl Process {
 fn leaf(row: &Row<String>) -> Option<String> {
     Some(match row {
         Row::Api(api) | Row::Wait(api) => api.clone(),
-        Row::Kernel(symbol) => demangle(symbol),
+        Row::Kernel(symbol) | Row::Captured(symbol) => demangle(symbol),
         Row::Transfer(kind, memory) => {
             let beside = match memory {
                 HostMemory::None => String::new(),

@@ -39,8 +39,12 @@ pub struct Kernel {
     /// The host's time in the calls of the timed launches; a call that made several launches counts with its last.
     pub api: HostTimes,
     pub queue: Queue,
+    /// Of its launches, and of its runs in graphs, which have the lines that captured it.
     #[serde(flatten)]
     pub main: MainLine,
+    /// Of its captured launches; only on the screen.
+    #[serde(skip)]
+    pub captured: MainLine,
     #[serde(flatten)]
     pub shape: Shape,
 }
@@ -81,7 +85,8 @@ impl Kernel {
             stddev_ns: durations.stddev().map(Into::into),
             api: HostTimes::of(&kernel.api),
             queue: Queue::of(&kernel.queue),
-            main: MainLine::of(lines.of_kernel(&kernel.symbol)),
+            main: MainLine::of(lines.of_runs(kernel)),
+            captured: MainLine::of(lines.of_captured(&kernel.symbol)),
             shape: Shape::of(&kernel.shapes),
         }
     }

@@ -1,13 +1,13 @@
 //! What ran inside graph launches.
 
 use super::Run;
-use super::screen::{NONE, Screen, about, estimate, number};
+use super::screen::{NONE, Screen, about, estimate, line, number};
 use super::stats::Stats;
 use crate::hash::HashMap;
 use crate::report::names::shorten;
 use crate::report::rows::numbers::Estimate;
 use crate::report::rows::{Report, graphs::Node};
-use crate::report::table::{Table, names, right};
+use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent, plural};
 
@@ -72,7 +72,7 @@ fn kernels(screen: &mut Screen<'_>, all: &Report) {
                 max: node.and_then(|node| node.max_ns),
                 stddev: node.and_then(|node| node.stddev_ns).map(Estimate::rounded),
                 name: kernel.name.clone(),
-                line: Text::default(),
+                line: line(&kernel.captured),
                 shape: Stats::no_shape(),
             };
             (row, node.map_or(0, |node| node.samples))
@@ -87,6 +87,7 @@ fn kernels(screen: &mut Screen<'_>, all: &Report) {
         right("min").or_drop(2),
         right("max").or_drop(1),
         right("stddev").or_drop(3),
+        left("captured at").or_drop(4),
         names("name", shorten),
     ]);
     let shown = screen.view.rows(ROWS).min(rows.len());
@@ -99,6 +100,7 @@ fn kernels(screen: &mut Screen<'_>, all: &Report) {
             estimate(row.min),
             estimate(row.max),
             estimate(row.stddev),
+            row.line.clone(),
             Text::from(&row.name),
         ]);
     }
