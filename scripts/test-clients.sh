@@ -27,7 +27,7 @@ client() {
 # nvcc's output is linked against the simulated runtime: NVIDIA's does not run here.
 nvcc() {
     install nvcc "$here/requirements/nvcc.txt" 600
-    "$cuda/bin/nvcc" -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
+    "$cuda/bin/nvcc" -g -arch=sm_80 -cudart none -I"$cuda/include/cccl" -o "$scratch/chevrons" "$here/programs/chevrons.cu" \
         -Xlinker "$root/target/sim/lib/libcudart.so.13"
     observe nvcc "$scratch/chevrons"
 }

@@ -41,9 +41,12 @@ mod hook;
 mod interpose;
 mod keyed;
 mod loader;
+mod memory;
 mod modules;
 mod names;
+mod native;
 mod note;
+mod numbers;
 mod nvtx;
 mod options;
 #[cfg(test)]

@@ -11,7 +11,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::in_progress;
-use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, Via, flag};
+use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, StackNumber, Via, flag};
 use gpuspy_wire::ring::LEVELS;
 use gpuspy_wire::segment::Counters;
 
@@ -19,7 +19,7 @@ use crate::guarded::Guarded;
 use crate::hook::{Entry, Layer};
 use crate::sink::segment::Claim;
 use crate::sink::{self, Live, Session};
-use crate::sys::{self, ticks};
+use crate::sys::{self, Caller, ticks};
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
@@ -43,9 +43,20 @@ struct Scope {
     origin: u64,
     /// The context that a query inside is about; 0 = not known.
     context: u32,
+    /// The number of the native stack of a launch.
+    stack: StackNumber,
 }
 
-const NO_SCOPE: Scope = Scope { frame: 0, api: 0, begin: 0, caller: 0, recorded: 0, origin: 0, context: 0 };
+const NO_SCOPE: Scope = Scope {
+    frame: 0,
+    api: 0,
+    begin: 0,
+    caller: 0,
+    recorded: 0,
+    origin: 0,
+    context: 0,
+    stack: StackNumber::NONE,
+};
 
 /// A thread's own free events of one context. `crate::gpu::pool` takes them and gives them back.
 pub struct Magazine {
@@ -184,9 +195,7 @@ pub fn enter(entry: &Entry) -> Option<Call> {
         api: entry.hook.api,
         begin: entered,
         caller: entry.caller.address,
-        recorded: 0,
-        origin: 0,
-        context: 0,
+        ..NO_SCOPE
     };
     let (outer, via) = match layer {
         Layer::Runtime => {
@@ -312,10 +321,25 @@ impl Call {
         self.thread().runtime.recorded & (1 << kind as u32) != 0
     }
 
-    /// Sets, for the driver calls inside this runtime call, which file the kernel that they launch is from.
+    /// Sets, for the driver calls inside this runtime call, which file the kernel that they launch is from, and the native
+    /// stack of the launch.
     #[inline(always)]
-    pub fn hand_down(&self, origin: u64) {
-        self.thread().runtime.origin = origin;
+    pub fn hand_down(&self, origin: u64, stack: StackNumber) {
+        let runtime = &mut self.thread().runtime;
+        (runtime.origin, runtime.stack) = (origin, stack);
+    }
+
+    /// Returns the native stack that [`Call::hand_down`] has set; none if there is none.
+    #[inline(always)]
+    pub fn launch_stack(&self) -> StackNumber {
+        self.thread().runtime.stack
+    }
+
+    /// Returns where the outermost call was made.
+    pub fn outermost(&self) -> Caller {
+        let t = self.thread();
+        let scope = if t.runtime.frame != 0 { &t.runtime } else { &t.driver };
+        Caller { address: scope.caller, frame: scope.frame }
     }
 
     /// Returns what the runtime call around this one has set with [`Call::hand_down`]; 0 = nothing, or there is no such

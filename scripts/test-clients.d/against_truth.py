@@ -18,13 +18,15 @@ A client's last line of output may be JSON about itself:
     bound      the verdict's bound
     framework  words that the remedy of each finding of `findings` must have
     ranks      for each rank of a job, fields of its process as in the report, such as pid and parent; `gpus` are among its GPUs
+    source     the path of a compiled program's source
 
-A program in Python may mark the lines of its own that launch kernels or graphs: `# launches`, `# backward` for those whose
+A program may mark the lines of its own that launch kernels or graphs: `# launches` (in a compiled one `// launches`), `# backward` for those whose
 backward pass does, or both. Then exactly these must have launches in the report, and no launch another line.
 """
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -368,14 +370,17 @@ def marked(source):
     """Returns the lines of a program that it marks, each with whether its backward pass is meant."""
     marks = set()
     for at, line in enumerate(source.splitlines(), 1):
-        words = line.rpartition("  # ")[2].split(", ") if "  # " in line else ()
+        comment = re.search("  (?:#|//) (.*)$", line)
+        words = comment[1].split(", ") if comment else ()
         marks |= {(at, what == "backward") for what in words if what in ("launches", "backward")}
     return marks
 
 
-def wrong_lines(command, report):
-    """Returns how the lines that have launches differ from those that the program marks."""
-    program = next((part for part in command[1:] if part.endswith(".py") and os.path.exists(part)), None)
+def wrong_lines(command, said, report):
+    """Returns how the lines that have launches differ from those that the program marks: the script, or the source that the client
+    names."""
+    scripts = (part for part in command[1:] if part.endswith(".py") and os.path.exists(part))
+    program = said.get("source", next(scripts, None))
     if program is None:
         return []
     with open(program, encoding="utf-8") as source:
@@ -405,7 +410,7 @@ def compare(name, command):
         return [f"it ended with {code}"], [], {}, None
     truth, said = Truth(lines), last_words(output)
     wrong = claims(said, report, truth) + differences(report, truth) + disagreements(report)
-    wrong += wrong_lines(command, report)
+    wrong += wrong_lines(command, said, report)
     other = list(misdiagnosed(said, report))
     happened = found(report, truth).items()
     summary = ", ".join(f"{count} {what}" for what, count in happened if count and (what, count) != ("processes", 1))

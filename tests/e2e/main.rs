@@ -32,6 +32,7 @@ mod launches;
 mod lifecycle;
 mod memory;
 mod native_lines;
+mod native_stacks;
 mod nvtx;
 mod operations;
 mod poller;

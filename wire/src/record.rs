@@ -295,6 +295,9 @@ wire_enum! {
         /// A stack, for the field `stack` of calls: the numbers of its [`Frame`](Namespace::Frame)s, decimal, the
         /// innermost first, with spaces between them, and `…` at the end of one that was cut (written by the collector).
         Stack = 11 "stack",
+        /// A native stack, for the field `stack` of calls: the number of the Python stack that the call has besides, decimal, and
+        /// return addresses, hexadecimal, the innermost first, with spaces between them (written by the collector).
+        NativeStack = 12 "native_stack",
     }
 }
 

@@ -1,6 +1,6 @@
 //! How are kernel launches recorded?
 
-use gpuspy_wire::record::{self, flag};
+use gpuspy_wire::record::{self, StackNumber, flag};
 
 use crate::calls::work::{Made, record_around};
 use crate::calls::{Work, record_call};
@@ -8,6 +8,8 @@ use crate::cuda::*;
 use crate::facts::Facts;
 use crate::hook::Entry;
 use crate::names::{KernelName, Names};
+use crate::native::Native;
+use crate::python::Python;
 use crate::shape::Shape;
 use crate::thread::{self, Call};
 
@@ -173,7 +175,11 @@ impl Work for Launch {
     }
 
     fn hand_down(&self, call: &Call) {
-        call.hand_down(if self.origin == Origin::Caller { call.caller } else { self.function as u64 });
+        let origin = if self.origin == Origin::Caller { call.caller } else { self.function as u64 };
+        // A line of Python says more than the code that it called.
+        let is_python = call.session.get::<Python>().is_read();
+        let stack = if is_python { StackNumber::NONE } else { call.session.get::<Native>().of_launch(call) };
+        call.hand_down(origin, stack);
     }
 
     fn record(self, call: &Call, mut work: record::Work, _: u32) -> record::Launch {

@@ -48,6 +48,7 @@ use crate::gpu::context::Contexts;
 use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::names::Names;
+use crate::native::Native;
 use crate::python::{Depth, Python};
 use crate::sink;
 use crate::thread::{self, Call};
@@ -161,10 +162,14 @@ fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     }
 }
 
-/// Returns the stack of the program that made the call.
+/// Returns the stack of the program that made the call, after the call.
 #[inline]
 fn stack_of(call: &Call, depth: Depth) -> StackNumber {
-    call.session.get::<Python>().stack(call, depth)
+    let python = call.session.get::<Python>().stack(call, depth);
+    if let Some(both) = call.session.get::<Native>().of_long(call, python) {
+        return both;
+    }
+    if python == StackNumber::NONE { call.launch_stack() } else { python }
 }
 
 /// Reads what a successful call wrote to `out`; `None` if that is null.

@@ -182,6 +182,11 @@ pub fn adds() -> u64 {
     search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
 }
 
+/// The number of objects ever unloaded.
+pub fn subs() -> u64 {
+    search(|loaded| Some(loaded.info.dlpi_subs)).unwrap_or(0)
+}
+
 /// How often a walk is tried while other threads load and unload libraries.
 const TRIES: usize = 4;
 

@@ -1,9 +1,9 @@
 //! Is the interpreter laid out as its version says? Confirmed once, on the first thread that has frames, by checked
 //! reads, which nothing can make fault. After that a hook reads what it has to without checking.
 
+use crate::memory::{can_be_checked, checked_byte, checked_int, checked_word};
 use crate::python::interpreter::Interpreter;
 use crate::python::layout::{C_STACK, TYPE};
-use crate::python::memory::{can_be_checked, checked_byte, checked_int, checked_word};
 
 /// What a check found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

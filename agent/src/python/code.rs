@@ -4,9 +4,9 @@
 use gpuspy_wire::program_files::is_users;
 use gpuspy_wire::record::{self, CELL_WORDS, CodePart, CodeText, Head, MAX_PART, MAX_PART_CELLS, Record};
 
+use crate::memory::{checked_byte, checked_int, checked_word, copy};
 use crate::python::interpreter::Interpreter;
 use crate::python::layout::{BYTES, LENGTH, STATE};
-use crate::python::memory::{checked_byte, checked_int, checked_word, copy};
 
 /// The largest line table that is copied, bytes. Lines behind it are not known.
 const MAX_TABLE: u64 = 1 << 16;

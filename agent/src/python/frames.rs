@@ -3,9 +3,10 @@
 
 use gpuspy_wire::record::MAX_FRAMES;
 
+use crate::memory::read;
+use crate::numbers::mix;
 use crate::python::interpreter::Interpreter;
 use crate::python::layout::{BYTES, C_STACK, Code, HASH, Instruction, LENGTH, Layout};
-use crate::python::memory::read;
 
 /// A frame of the program's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,13 +122,6 @@ unsafe fn contents(at: &Code, code: u64) -> u64 {
 /// Where the characters of an ASCII `str` begin before 3.12. Those of another one begin later, so that what is read lies
 /// in it too.
 const TEXT_START: u64 = 48;
-
-/// Hashes two words: the halves of their product (Yi, wyhash).
-#[inline(always)]
-pub fn mix(left: u64, right: u64) -> u64 {
-    let product = u128::from(left ^ 0xA076_1D64_78BD_642F) * u128::from(right ^ 0xE703_7ED1_A0B4_28DB);
-    product as u64 ^ (product >> 64) as u64
-}
 
 /// Hashes frames up to and including the first that `is_last`, at most as many as a record has. Returns the hash, and how
 /// many there were.

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::loader::libraries::{self, Object};
 use crate::loader::symbols::Symbols;
+use crate::memory;
 use crate::python::layout::{DEBUG_WORDS, Layout, Unknown};
-use crate::python::memory;
 
 /// An interpreter whose frames can be read.
 pub struct Interpreter {

@@ -18,8 +18,6 @@ mod code;
 mod frames;
 mod interpreter;
 mod layout;
-mod memory;
-mod numbers;
 
 use core::ffi::CStr;
 use core::ptr;
@@ -27,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, CELL_WORDS, Fact, Head, MAX_STACK_CELLS, Namespace, Stack, StackNumber};
 
 use crate::loader::libraries;
+use crate::numbers::{Numbered, Numbers, mix};
 use crate::sink::Ring;
 use crate::sink::text::{publish, with_short_intern};
 use crate::sys;
@@ -36,11 +35,10 @@ use code::Sent;
 use frames::{Frame, Frames};
 use interpreter::Interpreter;
 use layout::Unknown;
-use numbers::{Numbered, Numbers};
 
 /// Distinct code objects and stacks of a process.
 const CODES: usize = 1 << 15;
-const STACKS: usize = 1 << 16;
+pub const STACKS: usize = 1 << 16;
 
 /// How many frames a call needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +135,18 @@ impl Python {
         }
     }
 
+    /// Whether the frames of an interpreter are read.
+    #[inline(always)]
+    pub fn is_read(&self) -> bool {
+        // Relaxed: nothing is read through it.
+        !self.interpreter.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Whether nothing is read, as `GPUSPY_STACKS` says.
+    pub fn is_off(&self) -> bool {
+        self.setting == Setting::Off
+    }
+
     /// Returns the number of the calling thread's stack; none where it runs no Python, and where that is not known.
     #[inline(always)]
     pub fn stack(&self, call: &Call, depth: Depth) -> StackNumber {
@@ -173,7 +183,7 @@ impl Python {
     #[inline(always)]
     fn code(&self, call: &Call, interpreter: &Interpreter, frame: &Frame) -> Option<Numbered> {
         let code = frame.code;
-        self.codes.number(frames::mix(code, frame.identity), |number| {
+        self.codes.number(mix(code, frame.identity), |number| {
             Self::send_code(call, &Sent { interpreter, code, number })
         })
     }

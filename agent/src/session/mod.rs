@@ -35,6 +35,7 @@ use crate::gpu::stream_capture::StreamCaptures;
 use crate::graphs::Graphs;
 use crate::loader::sanitizers;
 use crate::names::Names;
+use crate::native::Native;
 use crate::nvtx::watch;
 use crate::options::{self, Options};
 use crate::python::Python;
@@ -73,6 +74,7 @@ session! {
     bursts: Bursts,
     captures: StreamCaptures,
     python: Python,
+    native: Native,
     /// Which operations are timed.
     timing: Gate,
     /// Which part of the run is observed.
@@ -192,6 +194,7 @@ fn make() -> Result<Session, &'static str> {
     whole.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));
     whole.range = Range::begin();
     whole.python.begin(sys::env(c"GPUSPY_STACKS"));
+    whole.native.begin(whole.python.is_off(), sys::env_is_on(c"GPUSPY_NATIVE"));
     watch::owned_by(sys::pid());
     let nodes = whole.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
     whole.nodes.on = AtomicBool::new(nodes);

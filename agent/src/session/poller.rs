@@ -22,6 +22,7 @@ use crate::heap;
 use crate::interpose::unknown;
 use crate::modules::Modules;
 use crate::names::Names;
+use crate::native::Native;
 use crate::nvtx;
 use crate::python::Python;
 use crate::session::{collector, exit, job};
@@ -180,6 +181,7 @@ impl Poller {
             self.domains.publish_new(&mut self.ring);
             unknown::publish_new(&mut self.ring);
             self.session.get::<Python>().keep_up(&mut self.ring);
+            self.session.get::<Native>().keep_up();
         }
         if now - self.anchored >= ANCHOR_NS {
             self.anchored = now;

@@ -121,6 +121,7 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         .env("GPUSPY_TIMING", "exact")
         .env("GPUSPY_GRAPH", "launches")
         .env("GPUSPY_STACKS", "auto")
+        .env("GPUSPY_NATIVE", "0")
         .env_remove("GPUSPY_CAPTURE_RANGE")
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")

@@ -49,6 +49,9 @@ pub(super) struct Options {
     /// How much of the program's own stack each call gets, so that the report names its line (Python)
     #[arg(long, value_enum, default_value_t = Stacks::Auto, env = "GPUSPY_STACKS")]
     stacks: Stacks,
+    /// Read all native frames (C++, and what Python calls) of calls that take 80 us or more
+    #[arg(long, env = "GPUSPY_NATIVE", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    native: bool,
     /// Do not print the report
     #[arg(long, env = "GPUSPY_NO_REPORT", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     no_report: bool,
@@ -161,7 +164,8 @@ fn command(options: &Options) -> Command {
         .env("GPUSPY_BUDGET", options.budget.to_string())
         .env("GPUSPY_TIMING", options.timing.map(word).unwrap_or_default())
         .env("GPUSPY_GRAPH", word(options.graph))
-        .env("GPUSPY_STACKS", word(options.stacks));
+        .env("GPUSPY_STACKS", word(options.stacks))
+        .env("GPUSPY_NATIVE", if options.native { "1" } else { "0" });
     if let Some(range) = &options.capture_range {
         command.env(CAPTURE_RANGE, range);
     }
@@ -184,7 +188,8 @@ fn again(options: &Options) -> Vec<String> {
         option("--stacks", (!matches!(options.stacks, Stacks::Auto)).then(|| word(options.stacks))),
     ];
     let command = options.command.iter().map(|word| word.to_string_lossy().into_owned());
-    given.into_iter().flatten().flatten().chain(["--".to_owned()]).chain(command).collect()
+    let native = options.native.then(|| "--native".to_owned());
+    given.into_iter().flatten().flatten().chain(native).chain(["--".to_owned()]).chain(command).collect()
 }
 
 /// The result of a command that ran under the agent.

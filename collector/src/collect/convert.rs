@@ -13,6 +13,7 @@ use gpuspy_wire::record::{
     Untimed, Via, WindowChange,
 };
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// The result of converting a wire record.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +70,13 @@ fn name(words: &[u64]) -> Option<Item<'_>> {
 }
 
 fn stack(words: &[u64]) -> Option<Item<'_>> {
+    if let Some((stack, python, addresses)) = wire::Stack::addresses_of(words) {
+        let mut text = python.get().to_string();
+        for address in addresses {
+            let _always = write!(text, " {address:x}");
+        }
+        return (stack.stack != 0).then_some(Item::Name(Namespace::NativeStack, stack.stack, text.into()));
+    }
     let (stack, frames) = wire::Stack::of(words)?;
     (stack.stack != 0).then(|| Item::Stack(stack, frames.collect()))
 }

@@ -5,6 +5,7 @@
 //! autograd's threads has the line of the only thread that is in the backward pass then. It is **inferred**: the function
 //! of that line says `(backward)`. With several such threads, or none that was seen to enter the pass, the line is not known.
 
+use super::native_stacks::NativeStack;
 use super::stacks::{Frame, Stacks};
 use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Names, Record};
@@ -18,9 +19,10 @@ const FILE: &str = "/torch/autograd/__init__.py";
 const ENTRIES: [&str; 2] = ["backward", "grad"];
 
 /// Who waits for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Behind {
     /// Nobody: the call is not of autograd's threads.
+    #[default]
     Nobody,
     /// It is not known who.
     Unknown,
@@ -33,8 +35,9 @@ pub enum Behind {
 pub struct Backward {
     /// Autograd's threads.
     threads: HashSet<u32>,
-    /// The stacks that lead through an entry of the backward pass: how many of its innermost frames are inside of it.
-    entries: HashMap<u32, usize>,
+    /// The stacks that lead through an entry of the backward pass: the stack of Python, and how many of its innermost frames are
+    /// inside of the pass.
+    entries: HashMap<u32, (u32, usize)>,
     /// The threads in the pass, with the stack of the last call of each.
     inside: HashMap<u32, u32>,
 }
@@ -54,7 +57,10 @@ impl Backward {
             let (frames, _) = stacks.frames(stack)?;
             frames.iter().position(|frame| frame.is_some_and(is_entry))
         };
-        let entries = of(Namespace::Stack).filter_map(|(stack, _)| Some((stack, entry(stack)?))).collect();
+        let own = of(Namespace::Stack).map(|(stack, _)| (stack, stack));
+        let natives = NativeStack::all(names);
+        let all = own.chain(natives.iter().map(|(stack, native)| (*stack, native.python)));
+        let entries = all.filter_map(|(stack, python)| Some((stack, (python, entry(python)?)))).collect();
         Backward { threads, entries, inside: HashMap::default() }
     }
 
@@ -76,18 +82,17 @@ impl Backward {
                 _ => Behind::Unknown,
             };
         }
-        if self.entries.contains_key(&call.stack) {
-            self.inside.insert(record.thread, call.stack);
-        } else {
-            self.inside.remove(&record.thread);
-        }
+        match self.entries.get(&call.stack) {
+            Some((python, _)) => self.inside.insert(record.thread, *python),
+            None => self.inside.remove(&record.thread),
+        };
         Behind::Nobody
     }
 
     /// Returns the frames of a stack from the entry of the backward pass outwards, the line of the program's own marked.
     /// `None`: the stack does not lead through such an entry.
     pub fn frames(&self, stack: u32, stacks: &Stacks) -> Option<Vec<Frame>> {
-        let inside = *self.entries.get(&stack)?;
+        let (_, inside) = *self.entries.get(&stack)?;
         let (frames, _) = stacks.frames(stack)?;
         let mut frames: Vec<Frame> = frames.into_iter().skip(inside).flatten().cloned().collect();
         if let Some(own) = frames.iter_mut().find(|frame| frame.is_users()) {

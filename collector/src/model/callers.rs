@@ -6,9 +6,11 @@
 //! they are those of [the line that waits for it](super::backward).
 
 use super::backward::{self, Backward, Behind};
+use super::names::demangle;
+use super::native_stacks::NativeStack;
 use super::stacks::{Frame, Stacks};
 use crate::hash::{HashMap, HashSet};
-use crate::trace::record::{Body, Module, Names, Record};
+use crate::trace::record::{Body, Call, Module, Names, Record, What, Work};
 use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::Namespace;
 
@@ -40,13 +42,35 @@ pub struct Found {
     pub changed: Vec<String>,
 }
 
-/// Where calls come from: their return address, the number of the stack of Python that they have, and who waits for them.
-type Origin = (u64, u32, Behind);
+/// Where calls come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Origin {
+    /// The return address.
+    caller: u64,
+    /// The number of the stack that they have, of Python or [native](NativeStack).
+    stack: u32,
+    /// The kernel that they launch, if they have a native stack: in front of it is what compiled code has for that.
+    kernel: u32,
+    behind: Behind,
+}
+
+impl Origin {
+    fn of(record: &Record, call: &Call, behind: Behind, natives: &HashMap<u32, NativeStack>) -> Origin {
+        let kernel = match &record.body {
+            Body::Work(Work { what: What::Kernel { name, .. }, .. }) if natives.contains_key(&call.stack) => {
+                *name
+            }
+            _ => 0,
+        };
+        Origin { caller: call.caller, stack: call.stack, kernel, behind }
+    }
+}
 
 /// Collects the callers of a trace.
 #[derive(Debug)]
 pub struct CallerFold {
     stacks: Stacks,
+    natives: HashMap<u32, NativeStack>,
     backward: Backward,
     calls: HashSet<Origin>,
     last: Origin,
@@ -65,7 +89,14 @@ impl CallerFold {
         let stacks = Stacks::of(names);
         let backward = Backward::of(names, &stacks);
         let (calls, modules) = (HashSet::default(), Vec::new());
-        CallerFold { stacks, backward, calls, last: (0, 0, Behind::Nobody), modules }
+        CallerFold {
+            stacks,
+            natives: NativeStack::all(names),
+            backward,
+            calls,
+            last: Origin::default(),
+            modules,
+        }
     }
 
     /// Takes the next record.
@@ -78,7 +109,7 @@ impl CallerFold {
             }
             return;
         };
-        let key = (call.caller, call.stack, self.backward.observe(record));
+        let key = Origin::of(record, call, self.backward.observe(record), &self.natives);
         // Most calls come from where the one before came from.
         if key != self.last && self.calls.len() < MOST_CALLERS && call.caller != 0 {
             self.last = key;
@@ -93,7 +124,13 @@ impl CallerFold {
         let mut calls: Vec<Origin> = self.calls.into_iter().collect();
         calls.sort_unstable();
         calls.truncate(if self.modules.len() > MOST_MODULES { 0 } else { MOST_CALLERS });
-        Callers { calls, modules: self.modules, backward: self.backward.again(), ..Callers::default() }
+        Callers {
+            calls,
+            natives: self.natives,
+            modules: self.modules,
+            backward: self.backward.again(),
+            ..Callers::default()
+        }
     }
 }
 
@@ -101,6 +138,7 @@ impl CallerFold {
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
     calls: Vec<Origin>,
+    natives: HashMap<u32, NativeStack>,
     modules: Vec<Module>,
     /// Who waits for autograd's threads, at the start of the trace.
     backward: Backward,
@@ -112,27 +150,71 @@ pub struct Callers {
 impl Callers {
     /// Gives the callers their stacks: `look_up` says what the files say, and `names` gets the frames and stacks.
     pub fn resolve(&mut self, names: &mut Names, look_up: impl FnOnce(&[Place]) -> Found) {
-        let (mut calls, mut places) = (Vec::new(), Vec::new());
-        for call in &self.calls {
-            if let Some(place) = self.place(call.0, names) {
-                calls.push(*call);
+        let (mut places, mut numbers): (Vec<Place>, HashMap<u64, usize>) = Default::default();
+        for address in self.calls.iter().flat_map(|call| self.addresses(call)) {
+            if places.len() < MOST_CALLERS
+                && !numbers.contains_key(address)
+                && let Some(place) = self.place(*address, names)
+            {
+                numbers.insert(*address, places.len());
                 places.push(place);
             }
         }
         let Found { frames, changed } = look_up(&places);
         self.changed = changed;
+        let found = |address: &u64| Some(frames.get(*numbers.get(address)?)?.as_slice());
         let (mut added, stacks) = (Added::to(names), Stacks::of(names));
-        for (call, native) in calls.into_iter().zip(frames) {
-            let waiting = match call.2 {
+        let mut numbered: HashMap<Origin, u32> = HashMap::default();
+        for call in &self.calls {
+            let python = self.natives.get(&call.stack).map_or(call.stack, |native| native.python);
+            let has_line = stacks.line_of(&Call { stack: python, ..Call::default() }) != 0;
+            let native = self.native(call, has_line, names, &found);
+            let waiting = match call.behind {
                 Behind::Nobody => Vec::new(),
                 Behind::Unknown => vec![backward::unknown()],
                 Behind::Stack(stack) => self.backward.frames(stack, &stacks).unwrap_or_default(),
             };
             if !(native.is_empty() && waiting.is_empty()) {
-                let stack = added.stack(names, (&native, call.1, &waiting));
-                stack.map(|stack| self.stacks.insert(call, stack));
+                added.stack(names, (&native, python, &waiting)).map(|stack| numbered.insert(*call, stack));
+            } else if python != call.stack {
+                numbered.insert(*call, python);
             }
         }
+        self.stacks = numbered;
+    }
+
+    /// Returns the native frames of calls, by what was found of each address. `has_line`: their line is one of Python.
+    fn native<'f>(
+        &self,
+        call: &Origin,
+        has_line: bool,
+        names: &Names,
+        found: &impl Fn(&u64) -> Option<&'f [Frame]>,
+    ) -> Vec<Frame> {
+        let addresses = self.addresses(call);
+        let known = |address| found(address).filter(|frames| !frames.is_empty());
+        let mut frames = Vec::new();
+        for address in addresses {
+            match known(address) {
+                Some(of_address) => frames.extend_from_slice(of_address),
+                None => frames.push(Frame::lost(self.place(*address, names).map(|place| place.path))),
+            }
+        }
+        if call.kernel != 0 {
+            let kernel = demangle(names.get(Namespace::Kernel, call.kernel).unwrap_or_default());
+            frames = Frame::without_launch(frames, &kernel);
+        }
+        match has_line {
+            true if frames.iter().all(Frame::is_lost) => Vec::new(),
+            true => frames,
+            false => Frame::of_caller(Frame::up_to_lost(frames)),
+        }
+    }
+
+    /// Returns the return addresses of calls, the innermost first.
+    fn addresses<'c>(&'c self, call: &'c Origin) -> &'c [u64] {
+        let native = self.natives.get(&call.stack).map(|native| native.addresses.as_slice());
+        native.unwrap_or(std::slice::from_ref(&call.caller))
     }
 
     /// Returns the file that an address lies in. If several lay there during the run, nobody knows which one it was.
@@ -152,9 +234,10 @@ impl Callers {
         let mut backward = self.backward.clone();
         records.map(move |mut record| {
             let behind = backward.observe(&record);
-            if !self.stacks.is_empty()
+            let call = record.body.call().filter(|_| !self.stacks.is_empty());
+            let origin = call.map(|call| Origin::of(&record, call, behind, &self.natives));
+            if let Some(stack) = origin.and_then(|origin| self.stacks.get(&origin))
                 && let Some(call) = record.body.call_mut()
-                && let Some(stack) = self.stacks.get(&(call.caller, call.stack, behind))
             {
                 call.stack = *stack;
             }
@@ -227,8 +310,9 @@ impl Added {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulation;
     use super::*;
-    use crate::trace::record::{Call, Synchronize};
+    use crate::trace::record::Synchronize;
     use gpuspy_wire::record::SyncScope;
 
     const STACK_OF_A_PACKAGE: u32 = 4;
@@ -289,11 +373,11 @@ mod tests {
             asked =
                 places.iter().map(|place| (place.path.clone(), place.offset, place.build_id[0])).collect();
             let step = Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app");
-            let frames = vec![vec![step.clone()], vec![step], Vec::new()];
+            let frames = vec![vec![step], Vec::new()];
             Found { frames, changed: vec!["/lib/x.so".to_owned()] }
         });
         let app = ("/opt/app".to_owned(), 0x1500, 1);
-        assert_eq!(asked, [app.clone(), app, ("/lib/x.so".to_owned(), 0x4100, 2)]);
+        assert_eq!(asked, [app, ("/lib/x.so".to_owned(), 0x4100, 2)]);
         let stacks = Stacks::of(&names);
         let on = |record: &Record| callers.on_stacks([record.clone()].into_iter()).next().unwrap();
         let line = |record: &Record| {
@@ -311,6 +395,52 @@ mod tests {
         }
         let note = callers.note().unwrap();
         assert_eq!(note, "/lib/x.so has changed since the run: its callers are named by library only");
+    }
+
+    #[test]
+    fn a_native_stack_is_in_front_of_that_of_python_and_a_launch_is_without_its_stub() {
+        let mut names = names();
+        let (long, of_launch, lost) = (9, 10, 11);
+        for (number, text) in [
+            (long, format!("{STACK_OF_THE_USER} 2500 2600")),
+            (of_launch, "0 2700 2500".to_owned()),
+            (lost, format!("{STACK_OF_THE_USER} 9500 9600")),
+        ] {
+            names.0.insert((Namespace::NativeStack, number), text);
+        }
+        names.0.insert((Namespace::Kernel, 1), "_Z3addPfi".to_owned());
+        let launch = |caller: u64, stack: u32| {
+            // Of kernel 1.
+            let mut work = simulation::work(1, 2, 3);
+            (work.call.caller, work.call.stack) = (caller, stack);
+            Record { thread: 1, at: 0, body: Body::Work(work) }
+        };
+        let records =
+            [module(0x2000, 0x4000, 1), call(0x2500, long), launch(0x2700, of_launch), call(0x9500, lost)];
+        let mut callers = callers(&names, &records);
+        callers.resolve(&mut names, |places| {
+            let frame = |place: &Place| match place.offset {
+                0x1500 => vec![Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app")],
+                0x1600 => vec![Frame::native("main", Some(("/src/app.cpp".to_owned(), 34)), "/opt/app")],
+                0x1700 => vec![Frame::native("__device_stub__Z3addPfi", None, "/opt/app")],
+                other => panic!("{other:#x}"),
+            };
+            Found { frames: places.iter().map(frame).collect(), changed: Vec::new() }
+        });
+        let stacks = Stacks::of(&names);
+        let of = |record: &Record| {
+            let record = callers.on_stacks([record.clone()].into_iter()).next().unwrap();
+            let call = record.body.call().cloned().unwrap();
+            let line = stacks.line(stacks.line_of(&call)).map(Frame::place);
+            (line.unwrap_or_default(), stacks.listed(call.stack).unwrap())
+        };
+        let native = ["step (/src/app.cpp:12)", "main (/src/app.cpp:34)"];
+        let python = ["item (/x/site-packages/torch/_tensor.py:30)", "train (train.py:42)"];
+        let both = [native, python].concat().iter().map(|frame| (*frame).to_owned()).collect();
+        assert_eq!(of(&records[1]), ("train.py:42".to_owned(), both));
+        assert_eq!(of(&records[2]), ("/src/app.cpp:12".to_owned(), vec![native[0].to_owned()]));
+        let (line, stack) = of(&records[3]);
+        assert_eq!((line.as_str(), stack.len()), ("train.py:42", 2), "of files that nobody has");
     }
 
     #[test]

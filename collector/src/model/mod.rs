@@ -26,7 +26,7 @@
 //!   it?
 //! - [`modules`], [`names`]: which library made a call, and what is a kernel called?
 //! - [`framework`]: which framework does the program use?
-//! - [`stacks`], [`callers`], [`backward`]: which line of the program made a call?
+//! - [`stacks`], [`native_stacks`], [`callers`], [`backward`]: which line of the program made a call?
 //! - [`steps`]: which launch begins a step of the program?
 //! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
 //!   number?
@@ -56,6 +56,7 @@ pub mod modules;
 pub mod multiprocessor;
 pub(crate) mod named;
 pub mod names;
+pub mod native_stacks;
 pub mod order;
 pub mod outcome;
 pub mod period;

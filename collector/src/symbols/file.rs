@@ -76,6 +76,5 @@ fn of_address(at: Vec<At>, symbol: Option<String>, library: &str) -> Vec<Frame> 
         }
         frame
     };
-    let frames = at.into_iter().enumerate().map(frame).collect();
-    Frame::of_caller(frames)
+    at.into_iter().enumerate().map(frame).collect()
 }

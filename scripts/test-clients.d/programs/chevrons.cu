@@ -39,10 +39,10 @@ int main() {
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice));
     for (int round = 0; round < ROUNDS; round++) {
-        linear::axpy<<<COUNT / 256, 256>>>(x, y, COUNT);
-        linear::axpy<<<COUNT / 256, 256, 0, stream>>>(z, z, COUNT);
-        scale<<<1, 256, 1024>>>(x);
-        scale<<<1, 256, 0, stream>>>(z);
+        linear::axpy<<<COUNT / 256, 256>>>(x, y, COUNT);  // launches
+        linear::axpy<<<COUNT / 256, 256, 0, stream>>>(z, z, COUNT);  // launches
+        scale<<<1, 256, 1024>>>(x);  // launches
+        scale<<<1, 256, 0, stream>>>(z);  // launches
         CHECK(cudaGetLastError());
     }
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
@@ -51,7 +51,7 @@ int main() {
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
     for (int round = 0; round < ROUNDS; round++)
-        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaGraphLaunch(exec, stream));  // launches
     CHECK(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaFree(x));
@@ -61,6 +61,6 @@ int main() {
            "\"void linear::axpy<float>(float const*, float*, int)\", "
            "\"void linear::axpy<double>(double const*, double*, int)\"], "
            "\"calls\": {\"__cudaLaunchKernel\": %d, \"cudaGraphLaunch\": %d, \"cudaMalloc\": 3, \"cudaFree\": 3, "
-           "\"cudaMemcpy\": 2, \"cudaDeviceSynchronize\": 1}}\n",
-           4 * ROUNDS + 1, ROUNDS);
+           "\"cudaMemcpy\": 2, \"cudaDeviceSynchronize\": 1}, \"source\": \"%s\"}\n",
+           4 * ROUNDS + 1, ROUNDS, __FILE__);
 }

@@ -109,7 +109,8 @@ impl CodePart {
     }
 }
 
-/// A stack; its [`Frame`]s follow in the record's remaining space, the innermost first.
+/// A stack; its [`Frame`]s follow in the record's remaining space, the innermost first. A native stack has, in their place, the
+/// number of the Python stack that the call has besides (0 = none), and return addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C, align(8))]
 pub struct Stack {
@@ -117,12 +118,12 @@ pub struct Stack {
     pub head: Head,
     /// Its number in records of calls, never 0.
     pub stack: u32,
-    /// The number of frames that follow this struct.
+    /// The number of words that follow this struct.
     pub frames: u16,
     /// Non-zero: there were more frames, which were not read.
     pub cut: u8,
-    /// Zero.
-    pub reserved: u8,
+    /// Non-zero: a native stack.
+    pub native: u8,
 }
 
 /// A frame: one word.
@@ -152,15 +153,34 @@ pub const MAX_STACK_CELLS: usize = 16;
 impl Stack {
     /// Writes the record with its frames, of which there are at most [`MAX_FRAMES`], and returns its words.
     pub fn with_frames(
-        mut self,
+        self,
         frames: impl Iterator<Item = Frame>,
+        buffer: &mut [u64; MAX_STACK_CELLS * CELL_WORDS],
+    ) -> &[u64] {
+        self.with_words(frames.map(Frame::word), buffer)
+    }
+
+    /// Writes the record of a native stack with its return addresses, of which there are at most [`MAX_FRAMES`] - 1, and returns
+    /// its words.
+    pub fn with_addresses(
+        self,
+        python: StackNumber,
+        addresses: impl Iterator<Item = u64>,
+        buffer: &mut [u64; MAX_STACK_CELLS * CELL_WORDS],
+    ) -> &[u64] {
+        self.with_words(core::iter::once(u64::from(python.get())).chain(addresses), buffer)
+    }
+
+    fn with_words(
+        mut self,
+        all: impl Iterator<Item = u64>,
         buffer: &mut [u64; MAX_STACK_CELLS * CELL_WORDS],
     ) -> &[u64] {
         let (front, places) = buffer.split_at_mut(size_of::<Stack>() / 8);
         places.fill(0);
         let mut count = 0;
-        for (place, frame) in places.iter_mut().zip(frames) {
-            *place = frame.word();
+        for (place, word) in places.iter_mut().zip(all) {
+            *place = word;
             count += 1;
         }
         let words = size_of::<Stack>() / 8 + count;
@@ -172,10 +192,21 @@ impl Stack {
 
     /// Reads the record and its frames from the words of a record; the frames cannot exceed the record.
     pub fn of(words: &[u64]) -> Option<(Stack, impl Iterator<Item = Frame> + '_)> {
+        let (stack, words) = Stack::words_of(words)?;
+        Some((stack, words.iter().map(|word| Frame::of(*word))))
+    }
+
+    /// Reads a native stack: the number of the Python stack, and the return addresses. `None`: it is not one.
+    pub fn addresses_of(words: &[u64]) -> Option<(Stack, StackNumber, &[u64])> {
+        let (stack, words) = Stack::words_of(words)?;
+        let (python, addresses) = words.split_first().filter(|_| stack.native != 0)?;
+        Some((stack, StackNumber::new(u32::try_from(*python).ok()?), addresses))
+    }
+
+    fn words_of(words: &[u64]) -> Option<(Stack, &[u64])> {
         let stack = Stack::from_words(words)?;
         let first = size_of::<Stack>() / 8;
-        let frames = words.get(first..first + usize::from(stack.frames))?;
-        Some((stack, frames.iter().map(|word| Frame::of(*word))))
+        Some((stack, words.get(first..first + usize::from(stack.frames))?))
     }
 }
 

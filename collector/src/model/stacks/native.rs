@@ -5,8 +5,11 @@ use crate::model::names::demangle;
 
 /// A function's name is cut to so many bytes: names of C++ templates have no limit.
 const LONGEST_FUNCTION: usize = 1024;
-/// How nvcc calls the function that launches a kernel for `<<<>>>`, before the kernel's own name.
+/// How nvcc calls the functions that launch a kernel for `<<<>>>`, before the kernel's own name: mangled, or of a template
+/// (`__wrapper__device_stub_`) as it is written.
 const STUB: &str = "__device_stub_";
+/// The function of a frame that nobody knows.
+const LOST: &str = "?";
 
 impl Frame {
     /// A frame of a function in a library, at a line of a file if that is known.
@@ -36,6 +39,49 @@ impl Frame {
         frames
     }
 
+    /// Returns the frames of a stack from which a kernel was launched without those in front that compiled code has for it:
+    /// nvcc's, of which one has the kernel's own name, and the runtime's headers'. All of them, if there are no others.
+    pub fn without_launch(mut frames: Vec<Frame>, kernel: &str) -> Vec<Frame> {
+        let mut stub = None;
+        let of_launch = frames.iter().take_while(|frame| {
+            let of_stub = launched(&frame.function);
+            let is_of_stub = |stub: &String| {
+                let rest = stub.strip_prefix(frame.function.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+            };
+            let is_own = frame.function == kernel || stub.as_ref().is_some_and(is_of_stub);
+            let is_one = is_own || of_stub.is_some() || is_runtimes(&frame.function);
+            stub = of_stub.or(stub.take());
+            is_one
+        });
+        let count = of_launch.count();
+        if count < frames.len() {
+            frames.drain(..count);
+        }
+        frames
+    }
+
+    /// The frame of a function that its file, if that is known, says nothing of.
+    pub fn lost(library: Option<String>) -> Frame {
+        let library = library.unwrap_or_else(|| "an unknown file".to_owned());
+        Frame { function: LOST.to_owned(), file: String::new(), line: 0, library: one_line(&library) }
+    }
+
+    /// Whether it is one of those.
+    pub fn is_lost(&self) -> bool {
+        self.function == LOST && self.file.is_empty()
+    }
+
+    /// Returns the frames before the first that is [lost](Frame::lost), unless one of them is the user's: behind a function
+    /// that nobody knows, the line of another one would be told in its place.
+    pub fn up_to_lost(mut frames: Vec<Frame>) -> Vec<Frame> {
+        let lost = frames.iter().position(Frame::is_lost).unwrap_or(frames.len());
+        if !frames.iter().take(lost).any(Frame::is_users_native) {
+            frames.truncate(lost);
+        }
+        frames
+    }
+
     /// Returns it as a trace has it.
     pub(in crate::model) fn text(&self) -> String {
         let Frame { file, line, function, library } = self;
@@ -52,8 +98,19 @@ impl Frame {
 
 /// Returns the kernel that a stub of nvcc launches.
 fn launched(function: &str) -> Option<String> {
-    let kernel = function.strip_prefix(STUB)?;
-    Some(demangle(kernel.split('(').next().unwrap_or(kernel)))
+    let (_, kernel) = function.split_once(STUB)?;
+    Some(match kernel.starts_with("_Z") {
+        true => demangle(kernel.split('(').next().unwrap_or(kernel)),
+        false => kernel.to_owned(),
+    })
+}
+
+/// Whether a function is one of the runtime's headers that launch: the templates around `cudaLaunchKernel`, and what nvcc calls
+/// without optimization.
+fn is_runtimes(function: &str) -> bool {
+    let name = function.split(['(', '<']).next().unwrap_or(function);
+    let name = name.rsplit(' ').next().unwrap_or(name);
+    name.trim_start_matches('_').starts_with("cudaLaunch")
 }
 
 /// Whether a source file is not the program's own: a header of the system or of CUDA, the standard library of C++ or Rust, a
@@ -132,6 +189,56 @@ mod tests {
         let stub = at("_Z23__device_stub__Z3addPfiPfi", "/tmp/x.cudafe1.stub.c");
         assert_eq!(Frame::of_caller(vec![stub])[0].place(), "launch of add(float*, int) in app");
         assert_eq!(Frame::of_caller(Vec::new()), []);
+    }
+
+    #[test]
+    fn no_line_is_told_from_behind_a_function_that_nobody_knows() {
+        let (step, main) = (at("_Z4stepPf", "/src/step.cpp"), at("main", "/src/main.cpp"));
+        let lost = Frame::lost(Some("/lib/x.so".to_owned()));
+        assert_eq!(lost.place(), "? in x.so");
+        let header = at("_Z6launchv", "/usr/include/a.h");
+        let hidden = [header.clone(), lost.clone(), main.clone()];
+        assert_eq!(Frame::up_to_lost(hidden.to_vec()), [header]);
+        let behind = [step, lost.clone(), main];
+        assert_eq!(Frame::up_to_lost(behind.to_vec()), behind);
+        assert_eq!(Frame::up_to_lost(vec![lost]), []);
+        assert_eq!(Frame::lost(None).place(), "? in an unknown file");
+    }
+
+    /// What nvcc 13.5 makes of `add<<<1, 1>>>(p, 3)`, without optimization, with it, and with more of it.
+    #[test]
+    fn behind_a_launch_is_the_function_with_the_three_brackets() {
+        let helper =
+            at("_ZL25__cudaLaunchKernel_helperP9CUkern_st4dim3S1_PPvmP11CUstream_st", "/c/host_runtime.h");
+        let template =
+            at("_Z16cudaLaunchKernelIcE9cudaErrorPT_4dim3S3_PPvmP11CUstream_st", "/c/cuda_runtime.h");
+        let stub = at("_Z23__device_stub__Z3addPfiPfi", "/tmp/x.cudafe1.stub.c");
+        let own = at("_Z3addPfi", "/src/add.cu");
+        let wrapper = at("__wrapper__device_stub_add<(int)4>", "/tmp/x.cudafe1.stub.c");
+        let template_own = at("add<(int)4>", "/src/add.cu");
+        let (step, main) = (at("_Z4stepPf", "/src/step.cu"), at("main", "/src/main.cu"));
+        let program = [step.clone(), main.clone()];
+        for front in [
+            &[helper, stub.clone(), own.clone()][..],
+            &[template, stub.clone(), own.clone()],
+            std::slice::from_ref(&stub),
+            &[stub.clone(), wrapper.clone(), template_own.clone()],
+            &[wrapper, template_own],
+            std::slice::from_ref(&own),
+        ] {
+            let frames = [front, &program].concat();
+            assert_eq!(Frame::without_launch(frames, "add(float*, int)"), program, "{front:?}");
+            assert_eq!(
+                Frame::without_launch(front.to_vec(), "add(float*, int)"),
+                front,
+                "there is nothing else"
+            );
+        }
+        let by_hand = [step.clone(), own.clone(), main];
+        assert_eq!(Frame::without_launch(by_hand.to_vec(), "add(float*, int)"), by_hand);
+        // The name that the driver gives a kernel of a file may differ from the one that its own function has.
+        let frames = Frame::without_launch(vec![stub, own, step.clone()], "_ZN34_INTERNAL_add3addEPfi");
+        assert_eq!(frames, [step]);
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl<const N: usize> Numbers<N> {
     }
 }
 
+/// Hashes two words: the halves of their product (Yi, wyhash).
+#[inline(always)]
+pub fn mix(left: u64, right: u64) -> u64 {
+    let product = u128::from(left ^ 0xA076_1D64_78BD_642F) * u128::from(right ^ 0xE703_7ED1_A0B4_28DB);
+    product as u64 ^ (product >> 64) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
-//! Reads of the interpreter's memory: checked ones, which no address can make fault, and the bare ones of a hook, for
-//! what a checked read has confirmed.
+//! Reads of the program's memory: checked ones, which no address can make fault, and the bare ones of a hook, for what a
+//! checked read has confirmed.
 
 use crate::sys;
 
@@ -43,8 +43,8 @@ pub fn checked_byte(address: u64) -> Option<u8> {
 /// Reads a value where it lies.
 ///
 /// # Safety
-/// It lies in an object of the interpreter that the calling thread keeps alive: a frame of its own that has not
-/// returned, or what such a frame refers to.
+/// It can be read and does not change meanwhile: it lies in a frame of the calling thread's own that has not returned, or in
+/// what such a frame refers to.
 #[inline(always)]
 pub unsafe fn read<T: Copy>(address: u64) -> T {
     // SAFETY: as the caller promises.

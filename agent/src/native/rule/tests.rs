@@ -1,0 +1,154 @@
+use super::*;
+
+#[test]
+fn a_rule_is_a_word_and_back() {
+    let stored = Stored(AtomicU64::new(0));
+    assert_eq!(stored.get(), None, "not looked up");
+    for (is_by_frame, top, frame) in [
+        (false, 8, None),
+        (true, 16, Some(-16)),
+        (false, (1 << 29) - 1, Some(-(1 << 29))),
+        (true, -4, Some(0)),
+    ] {
+        let rule = Rule { is_by_frame, top, frame };
+        stored.put(Some(rule));
+        assert_eq!(stored.get(), Some(Some(rule)));
+    }
+    stored.put(Some(Rule { is_by_frame: false, top: 1 << 29, frame: None }));
+    assert_eq!(stored.get(), Some(None), "too large");
+    stored.forget();
+    assert_eq!(stored.get(), None);
+}
+
+/// Walks over a part of `.eh_frame` of this very program, and compares what it says of each function's first bytes with what a
+/// function has then: its return address is on top of the stack.
+#[test]
+fn at_its_first_instruction_each_function_of_this_program_has_pushed_nothing() {
+    let index = index_of(tests_here as *const () as u64).unwrap();
+    let count = checked_int(index + 8).unwrap() as u32;
+    assert!(count > 1000, "{count}");
+    let mut read = 0;
+    for at in 0..count {
+        let word = checked_word(index + 12 + 8 * u64::from(at)).unwrap();
+        let place = |half: u64| index.checked_add_signed(i64::from(half as u32 as i32)).unwrap();
+        let (function, description) = (place(word), place(word >> 32));
+        assert_eq!(find(index, function), Some(description));
+        let description = Description::read(description).unwrap();
+        assert_eq!(description.from, function);
+        let rule = description.rule(function);
+        // Parts of functions that the compiler has put elsewhere begin in the middle, and the linker's stubs and _start have
+        // rules of their own.
+        read += u32::from(rule == Some(Rule { is_by_frame: false, top: 8, frame: None }));
+    }
+    assert!(read > count * 9 / 10, "{read} of {count}");
+}
+
+#[test]
+fn an_address_without_code_has_no_rule() {
+    let place = 0u64;
+    for address in [0, 1, 8, u64::MAX, core::ptr::from_ref(&place) as u64] {
+        assert_eq!(of(address), None, "{address:#x}");
+    }
+}
+
+fn tests_here() {}
+
+fn index_of(address: u64) -> Option<u64> {
+    libraries::search(|loaded| {
+        let headers = loaded.holds(address).then(|| loaded.headers())?;
+        let header = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
+        Some(loaded.base() + header.p_vaddr)
+    })
+}
+
+/// A common part and a function's part of it, as assemblers write them, with these instructions in the latter.
+fn described(instructions: &[u8]) -> (Vec<u8>, usize) {
+    let mut bytes = Vec::new();
+    // zR, code in bytes, data in words down, the return address in 16; the frame's top is 8 above the stack pointer, and the return
+    // address below it.
+    let common =
+        [&[0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, RELATIVE_I32][..], &[0x0c, 7, 8, 0x90, 1, 0, 0]]
+            .concat();
+    bytes.extend((common.len() as u32).to_le_bytes());
+    bytes.extend(&common);
+    let start = bytes.len();
+    let length = 13 + instructions.len();
+    bytes.extend((length as u32).to_le_bytes());
+    bytes.extend((start as u32 + 4).to_le_bytes());
+    // The function begins where this field lies, and has 256 bytes.
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend(256u32.to_le_bytes());
+    bytes.push(0);
+    bytes.extend(instructions);
+    (bytes, start)
+}
+
+fn rule_at(instructions: &[u8], offset: u64) -> Option<Rule> {
+    let (bytes, start) = described(instructions);
+    let description = Description::read(bytes.as_ptr() as u64 + start as u64)?;
+    description.rule(description.from + offset)
+}
+
+#[test]
+fn the_row_of_an_address_is_the_last_that_begins_before_it() {
+    // push rbp; mov rbp, rsp; ...; leave; ret
+    let with_frame_pointer =
+        [0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 100, 0x0a, 0x0c, 7, 8, 0x41, 0x0b];
+    let by_stack = |top, frame| Some(Rule { is_by_frame: false, top, frame });
+    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) });
+    for (offset, rule) in [
+        (0, by_stack(8, None)),
+        (1, by_stack(16, Some(-16))),
+        (3, by_stack(16, Some(-16))),
+        (4, by_frame),
+        (103, by_frame),
+        (104, by_stack(8, Some(-16))),
+        (105, by_frame),
+        (255, by_frame),
+        (256, None),
+    ] {
+        assert_eq!(rule_at(&with_frame_pointer, offset), rule, "at {offset}");
+    }
+    // sub rsp, 1000 by a long number, and a register that is nobody's.
+    let large = [0x44, 0x0e, 0xf0, 0x07, 0x83, 3, 0x2e, 16];
+    assert_eq!(rule_at(&large, 4), by_stack(1008, None));
+}
+
+#[test]
+fn what_no_compilers_function_needs_has_no_rule() {
+    let expression = [0x0f, 2, 0x77, 8];
+    let unknown = [0x3f];
+    let restored_too_often = [0x0b];
+    let kept_too_often = [0x0a; 5];
+    let of_another_register = [0x0d, 3];
+    let without_return_address = [0x07, 16];
+    let frame_pointer_elsewhere = [0x09, 6, 3];
+    let cut = [0x0c, 7];
+    for instructions in [
+        &expression[..],
+        &unknown,
+        &restored_too_often,
+        &kept_too_often,
+        &of_another_register,
+        &without_return_address,
+        &frame_pointer_elsewhere,
+        &cut,
+    ] {
+        assert_eq!(rule_at(instructions, 0), None, "{instructions:?}");
+    }
+    assert!(rule_at(&[0x10, 3, 1, 0x77], 0).is_some(), "another register's place does not matter");
+}
+
+#[test]
+fn a_damaged_record_ends_in_no_rule() {
+    let (bytes, start) = described(&[0x41, 0x0e, 16, 0x86, 2]);
+    for at in 0..bytes.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] = value;
+            if let Some(description) = Description::read(damaged.as_ptr() as u64 + start as u64) {
+                let _ = description.rule(description.from);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The return addresses on the calling thread's own stack, from a hook outwards. Nothing is called, locked or allocated.
+
+use super::rule::Rule;
+use crate::memory::read;
+use crate::sys::Caller;
+
+/// No frame is larger than this, bytes: a rule that says so is not believed.
+const LARGEST: u64 = 1 << 20;
+/// A stack is no larger than this, bytes.
+const LARGEST_STACK: u64 = 1 << 30;
+
+/// The return addresses, the innermost first. They end where a rule is missing.
+#[derive(Clone)]
+pub struct Frames<R> {
+    rule: R,
+    /// The next return address; 0 = there is none.
+    address: u64,
+    /// The stack pointer and the frame pointer that the function at that address has after the return.
+    stack: u64,
+    frame: u64,
+    /// The end of the thread's stack: nothing is read from there on.
+    end: u64,
+}
+
+impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
+    /// Starts at a hook that has not returned, which has a frame record as the ABI has it: the caller's frame pointer, and above
+    /// it the return address. `first_stack` is the end of the first thread's stack.
+    pub fn from(caller: Caller, first_stack: u64, rule: R) -> Frames<R> {
+        let stack = caller.frame + 16;
+        let end = end_of(stack, first_stack);
+        // SAFETY: the hook's frame record, in a frame of this thread's that has not returned.
+        let frame = unsafe { read(caller.frame) };
+        Frames { rule, address: caller.address, stack, frame, end }
+    }
+
+    /// Goes on to the caller of the function that is at `address`. `None`: nobody knows it.
+    fn next_of(&mut self, address: u64) -> Option<u64> {
+        let rule = (self.rule)(address)?;
+        let base = if rule.is_by_frame { self.frame } else { self.stack };
+        let top = base.checked_add_signed(rule.top)?;
+        let is_sound = top > self.stack && top - self.stack <= LARGEST && top <= self.end && top % 8 == 0;
+        let saved = match rule.frame {
+            Some(at) => Some(top.checked_add_signed(at)?),
+            None => None,
+        };
+        if !is_sound || saved.is_some_and(|at| at < self.stack || at > top - 16) {
+            return None;
+        }
+        // SAFETY: both words lie between the thread's stack pointer and the end of its stack, in the frame of a function that
+        // has not returned: nothing changes them while this thread is here.
+        unsafe {
+            if let Some(at) = saved {
+                self.frame = read(at);
+            }
+            self.stack = top;
+            Some(read(top - 8))
+        }
+    }
+}
+
+impl<R: Fn(u64) -> Option<Rule>> Iterator for Frames<R> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let address = self.address;
+        if address == 0 {
+            return None;
+        }
+        self.address = self.next_of(address).unwrap_or(0);
+        Some(address)
+    }
+}
+
+/// Returns the end of the stack that the calling thread is on: where the C library keeps what it knows of a thread, which is above
+/// its stack, or what the kernel has put above the first thread's. If neither is near, it is a stack of the program's own, of
+/// which nothing is known.
+fn end_of(stack: u64, first_stack: u64) -> u64 {
+    // SAFETY: no arguments, no failure.
+    let this_thread = unsafe { libc::pthread_self() };
+    let is_near = |end: &u64| *end > stack && end - stack < LARGEST_STACK;
+    [this_thread, first_stack].into_iter().filter(is_near).min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    /// A stack as functions leave it: a frame by the stack pointer, one by the frame pointer, and one without a rule.
+    #[test]
+    fn frames_are_followed_by_their_rules_and_end_where_one_is_missing() {
+        let words: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
+        let at = |word: usize| words.as_ptr() as u64 + 8 * word as u64;
+        let (hook, third, end) = (at(0), at(20), at(32));
+        for (word, value) in [
+            (0, 77), // the frame pointer of the hook's caller, and its return address
+            (1, 0x100),
+            (9, 0x200), // above a frame of eight words, which has saved its caller's frame pointer
+            (7, third - 16),
+            (19, 0x300),
+            (18, 88),
+        ] {
+            words[word].store(value, Ordering::Relaxed);
+        }
+        let rule = |address| match address {
+            0x100 => Some(Rule { is_by_frame: false, top: 64, frame: Some(-24) }),
+            0x200 => Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) }),
+            _ => None,
+        };
+        let caller = Caller { address: 0x100, frame: hook };
+        let frames = Frames { end, ..Frames::from(caller, 0, rule) };
+        assert_eq!(frames.clone().collect::<Vec<_>>(), [0x100, 0x200, 0x300]);
+        let cut = Frames { end: at(19), ..frames };
+        assert_eq!(cut.collect::<Vec<_>>(), [0x100, 0x200], "nothing is read behind the end of the stack");
+    }
+
+    #[test]
+    fn a_rule_that_leads_out_of_its_frame_is_not_believed() {
+        let stack = [0, 0x100, 5, 0x200, 0, 0, 0, 0].map(AtomicU64::new);
+        let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
+        let end = stack.as_ptr_range().end as u64;
+        let followed = |rule: Rule| {
+            let frames = Frames { end, ..Frames::from(caller, 0, move |at| (at == 0x100).then_some(rule)) };
+            frames.collect::<Vec<_>>()
+        };
+        let right = Rule { is_by_frame: false, top: 16, frame: Some(-16) };
+        assert_eq!(followed(right), [0x100, 0x200]);
+        for (top, frame) in [
+            (0, None),
+            (-8, None),
+            (13, None),
+            (1 << 30, None),
+            (16, Some(-8)),
+            (16, Some(-24)),
+            (16, Some(8)),
+        ] {
+            assert_eq!(followed(Rule { top, frame, ..right }), [0x100], "{top} {frame:?}");
+        }
+        assert_eq!(followed(Rule { is_by_frame: true, ..right }), [0x100], "its frame pointer is none");
+    }
+
+    #[test]
+    fn a_threads_stack_ends_below_what_is_known_of_it() {
+        let place = 0u64;
+        let here = core::ptr::from_ref(&place) as u64;
+        // SAFETY: no arguments, no failure.
+        let first = unsafe { libc::getauxval(libc::AT_RANDOM) };
+        assert!(end_of(here, first) > here, "a thread of the test runner's");
+        assert_eq!(end_of(64, 0), 0);
+    }
+}
