@@ -32,8 +32,10 @@ const STACKS: usize = 1 << 14;
 /// The numbers of native stacks begin after those of Python's.
 const FIRST: u32 = crate::python::STACKS as u32;
 
-/// The frames of a launch: compiled without optimization, nvcc's code has three of its own.
-const OF_LAUNCH: usize = 5;
+/// The frames of a launch. Optimized, nvcc's code has one or two of its own, and without frame pointers; compiled without
+/// optimization, it has three or four.
+const OF_LAUNCH: usize = 4;
+const OF_UNOPTIMIZED_LAUNCH: usize = 5;
 /// The frames of a call that took long: the rest of the record is for the number of Python's stack.
 const OF_LONG: usize = MAX_FRAMES - 1;
 
@@ -72,7 +74,12 @@ impl Native {
     /// Returns the number of the stack of a launch.
     #[inline]
     pub fn of_launch(&self, call: &Call) -> StackNumber {
-        if self.is_off { StackNumber::NONE } else { self.number(call, OF_LAUNCH, StackNumber::NONE) }
+        if self.is_off {
+            return StackNumber::NONE;
+        }
+        let is_by_frame = self.rule(call.caller).is_some_and(|rule| rule.is_by_frame);
+        let most = if is_by_frame { OF_UNOPTIMIZED_LAUNCH } else { OF_LAUNCH };
+        self.number(call, most, StackNumber::NONE)
     }
 
     /// Returns the number of the stack of a call with this stack of Python, if it has taken long enough for that.
