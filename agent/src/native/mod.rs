@@ -27,8 +27,8 @@ use rule::{Rule, Stored};
 use walk::Frames;
 
 /// Distinct return addresses whose rules are kept, and distinct stacks.
-const RULES: usize = 1 << 12;
-const STACKS: usize = 1 << 14;
+const RULES: usize = 1 << 11;
+const STACKS: usize = 1 << 12;
 /// The numbers of native stacks begin after those of Python's.
 const FIRST: u32 = crate::python::STACKS as u32;
 
