@@ -5,42 +5,37 @@
 //! items restores the order for 64 streams with full queues. An item that comes later than that is returned at once
 //! with its own time, which shows that it is late: order is never broken silently.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+//!
+//! Items mostly arrive in few rising sequences: each stream's operations run in the order in which they were issued. So an
+//! item is appended to a [run](Reorder::runs) of earlier ones, and what fits none of them waits in a heap.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Items held back per timeline: 64 streams with 1024 queued entries each (NVIDIA's queue depth).
 pub const WINDOW: usize = 64 * 1024;
 
-/// An item with its position.
-#[derive(Clone, Copy, Debug)]
-struct Entry<T> {
+/// The most runs.
+const RUNS: usize = 8;
+
+/// Where an item is in the order, and its place among the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
     time: i64,
     arrival: u64,
-    item: T,
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl<T> Eq for Entry<T> {}
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Entry<T> {
-    /// Reversed, because the heap returns the greatest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.time, other.arrival).cmp(&(self.time, self.arrival))
-    }
+    place: u32,
 }
 
 /// Returns items in order of time, and items of one time in order of arrival.
 #[derive(Debug)]
 pub struct Reorder<T> {
-    heap: BinaryHeap<Entry<T>>,
+    /// The entries of each are in order.
+    runs: Vec<VecDeque<Entry>>,
+    /// The entries that fitted no run.
+    rest: BinaryHeap<Reverse<Entry>>,
+    items: Vec<Option<T>>,
+    /// The places without an item.
+    free: Vec<u32>,
     window: usize,
     arrivals: u64,
 }
@@ -48,19 +43,67 @@ pub struct Reorder<T> {
 impl<T> Reorder<T> {
     /// A buffer that holds back `window` items.
     pub fn new(window: usize) -> Self {
-        Reorder { heap: BinaryHeap::new(), window, arrivals: 0 }
+        let (runs, rest, items, free) = (Vec::new(), BinaryHeap::new(), Vec::new(), Vec::new());
+        Reorder { runs, rest, items, free, window, arrivals: 0 }
     }
 
     /// Adds an item; returns the earliest one if there are now more than the window.
     pub fn push(&mut self, time: i64, item: T) -> Option<(i64, T)> {
-        self.arrivals += 1;
-        self.heap.push(Entry { time, arrival: self.arrivals, item });
-        if self.heap.len() > self.window { self.pop() } else { None }
+        if self.items.len() - self.free.len() < self.window {
+            self.insert(time, item);
+            return None;
+        }
+        match self.first() {
+            // Of one time, the item that waits arrived first.
+            Some((entry, run)) if entry.time <= time => {
+                let earliest = self.take(entry, run);
+                self.insert(time, item);
+                earliest
+            }
+            _ => Some((time, item)),
+        }
     }
 
     /// Returns the earliest item. A time before that of an earlier result marks a late one.
     pub fn pop(&mut self) -> Option<(i64, T)> {
-        self.heap.pop().map(|entry| (entry.time, entry.item))
+        let (entry, run) = self.first()?;
+        self.take(entry, run)
+    }
+
+    /// Takes the first entry of a run, or of the heap.
+    fn take(&mut self, Entry { time, place, .. }: Entry, run: Option<usize>) -> Option<(i64, T)> {
+        match run {
+            Some(run) => drop(self.runs[run].pop_front()),
+            None => drop(self.rest.pop()),
+        }
+        self.free.push(place);
+        Some((time, self.items[place as usize].take()?))
+    }
+
+    /// The earliest entry, and the number of the run that begins with it; `None`: it is in the heap.
+    fn first(&self) -> Option<(Entry, Option<usize>)> {
+        let fronts = self.runs.iter().enumerate().filter_map(|(at, run)| Some((*run.front()?, Some(at))));
+        fronts.chain(self.rest.peek().map(|Reverse(entry)| (*entry, None))).min()
+    }
+
+    fn insert(&mut self, time: i64, item: T) {
+        self.arrivals += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.items.push(None);
+            self.items.len() as u32 - 1
+        });
+        self.items[place as usize] = Some(item);
+        let entry = Entry { time, arrival: self.arrivals, place };
+        // The run that ends closest before it, so that the others stay open for earlier items.
+        let end = |run: &VecDeque<Entry>| run.back().map(|last| last.time);
+        let fitting = self.runs.iter_mut().filter(|run| end(run).is_none_or(|end| end <= time));
+        if let Some(run) = fitting.max_by_key(|run| end(run)) {
+            run.push_back(entry);
+        } else if self.runs.len() < RUNS {
+            self.runs.push([entry].into());
+        } else {
+            self.rest.push(Reverse(entry));
+        }
     }
 }
 
@@ -87,5 +130,28 @@ mod tests {
         assert_eq!(order.push(10, 'a'), None);
         assert_eq!(order.push(20, 'b'), Some((10, 'a')));
         assert_eq!(order.push(5, 'c'), Some((5, 'c')));
+    }
+
+    proptest::proptest! {
+        /// The definition: of all items that wait, the one with the least time, and then the first that arrived.
+        #[test]
+        fn any_items_come_out_as_from_a_sorted_list(
+            times in proptest::collection::vec(-40i64..40, 0..200),
+            window in 0usize..60,
+        ) {
+            let (mut order, mut waiting) = (Reorder::new(window), Vec::new());
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            for (arrival, time) in times.into_iter().enumerate() {
+                waiting.push((time, arrival));
+                waiting.sort_unstable();
+                if waiting.len() > window {
+                    expected.push(waiting.remove(0));
+                }
+                out.extend(order.push(time, arrival));
+            }
+            expected.append(&mut waiting);
+            out.extend(std::iter::from_fn(|| order.pop()));
+            proptest::prop_assert_eq!(out, expected);
+        }
     }
 }
