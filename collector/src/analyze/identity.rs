@@ -101,45 +101,79 @@ pub enum Layer {
 /// The operations at the current moment of a sweep, by layer and class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cover {
-    certain: [u32; CLASSES],
-    estimated: [u32; CLASSES],
-    undecided: [u32; CLASSES],
-    unobserved: [u32; CLASSES],
-    possible: [u32; CLASSES],
+    certain: Counts,
+    estimated: Counts,
+    undecided: Counts,
+    unobserved: Counts,
+    possible: Counts,
+}
+
+/// The operations of one layer, by class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    of: [u32; CLASSES],
+    /// Bit *c* is set if there are any of class *c*.
+    any: u8,
+}
+
+impl Counts {
+    fn add(&mut self, class: Class) {
+        self.of[class as usize] += 1;
+        self.any |= 1 << class as u8;
+    }
+
+    fn remove(&mut self, class: Class) {
+        let count = &mut self.of[class as usize];
+        *count -= 1;
+        self.any &= !(u8::from(*count == 0) << class as u8);
+    }
+
+    fn any(&self) -> bool {
+        self.any != 0
+    }
+
+    fn has(&self, class: usize) -> bool {
+        self.any >> class & 1 != 0
+    }
+
+    /// Whether there are any of a class that comes before this one.
+    fn any_before(&self, class: usize) -> bool {
+        self.any & ((1 << class) - 1) != 0
+    }
 }
 
 impl Cover {
     /// Adds an operation whose interval starts.
     pub fn enter(&mut self, layer: Layer, class: Class) {
-        self.layer(layer)[class as usize] += 1;
+        self.layer(layer).add(class);
     }
 
     /// Removes an operation whose interval ends.
     pub fn leave(&mut self, layer: Layer, class: Class) {
-        self.layer(layer)[class as usize] -= 1;
+        self.layer(layer).remove(class);
     }
 
     /// Returns the part of the span that the current moment belongs to.
     pub fn part(&self) -> Part {
-        match self.estimated.iter().position(|count| *count > 0) {
-            Some(class) => Part::Busy(Class::ALL[class]),
-            None if any(&self.unobserved) => Part::Unobserved,
-            None if any(&self.undecided) => Part::Undecided,
+        match Class::ALL.get(self.estimated.any.trailing_zeros() as usize) {
+            Some(class) => Part::Busy(*class),
+            None if self.unobserved.any() => Part::Unobserved,
+            None if self.undecided.any() => Part::Undecided,
             None => Part::Idle,
         }
     }
 
     /// Whether nothing runs or may run, by the best estimate.
     pub fn is_idle(&self) -> bool {
-        !any(&self.estimated) && !any(&self.undecided) && !any(&self.unobserved)
+        !self.estimated.any() && !self.undecided.any() && !self.unobserved.any()
     }
 
     /// Whether nothing can run.
     pub fn is_certainly_idle(&self) -> bool {
-        !any(&self.possible)
+        !self.possible.any()
     }
 
-    fn layer(&mut self, layer: Layer) -> &mut [u32; CLASSES] {
+    fn layer(&mut self, layer: Layer) -> &mut Counts {
         match layer {
             Layer::Certain => &mut self.certain,
             Layer::Estimated => &mut self.estimated,
@@ -148,10 +182,6 @@ impl Cover {
             Layer::Possible => &mut self.possible,
         }
     }
-}
-
-fn any(counts: &[u32]) -> bool {
-    counts.iter().any(|count| *count > 0)
 }
 
 /// The parts of a span, ns.
@@ -190,19 +220,20 @@ impl Identity {
         }
         let mut is_certain = cover.is_certainly_idle();
         for class in 0..CLASSES {
-            if cover.certain[class] > 0 && !any(&cover.possible[..class]) {
+            if cover.certain.has(class) && !cover.possible.any_before(class) {
                 self.busy[class].lo += ns;
                 is_certain = true;
             }
-            if cover.possible[class] > 0 && !any(&cover.certain[..class]) {
+            if cover.possible.has(class) && !cover.certain.any_before(class) {
                 self.busy[class].hi += ns;
-                self.maybe[class] += if cover.possible[class] == cover.unobserved[class] { ns } else { 0 };
+                let is_unobserved = cover.possible.of[class] == cover.unobserved.of[class];
+                self.maybe[class] += if is_unobserved { ns } else { 0 };
             }
         }
         self.idle.lo += if cover.is_certainly_idle() { ns } else { 0 };
-        self.idle.hi += if any(&cover.certain) { 0 } else { ns };
+        self.idle.hi += if cover.certain.any() { 0 } else { ns };
         self.undecided.hi += if is_certain { 0 } else { ns };
-        self.unobserved.hi += if any(&cover.unobserved) && !is_certain { ns } else { 0 };
+        self.unobserved.hi += if cover.unobserved.any() && !is_certain { ns } else { 0 };
     }
 
     /// Widens the intervals by `ns`, by which edges can be off against each other in all. Parts that never can have

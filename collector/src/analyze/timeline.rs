@@ -39,6 +39,7 @@ use crate::model::thread_times::ThreadTimes;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::Untimed;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -306,11 +307,30 @@ struct Untracked {
 #[derive(Clone, Copy, Debug)]
 enum Item {
     /// A timed operation.
-    Operation { class: Class, interval: GpuInterval, neighbour: Neighbour },
+    Operation { class: Class, placed: Placed, neighbour: Neighbour },
     /// Untimed work may run from here on.
     From { layer: Layer, class: Class, neighbour: Neighbour },
     /// Untimed work may run up to here.
     To { layer: Layer, class: Class, neighbour: Neighbour },
+}
+
+/// What the sweep needs of a [`GpuInterval`] beside the item's time, which is its earliest start, and the neighbour. Tens of
+/// thousands of them wait for their turn.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    start: i64,
+    end: i64,
+    busy_from: i64,
+    latest_end: i64,
+    starved: i64,
+    is_only_bounds: bool,
+}
+
+impl Placed {
+    fn of(interval: &GpuInterval) -> Placed {
+        let GpuInterval { start, end, busy_from, latest_end, starved, basis, .. } = *interval;
+        Placed { start, end, busy_from, latest_end, starved, is_only_bounds: basis == Basis::BoundsOnly }
+    }
 }
 
 impl Timeline {
@@ -349,7 +369,8 @@ impl Timeline {
             Some(last) if last.end <= start => Some(last),
             _ => {
                 let ran = self.streams.values().filter_map(|stream| stream.last);
-                ran.filter(|ran| ran.start <= start).max_by_key(|ran| ran.end)
+                let order = |ran: &Ran| (ran.end, Reverse((ran.earliest_end, Reverse(ran.off_by))));
+                ran.filter(|ran| ran.start <= start).max_by_key(order)
             }
         };
         let off_by = match operation.when {
@@ -417,7 +438,7 @@ impl Timeline {
         stream.returned = stream.returned.max(operation.returned);
         let ahead = stream.untimed.extract_if(.., |open| open.issued <= operation.called).collect();
         self.close(ahead, interval.earliest_start + off);
-        let item = Item::Operation { class: class(operation.what), interval: *interval, neighbour };
+        let item = Item::Operation { class: class(operation.what), placed: Placed::of(interval), neighbour };
         self.push(interval.earliest_start, item);
     }
 
@@ -479,17 +500,26 @@ impl Timeline {
             context == drained.context && drained.stream.is_none_or(|drained| drained == stream)
         };
         let mut done = Vec::new();
-        for (_, stream) in self.streams.iter_mut().filter(|(key, _)| is_drained(**key)) {
-            done.extend(stream.untimed.extract_if(.., |open| open.issued <= drained.issued_before));
+        for (key, stream) in self.streams.iter_mut().filter(|(key, _)| is_drained(**key)) {
+            let over = stream.untimed.extract_if(.., |open| open.issued <= drained.issued_before);
+            done.extend(over.map(|open| (*key, open)));
         }
-        self.close(done, drained.by);
+        self.close_all(done, drained.by);
     }
 
     /// Ends a context, and all untimed work in it.
     fn gone(&mut self, context: u32, at: i64) {
         let gone = self.streams.extract_if(|(owner, _), _| *owner == context);
-        let open = gone.flat_map(|(_, stream)| stream.untimed).collect();
-        self.close(open, at);
+        let open = gone.flat_map(|(key, stream)| stream.untimed.into_iter().map(move |open| (key, open)));
+        let open = open.collect();
+        self.close_all(open, at);
+    }
+
+    /// Ends the untimed work of several streams, in the order of these: that in which they are found is another in each
+    /// run, and of work that ends at one time, the last is what a gap begins with.
+    fn close_all(&mut self, mut open: Vec<((u32, u64), Untracked)>, at: i64) {
+        open.sort_by_key(|(stream, _)| *stream);
+        self.close(open.into_iter().map(|(_, open)| open).collect(), at);
     }
 
     /// Forgets a stream that was destroyed. If it has untimed work, it stays until a synchronization or the end.
@@ -548,42 +578,52 @@ fn neighbour(
 /// Passes an item to the sweep.
 fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
     match item {
-        Item::Operation { class, interval: o, neighbour } => {
+        Item::Operation { class, placed: o, neighbour } => {
             sweep.reach(time, class, o.latest_end);
-            sweep.stretch(Layer::Possible, class, o.earliest_start, o.latest_end, neighbour);
-            if o.basis == Basis::BoundsOnly {
-                sweep.stretch(Layer::Undecided, class, o.earliest_start, o.latest_end, neighbour);
+            let held = sweep.hold(neighbour);
+            sweep.stretch(Layer::Possible, class, time, o.latest_end, held);
+            if o.is_only_bounds {
+                sweep.stretch(Layer::Undecided, class, time, o.latest_end, held);
             } else {
-                estimated(sweep, class, &o, neighbour);
+                if o.starved == 0 {
+                    sweep.stretch(Layer::Estimated, class, o.start, o.end, held);
+                } else {
+                    starved(sweep, class, &o, neighbour);
+                }
                 // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between
                 // two of them.
-                sweep.stretch(Layer::Certain, class, o.busy_from, o.earliest_end, neighbour);
+                sweep.stretch(Layer::Certain, class, o.busy_from, neighbour.earliest_end, held);
             }
+            sweep.let_go(held);
         }
         Item::From { layer, class, neighbour } => {
             sweep.reach(time, class, time);
-            sweep.enter(Layer::Possible, class, time, neighbour);
-            sweep.enter(layer, class, time, neighbour);
+            let held = sweep.hold(neighbour);
+            sweep.enter(Layer::Possible, class, time, held);
+            sweep.enter(layer, class, time, held);
+            sweep.let_go(held);
         }
         Item::To { layer, class, neighbour } => {
             sweep.reach(time, class, time);
-            sweep.leave(Layer::Possible, class, time, neighbour);
-            sweep.leave(layer, class, time, neighbour);
+            let held = sweep.hold(neighbour);
+            sweep.leave(Layer::Possible, class, time, held);
+            sweep.leave(layer, class, time, held);
+            sweep.let_go(held);
         }
     }
 }
 
-/// Adds when an operation ran by the best estimate. Between the two parts of a run in which the GPU starved is a gap. What
-/// the host did in that is not known: the lead is that of the run's first launch.
-fn estimated(sweep: &mut Sweep, class: Class, o: &GpuInterval, neighbour: Neighbour) {
-    let [first, rest] = o.ran();
-    if o.starved == 0 {
-        return sweep.stretch(Layer::Estimated, class, first.0, first.1, neighbour);
-    }
-    let before = Neighbour { earliest_end: o.latest_start, ..neighbour };
+/// Adds when a run in which the GPU starved ran by the best estimate. Between its two parts is a gap. What the host did in
+/// that is not known: the lead is that of the run's first launch.
+fn starved(sweep: &mut Sweep, class: Class, o: &Placed, neighbour: Neighbour) {
+    let starved_from = o.busy_from - o.starved;
+    let before = Neighbour { earliest_end: neighbour.latest_start, ..neighbour };
     let after = Neighbour { latest_start: o.busy_from, lead: LeadNumber::default(), ..neighbour };
-    sweep.stretch(Layer::Estimated, class, first.0, first.1, before);
-    sweep.stretch(Layer::Estimated, class, rest.0, rest.1, after);
+    for (from, to, neighbour) in [(o.start, starved_from, before), (o.busy_from, o.end, after)] {
+        let held = sweep.hold(neighbour);
+        sweep.stretch(Layer::Estimated, class, from, to, held);
+        sweep.let_go(held);
+    }
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ pub struct Blocks {
     /// Blocks whose addresses copies can use.
     addressed: BTreeMap<u64, Block>,
     /// Arrays by handle, which is not an address.
-    arrays: HashMap<u64, Block>,
+    arrays: BTreeMap<u64, Block>,
     physical: PhysicalMemory,
     /// At most one per thread: a thread's next record is the end of its free.
     pending: HashMap<u32, PendingFree>,

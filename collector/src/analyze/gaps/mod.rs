@@ -3,6 +3,7 @@
 //! A gap is a longest interval between two operations in which, by the best estimate, nothing ran on the timeline.
 //! [`sweep`] finds gaps, this module counts them, and [`rows`] names the operations and libraries beside them.
 
+pub mod edges;
 pub mod rows;
 pub mod sweep;
 
@@ -68,21 +69,30 @@ pub struct Lane {
     pub off_by: Option<u64>,
 }
 
+impl Lane {
+    /// Returns how far its place on the line can be from the true one, ns.
+    pub fn off_by(self) -> u64 {
+        self.off_by.unwrap_or(u64::MAX)
+    }
+
+    /// Returns how far the distance of two places can be off because of their clocks, ns; 0 within one lane.
+    pub fn doubt(self, other: Lane) -> u64 {
+        if (self.context, self.time_base) == (other.context, other.time_base) {
+            return 0;
+        }
+        self.off_by().saturating_add(other.off_by())
+    }
+}
+
 impl Neighbour {
     /// Returns how far its place on the line can be from the true one, ns; 0 if its bounds already include that.
     pub fn off_by(&self) -> u64 {
-        self.lane.map_or(0, |lane| lane.off_by.unwrap_or(u64::MAX))
+        self.lane.map_or(0, Lane::off_by)
     }
 
-    /// Returns how far the distance of two can be off because of their clocks, ns; 0 within one lane.
+    /// Returns how far the distance of two can be off because of their clocks, ns; 0 if a place already includes that.
     pub fn doubt(&self, other: &Neighbour) -> u64 {
-        let is_same = |a: Lane, b: Lane| (a.context, a.time_base) == (b.context, b.time_base);
-        match (self.lane, other.lane) {
-            (Some(a), Some(b)) if !is_same(a, b) => {
-                a.off_by.zip(b.off_by).map_or(u64::MAX, |(a, b)| a.saturating_add(b))
-            }
-            _ => 0,
-        }
+        self.lane.zip(other.lane).map_or(0, |(this, other)| this.doubt(other))
     }
 }
 

@@ -9,12 +9,12 @@ use super::super::identity::{Class, Cover, Identity, Layer, Part};
 use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::{Closed, Tally};
-use super::{Gap, Gaps, Neighbour};
+use super::edges::{Edge, Edges, Held};
+use super::{Gap, Gaps, Lane, Neighbour};
 use crate::model::period::Period;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
-/// A sweep over one timeline. Call [`reach`](Self::reach) with every new start, in order, and then add its edges.
+/// A sweep over one timeline. Call [`reach`](Self::reach) with every new start, in order, then [`hold`](Self::hold) the
+/// operation, add its edges, and let it go.
 #[derive(Debug, Default)]
 pub struct Sweep {
     /// The time that is counted.
@@ -23,8 +23,7 @@ pub struct Sweep {
     now: Option<i64>,
     /// Where the counted span starts.
     origin: Option<i64>,
-    edges: BinaryHeap<Reverse<Edge>>,
-    arrivals: u64,
+    edges: Edges,
     cover: Cover,
     identity: Identity,
     bins: Bins,
@@ -40,8 +39,8 @@ pub struct Sweep {
     /// Where the span starts, until an operation runs by the best estimate: the first one may be known to have started
     /// only within an interval.
     lead_in: Option<i64>,
-    /// The last edge of a timed operation that was passed, and the operation.
-    last: Option<(i64, Neighbour)>,
+    /// The last edge of a timed operation that was passed, and the clock that placed it.
+    last: Option<(i64, Lane)>,
     /// By how much the clocks of successive edges can change the counted time, ns.
     doubt: u64,
 }
@@ -63,18 +62,6 @@ pub struct Swept {
     pub late: u64,
 }
 
-/// The start or the end of an interval.
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    time: i64,
-    /// Its number: edges at the same time stay in the order in which they were added.
-    number: u64,
-    begins: bool,
-    layer: Layer,
-    class: Class,
-    neighbour: Neighbour,
-}
-
 /// A gap whose end has not been reached.
 #[derive(Clone, Copy, Debug)]
 struct OpenGap {
@@ -94,8 +81,7 @@ impl Sweep {
     /// `class` and ends by `end`. An operation that starts before a time already passed is counted as late, and its
     /// passed part widens the intervals.
     pub fn reach(&mut self, time: i64, class: Class, end: i64) {
-        while let Some(edge) = self.edges.peek().filter(|Reverse(edge)| edge.time < time) {
-            let next = edge.0.time;
+        while let Some(next) = self.edges.next().filter(|next| *next < time) {
             self.pass_to(next);
         }
         if let Some(now) = self.now.filter(|now| time < *now) {
@@ -104,49 +90,53 @@ impl Sweep {
         }
     }
 
+    /// Keeps an operation whose edges are added now.
+    pub fn hold(&mut self, neighbour: Neighbour) -> Held {
+        self.edges.hold(neighbour)
+    }
+
+    /// No more edges of an operation are added.
+    pub fn let_go(&mut self, held: Held) {
+        self.edges.let_go(held);
+    }
+
     /// Adds an interval, if it has a length. An operation without a length still extends the span.
-    pub fn stretch(&mut self, layer: Layer, class: Class, from: i64, to: i64, neighbour: Neighbour) {
+    pub fn stretch(&mut self, layer: Layer, class: Class, from: i64, to: i64, held: Held) {
         if from < to || (from == to && layer == Layer::Possible) {
-            self.enter(layer, class, from, neighbour);
-            self.leave(layer, class, to, neighbour);
+            self.enter(layer, class, from, held);
+            self.leave(layer, class, to, held);
         }
     }
 
     /// Adds the start of an interval.
-    pub fn enter(&mut self, layer: Layer, class: Class, time: i64, neighbour: Neighbour) {
-        self.add(time, true, layer, class, neighbour);
+    pub fn enter(&mut self, layer: Layer, class: Class, time: i64, held: Held) {
+        self.edges.add(self.now.map_or(time, |now| now.max(time)), true, (layer, class), held);
     }
 
     /// Adds the end of an interval.
-    pub fn leave(&mut self, layer: Layer, class: Class, time: i64, neighbour: Neighbour) {
-        self.add(time, false, layer, class, neighbour);
+    pub fn leave(&mut self, layer: Layer, class: Class, time: i64, held: Held) {
+        self.edges.add(self.now.map_or(time, |now| now.max(time)), false, (layer, class), held);
     }
 
     /// The number of edges that are not passed yet: those of operations that are running.
     pub fn pending(&self) -> usize {
-        self.edges.len()
+        self.edges.count()
     }
 
     /// Passes all remaining edges.
     pub fn finish(mut self) -> Swept {
-        while let Some(Reverse(edge)) = self.edges.peek() {
-            let next = edge.time;
+        while let Some(next) = self.edges.next() {
             self.pass_to(next);
         }
         if self.period.is_span() {
             self.pass_to(self.period.ends().1);
-            let rest = self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, &last));
+            let rest =
+                self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, last.off_by()));
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
         self.identity.doubt(self.doubt);
         let Sweep { origin, identity, bins, gaps, idle, late, .. } = self;
         Swept { origin, identity, bins, gaps, idle, late }
-    }
-
-    fn add(&mut self, time: i64, begins: bool, layer: Layer, class: Class, neighbour: Neighbour) {
-        let time = self.now.map_or(time, |now| now.max(time));
-        self.arrivals += 1;
-        self.edges.push(Reverse(Edge { time, number: self.arrivals, begins, layer, class, neighbour }));
     }
 
     /// Passes to `time` and over all edges at that time.
@@ -176,26 +166,30 @@ impl Sweep {
         }
         let (mut ended, mut began, mut step) = (None, None, None);
         let was_idle = self.cover.is_idle();
-        while let Some(Reverse(edge)) = self.edges.peek().copied().filter(|Reverse(edge)| edge.time == time) {
-            self.edges.pop();
+        while let Some(edge) = self.edges.pop_at(time) {
             let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided | Layer::Unobserved);
-            self.clocks(&edge);
+            let neighbour = self.edges.neighbour(edge.held);
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
-                began = began.or(is_work.then_some(edge.neighbour));
-                let lead = self.leads.get(edge.neighbour.lead).filter(|_| is_work);
-                if let Some(lead) = lead {
-                    self.idle.without_waits.start(lead, time);
-                    step = step.max(lead.step);
+                if is_work {
+                    began = began.or(Some(*neighbour));
+                    if let Some(lead) = self.leads.get(neighbour.lead) {
+                        self.idle.without_waits.start(lead, time);
+                        step = step.max(lead.step);
+                    }
                 }
             } else {
                 self.cover.leave(edge.layer, edge.class);
                 // It has begun by now, and if it ended a gap, that is closed below.
                 if edge.layer == Layer::Possible {
-                    self.passed.push(edge.neighbour.lead);
+                    self.passed.push(neighbour.lead);
                 }
-                ended = is_work.then_some(edge.neighbour).or(ended);
+                if is_work {
+                    ended = Some(*neighbour);
+                }
             }
+            self.clocks(&edge);
+            self.edges.let_go(edge.held);
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
             (true, false, Some(after), _) => {
@@ -215,12 +209,15 @@ impl Sweep {
     /// Adds the doubt between this edge and the one before. Two clocks can be off against each other, so the time
     /// between edges of two clocks can be longer or shorter. Successive edges of one clock move together.
     fn clocks(&mut self, edge: &Edge) {
-        if edge.layer == Layer::Possible && edge.neighbour.lane.is_some() {
-            let this = (edge.time, edge.neighbour);
-            let doubt = match self.last.replace(this) {
-                Some(last) => self.doubt_between(&last, &this),
+        if edge.layer == Layer::Possible
+            && let Some(lane) = self.edges.neighbour(edge.held).lane
+        {
+            let doubt = match self.last.replace((edge.time, lane)) {
+                Some((from, last)) => {
+                    self.doubt_between((from, edge.time), last.doubt(lane), [last.off_by(), lane.off_by()])
+                }
                 None if self.period.is_span() => {
-                    self.doubt_beside(self.period.ends().0, edge.time, &edge.neighbour)
+                    self.doubt_beside(self.period.ends().0, edge.time, lane.off_by())
                 }
                 None => 0,
             };
@@ -228,21 +225,22 @@ impl Sweep {
         }
     }
 
-    /// Returns how far the counted part of the time between two edges can be off because of their clocks, ns. A bound
-    /// of the selected period does not move with a clock, so next to it even a single clock leaves doubt.
-    fn doubt_between(&self, (from, before): &(i64, Neighbour), (to, after): &(i64, Neighbour)) -> u64 {
-        if !self.period.touches(*from, *to) {
+    /// Returns how far the counted part of the time between two edges can be off because of their clocks, ns. `doubt` is
+    /// that of their distance, and `off_by` that of each. A bound of the selected period does not move with a clock, so next
+    /// to it even a single clock leaves doubt.
+    fn doubt_between(&self, (from, to): (i64, i64), doubt: u64, off_by: [u64; 2]) -> u64 {
+        if !self.period.touches(from, to) {
             return 0;
         }
-        if self.period.holds(*from, *to) {
-            return before.doubt(after);
+        if self.period.holds(from, to) {
+            return doubt;
         }
-        before.off_by().saturating_add(after.off_by())
+        off_by[0].saturating_add(off_by[1])
     }
 
-    /// Returns the same between an edge and a bound of the span that has no edge of its own.
-    fn doubt_beside(&self, from: i64, to: i64, edge: &Neighbour) -> u64 {
-        if self.period.length(from, to) > 0 { edge.off_by() } else { 0 }
+    /// Returns the same between an edge that can be off by so much and a bound of the span that has no edge of its own.
+    fn doubt_beside(&self, from: i64, to: i64, off_by: u64) -> u64 {
+        if self.period.length(from, to) > 0 { off_by } else { 0 }
     }
 
     /// Divides the idle time from the start of the span to the first operation's start, which is no gap between two.
@@ -264,7 +262,8 @@ impl Sweep {
         let Some(start) = self.period.next(open.start).filter(|_| value > 0) else { return };
         let origin = self.origin.unwrap_or(start);
         let longest = self.period.length(open.before.earliest_end, after.latest_start);
-        let doubt = self.doubt_between(&(open.start, open.before), &(time, after));
+        let off_by = [open.before.off_by(), after.off_by()];
+        let doubt = self.doubt_between((open.start, time), open.before.doubt(&after), off_by);
         let (lo, hi) = (open.certain.saturating_sub(doubt), longest.max(value).saturating_add(doubt));
         let duration = Estimate::new(value, lo, hi);
         let closed = Closed {
@@ -272,7 +271,7 @@ impl Sweep {
             to: time,
             widest: (open.before.earliest_end, after.latest_start),
             duration,
-            off_by: open.before.off_by().max(after.off_by()),
+            off_by: off_by[0].max(off_by[1]),
             is_gap: true,
         };
         let lead = self.leads.get(after.lead);
@@ -280,22 +279,5 @@ impl Sweep {
         let leader = lead.map(|lead| (lead.process, lead.thread));
         let start = (start - origin) as u64;
         self.gaps.add(Gap { start, duration, before: open.before, after, causes, leader });
-    }
-}
-
-impl PartialEq for Edge {
-    fn eq(&self, other: &Self) -> bool {
-        (self.time, self.number) == (other.time, other.number)
-    }
-}
-impl Eq for Edge {}
-impl PartialOrd for Edge {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Edge {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.time, self.number).cmp(&(other.time, other.number))
     }
 }

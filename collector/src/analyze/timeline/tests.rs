@@ -408,6 +408,25 @@ fn late_operations_are_counted_and_within_the_intervals() {
     );
 }
 
+/// The order in which streams are found is another in each run of gpuspy, and so was the operation beside such a gap.
+#[test]
+fn work_that_a_wait_ends_at_once_ends_in_the_order_of_its_streams() {
+    for _ in 0..20 {
+        let launched = (1..=6).map(|n| operation(n, n, KERNEL, untimed(0)));
+        let last = operation(200, 1, KERNEL, When::Timed(exactly(300, 400)));
+        let record = record();
+        let mut timelines = Timelines::default();
+        let event = Event::new(&record);
+        launched.for_each(|n| take(&mut timelines, &Event { operation: Some(n), ..event.clone() }));
+        let drained = Some(Drained { context: 1, stream: None, issued_before: 9, by: 30 });
+        take(&mut timelines, &Event { drained, ..event.clone() });
+        take(&mut timelines, &Event { operation: Some(last), ..event.clone() });
+        let device = timelines.by_device().into_values().next().unwrap();
+        let largest = device.gaps.finish(400).largest;
+        assert_eq!((largest.len(), largest[0].before.correlation), (1, 6));
+    }
+}
+
 #[test]
 fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     let mut timeline = Timeline::new(Period::default(), 64, LineTimes::default());
