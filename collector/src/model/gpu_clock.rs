@@ -54,11 +54,13 @@
 
 mod fit;
 mod hull;
+mod polyline;
 mod string;
 
 use super::stamps::Stamps;
 use crate::hash::HashMap;
 use hull::{Hull, Point};
+use polyline::{Place, Polyline, between, share};
 use string::Segment;
 
 /// Largest assumed drift between a GPU clock and the host's, in parts per million: two oscillators of ±100 ppm each.
@@ -191,115 +193,122 @@ pub struct Clock {
     pub stamps: Stamps,
     record_cost: i64,
     /// By side; empty if θ is not bounded on it.
-    sides: [Vec<Point>; 2],
-    line: Vec<Point>,
+    sides: [Polyline; 2],
+    /// The line by host time, and by GPU time.
+    line: Polyline,
+    gpu_line: Polyline,
+}
+
+/// The interval that contains θ at one host time, ns. A side without a bound is `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct Theta {
+    /// The upper bound.
+    pub upper: Option<i64>,
+    /// The lower bound.
+    pub lower: Option<i64>,
+}
+
+impl Theta {
+    /// Half the width of the interval, ns; `None` while θ is bounded on one side only.
+    pub fn half_width(self) -> Option<u64> {
+        Some(self.lower?.abs_diff(self.upper?) / 2)
+    }
+
+    /// How far a value can be from θ, ns; `None` while θ is bounded on one side only.
+    pub fn off_by(self, value: i64) -> Option<u64> {
+        Some(self.upper?.abs_diff(value).max(self.lower?.abs_diff(value)))
+    }
 }
 
 impl Clock {
     fn new(bounds: &Bounds, sides: fit::Corridor) -> Clock {
         let line = line(bounds, &sides);
-        Clock { stamps: bounds.stamps, record_cost: bounds.record_cost.unwrap_or(0), sides, line }
+        Clock {
+            stamps: bounds.stamps,
+            record_cost: bounds.record_cost.unwrap_or(0),
+            sides: sides.map(|side| Polyline::new(side, at)),
+            gpu_line: Polyline::new(line.clone(), gpu),
+            line: Polyline::new(line, at),
+        }
+    }
+
+    /// The bounds on θ at host time `moment`. Where they contradict each other, the interval covers both.
+    pub fn theta(&self, moment: i64) -> Theta {
+        let bound = |side: &Polyline| {
+            Some(match side.find(moment, at) {
+                Place::Nowhere => return None,
+                Place::Beyond(end) => end.offset + parted(moment.saturating_sub(end.at)) + 1 + BEND_NS,
+                Place::Between(a, b) => between(a, b, moment) + 1 + BEND_NS,
+            })
+        };
+        match [bound(&self.sides[ABOVE]), bound(&self.sides[BELOW]).map(|bound| -bound)] {
+            [Some(upper), Some(lower)] => {
+                Theta { upper: Some(upper.max(lower)), lower: Some(upper.min(lower)) }
+            }
+            [upper, lower] => Theta { upper, lower },
+        }
     }
 
     /// The upper bound on θ at host time `at`.
     pub fn upper(&self, at: i64) -> Option<i64> {
-        self.interval(at)[ABOVE]
+        self.theta(at).upper
     }
 
     /// The lower bound on θ at host time `at`.
     pub fn lower(&self, at: i64) -> Option<i64> {
-        self.interval(at)[BELOW]
+        self.theta(at).lower
     }
 
-    /// The best estimate of θ at host time `at`.
+    /// The best estimate of θ, of which these bounds are known.
     ///
     /// The upper bounds count from the start of the call that records an event, but the event reaches the GPU at the
     /// call's end. On a drained stream it fires at once, so the least `g − b` lies above θ by the length of one such
     /// call. This subtracts the length of the shortest one, and the slack that was added for θ not being a line.
-    pub fn guess(&self, at: i64) -> Option<i64> {
-        let [upper, lower] = self.interval(at);
-        let guess = upper? - 2 * BEND_NS - self.record_cost;
-        Some(lower.map_or(guess, |lower| guess.max(lower)))
+    pub fn guess(&self, theta: Theta) -> Option<i64> {
+        let guess = theta.upper? - 2 * BEND_NS - self.record_cost;
+        Some(theta.lower.map_or(guess, |lower| guess.max(lower)))
     }
 
     /// Half the width of the interval at host time `at`, ns; `None` while θ is bounded on one side only.
     pub fn half_width(&self, at: i64) -> Option<u64> {
-        let [upper, lower] = self.interval(at);
-        Some(lower?.abs_diff(upper?) / 2)
+        self.theta(at).half_width()
     }
 
     /// The largest possible error of the line at host time `at`, ns; `None` while θ is bounded on one side only.
     pub fn off_by(&self, at: i64) -> Option<u64> {
-        let ([upper, lower], line) = (self.interval(at), self.line(at));
-        Some(upper?.abs_diff(line).max(lower?.abs_diff(line)))
+        self.theta(at).off_by(self.line(at))
     }
 
-    /// The line's value of θ at host time `at`.
-    pub fn line(&self, at: i64) -> i64 {
-        match find(&self.line, at, |point| point.at) {
+    /// The line's value of θ at host time `moment`.
+    pub fn line(&self, moment: i64) -> i64 {
+        match self.line.find(moment, at) {
             Place::Nowhere => 0,
             Place::Beyond(end) => end.offset,
-            Place::Between(a, b) => between(a, b, at),
+            Place::Between(a, b) => between(a, b, moment),
         }
     }
 
-    /// Maps GPU time `gpu` to host time along the line, rounded down. Bounds are whole ns, so rounding breaks none.
-    pub fn to_host(&self, gpu: i64) -> i64 {
-        match find(&self.line, gpu, |point| point.at + point.offset) {
-            Place::Nowhere => gpu,
-            Place::Beyond(end) => gpu - end.offset,
+    /// Maps GPU time `moment` to host time along the line, rounded down. Bounds are whole ns, so rounding breaks none.
+    pub fn to_host(&self, moment: i64) -> i64 {
+        match self.gpu_line.find(moment, gpu) {
+            Place::Nowhere => moment,
+            Place::Beyond(end) => moment - end.offset,
             Place::Between(a, b) => {
-                let (from, to) = (a.at + a.offset, b.at + b.offset);
-                a.at + (gpu - from) + share([b.offset, a.offset], gpu - from, to - from)
+                let (from, to) = (gpu(&a), gpu(&b));
+                a.at + (moment - from) + share([b.offset, a.offset], moment - from, to - from)
             }
         }
     }
-
-    /// The bounds by side. Where they contradict each other, the interval covers both.
-    fn interval(&self, at: i64) -> [Option<i64>; 2] {
-        let bound = |side: &[Point]| {
-            Some(match find(side, at, |point| point.at) {
-                Place::Nowhere => return None,
-                Place::Beyond(end) => end.offset + parted(at.saturating_sub(end.at)) + 1 + BEND_NS,
-                Place::Between(a, b) => between(a, b, at) + 1 + BEND_NS,
-            })
-        };
-        match [bound(&self.sides[ABOVE]), bound(&self.sides[BELOW]).map(|bound| -bound)] {
-            [Some(upper), Some(lower)] => [Some(upper.max(lower)), Some(upper.min(lower))],
-            one_sided => one_sided,
-        }
-    }
 }
 
-/// Where a value lies among the points of a polyline.
-enum Place {
-    Nowhere,
-    Beyond(Point),
-    Between(Point, Point),
+/// The host time of a point on the line.
+fn at(point: &Point) -> i64 {
+    point.at
 }
 
-fn find(points: &[Point], value: i64, key: impl Fn(&Point) -> i64) -> Place {
-    let next = points.partition_point(|point| key(point) <= value);
-    match (next.checked_sub(1).and_then(|last| points.get(last)), points.get(next)) {
-        (Some(a), Some(b)) => Place::Between(*a, *b),
-        (Some(end), None) | (None, Some(end)) => Place::Beyond(*end),
-        (None, None) => Place::Nowhere,
-    }
-}
-
-/// The offset at `at` on the line from `a` to `b`, rounded down.
-fn between(a: Point, b: Point, at: i64) -> i64 {
-    a.offset + share([a.offset, b.offset], at - a.at, b.at - a.at)
-}
-
-/// How far a line that goes from one height to the other in `whole` ns rises in `run` of them, rounded down. Clocks drift
-/// slowly, so that nearly every product fits into 64 bits, where a division takes a fraction of the time.
-fn share([from, to]: [i64; 2], run: i64, whole: i64) -> i64 {
-    let product = (i128::from(to) - i128::from(from)) * i128::from(run);
-    match i64::try_from(product) {
-        Ok(product) => product.div_euclid(whole),
-        Err(_) => product.div_euclid(i128::from(whole)) as i64,
-    }
+/// The GPU time of a point on the line.
+fn gpu(point: &Point) -> i64 {
+    point.at + point.offset
 }
 
 /// Returns the taut string through the corridor, or the one side that there is. As a map from host to GPU time it rises
@@ -332,15 +341,17 @@ fn segments(bounds: &Bounds, above: &[Point], below: &[Point]) -> Vec<Segment> {
     let mut times: Vec<i64> = above.iter().chain(below).map(|point| point.at).collect();
     times.sort_unstable();
     times.dedup();
-    let segment = |at: i64| {
-        let end = |side: usize, points: &[Point]| match find(points, at, |point| point.at) {
-            Place::Between(a, b) => between(a, b, at) - bounds.slack_at(at, side),
-            Place::Beyond(end) => end.offset - bounds.slack_at(at, side),
+    let [above, below] = [above, below].map(|side| Polyline::new(side.to_vec(), at));
+    let segment = |moment: i64| {
+        let end = |side: usize, line: &Polyline| match line.find(moment, at) {
+            Place::Between(a, b) => between(a, b, moment) - bounds.slack_at(moment, side),
+            Place::Beyond(end) => end.offset - bounds.slack_at(moment, side),
             Place::Nowhere => 0,
         };
-        let (high, low) = (end(ABOVE, above), -end(BELOW, below));
+        let (high, low) = (end(ABOVE, &above), -end(BELOW, &below));
         let middle = low + (high - low).div_euclid(2);
-        if low <= high { Segment { at, low, high } } else { Segment { at, low: middle, high: middle } }
+        let (low, high) = if low <= high { (low, high) } else { (middle, middle) };
+        Segment { at: moment, low, high }
     };
     times.into_iter().map(segment).collect()
 }

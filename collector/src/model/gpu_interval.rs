@@ -80,7 +80,7 @@
 
 pub(super) mod pair;
 
-use super::gpu_clock::{Bounds, Clock};
+use super::gpu_clock::{Bounds, Clock, Theta};
 use super::stamps::MOST_EVENT_COST;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
@@ -263,7 +263,8 @@ pub fn derive(
     clock: &Clock,
 ) -> GpuInterval {
     let pair = Pair::new(work, gpu);
-    let Measured { spread, mut start, mut end, mut length, is_conclusive } = measure(&pair, blocking, clock);
+    let Measured { theta, spread, mut start, mut end, mut length, is_conclusive } =
+        measure(&pair, blocking, clock);
     // If only the start is in doubt, the moment of submission is better than a length that is merely a guess.
     let helps = |usual: &Usual| !is_conclusive && (usual.is_agreed || !spread.end_was_queued);
     let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
@@ -271,18 +272,26 @@ pub fn derive(
         length.value = usual;
         (start, end) = placed(&pair, &spread, start, host(usual));
     }
+    let events = [clock.to_host(pair.start), clock.to_host(pair.end())];
     // Work may start and end long after it was submitted, and the clocks drift apart meanwhile.
-    let moments = [pair.submitted, clock.to_host(pair.start), clock.to_host(pair.end())];
-    let off_by = moments.iter().try_fold(0, |worst: u64, at| Some(worst.max(clock.off_by(*at)?)));
-    let begins = |gpu: i64| clock.to_host(gpu).max(pair.began);
-    let ends = |gpu: i64| clock.to_host(gpu).min(pair.seen).max(pair.began);
+    let submitted = theta.off_by(clock.line(pair.submitted));
+    let worst = |worst: u64, at: &i64| Some(worst.max(clock.off_by(*at)?));
+    let off_by = submitted.and_then(|submitted| events.iter().try_fold(submitted, worst));
+    // Most of the moments are those of the events.
+    let to_host = |gpu: i64| match gpu {
+        start if start == pair.start => events[0],
+        end if end == pair.end() => events[1],
+        other => clock.to_host(other),
+    };
+    let begins = |gpu: i64| to_host(gpu).max(pair.began);
+    let ends = |gpu: i64| to_host(gpu).min(pair.seen).max(pair.began);
     GpuInterval {
         time_base: gpu.time_base,
         earliest_start: begins(pair.start),
         latest_start: begins(spread.latest_start),
         earliest_end: ends(spread.earliest_end),
         latest_end: ends(spread.latest_end),
-        busy_from: begins(busy_from(&pair, &spread, clock)),
+        busy_from: begins(busy_from(&pair, &spread, theta, clock)),
         start: begins(start),
         end: ends(end),
         starved: 0,
@@ -293,15 +302,16 @@ pub fn derive(
             (false, false) => Basis::Corrected,
         },
         raw: pair.raw as u64,
-        clock_half_width: clock.half_width(pair.submitted),
+        clock_half_width: theta.half_width(),
         off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
     }
 }
 
 /// The moment from which the GPU was certainly busy with it. A launch of a burst or a run that was submitted later
 /// may have found the stream empty.
-fn busy_from(pair: &Pair, spread: &Spread, clock: &Clock) -> i64 {
-    let launched = pair.last + clock.upper(pair.last).unwrap_or(MOST_TIME as i64);
+fn busy_from(pair: &Pair, spread: &Spread, submitted: Theta, clock: &Clock) -> i64 {
+    let theta = if pair.last == pair.submitted { submitted } else { clock.theta(pair.last) };
+    let launched = pair.last + theta.upper.unwrap_or(MOST_TIME as i64);
     spread.latest_start.max(launched.min(spread.latest_end))
 }
 
@@ -317,6 +327,8 @@ fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i6
 /// What a pair of events says by itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
+    /// The bounds on θ when it was submitted.
+    theta: Theta,
     spread: Spread,
     /// GPU: best estimates of start and end.
     start: i64,
@@ -329,14 +341,15 @@ pub(super) struct Measured {
 
 /// Measures the operation between two events by the clock alone.
 pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
-    let upper = |at: i64| clock.upper(at).unwrap_or(MOST_TIME as i64);
-    let upper = [upper(pair.submitted), upper(pair.submitted.saturating_add(pair.tail))];
-    let guess = clock.guess(pair.submitted).unwrap_or(MOST_TIME as i64);
+    let theta = clock.theta(pair.submitted);
+    let upper = [theta, clock.theta(pair.submitted.saturating_add(pair.tail))];
+    let upper = upper.map(|theta| theta.upper.unwrap_or(MOST_TIME as i64));
+    let guess = clock.guess(theta).unwrap_or(MOST_TIME as i64);
     let late = clock.stamps.resolution();
     let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
     let (start, end) = estimate(pair, &spread, guess, blocking);
     let is_conclusive = Spread::of(pair, upper, late, 0).is_conclusive(pair);
-    Measured { spread, start, end, length: spread.length(pair, end - start), is_conclusive }
+    Measured { theta, spread, start, end, length: spread.length(pair, end - start), is_conclusive }
 }
 
 /// Derives the interval of a graph's node, whose two events involve no host call: the node starts when the start

@@ -45,10 +45,17 @@ impl Members {
 }
 
 impl Open {
-    /// Takes an operation that `caller` made. `communication`: whether it moves data between GPUs; `typical`: its typical
-    /// length, ns.
-    pub fn observe(&mut self, work: &Work, caller: Caller, communication: bool, typical: Option<u64>) {
+    /// Takes an operation that `caller` made. `communication`: whether it moves data between GPUs; `typical` returns its
+    /// typical length, ns.
+    pub fn observe(
+        &mut self,
+        work: &Work,
+        caller: Caller,
+        communication: bool,
+        typical: impl FnOnce() -> Option<u64>,
+    ) {
         if is_member(work) && matches!(work.what, What::Kernel { .. }) {
+            let typical = typical();
             let members = self.0.entry((work.call.context, work.stream)).or_default();
             members.caller.get_or_insert(caller);
             members.launches += 1;

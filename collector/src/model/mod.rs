@@ -457,7 +457,8 @@ impl<'c> Model<'c> {
             What::Kernel { name, .. } => {
                 let communication = self.communication.contains(&name);
                 let action = Action::Kernel { name, communication };
-                self.members.observe(work, caller, communication, self.clocks.typical.of(work, action));
+                let typical = || self.clocks.typical.of(work, action);
+                self.members.observe(work, caller, communication, typical);
                 action
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {

@@ -32,6 +32,8 @@ struct Bin {
 pub(super) struct Spacings {
     count: u64,
     bins: [Bin; KEPT],
+    /// The place of the bin of the last distance, which is mostly that of the next one, too.
+    last: usize,
 }
 
 /// The distance that most occurrences have.
@@ -54,13 +56,16 @@ impl Spacings {
     pub(super) fn add(&mut self, distance: u64, time: u64) {
         self.count += 1;
         let number = bin(distance.max(1));
-        let found = self.bins.iter_mut().position(|bin| bin.number == number);
+        let is_it = |bin: &Bin| bin.number == number;
+        let found =
+            if is_it(&self.bins[self.last]) { Some(self.last) } else { self.bins.iter().position(is_it) };
         let at = found.unwrap_or_else(|| {
             // The rarest makes place. A frequent one is never the rarest for long.
             let rarest = (0..KEPT).min_by_key(|at| self.bins[*at].count).unwrap_or(0);
             self.bins[rarest] = Bin { number, ..Bin::default() };
             rarest
         });
+        self.last = at;
         let bin = &mut self.bins[at];
         bin.count += 1;
         bin.distance = bin.distance.saturating_add(distance);
