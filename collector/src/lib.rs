@@ -4,6 +4,7 @@
 //! and `symbols` reads the program's files for `cli`. ARCHITECTURE.md describes each folder.
 #![deny(missing_docs)]
 
+mod ahead;
 pub mod analyze;
 pub mod cli;
 pub mod collect;

@@ -6,6 +6,7 @@
 //!
 //! - [`analysis`]: the trait that analyses implement; [`pipeline`]: their list, and the pass over the records; [`scope`]:
 //!   what the record filter lets through of an event; [`merge`]: how tables of several processes add up
+//! - [`reading`]: the records' meanings, ahead on a thread of their own
 //! - [`coverage`]: what was observed and what was not
 //! - [`devices`]: where each GPU's time went, and its idle gaps; [`identity`] defines the parts of the time and
 //!   [`gaps`] the gaps, both computed from one [`timeline`]; [`bins`]: what ran when
@@ -54,6 +55,7 @@ pub mod product_copies;
 pub mod quantile;
 pub mod ranges;
 pub mod ranks;
+pub mod reading;
 pub mod repeated_uploads;
 pub mod scope;
 pub mod shapes;

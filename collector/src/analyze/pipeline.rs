@@ -1,7 +1,7 @@
 //! The pipeline: one pass over a trace's records that all analyses share.
 //!
 //! [`process`] turns each record into an [`Event`], computes its [`Scope`] once, and gives both to every analysis in the
-//! list at the end of this file. The order of the list does not matter: no analysis changes an event, and none reads
+//! list at the end of this file, and to the [`Timelines`]. The order of the list does not matter: no analysis changes an event, and none reads
 //! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
 
 use super::analysis::{Analysis, End, Line, Start};
@@ -22,6 +22,7 @@ use super::overhead::Overhead;
 use super::product_copies::{CopiesBefore, ProductCopies};
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
+use super::reading::Reading;
 use super::repeated_uploads::{RepeatedUploads, Uploads};
 use super::scope::Scope;
 use super::source_lines::{LineFold, Row, SourceLines};
@@ -33,10 +34,9 @@ use super::transfers::{TransferTimes, Transfers};
 use super::waits::{ImplicitSyncs, Waits};
 use super::windows::{Duty, Windows};
 use super::{Damage, Input};
-use crate::model::filter::RecordFilter;
-use crate::model::steps::StepCounter;
-use crate::model::{Event, Model};
-use crate::trace::record::{Body, Record, Work};
+use crate::ahead::beside;
+use crate::model::Event;
+use crate::trace::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,35 +44,35 @@ use std::sync::Arc;
 /// for its clocks.
 ///
 /// Losses are counted whatever the filter selects, since nobody knows what was lost. So is what profiling cost.
+///
+/// Three threads share the work in about equal parts: one reads the records and says what they mean, one computes the
+/// timelines of the GPUs, and this one everything else.
 pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
-    Records: Iterator<Item = Record>,
+    Records: Iterator<Item = Record> + Send,
 {
     let Input { path, names, status, damage, clocks, filter, records } = input;
     let began = clocks.began(status);
-    let mut record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
-    let period = record_filter.period().clone();
+    let mut reading = Reading::new(names, status, clocks, filter);
+    let period = reading.period().clone();
     let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
     let thread_times = Arc::clone(&clocks.thread_times);
     let start = Start { names, status, damage, began, period, captured, thread_times };
-    let mut model = Model::new(names, clocks);
-    let mut steps = StepCounter::new(&clocks.steps);
-    let mut analyses = Analyses::new(&start);
-    let mut last = began;
-    for record in records {
-        last = last.max(record.at).max(last_seen(&record));
-        let mut event = model.observe(&record);
-        event.step = steps.observe(&record);
-        event.is_preparing = steps.is_preparing();
-        let scope = Scope::of(&mut record_filter, &event);
-        analyses.observe(&event, &scope);
-    }
+    let (mut timelines, mut analyses) = (Timelines::new(&start), Analyses::new(&start));
+    reading.ahead(records, |batches| {
+        beside(
+            batches,
+            |batch| batch.events().for_each(|(event, scope)| timelines.observe(event, &scope)),
+            |batch| batch.events().for_each(|(event, scope)| analyses.observe(event, &scope)),
+        );
+    });
+    let (known, last) = reading.finish();
     // The last status of a trace that was cut, or is still being written, is older than the records after it.
     let ended = status.map_or(last, |status| status.ended.max(last));
     let line = Line::of(began, ended, &start.period);
-    let (known, pid) = (model.finish(), status.map(|status| status.pid));
+    let pid = status.map(|status| status.pid);
     let end = End { names, known: &known, pid, status, ended, line };
-    let mut tables = analyses.finish(&end);
+    let mut tables = analyses.finish(timelines, &end);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());
@@ -81,14 +81,6 @@ where
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None }
-}
-
-/// Returns the host ns at which the poller found an operation completed; 0 for records without a GPU time.
-fn last_seen(record: &Record) -> u64 {
-    match &record.body {
-        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
-        _ => 0,
-    }
 }
 
 /// Declares the tables and the analyses that fill them. `sums` add up over the processes of a run. Those `on_a_line` do not:
@@ -103,6 +95,8 @@ macro_rules! analyses {
         pub struct Tables {
             $($(#[$sum_doc])* pub $sum: $sum_rows,)*
             $($(#[$line_doc])* pub $line: $line_rows,)*
+            /// Where each GPU's time went, and its idle gaps. It does not add up either.
+            pub devices: Vec<DeviceReport>,
             /// The idle gaps of all devices.
             pub gaps: GapReport,
             /// Why the GPUs were idle.
@@ -119,7 +113,7 @@ macro_rules! analyses {
             }
         }
 
-        /// All analyses of one process.
+        /// All analyses of one process but its timelines, which take as long as all the others.
         struct Analyses<'a> {
             $($sum: $summing,)*
             $($line: $lining,)*
@@ -135,8 +129,9 @@ macro_rules! analyses {
                 $(self.$line.observe(event, scope);)*
             }
 
-            fn finish(self, end: &End<'_>) -> Tables {
+            fn finish(self, timelines: Timelines, end: &End<'_>) -> Tables {
                 Tables {
+                    devices: timelines.finish(end),
                     $($sum: self.$sum.finish(end),)*
                     $($line: self.$line.finish(end),)*
                     gaps: GapReport::default(),
@@ -189,8 +184,6 @@ analyses! {
         steps: StepFold<'a> => Steps,
     }
     on_a_line {
-        /// Where each GPU's time went, and its idle gaps.
-        devices: Timelines => Vec<DeviceReport>,
         /// Memory; times in it are host ns since the collection began.
         memory: MemoryTimeline => MemoryUse,
         /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.

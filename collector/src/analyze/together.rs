@@ -26,7 +26,7 @@ use super::idle::rows::Resolve;
 use super::memory::{MemoryTimeline, MemoryUse, Use};
 use super::merge::Merge;
 use super::owners::Holding;
-use super::scope::Scope;
+use super::scope::{Scope, Selected};
 use super::source::Source;
 use super::summary::ProcessReport;
 use super::timeline::{DeviceTime, Timelines};
@@ -235,7 +235,8 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let process = &mut self.processes[at];
         let own = process.model.observe(record);
         process.steps.observe(record);
-        let scope = Scope::of(&mut process.record_filter, &own);
+        let selected = Selected::of(&mut process.record_filter, &own);
+        let scope = Scope::of(&own, &selected);
         let mut event = Event::new(record);
         event.is_preparing = process.steps.is_preparing();
         event.call = own.call;

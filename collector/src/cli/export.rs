@@ -283,7 +283,7 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     }
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let mut source = Source::of(names, status, reader.records());
+    let mut source = Source::of(names, status, |observe| reader.each(observe));
     source.resolve(resolve_callers);
     say_damage(path, reader.damage());
     Ok(Opened { reader, source })

@@ -57,7 +57,9 @@ fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
     }
     let mut reader = TraceReader::open(path)?;
     let mut names = reader.names().clone();
-    let mut clocks = Survey::of_trace(&names, reader.records());
+    let mut survey = Survey::of_steps(&names);
+    reader.each(|record| survey.observe(record));
+    let mut clocks = survey.finish();
     let status = reader.status().cloned();
     resolve_callers(&mut clocks.callers, &mut names, status.as_ref());
     Ok(Opened { path: path.to_owned(), reader, names, status, clocks })

@@ -48,6 +48,7 @@ mod process;
 mod rows;
 mod scene;
 
+use crate::analyze::reading::Reading;
 use crate::hash::HashMap;
 use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
@@ -59,7 +60,7 @@ use crate::model::run::{self, Machine, Surveyed};
 use crate::model::survey::Survey;
 use crate::trace::record::{Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
-use json::Text;
+use json::{Put, Text};
 use layout::Layout;
 use scene::Scene;
 use std::collections::BTreeMap;
@@ -119,13 +120,13 @@ pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
 }
 
 impl Source {
-    /// Makes the first pass over a trace.
-    pub fn of(names: Names, status: Option<Status>, records: impl IntoIterator<Item = Record>) -> Source {
+    /// Makes the first pass over a trace: `each` calls a function with each of its records.
+    pub fn of(names: Names, status: Option<Status>, each: impl FnOnce(&mut dyn FnMut(&Record))) -> Source {
         let (mut survey, mut scene) = (Survey::of_steps(&names), Scene::default());
-        for record in records {
-            survey.observe(&record);
-            scene.observe(&record);
-        }
+        each(&mut |record| {
+            survey.observe(record);
+            scene.observe(record);
+        });
         Source { names, status, clocks: survey.finish(), scene, place: InRun::default() }
     }
 
@@ -252,7 +253,7 @@ impl<W: Write> Export<W> {
             }
         }
         out.write_all(b"],\n\"traceEvents\": [")?;
-        let mut out = Events { out, any: false };
+        let mut out = Events { out, any: false, row: Vec::new() };
         for (source, process) in sources.iter().zip(&layout.processes) {
             metadata(&mut out, source, process)?;
         }
@@ -268,12 +269,17 @@ impl<W: Write> Export<W> {
         &mut self,
         index: usize,
         source: &Source,
-        records: impl IntoIterator<Item = Record>,
+        records: impl Iterator<Item = Record> + Send,
     ) -> io::Result<()> {
-        let mut pass = process::Pass::new(self, source, index);
-        for record in records {
-            pass.observe(&record)?;
-        }
+        let (names, status, clocks, filter) = source.contents();
+        let mut reading = Reading::new(names, status, clocks, filter);
+        let mut pass = process::Pass::new(self, source, index, reading.period().clone());
+        reading.ahead(records, |batches| {
+            for batch in batches {
+                batch.events().try_for_each(|(event, scope)| pass.observe(event, &scope))?;
+            }
+            Ok::<(), io::Error>(())
+        })?;
         pass.finish()
     }
 
@@ -302,6 +308,8 @@ impl<W: Write> Export<W> {
 struct Events<W> {
     out: W,
     any: bool,
+    /// The row that is put together.
+    row: Vec<u8>,
 }
 
 impl<W: Write> Events<W> {
@@ -309,6 +317,15 @@ impl<W: Write> Events<W> {
         self.out.write_all(if self.any { b",\n" } else { b"\n" })?;
         self.any = true;
         self.out.write_fmt(event)
+    }
+
+    /// Adds an event from its parts.
+    fn put(&mut self, parts: &[&dyn Put]) -> io::Result<()> {
+        self.row.clear();
+        self.row.extend_from_slice(if self.any { b",\n" } else { b"\n" });
+        self.any = true;
+        parts.iter().for_each(|part| part.put(&mut self.row));
+        self.out.write_all(&self.row)
     }
 }
 

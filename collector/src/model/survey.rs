@@ -125,13 +125,6 @@ impl Survey {
         Survey { steps: Finder::new(names), callers: CallerFold::new(names), ..Survey::default() }
     }
 
-    /// The same for a trace with these names, which the search for steps needs.
-    pub fn of_trace(names: &Names, records: impl IntoIterator<Item = Record>) -> Clocks {
-        let mut survey = Survey::of_steps(names);
-        records.into_iter().for_each(|record| survey.observe(&record));
-        survey.finish()
-    }
-
     /// The same with a given use of typical lengths.
     pub fn with(prior: Prior, records: impl IntoIterator<Item = Record>) -> Clocks {
         let mut survey = Survey { prior, ..Survey::default() };

@@ -727,21 +727,22 @@ impl Decoder {
         Decoder(Coder::new(columns))
     }
 
-    /// Returns the next record; `None` if this version does not know its kind.
+    /// Reads the next record in place of another; returns `false` if this version does not know its kind. Every field is
+    /// read, so a body of the same kind can stay.
     ///
     /// # Errors
     /// Returns [`Invalid`] for this and all further records.
-    pub fn record(&mut self) -> Result<Option<Record>, Invalid> {
+    pub fn record(&mut self, record: &mut Record) -> Result<bool, Invalid> {
         let kind = self.0.columns.take(0, 0).ok_or(Invalid)?;
         let thread = self.0.columns.take(0, 1).ok_or(Invalid)?;
-        let thread = u32::try_from(thread).map_err(|_| Invalid)?;
-        let known = u8::try_from(kind).ok().and_then(Kind::from_wire);
-        let Some((kind, body)) = known.and_then(|kind| Some((kind, blank(kind)?))) else {
-            return Ok(None);
-        };
-        let mut record = Record { thread, at: 0, body };
-        self.0.record(kind, &mut record).ok_or(Invalid)?;
-        Ok(Some(record))
+        record.thread = u32::try_from(thread).map_err(|_| Invalid)?;
+        let Some(kind) = u8::try_from(kind).ok().and_then(Kind::from_wire) else { return Ok(false) };
+        if kind_of(&record.body) != kind {
+            let Some(body) = blank(kind) else { return Ok(false) };
+            record.body = body;
+        }
+        self.0.record(kind, record).ok_or(Invalid)?;
+        Ok(true)
     }
 
     /// Returns the next GPU time with its operation's correlation.
@@ -765,6 +766,12 @@ mod tests {
         Decoder::new(ColumnReader::new(plain, entries).unwrap())
     }
 
+    /// The next record, read in place of one of another kind.
+    fn next(decoder: &mut Decoder) -> Result<Option<Record>, Invalid> {
+        let mut record = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: true } };
+        Ok(decoder.record(&mut record)?.then_some(record))
+    }
+
     fn loss(at: u64) -> Record {
         Record { thread: 3, at, body: Body::Loss { cause: LossCause::NoSlot, count: 2 } }
     }
@@ -781,9 +788,9 @@ mod tests {
         }
         encoder.record(&loss(20));
         let mut decoder = decoder(encoder, 5);
-        let read: Vec<_> = (0..5).map(|_| decoder.record().unwrap()).collect();
+        let read: Vec<_> = (0..5).map(|_| next(&mut decoder).unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, None, None, Some(loss(20))]);
-        assert_eq!(decoder.record(), Err(Invalid), "there are no more");
+        assert_eq!(next(&mut decoder), Err(Invalid), "there are no more");
     }
 
     /// A reader of before thread times were written sees a kind that it does not know.
@@ -797,7 +804,7 @@ mod tests {
         encoder.0.record(Kind::ThreadTime, &mut Record { thread: 4, at: 15, body }).unwrap();
         encoder.record(&loss(20));
         let mut decoder = decoder(encoder, 3);
-        let read: Vec<_> = (0..3).map(|_| decoder.record().unwrap()).collect();
+        let read: Vec<_> = (0..3).map(|_| next(&mut decoder).unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, Some(loss(20))]);
     }
 
@@ -808,7 +815,7 @@ mod tests {
             let mut encoder = Encoder::default();
             encoder.0.columns.push(0, 0, Kind::Loss as u64);
             encoder.0.columns.push(Kind::Loss as u8, column, value);
-            assert_eq!(decoder(encoder, 1).record(), Err(Invalid));
+            assert_eq!(next(&mut decoder(encoder, 1)), Err(Invalid));
         }
     }
 

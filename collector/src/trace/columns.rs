@@ -196,6 +196,10 @@ const WINDOW: usize = u64::BITS as usize;
 
 #[derive(Clone, Debug)]
 struct Column {
+    /// The values unpacked last, how many of them there are, and how many were taken.
+    window: [u64; WINDOW],
+    filled: usize,
+    taken: usize,
     flags: u8,
     low_bits: u32,
     planes: usize,
@@ -205,9 +209,6 @@ struct Column {
     /// The number of values unpacked, and how many of those were present.
     unpacked: usize,
     unpacked_present: usize,
-    /// The values unpacked last, at most [`WINDOW`], and how many of them were taken.
-    window: Vec<u64>,
-    taken: usize,
     /// Offsets of its parts in the payload: mask, low bits, planes.
     at: [usize; 3],
 }
@@ -232,7 +233,8 @@ impl Column {
             constant,
             unpacked: 0,
             unpacked_present: 0,
-            window: Vec::new(),
+            window: [0; WINDOW],
+            filled: 0,
             taken: 0,
             at: [0; 3],
         })
@@ -247,70 +249,75 @@ impl Column {
         at + mask + low + self.present * self.planes
     }
 
-    /// Takes the next value; `None` if there is none.
-    fn take(&mut self, plain: &[u8]) -> Option<u64> {
-        if self.taken == self.window.len() {
-            self.unpack(plain)?;
-        }
-        let value = *self.window.get(self.taken)?;
+    /// Takes the next value of those that are unpacked; `None` if all of them were taken.
+    #[inline]
+    fn take(&mut self) -> Option<u64> {
+        let value = *self.window[..self.filled].get(self.taken)?;
         self.taken += 1;
         Some(value)
     }
 
-    /// Unpacks the next values into the window.
-    fn unpack(&mut self, plain: &[u8]) -> Option<()> {
+    /// Unpacks the next values into the window and takes the first; `None` if there is none.
+    #[inline(never)]
+    fn unpack(&mut self, plain: &[u8]) -> Option<u64> {
         let count = WINDOW.min(self.values - self.unpacked);
         if count == 0 {
             return None;
         }
-        self.taken = 0;
+        (self.taken, self.filled) = (0, 0);
         if self.flags & SPARSE == 0 {
             self.unpack_present(plain, count)?;
+            self.filled = count;
         } else {
             let mask = word_at(plain.get(self.at[0]..self.at[1])?, self.unpacked / 8)?;
             let mask = mask & (u64::MAX >> (WINDOW - count));
-            let left = self.present - self.unpacked_present;
-            self.unpack_present(plain, left.min(mask.count_ones() as usize))?;
-            self.spread(mask, count);
+            let present = (self.present - self.unpacked_present).min(mask.count_ones() as usize);
+            self.unpack_present(plain, present)?;
+            self.filled = self.spread(mask, present).min(count);
         }
-        self.unpacked += self.window.len();
-        if self.window.len() < count {
+        self.unpacked += self.filled;
+        if self.filled < count {
             self.values = self.unpacked;
         }
-        Some(())
+        self.take()
     }
 
-    /// Unpacks the next present values into the window.
+    /// Unpacks the next present values to the start of the window.
     fn unpack_present(&mut self, plain: &[u8], count: usize) -> Option<()> {
         let first = self.unpacked_present;
-        self.window.clear();
-        self.window.resize(count, self.constant);
+        let window = &mut self.window[..count];
+        window.fill(self.constant);
         if self.low_bits > 0 {
             let low = plain.get(self.at[1]..self.at[2])?;
-            for (index, value) in self.window.iter_mut().enumerate() {
+            for (index, value) in window.iter_mut().enumerate() {
                 *value |= packed_at(low, first + index, self.low_bits)?;
             }
         }
         for plane in 0..self.planes {
             let at = self.at[2] + plane * self.present + first;
             let shift = self.low_bits as usize + 8 * plane;
-            for (value, byte) in self.window.iter_mut().zip(plain.get(at..at + count)?) {
+            for (value, byte) in window.iter_mut().zip(plain.get(at..at + count)?) {
                 *value |= u64::from(*byte) << shift;
             }
         }
         if self.flags & ZIGZAG != 0 {
-            self.window.iter_mut().for_each(|value| *value = unzigzag(*value));
+            window.iter_mut().for_each(|value| *value = unzigzag(*value));
         }
         self.unpacked_present += count;
         Some(())
     }
 
-    /// Moves the window's values to the places of `count` that the mask marks. Where it marks more than there are, the
-    /// window ends, and the column with it.
-    fn spread(&mut self, mask: u64, count: usize) {
-        let mut present = std::mem::take(&mut self.window).into_iter();
-        let place = |place| if mask >> place & 1 == 0 { Some(0) } else { present.next() };
-        self.window = (0..count).map_while(place).collect();
+    /// Moves the `present` values at the start of the window to the places that the mask marks; all others are 0. Returns
+    /// the first place that it marks and that has no value, where the column ends.
+    fn spread(&mut self, mask: u64, present: usize) -> usize {
+        let mut spread = [0; WINDOW];
+        let mut places = mask;
+        for value in &self.window[..present] {
+            spread[places.trailing_zeros() as usize] = *value;
+            places &= places - 1;
+        }
+        self.window = spread;
+        places.trailing_zeros() as usize
     }
 }
 
@@ -348,12 +355,12 @@ impl ColumnReader {
     }
 
     /// Takes the next value of a column: 0 if the column is absent, `None` if it has no more.
+    #[inline]
     pub fn take(&mut self, kind: u8, column: u8) -> Option<u64> {
         let at = *self.index.get(usize::from(kind) * COLUMNS + usize::from(column))?;
-        match at.checked_sub(1) {
-            None => Some(0),
-            Some(at) => self.columns.get_mut(usize::from(at))?.take(&self.plain),
-        }
+        let Some(at) = at.checked_sub(1) else { return Some(0) };
+        let column = self.columns.get_mut(usize::from(at))?;
+        column.take().or_else(|| column.unpack(&self.plain))
     }
 }
 

@@ -5,15 +5,19 @@ use super::columns::ColumnReader;
 use super::format::MAX_ENTRIES;
 use super::index::{Chunk, Damage, Index, TraceError};
 use super::record::{Body, GpuTime, Names, Record, Status};
+use crate::ahead::ahead;
 use crate::hash::HashMap;
 use gpuspy_wire::record::Untimed;
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fs::{File, TryLockError};
 use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The records that are handed to another thread at once.
+const BATCH: usize = 256;
 /// Memory of an open chunk in addition to its columns: that of the decoder, bytes.
 const DECODER_BYTES: usize = 1 << 20;
 /// Upper bound on the memory of a late time, bytes: the table that contains it may be half empty, and exists twice
@@ -127,6 +131,19 @@ impl<R: Read + Seek> TraceReader<R> {
         }
     }
 
+    /// Calls a function with each of the [`records`](TraceReader::records), which are decoded ahead on another thread.
+    pub fn each(&mut self, mut observe: impl FnMut(&Record))
+    where
+        R: Send,
+    {
+        let mut records = self.records();
+        let batch = || {
+            let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
+            (!batch.is_empty()).then_some(batch)
+        };
+        ahead(batch, |batches| batches.for_each(|batch| batch.iter().for_each(&mut observe)));
+    }
+
     /// The records from the start, in the order of `at`, with late GPU times filled in.
     pub fn records(&mut self) -> Records<'_, R> {
         self.found = Damage::default();
@@ -135,7 +152,8 @@ impl<R: Read + Seek> TraceReader<R> {
             found: &mut self.found,
             chunks: self.index.records.iter(),
             times: LateTimes::new(&self.index.times, self.index.limits.memory),
-            open: BinaryHeap::new(),
+            open: Vec::new(),
+            order: BinaryHeap::new(),
             open_bytes: 0,
             most_bytes: self.index.limits.memory,
         }
@@ -150,11 +168,17 @@ pub struct Records<'a, R> {
     /// Chunks that are not open yet, ordered by `first`.
     chunks: std::slice::Iter<'a, Chunk>,
     times: LateTimes<'a>,
-    open: BinaryHeap<OpenChunk<'a>>,
+    /// The open chunks; `None`: a place for another.
+    open: Vec<Option<OpenChunk<'a>>>,
+    /// The open chunks by their next record: the one with the least `at`, then the one that was written first.
+    order: BinaryHeap<Reverse<Next>>,
     open_bytes: usize,
     /// Limit on `open_bytes`.
     most_bytes: usize,
 }
+
+/// The next record of an open chunk: its `at`, the sequence number of the chunk, and its place in `open`.
+type Next = (u64, u64, usize);
 
 /// An open chunk: its next record, and the decoder for the following ones.
 #[derive(Debug)]
@@ -166,43 +190,38 @@ struct OpenChunk<'a> {
     left: u32,
 }
 
-impl OpenChunk<'_> {
-    fn key(&self) -> (u64, u64) {
-        (self.next.at, self.chunk.header.sequence)
-    }
-}
-
-/// The greatest chunk is read next: the one with the least `at`, then the one that was written first.
-impl Ord for OpenChunk<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
-impl PartialOrd for OpenChunk<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for OpenChunk<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for OpenChunk<'_> {}
-
 /// Memory of a chunk while it is open, bytes.
 fn open_cost(chunk: &Chunk) -> usize {
     chunk.header.plain_bytes as usize + DECODER_BYTES
 }
 
-impl<'a, R: Read + Seek> Records<'a, R> {
+impl OpenChunk<'_> {
+    /// Decodes the next record, in the place of the one before; returns `false` if there is none.
+    fn advance(&mut self, not_before: u64, found: &mut Damage) -> bool {
+        while self.left > 0 {
+            match self.decoder.record(&mut self.next) {
+                // A record out of order, or outside the header's range, would break the order of the whole trace.
+                Ok(true) if (not_before..=self.chunk.header.last).contains(&self.next.at) => {
+                    self.left -= 1;
+                    return true;
+                }
+                Ok(false) => self.left -= 1, // A kind from a later version.
+                _ => {
+                    found.chunks_lost = found.chunks_lost.saturating_add(1);
+                    found.lose_entries(&self.chunk.header, self.left);
+                    break;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl<R: Read + Seek> Records<'_, R> {
     /// Opens all chunks that may contain the next record.
     fn open_due(&mut self) {
         while let Some(chunk) = self.chunks.as_slice().first() {
-            if self.open.peek().is_some_and(|open| open.next.at < chunk.header.first) {
+            if self.order.peek().is_some_and(|Reverse((at, ..))| *at < chunk.header.first) {
                 break;
             }
             self.chunks.next();
@@ -211,34 +230,22 @@ impl<'a, R: Read + Seek> Records<'a, R> {
                 continue;
             }
             let plain = chunk.plain(self.source);
-            match plain.and_then(|plain| ColumnReader::new(plain, chunk.header.entries)) {
-                Some(columns) => {
-                    self.open_bytes += open_cost(chunk);
-                    self.advance(chunk, Decoder::new(columns), chunk.header.entries, chunk.header.first);
-                }
-                None => self.found.lose(&chunk.header, chunk.bytes()),
+            let Some(columns) = plain.and_then(|plain| ColumnReader::new(plain, chunk.header.entries)) else {
+                self.found.lose(&chunk.header, chunk.bytes());
+                continue;
+            };
+            let (decoder, left) = (Decoder::new(columns), chunk.header.entries);
+            // Any record will do: the first one is decoded in its place.
+            let next = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: false } };
+            let mut open = OpenChunk { next, chunk, decoder, left };
+            if open.advance(chunk.header.first, self.found) {
+                self.open_bytes += open_cost(chunk);
+                let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+                self.order.push(Reverse((open.next.at, chunk.header.sequence, place)));
+                self.open.resize_with(self.open.len().max(place + 1), || None);
+                self.open[place] = Some(open);
             }
         }
-    }
-
-    /// Decodes the next record of an open chunk and puts the chunk back, or closes the chunk.
-    fn advance(&mut self, chunk: &'a Chunk, mut decoder: Decoder, mut left: u32, not_before: u64) {
-        while left > 0 {
-            match decoder.record() {
-                // A record out of order, or outside the header's range, would break the order of the whole trace.
-                Ok(Some(next)) if (not_before..=chunk.header.last).contains(&next.at) => {
-                    self.open.push(OpenChunk { next, chunk, decoder, left: left - 1 });
-                    return;
-                }
-                Ok(None) => left -= 1, // A kind from a later version.
-                _ => {
-                    self.found.chunks_lost = self.found.chunks_lost.saturating_add(1);
-                    self.found.lose_entries(&chunk.header, left);
-                    break;
-                }
-            }
-        }
-        self.open_bytes -= open_cost(chunk);
     }
 }
 
@@ -247,8 +254,20 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
 
     fn next(&mut self) -> Option<Record> {
         self.open_due();
-        let OpenChunk { next: mut record, chunk, decoder, left } = self.open.pop()?;
-        self.advance(chunk, decoder, left, record.at);
+        let mut first = self.order.peek_mut()?;
+        let Reverse((at, _, place)) = *first;
+        let open = self.open[place].as_mut()?;
+        let mut record = open.next.clone();
+        if open.advance(at, self.found) {
+            // Usually its next record is the least one again, and then nothing moves.
+            if open.next.at > at {
+                first.0.0 = open.next.at;
+            }
+        } else {
+            PeekMut::pop(first);
+            self.open_bytes -= open_cost(open.chunk);
+            self.open[place] = None;
+        }
         if let Body::Work(work) = &mut record.body
             && work.untimed == Untimed::Timed
             && work.gpu.is_none()

@@ -104,7 +104,8 @@ fn without_a_status_time_counts_from_the_earliest_call() {
         assert_eq!(report.tables.coverage.launches, expected, "report");
         let mut operations = Operations::new(names, clocks, None, filter);
         assert_eq!(records().filter_map(|record| operations.observe(&record)).count() as u64, expected);
-        let mut source = [Source::of(names.clone(), None, records())];
+        let mut source =
+            [Source::of(names.clone(), None, |observe| records().for_each(|record| observe(&record)))];
         lay_out(&mut [&mut source[0]], filter);
         let mut export = Export::begin(Vec::new(), &source).unwrap();
         export.process(0, &source[0], records()).unwrap();

@@ -9,28 +9,30 @@ use super::rows::{Sequence, ThreadRow};
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::kernels::UNKNOWN;
+use crate::analyze::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::facts::Shape;
-use crate::model::filter::{Passed, RecordFilter};
+use crate::model::filter::Passed;
 use crate::model::gpu_interval::{Length, host};
 use crate::model::order::{Reorder, WINDOW};
+use crate::model::period::Period;
 use crate::model::stacks::Stacks;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::model::{Action, Model, Operation, When};
+use crate::model::{Action, Event, Operation, When};
 use crate::report::names::demangle;
 use crate::trace::record::{Body, Call, Device, KernelFacts, Record, Synchronize, What};
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
 use memory::Held;
 use ranges::RangeRows;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 /// The second pass over one process's records.
 pub(super) struct Pass<'e, 's, W> {
     export: &'e mut Export<W>,
     source: &'s Source,
     index: usize,
-    model: Model<'s>,
-    record_filter: RecordFilter<'s>,
+    period: Period,
     /// Rows that may still come out of order, because threads call in one order and streams run in another.
     waiting: Reorder<GpuRow>,
     streams: HashMap<u32, Sequence>,
@@ -39,6 +41,8 @@ pub(super) struct Pass<'e, 's, W> {
     /// By thread: the start of its last call, and that call's number. All records of a call have the same start.
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, Text>,
+    /// By kernel, context and launch: the arguments of the launch.
+    launches: HashMap<(u32, u32, Launch), Rc<str>>,
     apis: HashMap<u16, Api>,
     stacks: Stacks,
     /// By the number of a stack, and of a line: the arguments that they add to their calls.
@@ -70,8 +74,11 @@ struct GpuRow {
     launch: Option<Launch>,
 }
 
+/// The most launches whose arguments are kept.
+const MOST_LAUNCHES: usize = 4096;
+
 /// The dimensions of a kernel launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Launch {
     grid: [u32; 3],
     block: [u32; 3],
@@ -79,27 +86,19 @@ struct Launch {
 }
 
 impl<'e, 's, W: Write> Pass<'e, 's, W> {
-    pub fn new(export: &'e mut Export<W>, source: &'s Source, index: usize) -> Self {
-        let status = source.status.as_ref();
-        let began = source.clocks.began(status);
+    pub fn new(export: &'e mut Export<W>, source: &'s Source, index: usize, period: Period) -> Self {
         Pass {
-            record_filter: RecordFilter::new(
-                &source.place.filter,
-                &source.names,
-                status,
-                began,
-                &source.clocks.capture_ranges,
-            ),
+            period,
             export,
             source,
             index,
-            model: Model::new(&source.names, &source.clocks),
             waiting: Reorder::new(WINDOW),
             streams: HashMap::default(),
             threads: HashMap::default(),
             ranges: RangeRows::default(),
             numbers: HashMap::default(),
             kernels: HashMap::default(),
+            launches: HashMap::default(),
             apis: HashMap::default(),
             stacks: Stacks::of(&source.names),
             stack_details: HashMap::default(),
@@ -108,15 +107,14 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         }
     }
 
-    /// Writes the events of a record.
-    pub fn observe(&mut self, record: &Record) -> io::Result<()> {
-        let event = self.model.observe(record);
-        let passed = self.record_filter.check(&event);
+    /// Writes the rows of an event.
+    pub fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) -> io::Result<()> {
+        let (record, passed) = (event.record, scope.passed());
         self.last = self.last.max(record.at);
         if let Body::NvtxRange(range) = &record.body {
             return self.range(record, range, passed);
         }
-        let Some(call) = record.body.call() else { return self.memory(&event) };
+        let Some(call) = record.body.call() else { return self.memory(record, scope.memory()) };
         let number = self.number(record.thread, call);
         let has_call =
             event.call.is_some() && passed.concerns && self.is_in_time(host(call.begin), host(call.end));
@@ -141,7 +139,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         {
             self.gpu(due)?;
         }
-        self.memory(&event)
+        self.memory(record, scope.memory())
     }
 
     /// Writes what is still waiting.
@@ -159,8 +157,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
 
     /// Whether any part of an event is in the selected time. An event without length has one moment.
     fn is_in_time(&self, begin: i64, end: i64) -> bool {
-        let period = self.record_filter.period();
-        period.contains(begin) || period.length(begin, end) > 0
+        self.period.contains(begin) || self.period.length(begin, end) > 0
     }
 
     /// A host time as a time of the file, ns.
@@ -248,9 +245,25 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let stack = self.stack_details.entry((stack, line)).or_insert_with(|| of_stack(stacks, stack, line));
         let events = &mut self.export.out;
         self.export.summary.calls += u64::from(calls);
-        events.push(format_args!(
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur},"args":{{"cbid":0,"correlation":{number}{details}{stack}}}}}"#
-        ))?;
+        events.put(&[
+            &r#"{"ph":"X","cat":""#,
+            &category,
+            &r#"","name":"#,
+            &name,
+            &r#","pid":"#,
+            &pid,
+            &r#","tid":"#,
+            &tid,
+            &r#","ts":"#,
+            &ts,
+            &r#","dur":"#,
+            &dur,
+            &r#","args":{"cbid":0,"correlation":"#,
+            &number,
+            &details.as_str(),
+            &stack.as_str(),
+            &"}}",
+        ])?;
         if let Body::Synchronize(sync) = &record.body {
             let (kind, context) = (sync_kind(sync), call.context);
             let device = self.source.clocks.devices.get(&context).copied();
@@ -267,9 +280,17 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         }
         let events = &mut self.export.out;
         if has_flow {
-            events.push(format_args!(
-                r#"{{"ph":"s","id":{number},"pid":{pid},"tid":{tid},"ts":{ts},"cat":"ac2g","name":"ac2g"}}"#
-            ))?;
+            events.put(&[
+                &r#"{"ph":"s","id":"#,
+                &number,
+                &r#","pid":"#,
+                &pid,
+                &r#","tid":"#,
+                &tid,
+                &r#","ts":"#,
+                &ts,
+                &r#","cat":"ac2g","name":"ac2g"}"#,
+            ])?;
         }
         Ok(())
     }
@@ -288,46 +309,97 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let GpuRow { context, correlation, length: Length { lo, value, hi }, .. } = row;
         let events = &mut self.export.out;
         self.export.summary.operations += 1;
-        events.push(format_args!(
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{gpu},"tid":{stream},"ts":{ts},"dur":{dur},"args":{{"device":{gpu},"context":{context},"stream":{stream},"correlation":{correlation},"gpu duration ns":[{lo},{value},{hi}]{details}}}}}"#
-        ))?;
+        events.put(&[
+            &r#"{"ph":"X","cat":""#,
+            &category,
+            &r#"","name":"#,
+            &name,
+            &r#","pid":"#,
+            &gpu,
+            &r#","tid":"#,
+            &stream,
+            &r#","ts":"#,
+            &ts,
+            &r#","dur":"#,
+            &dur,
+            &r#","args":{"device":"#,
+            &gpu,
+            &r#","context":"#,
+            &context,
+            &r#","stream":"#,
+            &stream,
+            &r#","correlation":"#,
+            &correlation,
+            &r#","gpu duration ns":["#,
+            &lo,
+            &",",
+            &value,
+            &",",
+            &hi,
+            &"]",
+            &&*details,
+            &"}}",
+        ])?;
         if row.has_call {
-            events.push(format_args!(
-                r#"{{"ph":"f","id":{correlation},"pid":{gpu},"tid":{stream},"ts":{ts},"cat":"ac2g","name":"ac2g","bp":"e"}}"#
-            ))?;
+            events.put(&[
+                &r#"{"ph":"f","id":"#,
+                &correlation,
+                &r#","pid":"#,
+                &gpu,
+                &r#","tid":"#,
+                &stream,
+                &r#","ts":"#,
+                &ts,
+                &r#","cat":"ac2g","name":"ac2g","bp":"e"}"#,
+            ])?;
         }
         Ok(())
     }
 
     /// Returns the category, the name and the further arguments of an operation that took `took` ns.
-    fn described(&mut self, row: &GpuRow, took: i64) -> (&'static str, Text, String) {
+    fn described(&mut self, row: &GpuRow, took: i64) -> (&'static str, Text, Rc<str>) {
         match row.what {
             Action::Kernel { name: id, .. } => {
                 let symbol = self.source.names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN);
                 let name = self.kernels.entry(id).or_insert_with(|| Text::of(&demangle(symbol)));
                 let name = name.clone();
-                ("kernel", name, row.launch.map_or_else(String::new, |launch| self.launched(row, launch)))
+                ("kernel", name, row.launch.map_or_else(Rc::default, |launch| self.launched(row, launch)))
             }
             Action::Transfer { kind, host_memory, bytes } => {
                 let category = if kind == TransferKind::Memset { "gpu_memset" } else { "gpu_memcpy" };
                 // Bytes per ns are GB per s.
                 let rate = bytes as f64 / took.max(1) as f64;
                 let details = format!(r#","bytes":{bytes},"memory bandwidth (GB/s)":{rate:.6}"#);
-                (category, Text::of(&transfer_name(kind, host_memory)), details)
+                (category, Text::of(&transfer_name(kind, host_memory)), details.into())
             }
             Action::Graph { kernels } => {
                 let name = format!("Graph ({kernels} kernel{})", if kernels == 1 { "" } else { "s" });
-                ("kernel", Text::of(&name), format!(r#","queued":0,"kernels":{kernels}"#))
+                ("kernel", Text::of(&name), format!(r#","queued":0,"kernels":{kernels}"#).into())
             }
             Action::Burst { launches, .. } => {
                 let kind = if row.what.is_run() { "Run" } else { "Burst" };
                 let name = format!("{kind} ({launches} launch{})", if launches == 1 { "" } else { "es" });
-                ("kernel", Text::of(&name), format!(r#","queued":0,"launches":{launches}"#))
+                ("kernel", Text::of(&name), format!(r#","queued":0,"launches":{launches}"#).into())
             }
         }
     }
 
-    fn launched(&self, row: &GpuRow, launch: Launch) -> String {
+    /// Returns the arguments of a kernel launch. A loop makes the same launches again and again.
+    fn launched(&mut self, row: &GpuRow, launch: Launch) -> Rc<str> {
+        let Action::Kernel { name, .. } = row.what else { return Rc::default() };
+        let key = (name, row.context, launch);
+        if let Some(known) = self.launches.get(&key) {
+            return Rc::clone(known);
+        }
+        if self.launches.len() >= MOST_LAUNCHES {
+            self.launches.clear();
+        }
+        let arguments: Rc<str> = self.arguments(row, launch).into();
+        self.launches.insert(key, Rc::clone(&arguments));
+        arguments
+    }
+
+    fn arguments(&self, row: &GpuRow, launch: Launch) -> String {
         let Launch { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = launch;
         let known = match row.what {
             Action::Kernel { name, .. } => {

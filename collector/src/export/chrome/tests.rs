@@ -19,8 +19,9 @@ fn bytes(processes: &[Given]) -> Vec<u8> {
 }
 
 fn filtered(processes: &[Given], filter: &Filter) -> Vec<u8> {
-    let source =
-        |(status, names, records): &Given| Source::of(names.clone(), status.clone(), records.iter().cloned());
+    let source = |(status, names, records): &Given| {
+        Source::of(names.clone(), status.clone(), |observe| records.iter().for_each(observe))
+    };
     let mut sources: Vec<Source> = processes.iter().map(source).collect();
     lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), filter);
     let mut export = Export::begin(Vec::new(), &sources).unwrap();
@@ -259,7 +260,9 @@ fn all_files_of_a_run_have_one_base_rounded_as_in_kineto() {
     let run = [rank(1_000, 300_000_000), rank(286_000_000, 298_500_000)];
     let mut sources: Vec<Source> = run
         .iter()
-        .map(|(status, names, records)| Source::of(names.clone(), status.clone(), records.iter().cloned()))
+        .map(|(status, names, records)| {
+            Source::of(names.clone(), status.clone(), |observe| records.iter().for_each(observe))
+        })
         .collect();
     lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), &Filter::default());
     let files: Vec<(Value, i64)> = sources
@@ -384,10 +387,10 @@ fn a_call_has_its_line_and_its_stack() {
 #[test]
 fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     let summary = |records: Vec<Record>, filter: &Filter| {
-        let mut source = [Source::of(names(), Some(status(7)), records.iter().cloned())];
+        let mut source = [Source::of(names(), Some(status(7)), |observe| records.iter().for_each(observe))];
         lay_out(&mut [&mut source[0]], filter);
         let mut export = Export::begin(Vec::new(), &source).unwrap();
-        export.process(0, &source[0], records).unwrap();
+        export.process(0, &source[0], records.into_iter()).unwrap();
         export.finish().unwrap().1
     };
     let everything = Filter::default();
@@ -498,7 +501,7 @@ fn a_stream_has_one_number_in_exports_operations_and_filters() {
         on(1, 1 << 40, 0, 70_000),
     ];
     let (names, status) = (names(), status(5));
-    let source = Source::of(names.clone(), Some(status.clone()), records.iter().cloned());
+    let source = Source::of(names.clone(), Some(status.clone()), |observe| records.iter().for_each(observe));
     let given = (Some(status), names, records);
     let listed = |requested: &Filter| -> Vec<u64> {
         let filter = &run::filters(&[source.surveyed()], requested)[0];

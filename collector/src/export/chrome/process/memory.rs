@@ -2,7 +2,6 @@
 
 use super::{Micros, Pass};
 use crate::hash::HashMap;
-use crate::model::Event;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::trace::record::{Body, Record};
@@ -19,29 +18,25 @@ pub(super) struct Held {
 }
 
 impl<W: Write> Pass<'_, '_, W> {
-    /// Writes an event's changes of memory.
-    pub(super) fn memory(&mut self, event: &Event<'_>) -> io::Result<()> {
-        for change in &event.memory {
-            let (memory, steps, of) = match *change {
-                MemoryChange::Allocated { memory, bytes, of }
-                | MemoryChange::FreeFailed { memory, bytes, of } => (memory, [host(bytes), 0], of),
-                MemoryChange::Freed { memory, bytes, of } | MemoryChange::Vanished { memory, bytes, of } => {
-                    (memory, [-host(bytes), 0], of)
+    /// Writes a record's changes of memory that pass the filter.
+    pub(super) fn memory(&mut self, record: &Record, changes: &[MemoryChange]) -> io::Result<()> {
+        for change in changes {
+            let (memory, steps) = match *change {
+                MemoryChange::Allocated { memory, bytes, .. }
+                | MemoryChange::FreeFailed { memory, bytes, .. } => (memory, [host(bytes), 0]),
+                MemoryChange::Freed { memory, bytes, .. } | MemoryChange::Vanished { memory, bytes, .. } => {
+                    (memory, [-host(bytes), 0])
                 }
-                MemoryChange::Passed { memory, at_once, of, .. } => {
-                    (memory, [host(at_once), -host(at_once)], of)
-                }
+                MemoryChange::Passed { memory, at_once, .. } => (memory, [host(at_once), -host(at_once)]),
             };
-            if self.record_filter.holds(&of) {
-                self.memory_steps(event.record, memory, steps)?;
-            }
+            self.memory_steps(record, memory, steps)?;
         }
         Ok(())
     }
 
     /// Writes two changes of the memory that is held, in order.
     fn memory_steps(&mut self, record: &Record, memory: Memory, [first, then]: [i64; 2]) -> io::Result<()> {
-        let is_shown = self.record_filter.period().contains(host(record.at));
+        let is_shown = self.period.contains(host(record.at));
         for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
             if is_device_memory(memory) {
                 self.held.device = self.held.device.saturating_add(bytes);

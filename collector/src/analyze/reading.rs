@@ -1,0 +1,103 @@
+//! What do the records of a process mean, and what of that passes the filter? On a thread of its own, in batches.
+
+use super::scope::{Scope, Selected};
+use crate::ahead::ahead;
+use crate::model::clocks::Clocks;
+use crate::model::filter::{Filter, RecordFilter};
+use crate::model::period::Period;
+use crate::model::steps::StepCounter;
+use crate::model::{Event, Model, Process};
+use crate::trace::record::{Body, Names, Record, Status, Work};
+use self_cell::self_cell;
+
+/// The records that are handed from thread to thread at once.
+const BATCH: usize = 256;
+
+/// What records mean, and what of it passes the filter.
+type Meanings<'r> = Vec<(Event<'r>, Selected)>;
+
+self_cell! {
+    /// Records with their meanings.
+    pub struct Batch {
+        owner: Vec<Record>,
+        #[covariant]
+        dependent: Meanings,
+    }
+}
+
+impl Batch {
+    /// The events of the records, and their scopes.
+    pub fn events(&self) -> impl Iterator<Item = (&Event<'_>, Scope<'_>)> {
+        self.borrow_dependent().iter().map(|(event, selected)| (event, Scope::of(event, selected)))
+    }
+}
+
+/// What reads the records of a process.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    model: Model<'a>,
+    steps: StepCounter,
+    filter: RecordFilter<'a>,
+    /// The latest time in the records: host ns.
+    last: u64,
+}
+
+impl<'a> Reading<'a> {
+    /// Begins to read the trace of a process whose clocks are known.
+    pub fn new(
+        names: &'a Names,
+        status: Option<&Status>,
+        clocks: &'a Clocks,
+        filter: &'a Filter,
+    ) -> Reading<'a> {
+        let began = clocks.began(status);
+        Reading {
+            model: Model::new(names, clocks),
+            steps: StepCounter::new(&clocks.steps),
+            filter: RecordFilter::new(filter, names, status, began, &clocks.capture_ranges),
+            last: began,
+        }
+    }
+
+    /// The selected time.
+    pub fn period(&self) -> &Period {
+        self.filter.period()
+    }
+
+    /// Reads all records on another thread, and lets `take` take them with their meanings.
+    pub fn ahead<R>(
+        &mut self,
+        mut records: impl Iterator<Item = Record> + Send,
+        take: impl FnOnce(&mut dyn Iterator<Item = Batch>) -> R,
+    ) -> R {
+        let batch = || {
+            let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
+            (!batch.is_empty()).then(|| {
+                Batch::new(batch, |records| records.iter().map(|record| self.meaning(record)).collect())
+            })
+        };
+        ahead(batch, take)
+    }
+
+    /// Returns what was learned of the process, and the latest time in its records: host ns.
+    pub fn finish(self) -> (Process, u64) {
+        (self.model.finish(), self.last)
+    }
+
+    fn meaning<'r>(&mut self, record: &'r Record) -> (Event<'r>, Selected) {
+        self.last = self.last.max(record.at).max(last_seen(record));
+        let mut event = self.model.observe(record);
+        event.step = self.steps.observe(record);
+        event.is_preparing = self.steps.is_preparing();
+        let selected = Selected::of(&mut self.filter, &event);
+        (event, selected)
+    }
+}
+
+/// Returns the host ns at which the poller found an operation completed; 0 for records without a GPU time.
+fn last_seen(record: &Record) -> u64 {
+    match &record.body {
+        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        _ => 0,
+    }
+}
