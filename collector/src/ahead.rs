@@ -17,7 +17,7 @@ const AHEAD: usize = 4;
 /// If one of them does.
 pub fn ahead<T: Send, R>(
     make: impl FnMut() -> Option<T> + Send,
-    take: impl FnOnce(&mut dyn Iterator<Item = T>) -> R,
+    take: impl FnOnce(&mut (dyn Iterator<Item = T> + Send)) -> R,
 ) -> R {
     // The thread has it, or, if there is none, we do.
     let make = Mutex::new(make);

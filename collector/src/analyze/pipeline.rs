@@ -45,8 +45,8 @@ use std::sync::Arc;
 ///
 /// Losses are counted whatever the filter selects, since nobody knows what was lost. So is what profiling cost.
 ///
-/// Three threads share the work in about equal parts: one reads the records and says what they mean, one computes the
-/// timelines of the GPUs, and this one everything else.
+/// Four threads share the work: one decodes the records, one says what they mean, one computes the timelines of the GPUs, and
+/// this one everything else.
 pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
     Records: Iterator<Item = Record> + Send,

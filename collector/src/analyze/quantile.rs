@@ -77,11 +77,14 @@ impl Quantiles {
 
     /// Returns the median of samples that are kept as they are.
     fn middle(&self) -> Option<u64> {
-        let mut sorted = self.samples.clone();
-        sorted.sort_unstable();
-        let upper = *sorted.get(sorted.len() / 2)?;
-        let lower = sorted[(sorted.len() - 1) / 2];
-        Some(lower + (upper - lower) / 2)
+        let mut samples = self.samples.clone();
+        let (is_even, half) = (samples.len().is_multiple_of(2), samples.len() / 2);
+        if samples.is_empty() {
+            return None;
+        }
+        let (below, upper, _) = samples.select_nth_unstable(half);
+        let lower = below.iter().copied().max().filter(|_| is_even).unwrap_or(*upper);
+        Some(lower + (*upper - lower) / 2)
     }
 
     fn spill(&mut self) {

@@ -1,4 +1,4 @@
-//! What do the records of a process mean, and what of that passes the filter? On a thread of its own, in batches.
+//! What do the records of a process mean, and what of that passes the filter? On threads of their own, in batches.
 
 use super::scope::{Scope, Selected};
 use crate::ahead::ahead;
@@ -64,19 +64,22 @@ impl<'a> Reading<'a> {
         self.filter.period()
     }
 
-    /// Reads all records on another thread, and lets `take` take them with their meanings.
+    /// Reads all records on other threads, one that decodes them and one that says what they mean, and lets `take` take
+    /// them with their meanings.
     pub fn ahead<R>(
         &mut self,
         mut records: impl Iterator<Item = Record> + Send,
-        take: impl FnOnce(&mut dyn Iterator<Item = Batch>) -> R,
+        take: impl FnOnce(&mut (dyn Iterator<Item = Batch> + Send)) -> R,
     ) -> R {
-        let batch = || {
+        let decoded = || {
             let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
-            (!batch.is_empty()).then(|| {
-                Batch::new(batch, |records| records.iter().map(|record| self.meaning(record)).collect())
-            })
+            (!batch.is_empty()).then_some(batch)
         };
-        ahead(batch, take)
+        ahead(decoded, |batches| ahead(|| Some(self.batch(batches.next()?)), take))
+    }
+
+    fn batch(&mut self, records: Vec<Record>) -> Batch {
+        Batch::new(records, |records| records.iter().map(|record| self.meaning(record)).collect())
     }
 
     /// Returns what was learned of the process, and the latest time in its records: host ns.

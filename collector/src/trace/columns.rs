@@ -252,7 +252,10 @@ impl Column {
     /// Takes the next value of those that are unpacked; `None` if all of them were taken.
     #[inline]
     fn take(&mut self) -> Option<u64> {
-        let value = *self.window[..self.filled].get(self.taken)?;
+        if self.taken >= self.filled {
+            return None;
+        }
+        let value = self.window[self.taken % WINDOW];
         self.taken += 1;
         Some(value)
     }
