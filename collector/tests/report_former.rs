@@ -1,10 +1,15 @@
 //! Traces of a former version still give the same report, apart from renamed keys and values.
 //!
 //! `former/` holds traces of programs of `tests/programs` on the simulated GPU, each with the `report --json` of the
-//! version that wrote it. Both are kept unchanged; names that changed since then are listed here.
+//! version that wrote it, and with the operations and the export of a later one. All are kept unchanged; names that changed
+//! since then are listed here.
 
+use flate2::read::GzDecoder;
 use serde_json::Value;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Renamed keys of the JSON: the former name and the current one.
@@ -36,25 +41,79 @@ fn with_current_names(report: Value) -> Value {
     }
 }
 
-fn report(trace: &Path) -> Value {
-    let done =
-        Command::new(env!("CARGO_BIN_EXE_gpuspy")).args(["report", "--json"]).arg(trace).output().unwrap();
+/// Runs gpuspy, and returns what it prints.
+fn gpuspy(arguments: &[&OsStr]) -> Vec<u8> {
+    let done = Command::new(env!("CARGO_BIN_EXE_gpuspy")).args(arguments).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    serde_json::from_slice(&done.stdout).unwrap()
+    done.stdout
+}
+
+fn report(trace: &Path) -> Vec<u8> {
+    gpuspy(&["report".as_ref(), "--json".as_ref(), trace.as_ref()])
+}
+
+fn operations(trace: &Path) -> Vec<u8> {
+    gpuspy(&["report".as_ref(), "--operations".as_ref(), trace.as_ref()])
+}
+
+fn chrome(trace: &Path) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chrome.json");
+    gpuspy(&["export".as_ref(), trace.as_ref(), "-o".as_ref(), file.as_ref()]);
+    fs::read(file).unwrap()
+}
+
+fn traces() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/former");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let traces: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "gspy")).collect();
+    assert_eq!(traces.len(), 8);
+    traces
 }
 
 #[test]
 fn a_trace_of_a_former_version_gives_the_same_report_apart_from_names() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/former");
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let traces: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "gspy")).collect();
-    assert_eq!(traces.len(), 8);
-    for trace in traces {
-        let former = std::fs::read(trace.with_extension("json")).unwrap();
+    for trace in traces() {
+        let former = fs::read(trace.with_extension("json")).unwrap();
         let mut former = with_current_names(serde_json::from_slice(&former).unwrap());
         // The report has the path of the file, which is different now.
         former["processes"][0]["path"] = trace.to_str().unwrap().into();
-        assert_same(&former, &report(&trace), &trace.display().to_string());
+        let now = serde_json::from_slice(&report(&trace)).unwrap();
+        assert_same(&former, &now, &trace.display().to_string());
+    }
+}
+
+#[test]
+fn a_trace_of_a_former_version_gives_the_same_operations_and_export() {
+    for trace in traces() {
+        let former = |extension: &str| {
+            let mut bytes = Vec::new();
+            let file = File::open(trace.with_extension(extension)).unwrap();
+            GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        let lines = |bytes: &[u8]| {
+            let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            Value::Array(lines.map(|line| serde_json::from_slice(line).unwrap()).collect())
+        };
+        let place = trace.display().to_string();
+        assert_same(&lines(&former("operations.gz")), &lines(&operations(&trace)), &place);
+        let mut kept: Value = serde_json::from_slice(&former("chrome.gz")).unwrap();
+        kept["gpuspy"]["version"] = env!("CARGO_PKG_VERSION").into();
+        assert_same(&kept, &serde_json::from_slice(&chrome(&trace)).unwrap(), &place);
+    }
+}
+
+/// Maps are hashed with another seed in each process, and threads take turns in another way.
+#[test]
+fn a_trace_gives_the_same_bytes_each_time() {
+    for trace in traces() {
+        for answer in [report, operations, chrome] {
+            let first = answer(&trace);
+            for _ in 0..3 {
+                assert!(answer(&trace) == first, "{}", trace.display());
+            }
+        }
     }
 }
 
