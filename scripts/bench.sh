@@ -4,7 +4,8 @@
 # takes. No figure is of a real GPU. Prints a table of medians with their spread, as ratios where the machine's own speed
 # would dominate.
 #
-#   scripts/bench.sh [--quick]      takes some minutes, with traces of 1 and 10 million launches; --quick: under one minute
+#   scripts/bench.sh [--quick] [--reading]      takes some minutes, with traces of 1 and 10 million launches; --quick: under one
+#                                               minute; --reading: only reports and exports
 #
 # Exits with 1 if something is not built (scripts/build-sim.sh), if an answer about a generated trace is wrong, or if
 # memory grows with the trace. Needs python3.

@@ -5,6 +5,7 @@
 #
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
 # - a run for each allocation of the agent's, which fails, alone and with all after it (stable toolchain);
+# - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
 #   nothing runs (rustup target add aarch64-unknown-linux-gnu);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
@@ -48,6 +49,11 @@ scripts/build-sim.sh
 check "every allocation of the agent's fails in turn" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run -p gpuspy-tests failing_calls::
 
+if command -v valgrind >/dev/null; then
+    check "instructions of a report and an export" scripts/count-instructions
+else
+    skip "instructions of a report and an export" "it needs valgrind"
+fi
 if command -v debootstrap >/dev/null && [[ $(id -u) == 0 ]]; then
     scripts/package.sh
     check "packages, also in a bare Debian" scripts/check-packages.sh --chroot

@@ -13,9 +13,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
 
 /// The first argument of the generating process.
 pub const ANSWER: &str = "--answer";
+
+/// The first argument of a process that only generates a trace.
+pub const GENERATE: &str = "--generate";
 
 /// The measurements of one trace.
 pub struct Measured {
@@ -36,6 +40,8 @@ pub struct Measured {
 pub struct Cost {
     /// Processor time of the process, in user and kernel mode; other processes on the machine do not count.
     pub cpu_seconds: f64,
+    /// From its start to its end; other processes on the machine make it longer.
+    pub wall_seconds: f64,
     /// The peak of resident memory (ru_maxrss), KiB.
     pub peak_kib: u64,
 }
@@ -46,7 +52,10 @@ impl Measured {
         let costs = |costs: &[Cost]| -> Value {
             costs
                 .iter()
-                .map(|cost| json!({ "cpu_seconds": cost.cpu_seconds, "peak_kib": cost.peak_kib }))
+                .map(|cost| {
+                    let Cost { cpu_seconds, wall_seconds, peak_kib } = cost;
+                    json!({ "cpu_seconds": cpu_seconds, "wall_seconds": wall_seconds, "peak_kib": peak_kib })
+                })
                 .collect()
         };
         json!({
@@ -86,6 +95,11 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     Measured { launches, bytes, report, export, wrong: wrong.lines().map(str::to_owned).collect() }
 }
 
+/// Writes a trace of this many launches, the same as [`measure`] reads.
+pub fn generate(launches: u64, trace: &Path) {
+    write_trace(trace, &mut generated::generator(), launches).unwrap();
+}
+
 /// Runs as the generating process: writes the trace and prints its size. When stdin ends, prints which answers of the
 /// report beside the trace are wrong.
 pub fn answer(launches: u64, trace: &Path) {
@@ -100,6 +114,7 @@ pub fn answer(launches: u64, trace: &Path) {
 /// Runs `gpuspy COMMAND TRACE OPTIONS… > OUTPUT`.
 fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
     let output = File::options().write(true).create(true).truncate(true).open(output).unwrap();
+    let began = Instant::now();
     #[allow(clippy::zombie_processes)] // wait4 waits for it and reports its cost
     let child = Command::new(gpuspy())
         .args([OsStr::new(command), trace.as_os_str()])
@@ -109,9 +124,11 @@ fn cost(command: &str, trace: &Path, options: &[&str], output: &Path) -> Cost {
         .spawn()
         .unwrap();
     let (status, usage) = wait(&child);
+    let wall_seconds = began.elapsed().as_secs_f64();
     assert!(status.success(), "gpuspy {command} ended with {status}");
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Cost { cpu_seconds: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
+    let cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    Cost { cpu_seconds, wall_seconds, peak_kib: usage.ru_maxrss as u64 }
 }
 
 /// Waits for a child, and returns its exit status and cost.

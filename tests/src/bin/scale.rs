@@ -1,8 +1,8 @@
 //! Generates a trace, reports and exports it, and prints the cost and the wrong answers as JSON.
 //!
-//! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong.
+//! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong. `scale --generate LAUNCHES FILE` only writes such a trace.
 
-use gpuspy_tests::scale::{ANSWER, answer, measure};
+use gpuspy_tests::scale::{ANSWER, GENERATE, answer, generate, measure};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,11 +11,10 @@ fn main() -> ExitCode {
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number > 0);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (launches, rounds) = match arguments[..] {
-        [ANSWER, launches, trace] => {
-            answer(
-                number(launches).expect("the first argument is not a number of launches"),
-                Path::new(trace),
-            );
+        [mode @ (ANSWER | GENERATE), launches, trace] => {
+            let launches = number(launches).expect("the second argument is not a number of launches");
+            let work = if mode == ANSWER { answer } else { generate };
+            work(launches, Path::new(trace));
             return ExitCode::SUCCESS;
         }
         [launches] => (number(launches), Some(1)),
@@ -23,7 +22,7 @@ fn main() -> ExitCode {
         _ => (None, None),
     };
     let Some((launches, rounds)) = launches.zip(rounds) else {
-        eprintln!("usage: scale LAUNCHES [ROUNDS]");
+        eprintln!("usage: scale LAUNCHES [ROUNDS] | scale --generate LAUNCHES FILE");
         return ExitCode::from(2);
     };
     let measured = measure(launches, rounds);
