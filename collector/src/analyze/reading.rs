@@ -7,11 +7,9 @@ use crate::model::filter::{Filter, RecordFilter};
 use crate::model::period::Period;
 use crate::model::steps::StepCounter;
 use crate::model::{Event, Model, Process};
+use crate::trace::batch;
 use crate::trace::record::{Body, Names, Record, Status, Work};
 use self_cell::self_cell;
-
-/// The records that are handed from thread to thread at once.
-const BATCH: usize = 256;
 
 /// What records mean, and what of it passes the filter.
 type Meanings<'r> = Vec<(Event<'r>, Selected)>;
@@ -71,11 +69,7 @@ impl<'a> Reading<'a> {
         mut records: impl Iterator<Item = Record> + Send,
         take: impl FnOnce(&mut (dyn Iterator<Item = Batch> + Send)) -> R,
     ) -> R {
-        let decoded = || {
-            let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
-            (!batch.is_empty()).then_some(batch)
-        };
-        ahead(decoded, |batches| ahead(|| Some(self.batch(batches.next()?)), take))
+        ahead(|| batch(&mut records), |batches| ahead(|| Some(self.batch(batches.next()?)), take))
     }
 
     fn batch(&mut self, records: Vec<Record>) -> Batch {

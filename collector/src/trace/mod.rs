@@ -23,5 +23,5 @@ mod writer;
 
 pub use index::{Damage, TraceError};
 pub use meta::Summary;
-pub use reader::{Records, TraceReader, read_bytes, wait_until_complete};
+pub use reader::{Records, TraceReader, batch, read_bytes, wait_until_complete};
 pub use writer::{FLUSH_INTERVAL, PRIVATE, TraceWriter};

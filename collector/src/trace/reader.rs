@@ -16,13 +16,20 @@ use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The records that are handed to another thread at once.
+/// The records of a [`batch`].
 const BATCH: usize = 256;
 /// Memory of an open chunk in addition to its columns: that of the decoder, bytes.
 const DECODER_BYTES: usize = 1 << 20;
 /// Upper bound on the memory of a late time, bytes: the table that contains it may be half empty, and exists twice
 /// while it grows.
 const TIME_BYTES: usize = 256;
+
+/// Returns the next records, as many as are handed from thread to thread at once; `None` at the end.
+pub fn batch(records: &mut impl Iterator<Item = Record>) -> Option<Vec<Record>> {
+    let mut batch = Vec::with_capacity(BATCH);
+    batch.extend(records.take(BATCH));
+    (!batch.is_empty()).then_some(batch)
+}
 
 /// Waits until no process is writing the trace any more; returns `false` if one still is after `timeout`. An empty
 /// file is about to be written: an agent creates it before it starts a collector.
@@ -137,11 +144,10 @@ impl<R: Read + Seek> TraceReader<R> {
         R: Send,
     {
         let mut records = self.records();
-        let batch = || {
-            let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
-            (!batch.is_empty()).then_some(batch)
-        };
-        ahead(batch, |batches| batches.for_each(|batch| batch.iter().for_each(&mut observe)));
+        ahead(
+            || batch(&mut records),
+            |batches| batches.for_each(|batch| batch.iter().for_each(&mut observe)),
+        );
     }
 
     /// The records from the start, in the order of `at`, with late GPU times filled in.
