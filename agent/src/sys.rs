@@ -1,7 +1,7 @@
 //! What the agent needs of the machine and of libc: clocks, ids, waiting, the environment.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
 
 /// Where a hook was called from.
@@ -118,11 +118,28 @@ pub fn tenth_of_a_second() -> u64 {
     }
 }
 
+/// clock_gettime(3).
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+
+/// libc's own clock_gettime; 0 = not known. Relaxed: code, immutable.
+static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
+
+/// Has clocks read by libc's own function from here on, given its address: another preloaded library may replace the one
+/// that a call by name reaches, to tell the program another time (libfaketime). The collector reads the true time.
+pub fn read_clocks_with(address: usize) {
+    CLOCK_GETTIME.store(address, Ordering::Relaxed);
+}
+
 /// Reads a system clock, in ns.
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let read: ClockGettime = match CLOCK_GETTIME.load(Ordering::Relaxed) {
+        0 => libc::clock_gettime,
+        // SAFETY: the C library's function with this prototype.
+        address => unsafe { core::mem::transmute::<usize, ClockGettime>(address) },
+    };
     // SAFETY: writes the struct we own.
-    unsafe { libc::clock_gettime(clock, &mut now) };
+    unsafe { read(clock, &mut now) };
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
@@ -298,6 +315,27 @@ pub fn is_memory_tight(untouched: *mut core::ffi::c_void, bytes: usize) -> bool 
 fn is_address_space_low() -> bool {
     const AMPLE: u64 = 1 << 30;
     limit(libc::RLIMIT_AS).is_some_and(|limit| limit < AMPLE)
+}
+
+/// Returns whether the app may need all that is left of a limit on data (RLIMIT_DATA), of which a session takes 5 MiB.
+pub fn is_data_low() -> bool {
+    const ROOM: u64 = 32 << 20;
+    let Some(limit) = limit(libc::RLIMIT_DATA).filter(|limit| *limit != libc::RLIM_INFINITY) else {
+        return false;
+    };
+    let mut buffer = [0u8; 256];
+    // The sixth number is the pages of data and stacks (proc_pid_statm(5)).
+    let text = read_file(c"/proc/self/statm", &mut buffer).unwrap_or(&[]);
+    let pages = text.split(|byte| *byte == b' ').nth(5).map_or(0, decimal);
+    // SAFETY: takes a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(0) as u64;
+    limit.saturating_sub(pages.saturating_mul(page)) < ROOM
+}
+
+/// Returns the number that a text begins with; 0 without one.
+pub fn decimal(text: &[u8]) -> u64 {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number: u64, byte| number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
 }
 
 /// Keeps libc from reserving a heap of 64 MiB (and 128 MiB while it does so) for the poller's thread, and for further

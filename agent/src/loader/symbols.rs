@@ -2,13 +2,15 @@
 //! list, so that neither the lock of dlsym is taken, which a constructor of the app's may hold, nor code of the object is
 //! run.
 
-use crate::loader::libraries::Loaded;
+use crate::loader::libraries::{self, Loaded};
 use core::ffi::{CStr, c_char};
 
 // elf(5): tags of the dynamic section. DT_GNU_HASH is GNU's (elf.h of glibc).
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
+/// GNU's type of a symbol whose address is what a function at its value returns.
+const STT_GNU_IFUNC: u8 = 10;
 
 /// The symbols of an object, found by GNU's hash table. An object without one (linked with `--hash-style=sysv`) counts
 /// as having none.
@@ -67,15 +69,26 @@ impl<'a> Symbols<'a> {
         None
     }
 
-    /// Returns the address of the symbol at an index, if it has this name and lies in the object.
+    /// Returns the address of the symbol at an index, if it has this name and lies in the object. What is chosen by code of
+    /// the object's when it is loaded counts as absent.
     fn defined(&self, index: u32, name: &CStr) -> Option<u64> {
         // SAFETY: an index from the hash table, whose symbols all have an entry.
         let symbol = unsafe { &*self.symbols.add(index as usize) };
         // SAFETY: the symbol's name: an offset into the object's strings.
         let found = unsafe { CStr::from_ptr(self.strings.add(symbol.st_name as usize)) };
         let address = self.loaded.base().wrapping_add(symbol.st_value);
-        (found == name && symbol.st_shndx != 0 && self.loaded.holds(address)).then_some(address)
+        let is_chosen = symbol.st_info & 0xf == STT_GNU_IFUNC;
+        let is_defined = symbol.st_shndx != 0 && !is_chosen && self.loaded.holds(address);
+        (found == name && is_defined).then_some(address)
     }
+}
+
+/// Returns the address of libc's own function of this name, even where other libraries have one as well.
+pub fn in_libc(name: &CStr) -> Option<usize> {
+    // A function that no other library has a reason to replace.
+    let libc = libc::gnu_get_libc_version as *const () as u64;
+    let own = |loaded: &Loaded<'_>| loaded.holds(libc).then(|| Symbols::of(loaded)?.get(name));
+    libraries::search(own).flatten().map(|address| address as usize)
 }
 
 /// GNU's hash of a symbol's name (Bernstein's, with 33 and 5381).
@@ -86,7 +99,7 @@ fn hash(name: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loader::{libraries, next_definition};
+    use crate::loader::next_definition;
 
     #[test]
     fn a_symbol_has_the_address_that_the_loader_finds() {
@@ -98,5 +111,12 @@ mod tests {
             assert_eq!(holder, Some(Some(expected)), "{name:?}");
         }
         assert_eq!(found(c"gpuspy_has_no_such_function"), None);
+    }
+
+    #[test]
+    fn a_function_of_libcs_is_found_in_libc() {
+        let found = in_libc(c"clock_gettime").unwrap();
+        assert_eq!(found, next_definition(c"clock_gettime").unwrap());
+        assert_eq!(in_libc(c"gpuspy_has_no_such_function"), None);
     }
 }

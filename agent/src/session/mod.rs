@@ -33,7 +33,7 @@ use crate::gpu::open_burst::Bursts;
 use crate::gpu::stream::Streams;
 use crate::gpu::stream_capture::StreamCaptures;
 use crate::graphs::Graphs;
-use crate::loader::sanitizers;
+use crate::loader::{sanitizers, symbols};
 use crate::names::Names;
 use crate::native::Native;
 use crate::nvtx::watch;
@@ -170,6 +170,10 @@ fn start(pid: u32) -> Option<Session> {
 }
 
 fn make() -> Result<Session, &'static str> {
+    symbols::in_libc(c"clock_gettime").into_iter().for_each(sys::read_clocks_with);
+    if sys::is_data_low() {
+        return Err("the limit on its data (ulimit -d) leaves no room for it");
+    }
     let Some(wiped) = wiped::map(size_of::<Whole>()) else { return Err("there is no memory for it") };
     sanitizers::is_no_leak(wiped.memory.cast(), size_of::<Whole>());
     let memory = wiped.memory.cast::<Whole>();

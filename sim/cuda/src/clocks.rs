@@ -1,15 +1,28 @@
 //! The host's clock, the simulated GPU's clock, and waiting.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Nanoseconds on the host's `CLOCK_MONOTONIC_RAW`.
 pub type Ns = u64;
 
+/// clock_gettime(3).
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+/// libc's own clock_gettime: a library that tells the program another time (libfaketime) tells no GPU.
+static CLOCK_GETTIME: LazyLock<ClockGettime> = LazyLock::new(|| {
+    // SAFETY: terminated strings. RTLD_NEXT is relative to this library, which comes behind all preloaded ones.
+    let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"clock_gettime".as_ptr(), c"GLIBC_2.17".as_ptr()) };
+    // SAFETY: null, or the C library's function with this prototype.
+    let found = unsafe { std::mem::transmute::<*mut libc::c_void, Option<ClockGettime>>(found) };
+    found.unwrap_or(libc::clock_gettime)
+});
+
 /// Now, on the host's clock.
 pub fn now() -> Ns {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid out-parameter; the clock exists on every Linux that runs this.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
+    unsafe { CLOCK_GETTIME(libc::CLOCK_MONOTONIC_RAW, &mut time) };
     time.tv_sec as Ns * 1_000_000_000 + time.tv_nsec as Ns
 }
 
