@@ -62,6 +62,13 @@ fn a_failed_call_of_ours_does_not_change_the_program() {
     assert!(runs > 60 && unobserved > 20, "{runs} runs, {unobserved} of them unobserved");
 }
 
+/// It was told as a limit on the size of files.
+#[test]
+fn a_refused_getrlimit_is_told_as_such() {
+    let done = failing("getrlimit", 1, true).preloaded_among(&["libfailing.so"], &[]).succeeded();
+    assert!(said(&done)[0].contains("does not tell the file size limit (getrlimit)"), "{}", done.stderr);
+}
+
 #[test]
 fn a_failed_allocation_of_ours_does_not_end_the_program() {
     let all = std::env::var_os("GPUSPY_ALL_FAILURES").is_some();

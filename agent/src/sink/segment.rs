@@ -55,8 +55,15 @@ impl Segment {
     pub fn create(&mut self, is_tight: bool) -> Result<(), &'static str> {
         let layout = layout_within(sys::limit(libc::RLIMIT_AS).unwrap_or(u64::MAX), is_tight);
         // Beyond the limit ftruncate does not fail: it kills the process with SIGXFSZ.
-        if sys::limit(libc::RLIMIT_FSIZE).is_none_or(|limit| limit < layout.segment_bytes) {
-            return Err("the file size limit (ulimit -f) leaves no room for its shared memory");
+        match sys::limit(libc::RLIMIT_FSIZE) {
+            Some(limit) if limit >= layout.segment_bytes => {}
+            Some(_) => return Err("the file size limit (ulimit -f) leaves no room for its shared memory"),
+            None => {
+                return Err(
+                    "this system does not tell the file size limit (getrlimit), and shared memory beyond it \
+                     would end the process",
+                );
+            }
         }
         // By number, because glibc has a function for it only from 2.27 on, and a library with a reference that nobody
         // satisfies is not loaded. SAFETY: a terminated name.
@@ -277,11 +284,7 @@ pub fn start_time() -> u64 {
     let text = sys::read_file(c"/proc/self/stat", &mut buffer).unwrap_or(&[]);
     // The command name is in parentheses and may contain anything, so fields are counted from the last ')'.
     let rest = text.rsplit(|b| *b == b')').next().unwrap_or(&[]);
-    let field = rest.split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(19).unwrap_or(&[]);
-    field
-        .iter()
-        .take_while(|b| b.is_ascii_digit())
-        .fold(0, |n: u64, b| n.wrapping_mul(10).wrapping_add(u64::from(b - b'0')))
+    rest.split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(19).map_or(0, sys::decimal)
 }
 
 #[cfg(test)]
