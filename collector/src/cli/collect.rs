@@ -130,6 +130,8 @@ fn show_progress(collector: &Collector, is_over: &Stopped, quiet: bool) {
 
 /// Serves an agent that found no collector and started this one. There is no terminal to print to.
 fn serve_agent(number: i32, output: &Path, options: &Options) -> Result<ExitCode, Failure> {
+    // The program that started this shares its limit on memory (cgroups), and knows nothing of us.
+    sys::be_the_first_without_memory();
     let output = std::path::absolute(output).map_err(Failure::usage)?;
     let socket = UnixStream::from(collect::leave_all_but(number)?);
     let (collector, _stopper) = Collector::new(Target::File(output))?;

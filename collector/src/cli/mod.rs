@@ -24,7 +24,7 @@ mod traces;
 mod versions;
 mod view;
 
-use crate::collect::Session;
+use crate::collect::{Session, sys};
 use crate::why::why;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -112,19 +112,43 @@ impl From<crate::collect::Error> for Failure {
 /// Parses the arguments, runs the command, and returns the exit code.
 pub fn main() -> ExitCode {
     panic::install();
-    panic::caught(|| {
-        let done = match Cli::try_parse() {
-            Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
-            Ok(cli) => run_command(cli.command),
-            Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
-                print(&versions::versions())
+    panic::caught(|| with_enough_stack(run_command_line))
+}
+
+/// The usual limit on the first thread's stack, which all commands stay far below.
+const STACK: usize = 8 << 20;
+
+/// Runs the work, on a thread of its own if the first thread's stack is smaller than usual: a collector inherits the
+/// limit (`ulimit -s`) of the program that it observes.
+fn with_enough_stack(work: fn() -> ExitCode) -> ExitCode {
+    if sys::limit(libc::RLIMIT_STACK).0 >= STACK as u64 {
+        return work();
+    }
+    std::thread::scope(|threads| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        match thread.spawn_scoped(threads, work) {
+            Ok(running) => {
+                sys::leave_signals_to_other_threads();
+                // A panic goes on here, where its exit code is decided.
+                running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
-            Err(error) => attributed(error).exit(),
-        };
-        done.unwrap_or_else(|failure| {
-            say(&failure.sentence);
-            ExitCode::from(failure.code)
-        })
+            Err(_) => work(),
+        }
+    })
+}
+
+fn run_command_line() -> ExitCode {
+    let done = match Cli::try_parse() {
+        Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
+        Ok(cli) => run_command(cli.command),
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
+            print(&versions::versions())
+        }
+        Err(error) => attributed(error).exit(),
+    };
+    done.unwrap_or_else(|failure| {
+        say(&failure.sentence);
+        ExitCode::from(failure.code)
     })
 }
 

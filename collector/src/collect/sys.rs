@@ -384,6 +384,22 @@ pub(crate) fn ignore_signals(numbers: &[c_int]) {
     }
 }
 
+/// Blocks all signals in this thread, so that those to the process reach a thread that waits for them.
+pub(crate) fn leave_signals_to_other_threads() {
+    // SAFETY: a signal set for which zeros are storage, filled by the first call; the thread's own mask.
+    unsafe {
+        let mut all: libc::sigset_t = zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+    }
+}
+
+/// Makes the kernel end this process before others when memory runs out (proc_pid_oom_score_adj(5)).
+pub(crate) fn be_the_first_without_memory() {
+    // Any process may raise its own. Where there is no /proc, the kernel chooses as it would.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
 /// Lets a write beyond the file size limit (RLIMIT_FSIZE) fail in this thread instead of ending the process.
 pub(crate) fn survive_size_limit() {
     // SAFETY: a signal set for which zeros are storage, made empty by the first call; the thread's own mask.
