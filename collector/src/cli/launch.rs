@@ -6,11 +6,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The file name of the agent.
 const AGENT: &str = "libgpuspy.so";
+/// The file name of the socket in a private directory.
+pub(super) const SOCKET: &str = "socket";
 
 /// A directory that only this user can enter. It is removed with its contents when dropped.
 #[derive(Debug)]
@@ -23,10 +27,11 @@ impl PrivateDir {
         let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
+            remove_abandoned(&place);
             for n in 0..1000 {
                 let path = place.join(format!("gpuspy-{}-{n}", std::process::id()));
                 // unix(7): sun_path has 108 bytes, including the final NUL.
-                if path.as_os_str().len() + "/socket".len() >= 108 || !is_plain(&path) {
+                if path.join(SOCKET).as_os_str().len() >= 108 || !is_plain(&path) {
                     break;
                 }
                 match DirBuilder::new().mode(0o700).create(&path) {
@@ -54,6 +59,29 @@ impl Drop for PrivateDir {
     fn drop(&mut self) {
         // If this fails, an unused socket file remains in a temporary directory.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// For so long after it was made, a directory may belong to a run that does not listen yet.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Removes the private directories of this user's runs that were killed (SIGKILL): nobody listens on their sockets.
+fn remove_abandoned(place: &Path) {
+    let Ok(ours) = fs::metadata("/proc/self").map(|process| process.uid()) else { return };
+    let names = fs::read_dir(place).into_iter().flatten().flatten();
+    for entry in names.filter(|entry| entry.file_name().as_bytes().starts_with(b"gpuspy-")) {
+        let Ok(found) = entry.metadata() else { continue };
+        let is_private = found.is_dir() && found.mode() & 0o777 == 0o700 && found.uid() == ours;
+        let is_young =
+            found.modified().ok().and_then(|made| made.elapsed().ok()).is_none_or(|age| age < YOUNG);
+        let is_refused = || {
+            let answer = UnixStream::connect(entry.path().join(SOCKET));
+            answer.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_private && !is_young && is_refused() {
+            // If this fails, the next run tries it again.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -110,6 +138,8 @@ pub(super) fn preload(agent: &Path, existing: Option<OsString>) -> OsString {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+    use std::time::SystemTime;
 
     #[test]
     fn a_private_directory_is_private_and_is_removed() {
@@ -118,6 +148,27 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         drop(private);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_directories_of_killed_runs_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = place.path().join(name);
+            DirBuilder::new().mode(0o700).create(&path).unwrap();
+            (UnixListener::bind(path.join(SOCKET)).unwrap(), path)
+        };
+        let age = |path: &Path| {
+            let made = SystemTime::now() - 2 * YOUNG;
+            File::open(path).unwrap().set_modified(made).unwrap();
+        };
+        let [(first, killed), (second, young), (third, of_another), (listens, alive)] =
+            ["gpuspy-1-0", "gpuspy-2-0", "other-3-0", "gpuspy-4-0"].map(make);
+        drop((first, second, third));
+        [&killed, &of_another, &alive].into_iter().for_each(|path| age(path));
+        remove_abandoned(place.path());
+        assert_eq!([killed, young, of_another, alive].map(|path| path.exists()), [false, true, true, true]);
+        drop(listens);
     }
 
     #[test]

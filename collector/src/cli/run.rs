@@ -216,7 +216,7 @@ pub(super) fn observe(
     shows_progress: bool,
 ) -> Result<Observed, Failure> {
     let private = PrivateDir::new()?;
-    let socket = private.path().join("socket");
+    let socket = private.path().join(launch::SOCKET);
     let agent = launch::loadable(&launch::find_agent()?, &private)?;
     // A program that would not start with the agent runs without it; `conclude` says why nothing was collected.
     let would_fail = program::blind_spot(command.get_program()).is_some_and(|spot| spot.would_fail);
