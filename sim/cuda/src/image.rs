@@ -223,19 +223,19 @@ mod ptx {
         found
     }
 
+    /// Replaces comments by a space. A module of a compiler's has thousands.
     fn uncommented(text: &str) -> String {
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         loop {
-            let line = rest.find("//").unwrap_or(rest.len());
-            let block = rest.find("/*").unwrap_or(rest.len());
-            let at = line.min(block);
-            out.push_str(&rest[..at]);
-            if at == rest.len() {
+            let is_comment = |(at, _): &(usize, &str)| rest[at + 1..].starts_with(['/', '*']);
+            let Some((at, _)) = rest.match_indices('/').find(is_comment) else {
+                out.push_str(rest);
                 return out;
-            }
-            let end = if line < block { "\n" } else { "*/" };
+            };
+            out.push_str(&rest[..at]);
             out.push(' ');
-            rest = rest[at..].split_once(end).map_or("", |(_, after)| after);
+            let end = if rest[at + 1..].starts_with('/') { "\n" } else { "*/" };
+            rest = rest[at + 2..].split_once(end).map_or("", |(_, after)| after);
         }
     }
 
