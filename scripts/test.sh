@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold: formatting, lints with warnings denied, all tests. CI runs exactly this (.ci/run). It needs
 # Rust (rust-toolchain.toml), gcc, Python 3.11 with pip, and node with npm, on x86-64; the rest it fetches and builds itself,
-# into ignored folders (and installs Debian's rpm and cpio, if it is root and they are missing). What finds most is first:
+# into ignored folders (and installs packages of Debian's, if it is root and they are missing). What finds most is first:
 # the first step that fails ends it.
 #
 #   scripts/test.sh --fast [OPTION ...]   formatting, lints, and the tests of each part by itself: two minutes, once it is built
@@ -52,6 +52,13 @@ fi
 
 step "gpuspy, the simulated GPU and the client programs"
 scripts/build-sim.sh
+
+# Without these their tests say that they are skipped.
+step "allocators and a false clock, of Debian's"
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
+    (apt-get update -qq && apt-get install -y -qq --no-install-recommends libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 \
+        libfaketime >/dev/null) || echo "they cannot be installed"
+fi
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"
