@@ -45,7 +45,7 @@ fn number(report: &Value, pointer: &str) -> u64 {
     report.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {report:#}"))
 }
 
-fn launches(report: &Value) -> u64 {
+pub(crate) fn launches(report: &Value) -> u64 {
     number(report, "/coverage/launches")
 }
 

@@ -24,6 +24,7 @@ mod gpu_clock;
 mod graphs;
 mod green_contexts;
 mod hangs;
+mod hazards;
 mod idle;
 mod interpose;
 mod kernel_facts;

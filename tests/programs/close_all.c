@@ -1,7 +1,8 @@
 // Closes every descriptor that it did not open, as daemons do, opens files of its own under the same numbers, and goes
 // on with new threads. Fails if anything else writes to its files.
 //
-//   close_all FOLDER
+//   close_all FOLDER HOW     close: one by one; close_range, closefrom: all at once; cloexec: only when it executes another
+//                            program, which it does not
 //
 // Prints the number of launches, and how many blocks its own files have.
 // link: -l:libcuda.so.1
@@ -26,14 +27,28 @@ static void *launch_a_little(void *nothing)
     return NULL;
 }
 
+static void close_all(const char *how)
+{
+    // By number: glibc has functions for it from 2.34 on.
+    if (strcmp(how, "close_range") == 0)
+        REQUIRE(syscall(SYS_close_range, 3, ~0u, 0) == 0);
+    if (strcmp(how, "cloexec") == 0)
+        REQUIRE(syscall(SYS_close_range, 3, ~0u, 1 << 2) == 0);
+    if (strcmp(how, "closefrom") == 0)
+        closefrom(3);
+    if (strcmp(how, "close") == 0) {
+        for (int fd = 3; fd < 1024; fd++)
+            close(fd);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    REQUIRE(argc == 2);
+    REQUIRE(argc == 3);
     plain_work();
     CHECK(cuCtxGetCurrent(&context));
     kernel = load_kernel("after_5us");
-    for (int fd = 3; fd < 1024; fd++)
-        close(fd);
+    close_all(argv[2]);
     // Opens a sparse file under every free number: a write to an old descriptor lands in one of them.
     char path[4096];
     snprintf(path, sizeof path, "%s/own", argv[1]);

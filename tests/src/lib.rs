@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub mod agree;
@@ -195,8 +195,13 @@ impl Run {
     pub fn finish(self, mut process: Command) -> Done {
         let began = (Instant::now(), waited_for_processors());
         let output = process.output().unwrap_or_else(|e| panic!("cannot run {process:?}: {e}"));
+        Done { pressure: pressure_since(began), ..self.finished(output) }
+    }
+
+    /// Describes a command of this run that has ended, and printed this.
+    pub fn finished(self, output: Output) -> Done {
         Done {
-            pressure: pressure_since(began),
+            pressure: 1.0,
             folder: self.folder,
             status: output.status,
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

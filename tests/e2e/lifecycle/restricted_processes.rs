@@ -124,7 +124,7 @@ fn a_collector_under_a_file_size_limit_keeps_what_fits() {
 fn a_file_that_reuses_one_of_the_agents_descriptor_numbers_is_not_written() {
     let run = Run::of("close_all");
     let folder = run.folder().to_owned();
-    let done = run.arg(folder).env("SIMCUDA_TRUTH", "").preloaded().succeeded();
+    let done = run.arg(folder).arg("close").env("SIMCUDA_TRUTH", "").preloaded().succeeded();
     assert_eq!(done.said()["launches"], 360);
     assert_eq!(done.said()["file_blocks"], 0, "{}", done.stdout);
 }

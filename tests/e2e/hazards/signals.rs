@@ -1,0 +1,35 @@
+//! Signals at every instruction of the agent's.
+
+use super::{all_points, is_skipped};
+use crate::lifecycle::launches;
+use gpuspy_tests::Run;
+
+#[test]
+fn a_handler_that_calls_cuda_may_interrupt_the_agent_at_any_instruction() {
+    // A prime, so that loops are met at different instructions.
+    let stride = if all_points() { "1" } else { "13" };
+    let run = || Run::of("signal_at_instruction").arg(stride);
+    let plain = run().plain();
+    if is_skipped(&plain) {
+        return;
+    }
+    plain.succeeded();
+    let done = run().preloaded().succeeded();
+    let said = done.said();
+    let handled = said["handled"].as_u64().unwrap();
+    println!("{handled} signals; {}", done.stderr);
+    assert!(handled > 50, "{handled} signals");
+    let report = done.report();
+    let (made, told) = (said["launches"].as_u64().unwrap(), launches(&report));
+    assert_eq!(made, done.truth().enqueued("kernel") as u64);
+    // A handler's launch inside our own code is lost, and counted. Right before and after the real call, which are a few
+    // instructions, it looks like a call that the driver makes itself.
+    let dropped = report["coverage"]["dropped_by"]["reentered"].as_u64().unwrap();
+    let as_inner = made - told - dropped;
+    println!("{made} launches, {told} told, {dropped} dropped, {as_inner} as inner calls");
+    assert!(dropped > 0 && as_inner <= handled / 20, "{:#}", report["coverage"]);
+    let kernels = report["kernels"].as_array().unwrap();
+    let count =
+        |name: &str| kernels.iter().find(|kernel| kernel["name"] == name).unwrap()["count"].as_u64().unwrap();
+    assert_eq!(count("main_1us"), made - handled - 1, "all launches outside of the handler are told");
+}
