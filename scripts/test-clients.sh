@@ -7,8 +7,9 @@
 # cuda-python is cuda.core with cuda.bindings, and nvcc a program with <<<...>>>; scripts/test-pytorch.sh runs PyTorch.
 #
 # Each is pinned by hash and downloaded from PyPI (Node's from npm) once, into a folder of its own in downloads/: 1 GB in
-# total, 3.3 GB when installed. ffmpeg is Debian's, which root installs; without it that client is skipped. Kernels compute nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other
-# driver than NVIDIA's: scripts/gpu-check.sh runs them on a GPU.
+# total, 3.3 GB when installed. ffmpeg is Debian's, which root installs; without it that client is skipped. Kernels compute
+# nothing there. CuPy, JAX and Warp bring NVIDIA's runtime, which accepts no other driver than NVIDIA's: scripts/gpu-check.sh
+# runs them on a GPU.
 #
 # Needs Python 3.11 with pip and venv, Node 20 with npm, gcc and g++, on x86-64.
 set -euo pipefail
@@ -88,7 +89,7 @@ ffmpeg_client() {
     if ! command -v ffmpeg >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
         (apt-get update -qq && apt-get install -y -qq --no-install-recommends ffmpeg >/dev/null) || true
     fi
-    if ! ffmpeg -hide_banner -filters 2>/dev/null | grep -q overlay_cuda; then
+    if [[ $(ffmpeg -hide_banner -filters 2>/dev/null) != *overlay_cuda* ]]; then
         echo "ffmpeg: skipped: there is none with overlay_cuda here, and none can be installed (apt-get, as root)"
         return
     fi
