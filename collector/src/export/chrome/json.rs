@@ -76,6 +76,61 @@ impl Put for Micros {
     }
 }
 
+/// A bar on a row, without its arguments and the end of the event.
+pub(super) struct Slice<'p> {
+    pub category: &'static str,
+    pub name: &'p Text,
+    /// The process and the thread that the row is shown as.
+    pub row: [&'p dyn Put; 2],
+    pub ts: Micros,
+    pub dur: Micros,
+}
+
+impl Put for Slice<'_> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Slice { category, name, row: [pid, tid], ts, dur } = self;
+        r#"{"ph":"X","cat":""#.put(out);
+        category.put(out);
+        r#"","name":"#.put(out);
+        name.put(out);
+        r#","pid":"#.put(out);
+        pid.put(out);
+        r#","tid":"#.put(out);
+        tid.put(out);
+        r#","ts":"#.put(out);
+        ts.put(out);
+        r#","dur":"#.put(out);
+        dur.put(out);
+    }
+}
+
+/// An end of the arrow from a call to what it launched, without the end of the event.
+pub(super) struct Arrow<'p> {
+    /// `s` at the call, `f` at the operation.
+    pub phase: &'static str,
+    pub id: u64,
+    /// As in [`Slice`].
+    pub row: [&'p dyn Put; 2],
+    pub ts: Micros,
+}
+
+impl Put for Arrow<'_> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Arrow { phase, id, row: [pid, tid], ts } = self;
+        r#"{"ph":""#.put(out);
+        phase.put(out);
+        r#"","id":"#.put(out);
+        id.put(out);
+        r#","pid":"#.put(out);
+        pid.put(out);
+        r#","tid":"#.put(out);
+        tid.put(out);
+        r#","ts":"#.put(out);
+        ts.put(out);
+        r#","cat":"ac2g","name":"ac2g""#.put(out);
+    }
+}
+
 /// Threads per warp: 32 on every NVIDIA GPU so far (CUDA C++ Programming Guide, compute capabilities).
 pub(super) const WARP: u32 = 32;
 

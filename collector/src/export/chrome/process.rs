@@ -3,7 +3,7 @@
 mod memory;
 mod ranges;
 
-use super::json::{Micros, Text, WARP};
+use super::json::{Arrow, Micros, Slice, Text, WARP};
 use super::layout::{Place, ProcessRows};
 use super::rows::{Sequence, ThreadRow};
 use super::{Export, Source};
@@ -245,25 +245,9 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let stack = self.stack_details.entry((stack, line)).or_insert_with(|| of_stack(stacks, stack, line));
         let events = &mut self.export.out;
         self.export.summary.calls += u64::from(calls);
-        events.put(&[
-            &r#"{"ph":"X","cat":""#,
-            &category,
-            &r#"","name":"#,
-            &name,
-            &r#","pid":"#,
-            &pid,
-            &r#","tid":"#,
-            &tid,
-            &r#","ts":"#,
-            &ts,
-            &r#","dur":"#,
-            &dur,
-            &r#","args":{"cbid":0,"correlation":"#,
-            &number,
-            &details.as_str(),
-            &stack.as_str(),
-            &"}}",
-        ])?;
+        let slice = Slice { category, name: &name, row: [&pid, &tid], ts, dur };
+        let front = &r#","args":{"cbid":0,"correlation":"#;
+        events.put(&[&slice, front, &number, &details.as_str(), &stack.as_str(), &"}}"])?;
         if let Body::Synchronize(sync) = &record.body {
             let (kind, context) = (sync_kind(sync), call.context);
             let device = self.source.clocks.devices.get(&context).copied();
@@ -280,17 +264,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         }
         let events = &mut self.export.out;
         if has_flow {
-            events.put(&[
-                &r#"{"ph":"s","id":"#,
-                &number,
-                &r#","pid":"#,
-                &pid,
-                &r#","tid":"#,
-                &tid,
-                &r#","ts":"#,
-                &ts,
-                &r#","cat":"ac2g","name":"ac2g"}"#,
-            ])?;
+            events.put(&[&Arrow { phase: "s", id: number, row: [&pid, &tid], ts }, &"}"])?;
         }
         Ok(())
     }
@@ -310,18 +284,7 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
         let events = &mut self.export.out;
         self.export.summary.operations += 1;
         events.put(&[
-            &r#"{"ph":"X","cat":""#,
-            &category,
-            &r#"","name":"#,
-            &name,
-            &r#","pid":"#,
-            &gpu,
-            &r#","tid":"#,
-            &stream,
-            &r#","ts":"#,
-            &ts,
-            &r#","dur":"#,
-            &dur,
+            &Slice { category, name: &name, row: [&gpu, &stream], ts, dur },
             &r#","args":{"device":"#,
             &gpu,
             &r#","context":"#,
@@ -341,17 +304,8 @@ impl<'e, 's, W: Write> Pass<'e, 's, W> {
             &"}}",
         ])?;
         if row.has_call {
-            events.put(&[
-                &r#"{"ph":"f","id":"#,
-                &correlation,
-                &r#","pid":"#,
-                &gpu,
-                &r#","tid":"#,
-                &stream,
-                &r#","ts":"#,
-                &ts,
-                &r#","cat":"ac2g","name":"ac2g","bp":"e"}"#,
-            ])?;
+            let arrow = Arrow { phase: "f", id: correlation, row: [&gpu, &stream], ts };
+            events.put(&[&arrow, &r#","bp":"e"}"#])?;
         }
         Ok(())
     }
