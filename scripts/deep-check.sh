@@ -85,12 +85,13 @@ else
         skip "Miri" "the nightly toolchain has no miri component"
     fi
     if cargo +nightly fuzz --version >/dev/null 2>&1; then
-        for manifest in $(git ls-files '*/fuzz/Cargo.toml'); do
-            folder=$(dirname "$(dirname "$manifest")")
-            for target in $(cd "$folder" && cargo +nightly fuzz list); do
-                check "fuzz $folder $target, $seconds s" env -C "$folder" cargo +nightly fuzz run "$target" -- \
-                    -max_total_time="$seconds" -max_len=16384 -print_final_stats=1
-            done
+        # Each finds new inputs in a folder of its own, from the kept ones; the target `report` reads what `trace` does.
+        for target in $(cargo +nightly fuzz list --fuzz-dir fuzz/libfuzzer); do
+            kept=fuzz/corpus/${target/report/trace}
+            mkdir -p "fuzz/libfuzzer/corpus/$target"
+            check "fuzz $target, $seconds s" cargo +nightly fuzz run --fuzz-dir fuzz/libfuzzer "$target" \
+                "fuzz/libfuzzer/corpus/$target" "$kept" -- \
+                -max_total_time="$seconds" -max_len=16384 -rss_limit_mb=3000 -print_final_stats=1
         done
     else
         skip "fuzz targets" "cargo-fuzz is not installed"

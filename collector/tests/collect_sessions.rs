@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
 
-use collect_support::{FakeAgent, SEALS, memfd, send};
+use collect_support::{FakeAgent, SEALS, memfd, send, try_send};
 use gpuspy_collector::collect::{self, Collector, Pair, Session, Stopper, Target};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Ending, Record, Status, What};
@@ -12,7 +12,7 @@ use gpuspy_wire::record::{Anchor, Head, LossCause, Namespace, Record as _};
 use gpuspy_wire::segment::{HEADER_BYTES, Layout};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -450,6 +450,65 @@ fn invalid_clients_are_refused_with_a_reason() {
     // The next client is served.
     assert!(collecting.agent("threads").wait().unwrap().success());
     assert_eq!(collecting.wait_for_sessions(11)[10].as_ref().unwrap().ending, Ending::Exited);
+}
+
+#[test]
+fn clients_that_say_nothing_or_little_are_given_up_and_others_are_served_meanwhile() {
+    let collecting = Collecting::new();
+    let silent: Vec<UnixStream> =
+        (0..50).map(|_| UnixStream::connect(collecting.socket()).unwrap()).collect();
+    // It never waits for as long as a greeting may take, and all of it takes longer.
+    let slow = UnixStream::connect(collecting.socket()).unwrap();
+    let speaking = std::thread::spawn(move || {
+        let hello = Hello::new(std::process::id(), 1, Layout::OURS.segment_bytes).to_bytes();
+        let heard = hello.iter().take_while(|byte| {
+            std::thread::sleep(Duration::from_millis(500));
+            (&slow).write_all(&[**byte]).is_ok()
+        });
+        heard.count()
+    });
+    assert!(collecting.agent("threads").wait().unwrap().success());
+    let first = collecting.wait_for_sessions(1).remove(0);
+    assert_eq!(first.unwrap().ending, Ending::Exited, "it did not wait for the others");
+    let refused = collecting.wait_for_sessions(52).split_off(1);
+    for refusal in refused {
+        let why = refusal.unwrap_err().to_string();
+        assert!(why.contains("its greeting did not arrive"), "{why}");
+    }
+    assert!(speaking.join().unwrap() < 31, "its greeting was never whole");
+    drop(silent);
+}
+
+#[test]
+fn descriptors_of_strangers_are_closed() {
+    let collecting = Collecting::new();
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let sent = memfd(4096, SEALS);
+    let hello = Hello::new(std::process::id(), 1, Layout::OURS.segment_bytes).to_bytes();
+    let before = count();
+    let mut refused = 0;
+    for descriptors in [1, 2, 5, 12] {
+        for piece in [1, 7, hello.len()] {
+            let stream = UnixStream::connect(collecting.socket()).unwrap();
+            // With each piece come as many. The collector may hang up before the last.
+            let all = vec![sent.as_raw_fd(); descriptors];
+            hello.chunks(piece).take_while(|bytes| try_send(&stream, bytes, &all)).for_each(drop);
+            drop(stream);
+            refused += 1;
+            let why = collecting.wait_for_sessions(refused)[refused - 1].as_ref().unwrap_err().to_string();
+            assert!(
+                why.contains("descriptors") || why.contains("4096 bytes"),
+                "{descriptors} with {piece}: {why}"
+            );
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while count() > before {
+        assert!(Instant::now() < deadline, "{} descriptors, and {before} before", count());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(collecting.agent("threads").wait().unwrap().success());
+    assert_eq!(collecting.wait_for_sessions(refused + 1)[refused].as_ref().unwrap().ending, Ending::Exited);
 }
 
 const FULL_THREADS: u64 = 24;

@@ -16,6 +16,11 @@ pub const BEGUN: &str = "begun\n";
 /// without its full stop, and a line end, follow.
 pub const FAILED: &str = "failed: ";
 
+/// Returns the reason among the collector's lines why something is missing in the trace, if it has given one.
+pub fn failure(said: &[u8]) -> Option<&[u8]> {
+    said.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(FAILED.as_bytes()))
+}
+
 /// The message. The collector takes the sender's identity from the socket (SO_PEERCRED) rather than from
 /// here: the pid below is in the sender's own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

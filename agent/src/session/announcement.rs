@@ -2,7 +2,7 @@
 //! not write it or a part of it, or nothing, because it has ended.
 
 use core::ffi::{CStr, c_int};
-use gpuspy_wire::handshake::FAILED;
+use gpuspy_wire::handshake::failure;
 use std::ffi::CString;
 
 use crate::sink::segment::identity;
@@ -91,9 +91,7 @@ impl Announcement {
 
 /// Returns the reason among the collector's lines, if it has given one.
 fn understood(said: &[u8]) -> Option<Answer> {
-    let said = String::from_utf8_lossy(said);
-    let why = said.lines().find_map(|line| line.strip_prefix(FAILED))?;
-    Some(Answer::Failed(why.to_owned()))
+    failure(said).map(|why| Answer::Failed(String::from_utf8_lossy(why).into_owned()))
 }
 
 /// Whether there is no such file, or nothing in it (which is so of a device).
@@ -119,5 +117,6 @@ mod tests {
             failed("No space left on device")
         );
         assert_eq!(understood(b"failed: it is one too many\n"), failed("it is one too many"));
+        assert_eq!(understood(b"\xff\nfailed: \xff"), failed("\u{fffd}"), "whatever it says");
     }
 }

@@ -7,7 +7,7 @@ use crate::model::job::Job;
 use crate::model::names::demangle;
 use crate::report::names::plain;
 use crate::trace::record::{Names, Status};
-use clap::Args;
+use clap::{Args, Parser};
 use gpuspy_wire::record::Namespace;
 use regex::Regex;
 use std::collections::BTreeSet;
@@ -44,7 +44,20 @@ pub(super) struct FilterOptions {
     steps: Option<(u64, u64)>,
 }
 
+/// The filters alone.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct Words {
+    #[command(flatten)]
+    options: FilterOptions,
+}
+
 impl FilterOptions {
+    /// Parses the words of a command line.
+    pub(super) fn of_words(words: &[&str]) -> Result<FilterOptions, String> {
+        Words::try_parse_from(words).map(|words| words.options).map_err(|error| error.to_string())
+    }
+
     /// Returns the filter of these options.
     pub(super) fn filter(&self) -> Result<Filter, Failure> {
         if let (Some(since), Some(until)) = (self.since, self.until)

@@ -25,6 +25,7 @@ mod versions;
 mod view;
 
 use crate::collect::{Session, sys};
+use crate::model::filter::Filter;
 use crate::why::why;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -150,6 +151,14 @@ fn run_command_line() -> ExitCode {
         say(&failure.sentence);
         ExitCode::from(failure.code)
     })
+}
+
+/// Returns the filter that these options of `gpuspy report` make.
+///
+/// # Errors
+/// Says which of them is wrong.
+pub fn filter(options: &[&str]) -> Result<Filter, String> {
+    filter::FilterOptions::of_words(options)?.filter().map_err(|failure| failure.sentence)
 }
 
 /// The parser stops at `--version`, so `--verbose` may be unread.

@@ -6,12 +6,14 @@
 /// Returns the line of an instruction, by its place in the bytecode (bytes). `None`: it has no line, or the table does not
 /// reach it. `python`: the version, `major << 8 | minor`.
 pub fn line(python: u16, table: &[u8], first_line: u32, instruction: i32) -> Option<u32> {
-    // Before its first instruction, a function is on its first line.
-    let Ok(instruction) = u32::try_from(instruction) else { return Some(first_line) };
-    let found = match python {
-        ..=0x0309 => by_differences(table, first_line, instruction),
-        0x030a => by_ranges(table, first_line, instruction),
-        _ => by_locations(table, first_line, instruction),
+    let found = match u32::try_from(instruction) {
+        // Before its first instruction, a function is on its first line.
+        Err(_) => Some(i64::from(first_line)),
+        Ok(instruction) => match python {
+            ..=0x0309 => by_differences(table, first_line, instruction),
+            0x030a => by_ranges(table, first_line, instruction),
+            _ => by_locations(table, first_line, instruction),
+        },
     };
     found.and_then(|line| u32::try_from(line).ok()).filter(|line| *line != 0)
 }
@@ -218,6 +220,7 @@ mod tests {
     fn a_function_that_has_not_begun_is_on_its_first_line() {
         for python in [0x0309, 0x030a, 0x030b] {
             assert_eq!(line(python, &[], 7, -1), Some(7));
+            assert_eq!(line(python, &[], 0, -1), None, "no file has a line 0");
         }
     }
 

@@ -27,6 +27,7 @@ pub use convert::{Item, convert};
 pub use drain::{Batch, Drain, Gone, Round};
 pub use hangs::{HANG_AFTER, HangNotice, HangWatch};
 pub use host_ticks::{Clock, Pair, Slope};
+pub use line_table::line as python_line;
 pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
 pub use session::Session;

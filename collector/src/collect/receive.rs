@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A process whose segment this collector drains.
 #[derive(Debug)]
@@ -129,21 +129,28 @@ fn tell(mut socket: &UnixStream, line: &str) {
 fn greeted(socket: &UnixStream) -> Result<(u32, Mapping)> {
     let pid =
         sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot find out which process connects", e))?;
-    // An agent sends at once; a peer that does not must not block the collector.
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .map_err(|e| Error::io("cannot limit the wait", e))?;
     let (hello, fd) = receive_hello(socket).map_err(|e| e.about(pid))?;
     let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
     attach(&mapping, false).map_err(|e| e.about(pid))?;
     Ok((pid, mapping))
 }
 
+/// How long a greeting may take. An agent sends it at once; a peer that sends nothing, or one byte after the other, must not
+/// keep a thread of the collector.
+const GREETING: Duration = Duration::from_secs(5);
+
 fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
     let mut bytes = [0; handshake::BYTES];
     let mut descriptors = Vec::new();
     let mut filled = 0;
-    while filled < bytes.len() {
+    let deadline = Instant::now() + GREETING;
+    // What is one too many is not waited for: each byte could bring more.
+    while filled < bytes.len() && descriptors.len() <= 1 {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Error::new("its greeting did not arrive"));
+        }
+        socket.set_read_timeout(Some(left)).map_err(|e| Error::io("cannot limit the wait", e))?;
         match sys::receive(socket.as_fd(), &mut bytes[filled..]) {
             Ok((0, _)) => return Err(Error::new("it closed the connection before its greeting")),
             Ok((count, more)) => {
@@ -154,19 +161,21 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
             Err(e) => return Err(Error::io("its greeting did not arrive", e)),
         }
     }
+    if descriptors.len() > 1 {
+        return Err(Error::new(format!(
+            "it sent {} descriptors with its greeting instead of one",
+            descriptors.len()
+        )));
+    }
     let hello = Hello::from_bytes(&bytes).ok_or_else(|| {
         Error::new("its greeting has another version: agent and collector must be of the same release")
     })?;
-    match <[OwnedFd; 1]>::try_from(descriptors) {
-        Ok([fd]) => Ok((hello, fd)),
-        Err(others) if others.is_empty() => Err(Error::new(
+    descriptors.pop().map(|fd| (hello, fd)).ok_or_else(|| {
+        Error::new(
             "it sent 0 descriptors with its greeting instead of one, or the collector may open no more files \
              (ulimit -n)",
-        )),
-        Err(others) => {
-            Err(Error::new(format!("it sent {} descriptors with its greeting instead of one", others.len())))
-        }
-    }
+        )
+    })
 }
 
 /// Checks and maps a segment.

@@ -182,7 +182,7 @@ impl Index {
                 None if at == 0 && !begins_as_trace => return Err(TraceError::NotATrace),
                 None => {
                     index.damage.bytes_skipped += bytes - at;
-                    index.damage.chunks_lost += 1;
+                    index.damage.chunks_lost = index.damage.chunks_lost.saturating_add(1);
                     index.damage.cut |= bytes - at < HEADER_BYTES as u64;
                     break;
                 }

@@ -23,7 +23,7 @@ pub struct Outcome {
 /// A cache line: a segment is aligned to 64 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Cell([u64; CELL_WORDS]);
+pub struct Cell([u64; CELL_WORDS]);
 
 /// The bytes as memory, followed by zeros up to `bytes` bytes.
 fn memory(content: &[u8], bytes: usize) -> Vec<Cell> {
@@ -54,7 +54,7 @@ impl Input<'_> {
 /// Makes a segment from an input. The first byte says how well-formed it is made: bit 0: it has a valid
 /// header with small levels, and the input fills the slots and rings; bit 1: one word of that header is
 /// overwritten afterwards; bit 2: the cursors are brought close to each other.
-fn segment(input: &[u8]) -> Vec<Cell> {
+pub fn segment(input: &[u8]) -> Vec<Cell> {
     let mut input = Input(input);
     let help = input.byte();
     if help & 1 == 0 {
@@ -73,6 +73,7 @@ fn segment(input: &[u8]) -> Vec<Cell> {
     let mut set = |at: usize, value: u64| cells[at / CELL_BYTES].0[at % CELL_BYTES / 8] = value;
     set(0, MAGIC);
     set(8, u64::from(VERSION) | u64::from(ENDIANNESS) << 32);
+    set(offset_of!(Header, pid), u64::from(HostClock::MonotonicRaw as u32) << 32);
     set(offset_of!(Header, segment_bytes), segment_bytes);
     set(offset_of!(Header, slots_at), HEADER_BYTES as u64);
     set(offset_of!(Header, slot_bytes), slot_bytes);
@@ -99,6 +100,13 @@ fn segment(input: &[u8]) -> Vec<Cell> {
         }
     }
     cells
+}
+
+/// The bytes of a segment.
+#[allow(dead_code, reason = "only some of those that share this file send a segment")]
+pub fn bytes(cells: &[Cell]) -> &[u8] {
+    // SAFETY: cells are integers without padding, and the slice has their size.
+    unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), size_of_val(cells)) }
 }
 
 /// Reads the input as a segment, every slot to its end, with every decoder. Panics where the contract is
