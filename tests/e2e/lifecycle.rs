@@ -65,13 +65,13 @@ fn the_agent_depends_on_libc_only() {
 }
 
 /// A listening `gpuspy collect --dir`.
-struct Listener {
-    folder: tempfile::TempDir,
-    process: Child,
+pub(crate) struct Listener {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) process: Child,
 }
 
 impl Listener {
-    fn start() -> Listener {
+    pub(crate) fn start() -> Listener {
         Listener::run("exec \"$0\" collect --dir \"$1\"", Stdio::null())
     }
 
@@ -93,7 +93,7 @@ impl Listener {
         listener
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("gpuspy.sock")
     }
 
@@ -102,7 +102,7 @@ impl Listener {
         format!("GPUSPY_SOCKET={}", self.socket().display())
     }
 
-    fn signal(&self, number: i32) {
+    pub(crate) fn signal(&self, number: i32) {
         // SAFETY: signals a child of ours that has not been waited for.
         unsafe { libc::kill(self.process.id() as i32, number) };
     }

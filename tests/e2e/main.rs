@@ -48,6 +48,7 @@ mod runs_and_bursts;
 mod sampling_pauses;
 mod sanitizers;
 mod scale;
+mod soak;
 mod steps;
 mod stream_captures;
 mod streams;

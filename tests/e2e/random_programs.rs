@@ -32,6 +32,18 @@ pub enum Breadth {
     Deep,
 }
 
+impl Breadth {
+    /// The program's last argument, if it has one.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Breadth::Narrow => &[],
+            Breadth::Wide => &["wide"],
+            Breadth::Memory => &["memory"],
+            Breadth::Deep => &["deep"],
+        }
+    }
+}
+
 /// Settings under which all checks must pass: clocks, events, driver versions, and assumptions about the driver.
 const SETTINGS: &[Setting] = &[
     &[],
@@ -96,21 +108,17 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_ASSUME", "programmatic_trigger=0,launch_events=late,negative_elapsed=refused")],
 ];
 
+/// Prepares a program.
+pub fn program(seed: u64, breadth: Breadth, setting: Setting) -> Run {
+    let steps = number("GPUSPY_RANDOM_STEPS").unwrap_or(if breadth == Breadth::Deep { 20 } else { 50 });
+    let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
+    breadth.words().iter().fold(run.arg(seed.to_string()).arg(steps.to_string()), Run::arg)
+}
+
 /// Runs a program. On a busy machine a poller that gets no processor cannot enlarge a ring in time. What is dropped
 /// then is counted, which is correct but proves nothing else, so such a run is repeated.
 pub fn run(seed: u64, breadth: Breadth, setting: Setting) -> Done {
-    let steps = number("GPUSPY_RANDOM_STEPS").unwrap_or(if breadth == Breadth::Deep { 20 } else { 50 });
-    let once = || {
-        let run = setting.iter().fold(Run::of("random_program"), |run, (name, value)| run.env(name, value));
-        let run = run.arg(seed.to_string()).arg(steps.to_string());
-        let run = match breadth {
-            Breadth::Narrow => run,
-            Breadth::Wide => run.arg("wide"),
-            Breadth::Memory => run.arg("memory"),
-            Breadth::Deep => run.arg("deep"),
-        };
-        run.observed()
-    };
+    let once = || program(seed, breadth, setting).observed();
     let is_whole = |done: &Done| !done.status.success() || done.report()["coverage"]["dropped"] == 0;
     let runs = std::iter::repeat_with(once).take(5).enumerate();
     let last = runs.map(|(again, done)| (again == 4 || is_whole(&done), done)).find(|(good, _)| *good);
@@ -199,7 +207,8 @@ fn check_identity(report: &Value) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
+/// Checks that every interval contains the true duration.
+pub fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
     let violations: Vec<String> = compared.iter().filter_map(Compared::violation).collect();
     prop_assert!(
         violations.is_empty(),
@@ -211,28 +220,29 @@ fn check_intervals(compared: &[Compared]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Checks everything that is said of a program that has ended well. Returns how much of it was timed, and how well.
+pub fn agreement(done: &Done, setting: Setting) -> Result<String, TestCaseError> {
+    prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
+    check_counts(done)?;
+    check_memory(done)?;
+    check_identity(&done.report())?;
+    let compared = compare(done);
+    check_intervals(&compared)?;
+    let wrong = runs_and_bursts::violations(done, &compared, setting);
+    prop_assert!(wrong.is_empty(), "{} runs miss the truth:\n{}", wrong.len(), wrong.join("\n"));
+    let wrong = report_tables::violations(done, &compared, setting);
+    prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
+    let errors: Vec<u64> =
+        compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();
+    let (timed, all) = (errors.len(), compared.len());
+    Ok(format!("{timed} of {all} timed, median error {} ns", median(errors)))
+}
+
 /// Runs a program and checks everything. The error says how to run it again.
 fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseError> {
     // Print the seed, in case something below panics.
     println!("random_program {seed} with {setting:?}");
     let done = run(seed, breadth, setting);
-    let checks = || {
-        prop_assert!(done.status.success(), "{}\n{}", done.status, done.stderr);
-        check_counts(&done)?;
-        check_memory(&done)?;
-        check_identity(&done.report())?;
-        let compared = compare(&done);
-        check_intervals(&compared)?;
-        let wrong = runs_and_bursts::violations(&done, &compared, setting);
-        prop_assert!(wrong.is_empty(), "{} runs miss the truth:\n{}", wrong.len(), wrong.join("\n"));
-        let wrong = report_tables::violations(&done, &compared, setting);
-        prop_assert!(wrong.is_empty(), "{} answers miss the truth:\n{}", wrong.len(), wrong.join("\n"));
-        let errors: Vec<u64> =
-            compared.iter().filter_map(Compared::timed).map(|(o, truth)| o.value().abs_diff(truth)).collect();
-        let (timed, all) = (errors.len(), compared.len());
-        println!("seed {seed} {setting:?}: {timed} of {all} timed, median error {} ns", median(errors));
-        Ok(())
-    };
     let keep = || {
         if let Some(folder) = std::env::var_os("GPUSPY_RANDOM_KEEP") {
             let folder = std::path::Path::new(&folder).join(seed.to_string());
@@ -243,10 +253,14 @@ fn check(seed: u64, breadth: Breadth, setting: Setting) -> Result<(), TestCaseEr
         }
     };
     let again = || format!("GPUSPY_RANDOM_FIRST={seed} GPUSPY_RANDOM_CASES=1 (seed {seed}, {setting:?})");
-    checks().map_err(|error: TestCaseError| {
-        keep();
-        TestCaseError::fail(format!("{}: {error}", again()))
-    })
+    match agreement(&done, setting) {
+        Ok(timed) => println!("seed {seed} {setting:?}: {timed}"),
+        Err(error) => {
+            keep();
+            return Err(TestCaseError::fail(format!("{}: {error}", again())));
+        }
+    }
+    Ok(())
 }
 
 /// Returns what is wrong with a program, also if a check panics.
@@ -257,12 +271,13 @@ fn failure(seed: u64, setting: Setting) -> Option<String> {
     }
 }
 
-fn setting_of(seed: u64) -> Setting {
+/// The setting of a seed that was drawn at random.
+pub fn setting_of(seed: u64) -> Setting {
     SETTINGS[seed as usize % SETTINGS.len()]
 }
 
 /// Returns the breadth for a seed that was drawn at random.
-fn breadth_of(seed: u64) -> Breadth {
+pub fn breadth_of(seed: u64) -> Breadth {
     match seed % 3 {
         0 => Breadth::Wide,
         1 => Breadth::Memory,

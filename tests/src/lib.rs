@@ -120,6 +120,11 @@ impl Run {
         self.prepare(&self.command, &[("LD_PRELOAD", agent().to_str().unwrap())])
     }
 
+    /// Returns the command without the agent.
+    pub fn plain_command(&self) -> Command {
+        self.prepare(&self.command, &[])
+    }
+
     /// Returns a `gpuspy` command with these arguments, in the run's folder and environment.
     pub fn gpuspy_command(&self, arguments: &[&str]) -> Command {
         let command: Vec<OsString> =
@@ -192,9 +197,17 @@ impl Run {
     }
 
     /// Runs a command of this run to its end.
-    pub fn finish(self, mut process: Command) -> Done {
+    pub fn finish(self, process: Command) -> Done {
+        self.finish_after(process, |_| {})
+    }
+
+    /// Starts a command of this run, does something to its process, of which it gets the id, and waits for its end.
+    pub fn finish_after(self, mut process: Command, during: impl FnOnce(u32)) -> Done {
         let began = (Instant::now(), waited_for_processors());
-        let output = process.output().unwrap_or_else(|e| panic!("cannot run {process:?}: {e}"));
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = process.spawn().unwrap_or_else(|e| panic!("cannot run {process:?}: {e}"));
+        during(child.id());
+        let output = child.wait_with_output().unwrap_or_else(|e| panic!("cannot wait for {process:?}: {e}"));
         Done { pressure: pressure_since(began), ..self.finished(output) }
     }
 

@@ -141,3 +141,27 @@ pub extern "C-unwind" fn simcudaAssumptions() -> *const c_char {
     static TEXT: LazyLock<CString> = LazyLock::new(|| CString::new(assume::text()).expect("no NUL"));
     TEXT.as_ptr()
 }
+
+/// Writes how many contexts that are active, streams, events, modules, graphs and executable graphs there are. Not in cuda.h.
+/// Returns 0.
+///
+/// # Safety
+/// `counts` has room for six numbers.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C-unwind" fn simcudaAlive(counts: *mut u64) -> i32 {
+    let state = state::lock(0);
+    let alive = [
+        state.contexts.iter().filter(|(_, context)| context.active).count(),
+        state.streams.iter().count(),
+        state.events.iter().count(),
+        state.modules.iter().count(),
+        state.graphs.iter().count(),
+        state.execs.iter().count(),
+    ];
+    for (place, count) in alive.into_iter().enumerate() {
+        // SAFETY: the caller has room for all of them.
+        unsafe { counts.add(place).write(count as u64) };
+    }
+    0
+}
