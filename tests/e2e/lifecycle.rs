@@ -7,6 +7,7 @@ mod exits;
 mod forks;
 mod full_disks;
 mod gpuspy_run;
+mod hostile_peers;
 mod private_traces;
 mod programs_without_cuda;
 mod restricted_processes;
