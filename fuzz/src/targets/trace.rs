@@ -46,10 +46,12 @@ pub fn report(input: &[u8]) {
 }
 
 /// Reports a trace in every form. Addresses of native callers are not looked up: the trace names their files.
-pub fn report_of<R: std::io::Read + std::io::Seek>(mut reader: TraceReader<R>) {
+pub fn report_of<R: std::io::Read + std::io::Seek + Send>(mut reader: TraceReader<R>) {
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let filter = Filter::default();
-    let clocks = Survey::of_trace(&names, reader.records());
+    let mut survey = Survey::of_steps(&names);
+    reader.each(|record| survey.observe(record));
+    let clocks = survey.finish();
     let mut process = |names| {
         analyze::process(Input {
             path: "a.gspy".to_owned(),
@@ -83,7 +85,7 @@ pub fn report_of<R: std::io::Read + std::io::Seek>(mut reader: TraceReader<R>) {
     let mut speedscope = Vec::new();
     flame::speedscope(&mut speedscope, &[drawn], &Weight::ALL).expect("memory takes all");
     assert!(serde_json::from_slice::<serde_json::Value>(&speedscope).is_ok());
-    let mut source = Source::of(names, status, reader.records());
+    let mut source = Source::of(names, status, |observe| reader.each(observe));
     lay_out(&mut [&mut source], &filter);
     let sources = [source];
     let mut export = Export::begin(Vec::new(), &sources).expect("memory takes all");
