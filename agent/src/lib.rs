@@ -49,6 +49,7 @@ mod note;
 mod numbers;
 mod nvtx;
 mod options;
+mod pages;
 #[cfg(test)]
 mod prototypes;
 mod python;

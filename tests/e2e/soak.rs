@@ -161,8 +161,11 @@ fn stop_and_continue(pid: u32, random: &mut Random) {
 fn run_random(collector: &Collector, seed: u64, fault: Fault) -> bool {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let setting = setting_of(seed);
-    // The others make the calls themselves that the driver is to refuse.
-    let breadth = if fault == Fault::Driver { Breadth::Narrow } else { breadth_of(seed) };
+    // The others make the calls themselves that are to be refused.
+    let breadth = match fault {
+        Fault::Driver | Fault::SystemCall => Breadth::Narrow,
+        _ => breadth_of(seed),
+    };
     let mut run = random_programs::program(seed, breadth, setting);
     if fault == Fault::Driver {
         let (query, elapsed, get) = (random.below(300), random.below(300), random.below(20));

@@ -71,7 +71,7 @@ impl Primary {
     }
 }
 
-/// A context. Never freed: a process creates only a few.
+/// A context. Never freed, but for its events: a thread may have a reference for as long as a call of its takes.
 pub struct Context {
     /// Its number in records, which is never reused.
     pub number: u32,
@@ -275,6 +275,7 @@ impl Contexts {
     pub fn forget(&self, context: &Context) -> bool {
         context.gone.store(true, Ordering::Release);
         self.greens.forget();
+        context.pool.close();
         let this = core::ptr::from_ref(context).cast_mut();
         self.places.find(context.handle).is_some_and(|place| {
             place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed).is_ok()

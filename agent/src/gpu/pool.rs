@@ -9,7 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
-use crate::heap;
+use crate::loader::sanitizers;
+use crate::pages::Pages;
 use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
@@ -30,14 +31,7 @@ const LOW: u32 = 2048;
 /// the one that it ends, a stream whose newest event it is, and a time base that has it as an anchor. It is
 /// free again when the last holder has given it back.
 pub struct Pool {
-    /// The CUevents by index. Stored with Release and loaded with Acquire: the thread that creates an event is
-    /// rarely the one that uses it.
-    events: Box<[AtomicPtr<void>]>,
-    /// The number of holders of each event; 0 = it is free, or in a magazine. AcqRel: the thread that frees
-    /// it has seen the other holders' last use.
-    holders: Box<[AtomicU32]>,
-    /// The free list: index + 1 of the next free event.
-    next: Box<[AtomicU32]>,
+    places: Pages<Place>,
     /// Tag << 32 | index + 1 of the first free event; a lower half of 0 = none. AcqRel: hands an event from
     /// thread to thread.
     free: AtomicU64,
@@ -51,13 +45,26 @@ pub struct Pool {
     refused: AtomicBool,
 }
 
+/// The place of an event. Valid when zero: there is no event, and it is not free.
+struct Place {
+    /// The CUevent. Stored with Release and loaded with Acquire: the thread that creates an event is rarely the one that
+    /// uses it.
+    event: AtomicPtr<void>,
+    /// The number of its holders; 0 = it is free, or in a magazine. AcqRel: the thread that frees it has seen the other
+    /// holders' last use.
+    holders: AtomicU32,
+    /// The free list: index + 1 of the next free event. Relaxed: the exchange of the list's head publishes it.
+    next: AtomicU32,
+}
+
 impl Pool {
     /// Creates a pool without events. `None`: there is no memory for it.
     pub fn new() -> Option<Pool> {
+        // SAFETY: a place consists of atomic numbers and may be zero.
+        let places = unsafe { Pages::<Place>::new(MAX_EVENTS) }?;
+        sanitizers::is_no_leak(places.place(), places.bytes());
         Some(Pool {
-            events: heap::boxed(MAX_EVENTS, || AtomicPtr::new(core::ptr::null_mut()))?,
-            holders: heap::boxed(MAX_EVENTS, || AtomicU32::new(0))?,
-            next: heap::boxed(MAX_EVENTS, || AtomicU32::new(0))?,
+            places,
             free: AtomicU64::new(0),
             free_count: AtomicU32::new(0),
             made: AtomicU32::new(0),
@@ -75,7 +82,7 @@ impl Pool {
         let Some(create) = driver.event_create else { return };
         for _ in 0..count {
             let index = self.made.load(Ordering::Relaxed);
-            let Some(place) = self.events.get(index as usize) else { return };
+            let Some(place) = self.places.get(index as usize) else { return };
             let mut event: CUevent = core::ptr::null_mut();
             // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; the call writes to a
             // local variable.
@@ -83,7 +90,7 @@ impl Pool {
                 self.refused.store(true, Ordering::Relaxed);
                 return;
             }
-            place.store(event, Ordering::Release);
+            place.event.store(event, Ordering::Release);
             self.made.store(index + 1, Ordering::Relaxed);
             self.free(index);
         }
@@ -120,11 +127,12 @@ impl Pool {
             let (mut count, mut first) = (0, head as u32);
             // A stale head can lead to any entries of the table; the exchange below fails then.
             for place in into.iter_mut() {
-                let Some(next) = first.checked_sub(1).and_then(|index| self.next.get(index as usize)) else {
+                let Some(free) = first.checked_sub(1).and_then(|index| self.places.get(index as usize))
+                else {
                     break;
                 };
                 *place = first - 1;
-                first = next.load(Ordering::Relaxed);
+                first = free.next.load(Ordering::Relaxed);
                 count += 1;
             }
             if count == 0 {
@@ -144,25 +152,25 @@ impl Pool {
     /// Adds a holder to an event that the caller holds, or has just taken.
     #[inline]
     pub fn hold(&self, index: u32) {
-        if let Some(holders) = self.holders.get(index as usize) {
-            holders.fetch_add(1, Ordering::Relaxed);
+        if let Some(place) = self.places.get(index as usize) {
+            place.holders.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Gives an event back; it is free when it has no other holder.
     #[inline]
     pub fn give(&self, index: u32) {
-        let last = self.holders.get(index as usize).is_some_and(|h| h.fetch_sub(1, Ordering::AcqRel) == 1);
-        if last {
+        let place = self.places.get(index as usize);
+        if place.is_some_and(|place| place.holders.fetch_sub(1, Ordering::AcqRel) == 1) {
             self.free(index);
         }
     }
 
     fn free(&self, index: u32) {
-        let Some(next) = self.next.get(index as usize) else { return };
+        let Some(place) = self.places.get(index as usize) else { return };
         let mut head = self.free.load(Ordering::Acquire);
         loop {
-            next.store(head as u32, Ordering::Relaxed);
+            place.next.store(head as u32, Ordering::Relaxed);
             let new = ((head >> 32).wrapping_add(1) << 32) | u64::from(index + 1);
             match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
@@ -177,7 +185,14 @@ impl Pool {
     /// Returns the CUevent of an index.
     #[inline]
     pub fn event(&self, index: u32) -> CUevent {
-        self.events.get(index as usize).map_or(core::ptr::null_mut(), |e| e.load(Ordering::Acquire))
+        self.places.get(index as usize).map_or(core::ptr::null_mut(), |p| p.event.load(Ordering::Acquire))
+    }
+
+    /// Takes note that the context is gone, and its events with it: there is none to take any more, and their places take no
+    /// memory. Who still holds one may give it back, and finds a null event in its place.
+    pub fn close(&self) {
+        self.free.fetch_and(!u64::from(u32::MAX), Ordering::AcqRel);
+        self.places.give_back();
     }
 }
 
@@ -250,13 +265,29 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no madvise(2)")]
+    fn a_closed_pool_has_no_events_and_takes_what_comes_back() {
+        let pool = pool(100);
+        let mut magazine = Magazine::EMPTY;
+        let mut held: Vec<u32> = std::iter::from_fn(|| magazine.take(1, pool, |_| None)).take(3).collect();
+        held.extend(pool.take());
+        pool.close();
+        assert_eq!((pool.take(), held.len()), (None, 4));
+        assert!(held.iter().all(|&event| pool.event(event).is_null()));
+        held.into_iter().for_each(|event| pool.give(event));
+        magazine.empty(|_| Some(pool));
+        let left = std::iter::from_fn(|| pool.take()).take(1000).collect::<BTreeSet<_>>();
+        assert!(left.len() < 100, "the free list has no loop: {left:?}");
+    }
+
+    #[test]
     fn threads_never_hold_the_same_event() {
         let pool = pool(200);
         let round = || {
             let mut magazine = Magazine::EMPTY;
             for _ in 0..20_000 {
                 let Some(event) = magazine.take(1, pool, |_| None) else { continue };
-                let holders = pool.holders[event as usize].load(Ordering::Relaxed);
+                let holders = pool.places[event as usize].holders.load(Ordering::Relaxed);
                 assert_eq!(holders, 1, "event {event} has another holder");
                 pool.give(event);
             }
