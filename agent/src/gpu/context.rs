@@ -7,7 +7,7 @@ use crate::cuda::*;
 use crate::driver::Driver;
 use crate::gpu::budget::Gate;
 use crate::gpu::green_context::{Current, Greens};
-use crate::gpu::overlap::CallCounts;
+use crate::gpu::overlap::{CallCounts, Queues};
 use crate::gpu::pool::Pool;
 use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
@@ -80,13 +80,8 @@ pub struct Context {
     pub pool: Pool,
     /// The agent's stream for clock samples; 0 = none.
     pub samples: u64,
-    /// The number of hardware queues that its streams are assigned to in turn, and the number of streams that
-    /// have been assigned one, ours included. Relaxed: a call under way on another thread may miss the last
-    /// stream.
-    connections: u32,
-    connected: AtomicU32,
-    /// The calls on all streams, where some share a queue.
-    pub all: CallCounts,
+    /// The hardware queues of its streams.
+    pub queues: Queues,
     /// The calls on the legacy default stream, and those on the streams that it is ordered with.
     pub legacy: CallCounts,
     pub blocking: CallCounts,
@@ -104,23 +99,6 @@ impl Context {
     pub fn take_event(&self, call: &Call) -> Option<u32> {
         let others = |context| call.session.get::<Contexts>().pool(context);
         call.with_events(|events| events.take(self.number, &self.pool, others))
-    }
-
-    /// Whether all its streams share one hardware queue.
-    pub fn has_one_queue(&self) -> bool {
-        self.connections == 1
-    }
-
-    /// Whether some of its streams may share a hardware queue. The answer stays true from then on: no API
-    /// says which streams share.
-    #[inline]
-    pub fn shares_queues(&self) -> bool {
-        self.has_one_queue() || self.connected.load(Ordering::Relaxed) > self.connections
-    }
-
-    /// Takes note that the app has one more stream, besides the legacy default stream.
-    pub fn add_stream(&self) {
-        self.connected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it is gone or may be at any moment, so that its events must not be queried.
@@ -228,10 +206,8 @@ impl Contexts {
             device: device as u32,
             pool,
             samples: samples as u64,
-            connections,
             // The legacy default stream always exists.
-            connected: AtomicU32::new(1 + u32::from(!samples.is_null())),
-            all: CallCounts::of_all(),
+            queues: Queues::new(connections, 1 + u32::from(!samples.is_null())),
             legacy: CallCounts::default(),
             blocking: CallCounts::default(),
             ending: AtomicU32::new(0),

@@ -10,35 +10,60 @@
 //! because there are more streams than `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another
 //! stream has put into the queue before it, so all streams of the context count as one.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The number of calls that have begun, and of those that are over. Relaxed: the driver's own lock orders the
-/// calls that matter, and each thread counts before and reads after its own call.
+/// The number of calls that have begun, and of those that are over. `done` is Relaxed: the driver's own lock orders the
+/// calls that matter, and each thread counts before and reads after its own call. `begun` is SeqCst where [`Queues`] needs it.
 #[derive(Default)]
 pub struct CallCounts {
     begun: AtomicU64,
     done: AtomicU64,
 }
 
+/// The hardware queues of a context, to which its streams are assigned in turn.
+pub struct Queues {
+    /// How many there are (`CUDA_DEVICE_MAX_CONNECTIONS`).
+    count: u32,
+    /// The number of streams that have been assigned one, ours included. SeqCst, as a call's count on its stream: either the
+    /// call sees that streams share queues, or [`Queues::settle`] sees the call.
+    streams: AtomicU32,
+    /// The calls on all streams, from the moment at which some share a queue.
+    all: CallCounts,
+    /// Whether every call that began before that moment is over. Release by the poller, acquire by the hooks: a check that
+    /// begins afterwards overlaps none of them.
+    is_settled: AtomicBool,
+}
+
 /// The counts in which a call on a stream appears.
+#[derive(Clone, Copy)]
 pub struct StreamCounts {
     /// The stream's own calls.
     pub stream: &'static CallCounts,
-    /// The calls that can delay an event on the stream: its own, or those on all streams of the context.
-    pub queue: &'static CallCounts,
+    /// The queues of its context.
+    pub queues: Option<&'static Queues>,
     /// The calls on streams of its kind, and those that its work is ordered with across streams.
     pub across: Option<(&'static CallCounts, &'static CallCounts)>,
 }
 
 /// The overlap check of one call.
 pub struct OverlapCheck {
-    stream: &'static CallCounts,
-    /// The counts of the calls that must not overlap it: those on its stream, or on all streams of the
-    /// context.
-    queue: &'static CallCounts,
+    counts: StreamCounts,
+    /// The counts of the calls that must not overlap it.
+    queue: Queue,
     /// The number of those calls that were over when this one began.
     done_before: u64,
     across: Option<Across>,
+}
+
+/// Which calls can delay an event on a stream?
+#[derive(Clone, Copy)]
+enum Queue {
+    /// Those on the stream.
+    Own(&'static CallCounts),
+    /// Those on all streams of the context.
+    All(&'static CallCounts),
+    /// The same, but some calls may be under way that are counted on their streams only.
+    Unsettled(&'static CallCounts),
 }
 
 /// The same check for the streams of the other kind, which the call's stream is ordered with.
@@ -56,16 +81,9 @@ pub struct Since {
 }
 
 impl CallCounts {
-    /// Returns the counts for all streams of a context, which are used from the moment at which some streams
-    /// share a queue. They start at a number that a stream's own counts never reach, so that a [`Since`] of
-    /// the one never equals one of the other.
-    pub fn of_all() -> CallCounts {
-        CallCounts { begun: AtomicU64::new(1 << 62), done: AtomicU64::new(1 << 62) }
-    }
-
     /// Counts a call that begins.
     pub fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Counts a call that is over.
@@ -82,49 +100,128 @@ impl CallCounts {
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
+
+    /// Whether no call was under way at some moment since this was called.
+    pub fn is_quiet(&self) -> bool {
+        // In this order: a call that begins after the first load may be over before the second. Acquire: what the calls have
+        // done is done, although `end` is Relaxed, because the driver's lock was theirs before.
+        let begun = self.begun.load(Ordering::SeqCst);
+        self.done.load(Ordering::Acquire) == begun
+    }
+}
+
+impl Queues {
+    /// The queues of a context with so many of them and so many streams.
+    pub fn new(count: u32, streams: u32) -> Queues {
+        let is_settled = AtomicBool::new(count == 1 || streams > count);
+        // They start at a number that a stream's own counts never reach, so that a `Since` of the one never equals one of
+        // the other.
+        let all = CallCounts { begun: AtomicU64::new(1 << 62), done: AtomicU64::new(1 << 62) };
+        Queues { count, streams: AtomicU32::new(streams), all, is_settled }
+    }
+
+    /// Whether there is only one.
+    pub fn is_one(&self) -> bool {
+        self.count == 1
+    }
+
+    /// Whether streams may share a queue. The answer stays true from then on: no API says which streams share.
+    #[inline]
+    pub fn are_shared(&self) -> bool {
+        self.is_one() || self.streams.load(Ordering::SeqCst) > self.count
+    }
+
+    /// Takes note that the context has one more stream.
+    pub fn add_stream(&self) {
+        self.streams.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Poller: takes note when each call that began before streams shared queues is over. `is_counted` says whether all calls
+    /// on all streams of the context are counted as calls on shared queues.
+    pub fn settle(&self, is_counted: impl FnOnce() -> bool) {
+        if !self.is_settled.load(Ordering::Relaxed) && self.are_shared() && is_counted() {
+            self.is_settled.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl StreamCounts {
+    #[inline]
+    fn queue(&self) -> Queue {
+        match self.queues {
+            Some(queues) if queues.are_shared() => match queues.is_settled.load(Ordering::Acquire) {
+                true => Queue::All(&queues.all),
+                false => Queue::Unsettled(&queues.all),
+            },
+            _ => Queue::Own(self.stream),
+        }
+    }
+}
+
+impl Queue {
+    /// The counts, and whether they are those of the stream alone.
+    fn counts(self) -> (&'static CallCounts, bool) {
+        match self {
+            Queue::Own(counts) => (counts, true),
+            Queue::All(counts) | Queue::Unsettled(counts) => (counts, false),
+        }
+    }
 }
 
 impl OverlapCheck {
     /// Starts the check, before the real call and before any driver call of ours.
     #[inline]
-    pub fn begin(StreamCounts { stream, queue, across }: StreamCounts) -> OverlapCheck {
-        let done_before = queue.done();
-        stream.begin();
-        if !core::ptr::eq(queue, stream) {
-            queue.begin();
-        }
-        let across = across.map(|(own, other)| {
+    pub fn begin(counts: StreamCounts) -> OverlapCheck {
+        // The number of calls that are over may only be too small. The call is counted on its stream before it looks whether
+        // streams share queues: see `Queues`.
+        let own_done = counts.stream.done();
+        counts.stream.begin();
+        let queue = counts.queue();
+        let done_before = match queue.counts() {
+            (_, true) => own_done,
+            (all, false) => {
+                let done = all.done();
+                all.begin();
+                done
+            }
+        };
+        let across = counts.across.map(|(own, other)| {
             let done_before = other.done();
             own.begin();
             Across { own, other, done_before }
         });
-        OverlapCheck { stream, queue, done_before, across }
+        OverlapCheck { counts, queue, done_before, across }
     }
 
     /// Returns the call counts if no other call may have overlapped. Called after the real call and after any
     /// driver call of ours.
     #[inline]
     pub fn alone(&self) -> Option<Since> {
+        let queue = match (self.queue, self.counts.queue()) {
+            (Queue::Own(counts), Queue::Own(_)) | (Queue::All(counts), _) => counts,
+            // Streams have come to share queues since, or had just before, and calls on other streams are not counted here.
+            _ => return None,
+        };
         // The call itself has begun, too.
         let since =
             Since { own: self.done_before + 1, across: self.across.as_ref().map_or(0, |a| a.done_before) };
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        (self.queue.begun() == since.own && across == since.across).then_some(since)
+        (queue.begun() == since.own && across == since.across).then_some(since)
     }
 
     /// Whether this call is the first one after `since`.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        self.queue.begun() == since.own + 1 && across == since.across
+        self.queue.counts().0.begun() == since.own + 1 && across == since.across
     }
 }
 
 impl Since {
     /// Whether no call has begun since that moment on the stream, or on one that it is ordered with.
-    pub fn is_now(self, StreamCounts { queue, across, .. }: StreamCounts) -> bool {
-        let across = across.map_or(0, |(_, other)| other.begun());
-        queue.begun() == self.own && across == self.across
+    pub fn is_now(self, counts: StreamCounts) -> bool {
+        let across = counts.across.map_or(0, |(_, other)| other.begun());
+        counts.queue().counts().0.begun() == self.own && across == self.across
     }
 }
 
@@ -134,9 +231,68 @@ impl Drop for OverlapCheck {
         if let Some(across) = &self.across {
             across.own.end();
         }
-        if !core::ptr::eq(self.queue, self.stream) {
-            self.queue.end();
+        if let (all, false) = self.queue.counts() {
+            all.end();
         }
-        self.stream.end();
+        self.counts.stream.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A context with two queues and this many streams, and what is counted of a stream of it.
+    fn stream(streams: u32) -> (&'static Queues, impl Fn() -> StreamCounts) {
+        let queues: &Queues = Box::leak(Box::new(Queues::new(2, streams)));
+        (queues, move || StreamCounts {
+            stream: Box::leak(Box::default()),
+            queues: Some(queues),
+            across: None,
+        })
+    }
+
+    #[test]
+    fn calls_overlap_on_a_stream_or_on_all_streams_where_they_share_queues() {
+        for (streams, is_alone) in [(2, true), (3, false)] {
+            let (_, stream) = stream(streams);
+            let (first, second) = (stream(), stream());
+            let check = OverlapCheck::begin(first);
+            assert!(check.alone().is_some());
+            let other = OverlapCheck::begin(second);
+            assert_eq!(check.alone().is_some(), is_alone, "{streams} streams: another stream's call");
+            let since = check.alone();
+            drop((check, other));
+            assert_eq!(since.is_some_and(|since| since.is_now(first)), is_alone);
+            let check = OverlapCheck::begin(first);
+            assert!(check.alone().is_some(), "{streams} streams: both are over");
+            let same = OverlapCheck::begin(first);
+            assert!(check.alone().is_none() && same.alone().is_none());
+        }
+    }
+
+    /// Found by a soak: a thread lost the processor in a launch, between its two events, while others created streams. An event
+    /// waited for a kernel of another stream, and the interval missed the truth by 80 µs.
+    #[test]
+    fn a_call_is_not_alone_if_streams_come_to_share_queues_meanwhile() {
+        let (queues, stream) = stream(2);
+        let (first, second) = (stream(), stream());
+        let check = OverlapCheck::begin(first);
+        let since = check.alone().unwrap();
+        queues.add_stream();
+        assert!(check.alone().is_none());
+        assert!(!since.is_now(first) && !OverlapCheck::begin(first).follows(since));
+        // Nor is one that begins while others may be under way that are not counted with it.
+        let other = OverlapCheck::begin(second);
+        assert!(other.alone().is_none());
+        drop(other);
+        assert!(!first.stream.is_quiet() && second.stream.is_quiet());
+        queues.settle(|| first.stream.is_quiet() && second.stream.is_quiet());
+        assert!(OverlapCheck::begin(second).alone().is_none());
+        let before = OverlapCheck::begin(second);
+        drop(check);
+        drop(before);
+        queues.settle(|| first.stream.is_quiet() && second.stream.is_quiet());
+        assert!(OverlapCheck::begin(second).alone().is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! a time and for which no thread waits; the operations that it has timed go through a queue to the poller.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
@@ -88,6 +88,9 @@ pub struct Stream {
     last: UnsafeCell<Last>,
     /// The calls on this stream, counted as they begin and end, to find out which overlap.
     pub call_counts: CallCounts,
+    /// What [`is_counted`](Self::is_counted) has found. Relaxed: the poller's own; a thread that makes the stream anew writes
+    /// it before the stream is in use.
+    is_counted: AtomicBool,
     /// The entries enqueued on it.
     pub entries: Entries,
     /// Operations to be read: written by the holder, read by the poller. The release / acquire pair on `tail`
@@ -217,6 +220,7 @@ impl Stream {
             held: AtomicU32::new(0),
             last: UnsafeCell::new(Last::default()),
             call_counts: CallCounts::default(),
+            is_counted: AtomicBool::new(false),
             entries: Entries::default(),
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -243,17 +247,16 @@ impl Stream {
     /// The counts in which a call on this stream appears.
     #[inline]
     pub fn counts(&'static self) -> StreamCounts {
-        StreamCounts { stream: &self.call_counts, queue: self.queue_counts(), across: self.counts_across() }
+        let queues = self.context().map(|context| &context.queues);
+        StreamCounts { stream: &self.call_counts, queues, across: self.counts_across() }
     }
 
-    /// The counts of the calls that can delay an event on this stream: its own calls, or those on all streams
-    /// of the context where streams share a hardware queue.
-    #[inline]
-    fn queue_counts(&'static self) -> &'static CallCounts {
-        match self.context() {
-            Some(context) if context.shares_queues() => &context.all,
-            _ => &self.call_counts,
-        }
+    /// Poller: whether all calls on it that are under way are counted as calls on shared queues, which streams of its context
+    /// have. It is so from the first moment at which none is under way.
+    pub fn is_counted(&self) -> bool {
+        let is_counted = self.is_counted.load(Ordering::Relaxed) || self.call_counts.is_quiet();
+        self.is_counted.store(is_counted, Ordering::Relaxed);
+        is_counted
     }
 
     /// The counts of the calls on streams of its kind, and of those that its work is ordered with across
@@ -558,6 +561,7 @@ impl Streams {
         stream.non_blocking.store(flags & STREAM_NON_BLOCKING, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.green.store(green as u64, Ordering::Relaxed);
+        stream.is_counted.store(false, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
         // Two threads can meet a new stream at the same time: the first one to store it wins, and the other's
         // goes back.
@@ -565,7 +569,7 @@ impl Streams {
         match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
                 if !matches!(name, Name::Legacy) {
-                    context.add_stream();
+                    context.queues.add_stream();
                 }
                 call.publish(&describe(driver, stream, context, recorded_on, flags));
                 Some(stream)
@@ -704,6 +708,12 @@ impl Streams {
                 stream.state.store(DEAD, Ordering::Release);
             }
         }
+    }
+
+    /// The streams of a context.
+    pub fn of(&self, context: &Context) -> impl Iterator<Item = &'static Stream> + '_ {
+        let context = core::ptr::from_ref(context).cast_mut();
+        self.iter().filter(move |s| s.is_in_use() && s.context.load(Ordering::Relaxed) == context)
     }
 
     /// Ends the streams of a context that is gone; the poller drops what it had not read.

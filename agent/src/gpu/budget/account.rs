@@ -7,7 +7,7 @@ use gpuspy_wire::record::{Fact, Head, Namespace, Record, Window, WindowChange};
 
 use super::gate::{FIRST_LAUNCHES, Gate};
 use super::slowdown::Slowdown;
-use crate::gpu::context::{Context, Contexts};
+use crate::gpu::context::Contexts;
 use crate::gpu::stream::Streams;
 use crate::options::Mode;
 use crate::sink::text::publish;
@@ -195,7 +195,7 @@ impl Budget {
         if session.get::<Gate>().options.mode != Mode::Auto {
             return u64::MAX;
         }
-        if !self.is_sparse && session.get::<Contexts>().iter().any(Context::shares_queues) {
+        if !self.is_sparse && session.get::<Contexts>().iter().any(|c| c.queues.are_shared()) {
             self.is_sparse = true;
             let note = session.get::<Gate>().options.note(true).unwrap_or_default();
             publish(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());

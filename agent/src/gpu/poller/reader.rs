@@ -77,6 +77,7 @@ impl Reader {
         let outside = meter.outside(driver);
         let timing = session.get::<Gate>().is_on();
         for context in session.get::<Contexts>().iter() {
+            context.queues.settle(|| session.get::<Streams>().of(context).all(Stream::is_counted));
             let low = timing && context.pool.is_low();
             let busy = session.get::<Streams>().iter().any(|s| is_busy(s, context));
             if !(low || busy) || !self.may_touch(context) {
@@ -102,7 +103,7 @@ impl Reader {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
-                if busy && !context.has_one_queue() {
+                if busy && !context.queues.is_one() {
                     let Polled { time_base, sampler, .. } = &mut known;
                     let sample = sampler.sample(outside, context, time_base, || self.may_touch(context));
                     sample.into_iter().for_each(|s| _ = ring.push(s.as_words()));
