@@ -277,7 +277,8 @@ impl Held {
             return Some(Waited { undecided: 1, undecided_host_ns: self.host_ns, ..Waited::default() });
         }
         let until = |moment: i64| (moment.clamp(lo, end) - entered) as u64;
-        let waited = Sum { lo: until(lo), value: until(value), hi: until(hi) };
+        // What came later may have shown that the work was over before the best estimate of its end.
+        let waited = Sum { lo: until(lo), value: until(value.min(hi)), hi: until(hi) };
         Some(Waited { count: 1, host_ns: self.host_ns, waited, ..Waited::default() })
     }
 }

@@ -247,6 +247,19 @@ fn timed_work_after_untimed_work_bounds_the_end_of_that() {
     assert_eq!(trace.only(), None);
 }
 
+/// Found by a soak: a report said that a wait of 129 to 148 us had taken 154 us.
+#[test]
+fn the_best_value_of_a_wait_is_not_above_what_later_work_shows() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 0, 500);
+    // It was over before 496, and so was the kernel.
+    trace.work((1, 7), (50, 60), KERNEL, Some((480, 490)));
+    trace.call(FREE, (100, 600));
+    let row = (("cuMemFree".to_owned(), Cause::Free), waited(500, (394, 396, 396)));
+    assert_eq!(trace.only(), Some(row));
+}
+
 #[test]
 fn two_threads_calls_may_return_in_another_order_than_the_streams() {
     let names = names();
