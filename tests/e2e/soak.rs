@@ -12,7 +12,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -127,18 +126,25 @@ impl Collector {
     /// Runs a program, and brings its trace, if there is one, into its folder.
     fn run(&self, run: Run, mut command: Command, during: impl FnOnce(u32)) -> (Done, bool) {
         command.env("GPUSPY_SOCKET", self.listener.socket());
-        let done = run.finish_after(command, during);
+        let mut own = String::new();
+        let done = run.finish_after(command, |pid| {
+            own = format!("-{pid}.gspy");
+            during(pid);
+        });
         self.when_idle();
-        let entries = fs::read_dir(self.listener.folder.path()).unwrap().map(|entry| entry.unwrap().path());
-        let traces: Vec<PathBuf> =
-            entries.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect();
-        assert!(traces.len() <= 1, "{traces:?}");
-        for trace in &traces {
-            // The folders may be on different file systems.
-            fs::copy(trace, done.folder().join("trace.gspy")).unwrap();
-            fs::remove_file(trace).unwrap();
+        let mut has_trace = false;
+        for entry in fs::read_dir(self.listener.folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(name) = path.to_str().filter(|name| name.ends_with(".gspy")) else { continue };
+            // The collector may come to a program's connection when that has long been killed, and another one runs.
+            if name.ends_with(&own) {
+                // The folders may be on different file systems.
+                fs::copy(&path, done.folder().join("trace.gspy")).unwrap();
+                has_trace = true;
+            }
+            fs::remove_file(&path).unwrap();
         }
-        (done, !traces.is_empty())
+        (done, has_trace)
     }
 }
 
