@@ -6,6 +6,7 @@
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
 # - a run for each allocation of the agent's, which fails, alone and with all after it; runs that are killed at each system
 #   call, and get a signal at each instruction of the agent's (stable toolchain);
+# - half an hour of programs with faults under one collector;
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
 #   nothing runs (rustup target add aarch64-unknown-linux-gnu);
@@ -49,6 +50,8 @@ PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimi
 scripts/build-sim.sh
 check "every allocation fails in turn; kills and signals at every point" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run -p gpuspy-tests failing_calls:: hazards::killed hazards::signals
+
+check "half an hour of programs with faults, under one collector" scripts/soak.sh 1800
 
 if command -v valgrind >/dev/null; then
     check "instructions of a report and an export" scripts/count-instructions

@@ -63,6 +63,9 @@ fi
 step "tests"
 cargo nextest run "${parts[@]}" "$@"
 
+step "a minute of programs with faults, under one collector"
+scripts/soak.sh 60
+
 step "packages, each installed and tried"
 for tool in rpmbuild cpio; do
     if ! command -v $tool >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then

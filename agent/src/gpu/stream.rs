@@ -88,7 +88,7 @@ pub struct Stream {
     last: UnsafeCell<Last>,
     /// The calls on this stream, counted as they begin and end, to find out which overlap.
     pub call_counts: CallCounts,
-    /// What [`is_counted`](Self::is_counted) has found. Relaxed: the poller's own; a thread that makes the stream anew writes
+    /// What [`is_counted`](Self::is_counted) has found. Relaxed: the poller's own; a thread that turns it into another stream writes
     /// it before the stream is in use.
     is_counted: AtomicBool,
     /// The entries enqueued on it.
