@@ -485,7 +485,7 @@ impl<'s> Recorder<'s> {
         status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
         status.hangs = self.hangs.as_ref().map(ProcessWatch::hangs).unwrap_or_default();
         if self.corrupt != 0 {
-            *status.lost.entry(LossCause::Corrupt).or_default() += self.corrupt;
+            add(status.lost.entry(LossCause::Corrupt).or_default(), self.corrupt);
         }
         status
     }
