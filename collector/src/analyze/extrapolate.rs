@@ -9,8 +9,8 @@
 //!
 //! **Windows** (`--timing auto`). The operations in a window resemble each other (they belong to one phase of the
 //! program and one state of the GPU). So windows, and not operations, are the sample of what ran in the pauses
-//! between them: `clusters.rs`. The first phase is timed in full and stands only for itself: it is the program's
-//! warm-up.
+//! between them, and each counts by how likely it was: `clusters.rs`. The first phase is timed in full and stands only
+//! for itself: it is the program's warm-up.
 //!
 //! Both intervals contain the true sum in 99 of 100 cases, and are widened by the intervals of the timed operations
 //! themselves. They **assume** that an operation is drawn, and a window opened, independently of how long the
@@ -29,7 +29,7 @@ mod strata;
 
 use super::estimate::{Estimate, Kind, Sum};
 use crate::model::{Reason, When};
-use crate::trace::record::{Body, Work};
+use crate::trace::record::{Body, Record, Work};
 use clusters::Clusters;
 use draws::Draws;
 use gpuspy_wire::record::{Untimed, WindowChange, flag};
@@ -40,18 +40,38 @@ const LEAST: u64 = 5;
 /// The 99.5 % quantile of the normal distribution: 1 in 100 is outside, counting both sides.
 const Z: f64 = 2.575_829;
 
-/// The number of a window. The first phase is 1; 0 means that none has opened.
+/// The windows of a process, as its records tell of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WindowCount(u64);
+pub struct Windows {
+    /// The number of the last one. The first phase is 1; 0 means that none has opened.
+    number: u64,
+    /// When it opened, host ns.
+    opened: u64,
+    /// How long the last ones were, by their numbers, ns; 0 = it is still open.
+    spans: [u64; SPANS as usize],
+}
 
-impl WindowCount {
+/// How many windows are remembered. An operation that is the first of its kind after more of them than this is rare.
+const SPANS: u64 = 16;
+
+impl Windows {
     /// Takes the next record.
-    pub fn observe(&mut self, body: &Body) {
-        if let Body::Window(window) = body
-            && window.change == WindowChange::Opens
-        {
-            self.0 += 1;
-        }
+    pub fn observe(&mut self, record: &Record) {
+        let Body::Window(window) = &record.body else { return };
+        let span = match window.change {
+            WindowChange::Opens => {
+                (self.number, self.opened) = (self.number + 1, record.at);
+                0
+            }
+            WindowChange::Closes => record.at.saturating_sub(self.opened).max(1),
+        };
+        self.spans[(self.number % SPANS) as usize] = span;
+    }
+
+    /// How long a window was, ns; `None` if it is still open, or no longer remembered.
+    fn span(&self, number: u64) -> Option<u64> {
+        let is_remembered = number <= self.number && self.number - number < SPANS;
+        is_remembered.then(|| self.spans[(number % SPANS) as usize]).filter(|span| *span > 0)
     }
 }
 
@@ -134,6 +154,11 @@ impl Range {
         Range { lo: self.lo + other.lo, value: self.value + other.value, hi: self.hi + other.hi }
     }
 
+    /// Moves the interval towards zero.
+    fn less(self, by: f64) -> Range {
+        Range { lo: self.lo - by, value: (self.value - by).max(0.0), hi: self.hi - by }
+    }
+
     /// Widens the interval by `margin` on both sides.
     fn widened(self, margin: f64) -> Range {
         Range { lo: self.lo - margin, hi: self.hi + margin, ..self }
@@ -152,45 +177,46 @@ impl Range {
 
 impl Sample {
     /// Adds an operation that ran, with its record.
-    pub fn observe(&mut self, window: WindowCount, when: &When, body: &Body) {
+    pub fn observe(&mut self, windows: &Windows, when: &When, body: &Body) {
         match when {
             When::Timed(o) => {
                 let is_drawn =
                     matches!(body, Body::Work(Work { call, .. }) if call.flags & flag::SAMPLED != 0);
-                self.timed(window, Sum { value: o.value(), lo: o.lo(), hi: o.hi() }, is_drawn);
+                self.timed(windows, Sum { value: o.value(), lo: o.lo(), hi: o.hi() }, is_drawn);
             }
             When::Untimed { reason: Reason::Untimed(Untimed::Run), .. } => {
-                self.untimed(window, Why::NotDrawn)
+                self.untimed(windows, Why::NotDrawn)
             }
             When::Untimed { reason: Reason::Untimed(Untimed::Budget), .. } => {
-                self.untimed(window, Why::Paused)
+                self.untimed(windows, Why::Paused)
             }
-            When::Untimed { .. } => self.untimed(window, Why::Other),
+            When::Untimed { .. } => self.untimed(windows, Why::Other),
             When::Captured => {}
         }
     }
 
-    fn timed(&mut self, window: WindowCount, time: Sum, is_drawn: bool) {
+    fn timed(&mut self, windows: &Windows, time: Sum, is_drawn: bool) {
         self.timed += 1;
         self.known.add(time);
         self.shortest = Some(self.shortest.map_or(time.value, |shortest| shortest.min(time.value)));
         self.longest = self.longest.max(time.value);
-        self.windows.timed(window.0, time, is_drawn);
+        self.windows.timed(windows, time, is_drawn);
         if is_drawn {
             self.draws.drawn(time);
         }
     }
 
-    fn untimed(&mut self, window: WindowCount, why: Why) {
+    fn untimed(&mut self, windows: &Windows, why: Why) {
         match why {
             Why::NotDrawn => {
                 self.not_drawn += 1;
                 self.draws.not_drawn();
-                self.windows.not_drawn(window.0);
+                self.windows.not_drawn(windows);
             }
             Why::Paused => self.paused += 1,
             Why::Other => self.others += 1,
         }
+        self.windows.time_passes(windows);
     }
 
     /// Adds another sample.

@@ -7,7 +7,7 @@
 use super::analysis::{Analysis, End, Start};
 use super::durations::Durations;
 use super::estimate::Estimate;
-use super::extrapolate::{Strata, WindowCount};
+use super::extrapolate::{Strata, Windows};
 use super::kernels::UNKNOWN;
 use super::merge::Merge;
 use super::scope::Scope;
@@ -72,7 +72,7 @@ pub struct GraphTimes<'a> {
     nodes: HashMap<u32, Durations>,
     /// The launch of the last node time. All node times of a launch come together.
     last: Option<u64>,
-    window: WindowCount,
+    windows: Windows,
 }
 
 impl<'a> Analysis<'a> for GraphTimes<'a> {
@@ -84,12 +84,12 @@ impl<'a> Analysis<'a> for GraphTimes<'a> {
             sum: GraphUse::default(),
             nodes: HashMap::default(),
             last: None,
-            window: WindowCount::default(),
+            windows: Windows::default(),
         }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        self.window.observe(&event.record.body);
+        self.windows.observe(event.record);
         if let Body::NodeTime(node) = &event.record.body {
             let is_new = self.last.replace(node.correlation) != Some(node.correlation);
             if let Some(interval) = scope.node() {
@@ -106,7 +106,7 @@ impl<'a> Analysis<'a> for GraphTimes<'a> {
             When::Untimed { .. } => {}
         }
         if let Body::Work(Work { what: What::Graph { graph, .. }, .. }) = &event.record.body {
-            sum.strata.observe(*graph, self.window, operation, event);
+            sum.strata.observe(*graph, &self.windows, operation, event);
         }
         sum.launches += 1;
         sum.kernels = sum.kernels.saturating_add(ran.kernel_count);

@@ -4,7 +4,7 @@ use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::durations::Durations;
 use super::estimate::Estimate;
-use super::extrapolate::{Extent, Strata, WindowCount};
+use super::extrapolate::{Extent, Strata, Windows};
 use super::merge::Merge;
 use super::scope::Scope;
 use super::shapes::{ShapeCounts, Shapes};
@@ -25,7 +25,7 @@ pub struct KernelTimes<'a> {
     names: &'a Names,
     by_name: HashMap<u32, Kernel>,
     shapes: ShapeCounts,
-    window: WindowCount,
+    windows: Windows,
 }
 
 /// The shape of a launch, as far as its time depends on it: the grid, the block, and the dynamic shared memory in
@@ -165,12 +165,12 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
             names: start.names,
             by_name: HashMap::default(),
             shapes: ShapeCounts::default(),
-            window: WindowCount::default(),
+            windows: Windows::default(),
         }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        self.window.observe(&event.record.body);
+        self.windows.observe(event.record);
         let Some(operation) = scope.operation() else { return };
         self.shapes.observe(event.record, operation);
         match (operation.what, operation.when) {
@@ -187,7 +187,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
                 let kernel = self.by_name.entry(name).or_default();
                 kernel.count += 1;
                 kernel.communication = communication;
-                kernel.strata.observe(Shaped::of(&event.record.body), self.window, operation, event);
+                kernel.strata.observe(Shaped::of(&event.record.body), &self.windows, operation, event);
                 if let When::Timed(interval) = when {
                     kernel.durations.add(interval.length);
                     event.call.into_iter().for_each(|call| kernel.api.add(call));

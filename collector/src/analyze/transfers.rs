@@ -3,7 +3,7 @@
 use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::estimate::{Estimate, Sum};
-use super::extrapolate::{Extent, Strata, WindowCount};
+use super::extrapolate::{Extent, Strata, Windows};
 use super::merge::Merge;
 use super::scope::Scope;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -182,7 +182,7 @@ fn gbps(bytes: u64, time: Sum) -> Estimate<Option<f64>> {
 #[derive(Debug, Default)]
 pub struct TransferTimes {
     table: Transfers,
-    window: WindowCount,
+    windows: Windows,
 }
 
 impl<'a> Analysis<'a> for TransferTimes {
@@ -193,7 +193,7 @@ impl<'a> Analysis<'a> for TransferTimes {
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        self.window.observe(&event.record.body);
+        self.windows.observe(event.record);
         let Some(operation) = scope.operation() else { return };
         let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
         if operation.when == When::Captured {
@@ -203,7 +203,7 @@ impl<'a> Analysis<'a> for TransferTimes {
         let sum = self.table.entry((kind, host_memory)).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bytes);
-        sum.strata.observe(SizeClass::of(bytes), self.window, operation, event);
+        sum.strata.observe(SizeClass::of(bytes), &self.windows, operation, event);
         if let When::Timed(o) = operation.when {
             let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
             one = SizePart { timed: 1, timed_bytes: bytes, time, ..one };

@@ -5,7 +5,7 @@
 //! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
 //! says how long the operations of a stratum took of which none was timed.
 
-use super::{Extent, Range, Sample, WindowCount};
+use super::{Extent, Range, Sample, Windows};
 use crate::analyze::estimate::Estimate;
 use crate::hash::HashMap;
 use crate::model::{Event, Operation};
@@ -37,11 +37,11 @@ struct Device<K> {
 
 impl<K: Copy + Eq + Hash> Strata<K> {
     /// Takes an operation that ran, with its event.
-    pub fn observe(&mut self, key: K, window: WindowCount, operation: &Operation, event: &Event<'_>) {
+    pub fn observe(&mut self, key: K, windows: &Windows, operation: &Operation, event: &Event<'_>) {
         let device = self.devices.entry(operation.device).or_default();
-        device.all.observe(window, &operation.when, &event.record.body);
+        device.all.observe(windows, &operation.when, &event.record.body);
         if let Some(stratum) = device.stratum(key) {
-            stratum.observe(window, &operation.when, &event.record.body);
+            stratum.observe(windows, &operation.when, &event.record.body);
         }
     }
 
@@ -165,8 +165,8 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         use crate::analyze::estimate::Sum;
         let device = self.devices.entry(Some(0)).or_default();
         let add = |sample: &mut Sample| match ns {
-            Some(ns) => sample.timed(WindowCount(window), Sum { value: ns, lo: ns, hi: ns }, false),
-            None => sample.untimed(WindowCount(window), Why::Paused),
+            Some(ns) => sample.timed(&Windows::alike(window), Sum { value: ns, lo: ns, hi: ns }, false),
+            None => sample.untimed(&Windows::alike(window), Why::Paused),
         };
         add(&mut device.all);
         device.stratum(key).into_iter().for_each(add);
