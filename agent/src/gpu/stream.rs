@@ -408,7 +408,8 @@ impl Stream {
                 bursts.abandoned();
                 lost += u64::from(burst.is_deferred);
             }
-            if let Some(pool) = self.context().map(|c| &c.pool) {
+            // What a gone context had is given back as a whole: see `Pool::close`.
+            if let Some(Context { pool, .. }) = self.context().filter(|c| !c.gone.load(Ordering::Acquire)) {
                 let held = [last.end.map(|e| e.event), last.burst.map(|b| b.start), last.draw.witness()];
                 held.into_iter().flatten().for_each(|event| pool.give(event));
             }
