@@ -60,6 +60,7 @@ Exit status: 0; 2 on bad usage; 3 when no trace can be read; 4 when AFTER is slo
 pub(super) const EXPORT: &str = "\
 Examples:
   gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA
+  gpuspy export app.gspy --to perfetto -o app.pftrace   for ui.perfetto.dev: smaller
   gpuspy export runs/ --to chrome | jq '.traceEvents | length'
   gpuspy export app.gspy --since 1.5s --until 2s --device 0 -o part.json.gz
   gpuspy export app.gspy --step 10..12 -o steps.json.gz

@@ -4,8 +4,11 @@ use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, say, time};
-use crate::export::chrome::{Export, Source, Summary, lay_out};
+use crate::export::chrome::Chrome;
 use crate::export::flame::Weight;
+use crate::export::perfetto::{self, Perfetto};
+use crate::export::timeline::sink::Sink;
+use crate::export::timeline::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::steps::Span;
@@ -18,7 +21,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -35,7 +38,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "gpu|idle|wait|bytes", value_parser = weight)]
     weight: Option<Weight>,
     /// The file to write, compressed if its name ends in .gz [default: stdout]. In a directory (DIR/), a file is written for
-    /// each rank, rank<N>.json.gz, and for each process without a rank, pid<N>.json.gz
+    /// each rank, rank<N>.json.gz (perfetto: .pftrace.gz), and for each process without a rank, pid<N>.json.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m
@@ -70,6 +73,8 @@ impl Options {
 enum Format {
     /// Chrome JSON as PyTorch writes it, for ui.perfetto.dev, chrome://tracing and HTA
     Chrome,
+    /// Perfetto's own format, for ui.perfetto.dev and trace_processor: smaller than Chrome's
+    Perfetto,
     /// A line for each stack, for flamegraph.pl, inferno and speedscope
     Collapsed,
     /// Stacks as JSON, for speedscope.app
@@ -88,22 +93,63 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let output = options.output.as_deref().filter(|path| path.as_os_str() != "-");
     output.map_or(Ok(()), replaceable)?;
     match options.to {
-        Format::Chrome => chrome(options, &filter, output),
+        Format::Chrome => timeline(options, &filter, output, Timeline::Chrome),
+        Format::Perfetto => timeline(options, &filter, output, Timeline::Perfetto),
         Format::Collapsed => flames(options, &filter, output, Flames::Collapsed),
         Format::Speedscope => flames(options, &filter, output, Flames::Speedscope),
     }
 }
 
-fn chrome(options: &Options, filter: &Filter, output: Option<&Path>) -> Result<ExitCode, Failure> {
+/// A format of timelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timeline {
+    Chrome,
+    Perfetto,
+}
+
+impl Timeline {
+    /// What it is called, and how names of its files end.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Timeline::Chrome => ("chrome", "json"),
+            Timeline::Perfetto => ("perfetto", "pftrace"),
+        }
+    }
+
+    /// Refuses a name that says the other format: readers of the file would believe it.
+    fn fits(self, path: &Path) -> Result<(), Failure> {
+        let is_compressed = path.extension().is_some_and(|ending| ending == "gz");
+        let inner = if is_compressed { path.with_extension("") } else { path.to_owned() };
+        let says = |other: &Timeline| inner.extension().is_some_and(|ending| ending == other.names().1);
+        let other =
+            [Timeline::Chrome, Timeline::Perfetto].into_iter().find(|other| *other != self && says(other));
+        let Some(other) = other else { return Ok(()) };
+        let ((to, _), (other, ending), shown) = (self.names(), other.names(), path.display());
+        Err(Failure::usage(format_args!(
+            "{shown} is not written by --to {to}: .{ending} is for --to {other}"
+        )))
+    }
+}
+
+fn timeline(
+    options: &Options,
+    filter: &Filter,
+    output: Option<&Path>,
+    to: Timeline,
+) -> Result<ExitCode, Failure> {
     if options.weight.is_some() {
         return Err(Failure::usage("--weight is for --to collapsed and --to speedscope"));
+    }
+    output.map_or(Ok(()), |path| to.fits(path))?;
+    if output.is_none() && to == Timeline::Perfetto && io::stdout().is_terminal() {
+        return Err(Failure::usage("a Perfetto trace is not text: name a file with -o FILE.pftrace"));
     }
     let opened = open_all(&options.trace, filter)?;
     let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
     let written = match output {
-        Some(path) if is_directory(path) => write_directory(path, opened),
-        Some(path) => write_file(path, |out| write_to(out, opened)).inspect(|_| say_written(path)),
-        None => match write_to(io::stdout().lock(), opened) {
+        Some(path) if is_directory(path) => write_directory(path, opened, to),
+        Some(path) => write_file(path, |out| write_to(out, opened, to)).inspect(|_| say_written(path)),
+        None => match write_to(io::stdout().lock(), opened, to) {
             // The reader (`gpuspy export … | head`) closed the pipe.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
             written => written.map_err(|e| cannot_write("stdout", &e)),
@@ -177,13 +223,23 @@ pub(super) const CHROME_START: &[u8] = b"{\n\"schemaVersion\": 1,";
 
 /// Returns whether a file starts like a Chrome trace, compressed or not.
 pub(super) fn is_chrome_trace(path: &Path) -> bool {
-    let starts = |mut file: Box<dyn Read>| {
-        let mut start = [0; CHROME_START.len()];
-        file.read_exact(&mut start).is_ok() && start == CHROME_START
+    begins(path, |start| start.starts_with(CHROME_START))
+}
+
+/// Returns whether a file starts like a Perfetto trace of gpuspy's, compressed or not.
+fn is_perfetto_trace(path: &Path) -> bool {
+    let mark = perfetto::MARK.as_bytes();
+    begins(path, |start| start.windows(mark.len()).any(|part| part == mark))
+}
+
+/// Asks `is` about the first 32 bytes of a file, and about what they are if it is uncompressed.
+fn begins(path: &Path, is: impl Fn(&[u8]) -> bool) -> bool {
+    let asked = |file: &mut dyn Read| {
+        let mut start = Vec::new();
+        file.take(32).read_to_end(&mut start).is_ok() && is(&start)
     };
     let open = || File::open(path);
-    open().is_ok_and(|file| starts(Box::new(file)))
-        || open().is_ok_and(|file| starts(Box::new(GzDecoder::new(file))))
+    open().is_ok_and(|mut file| asked(&mut file)) || open().is_ok_and(|file| asked(&mut GzDecoder::new(file)))
 }
 
 /// Returns whether a file is an earlier export.
@@ -192,7 +248,7 @@ fn is_export(path: &Path) -> bool {
         let mut read = vec![0; start.len()];
         File::open(path).and_then(|mut file| file.read_exact(&mut read)).is_ok() && read == start
     };
-    is_chrome_trace(path) || starts(flame::SPEEDSCOPE_START) || is_collapsed(path)
+    is_chrome_trace(path) || is_perfetto_trace(path) || starts(flame::SPEEDSCOPE_START) || is_collapsed(path)
 }
 
 /// Returns whether the first line of a file is a stack and a number.
@@ -219,7 +275,7 @@ fn is_directory(path: &Path) -> bool {
 /// Writes a trace as a Chrome trace.
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
     let opened = open_all(trace, &Filter::default())?;
-    write_file(file, |out| write_to(out, opened)).map(|_| ())
+    write_file(file, |out| write_to(out, opened, Timeline::Chrome)).map(|_| ())
 }
 
 fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
@@ -289,20 +345,28 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     Ok(Opened { reader, source })
 }
 
-fn write_to(out: impl Write, opened: Vec<Opened>) -> io::Result<Summary> {
-    let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
-    let mut export = Export::begin(BufWriter::with_capacity(1 << 20, out), &sources)?;
-    for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
-        let callers = &source.contents().2.callers;
-        export.process(index, source, callers.on_stacks(reader.records()))?;
-    }
-    let (out, summary) = export.finish()?;
+fn write_to(out: impl Write, opened: Vec<Opened>, to: Timeline) -> io::Result<Summary> {
+    let out = BufWriter::with_capacity(1 << 20, out);
+    let (out, summary) = match to {
+        Timeline::Chrome => write_as(Chrome::new(out), opened),
+        Timeline::Perfetto => write_as(Perfetto::new(out), opened),
+    }?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
     Ok(summary)
 }
 
+fn write_as<S: Sink>(sink: S, opened: Vec<Opened>) -> io::Result<(S::Out, Summary)> {
+    let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
+    let mut export = Export::begin(sink, &sources)?;
+    for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
+        let callers = &source.contents().2.callers;
+        export.process(index, source, callers.on_stacks(reader.records()))?;
+    }
+    export.finish()
+}
+
 /// Writes a file for each rank, as tools that compare ranks need them. Processes of one rank (a worker that forked) share it.
-fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Failure> {
+fn write_directory(directory: &Path, opened: Vec<Opened>, to: Timeline) -> Result<Summary, Failure> {
     fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
     let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
     for one in opened {
@@ -314,14 +378,14 @@ fn write_directory(directory: &Path, opened: Vec<Opened>) -> Result<Summary, Fai
         ranks += usize::from(one.source.job().rank.is_some() && !files.contains_key(&name));
         files.entry(name).or_default().push(one);
     }
-    if ranks > 0 && ranks < files.len() {
+    if to == Timeline::Chrome && ranks > 0 && ranks < files.len() {
         say("some processes have no rank; HTA reads their files as rank 0, so give it only the others");
     }
     let (mut all, mut written) = (Summary::default(), Vec::new());
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
-        let name = name + ".json.gz";
-        all.add(&write_file(&directory.join(&name), |out| write_to(out, processes))?);
+        let name = format!("{name}.{}.gz", to.names().1);
+        all.add(&write_file(&directory.join(&name), |out| write_to(out, processes, to))?);
         written.push(name);
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));

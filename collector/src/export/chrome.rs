@@ -1,398 +1,271 @@
-//! How is a trace written in the Chrome trace format, in the dialect of PyTorch's Kineto? Perfetto, chrome://tracing
+//! How is a timeline written in the Chrome trace format, in the dialect of PyTorch's Kineto? Perfetto, chrome://tracing
 //! and HTA (Holistic Trace Analysis) read it.
 //!
-//! Times:
+//! `timeline` says which events, rows and arguments there are. What follows from the format and its readers:
 //!
-//! - Times are µs with three decimals since `baseTimeNanoseconds`, which is in ns of the real-time clock and is
-//!   rounded as in Kineto, so that all files of one run, and of several exports, have the same. They lie on the
-//!   model's line, so `ts` and `dur` of an operation are host time.
-//!
-//! Rows and events:
-//!
-//! - A *row* is what these tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps, because Perfetto drops
-//!   events that do. `rows` describes how.
-//! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a
-//!   burst of launches, is one `kernel`: Kineto has no category for either, and HTA treats any time outside `kernel`,
-//!   `gpu_memcpy` and `gpu_memset` as idle.
-//! - Queries in a row (`cudaEventQuery` until it succeeds) are one slice, because they are one record. Its `calls` is
-//!   their number, and `ns inside` the time in them.
-//! - An NVTX range is a `user_annotation`, and a `gpu_user_annotation` for each stream on which its operations ran,
-//!   on a row of its own beside the stream's and without `args.stream`. `process/ranges.rs` describes the rows. An
-//!   NVTX marker is an instant.
-//! - A synchronization is inside its call, on the host's thread. As in Kineto, it has the call's correlation, and the
-//!   device and the stream that was waited for, or -1 for all streams: HTA would join events without a correlation
-//!   with each other.
-//!
-//! Numbers:
-//!
-//! - Streams have the numbers that reports show ([`run`]), which are unique in a file of one rank,
-//!   because HTA distinguishes GPU rows by nothing else.
-//! - Correlations are renumbered, one per call: they are unique in the file and small enough for any reader.
+//! - Times are µs with three decimals since `baseTimeNanoseconds`.
+//! - Perfetto drops events of a row that overlap, which no two do.
+//! - HTA treats any time outside `kernel`, `gpu_memcpy` and `gpu_memset` as idle, and whatever has an `args.stream` and a
+//!   correlation as the work of that stream. It distinguishes the rows of a GPU by nothing but `args.stream`, so the
+//!   projections of ranges have none. It would join events without a correlation with each other.
 //! - `distributedInfo` contains the rank if all processes of the file have the same: HTA distinguishes files by it, and
 //!   requires the blank after the colon. Its backend is NCCL if an NCCL kernel was launched, and otherwise unknown.
-//!
-//! Selection:
-//!
-//! - With a filter, an event is exported whole if it concerns what is selected and any part of it is in the selected
-//!   time. All numbers and times are those of the whole trace.
-//! - If ranges were captured, the time in them is selected in the same way; an NVTX range that was open before a
-//!   capture range begins with it.
-//! - What a trace does not contain is left out. `est. achieved occupancy %` is computed as in Kineto; it is not a
-//!   measurement. `cbid` is 0, which is CUPTI's invalid one.
-//!
-//! Memory grows with the number of threads, streams and different kernels, not with the length of the trace.
+//! - Metadata comes first, because HTA takes the first event of all for one without a correlation.
 
 mod json;
-mod layout;
-mod process;
-mod rows;
-mod scene;
 
-use crate::analyze::reading::Reading;
-use crate::hash::HashMap;
-use crate::model::callers::Callers;
-use crate::model::clocks::Clocks;
-use crate::model::filter::Filter;
-use crate::model::gpu_interval::host;
-use crate::model::job::Job;
-use crate::model::period;
-use crate::model::run::{self, Machine, Surveyed};
-use crate::model::survey::Survey;
-use crate::trace::record::{Names, Record, Status};
-use gpuspy_wire::record::{Fact, Namespace};
-use json::{Put, Text};
-use layout::Layout;
-use scene::Scene;
-use std::collections::BTreeMap;
+use super::timeline::Summary;
+use super::timeline::sink::{
+    Arg, Arrow, Counter, Group, Header, Instant, JobOfFile, NamedRow, Row, RowKind, Sink, Slice,
+};
+use json::{Micros, Put, Text};
 use std::io::{self, Write};
+use std::rc::Rc;
 
-/// What is known of a process after the first pass over its trace.
+/// A Chrome trace that is being written.
 #[derive(Debug)]
-pub struct Source {
-    names: Names,
-    status: Option<Status>,
-    clocks: Clocks,
-    scene: Scene,
-    place: InRun,
-}
-
-/// How a process relates to the others of its run.
-#[derive(Clone, Debug, Default)]
-struct InRun {
-    /// The real-time clock at time 0 of a file, ns: the same for all files of a run.
-    base: i128,
-    /// Host ns of that moment.
-    zero: i64,
-    /// What is selected of the process.
-    filter: Filter,
-}
-
-/// Kineto's baseTimeNanoseconds is the real time rounded down to a multiple of this (libkineto,
-/// `ChromeTraceBaseTime`: intervals of 7 889 238 s, about three months), so that files that were written separately
-/// can be compared. Times are still exact to the ns in a double.
-const BASE_NS: i128 = 7_889_238 * 1_000_000_000;
-
-/// Gives the processes of a run one base, one time line for each machine, and the numbers of their streams, whichever
-/// of them share a file. Only what `filter` selects will be exported.
-pub fn lay_out(run: &mut [&mut Source], filter: &Filter) {
-    let surveyed: Vec<Surveyed<'_>> = run.iter().map(|source| source.surveyed()).collect();
-    let filters = run::filters(&surveyed, filter);
-    // The real time minus the host's time is one number for each machine, from its first process with a status.
-    let real = |status: &Status| i128::from(status.began_realtime) - i128::from(host(status.began));
-    let mut machines: HashMap<Machine, i128> = HashMap::default();
-    for process in &surveyed {
-        if let Some(status) = process.status {
-            machines.entry(process.machine()).or_insert_with(|| real(status));
-        }
-    }
-    let began =
-        surveyed.iter().filter_map(|process| process.status).map(|status| status.began_realtime).min();
-    let base = began.map_or(0, |began| i128::from(began) / BASE_NS * BASE_NS);
-    let earliest = surveyed.iter().filter_map(|process| process.clocks.earliest).min().map_or(0, host);
-    let zeros: Vec<i64> = surveyed
-        .iter()
-        // Without a status, the real time is unknown, and the first call is at 0.
-        .map(|process| machines.get(&process.machine()).map_or(earliest, |real| (base - real) as i64))
-        .collect();
-    for ((source, filter), zero) in run.iter_mut().zip(filters).zip(zeros) {
-        source.place = InRun { base, zero, filter };
-    }
-}
-
-impl Source {
-    /// Makes the first pass over a trace: `each` calls a function with each of its records.
-    pub fn of(names: Names, status: Option<Status>, each: impl FnOnce(&mut dyn FnMut(&Record))) -> Source {
-        let (mut survey, mut scene) = (Survey::of_steps(&names), Scene::default());
-        each(&mut |record| {
-            survey.observe(record);
-            scene.observe(record);
-        });
-        Source { names, status, clocks: survey.finish(), scene, place: InRun::default() }
-    }
-
-    /// Finds out which lines the calls come from, by a function that gives the callers their stacks.
-    pub fn resolve(&mut self, by: impl FnOnce(&mut Callers, &mut Names, Option<&Status>)) {
-        by(&mut self.clocks.callers, &mut self.names, self.status.as_ref());
-    }
-
-    fn surveyed(&self) -> Surveyed<'_> {
-        Surveyed { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
-    }
-
-    /// Returns what the trace contains, and the filter that [`lay_out`] gave it.
-    pub fn contents(&self) -> (&Names, Option<&Status>, &Clocks, &Filter) {
-        (&self.names, self.status.as_ref(), &self.clocks, &self.place.filter)
-    }
-
-    /// Its process's place in a job.
-    pub fn job(&self) -> Job {
-        Job::of(&self.names)
-    }
-
-    /// The ranges that were to be captured of its process; `None` for the whole run.
-    pub fn captured(&self) -> Option<&str> {
-        period::requested(&self.names)
-    }
-
-    /// Its process's id, if the trace has a status.
-    pub fn pid(&self) -> Option<u32> {
-        self.status.as_ref().map(|status| status.pid)
-    }
-
-    /// CLOCK_REALTIME at which its collection began, ns; 0 without a status.
-    pub fn began(&self) -> u64 {
-        self.status.as_ref().map_or(0, |status| status.began_realtime)
-    }
-
-    /// Whether an NCCL kernel was launched. All of them have names that begin like this (ncclDevKernel_…,
-    /// ncclKernel_…).
-    fn uses_nccl(&self) -> bool {
-        let is_nccl = |(&(namespace, _), name): (&(Namespace, u32), &String)| {
-            namespace == Namespace::Kernel && name.starts_with("nccl")
-        };
-        self.names.0.iter().any(is_nccl)
-    }
-
-    /// The program's name: that of its file.
-    fn program(&self) -> &str {
-        let fact = |fact: Fact| self.names.get(Namespace::Fact, fact as u32);
-        let path = fact(Fact::Executable).or_else(|| fact(Fact::CommandLine)?.split('\0').next());
-        let name = path.and_then(|path| path.rsplit('/').next());
-        name.filter(|name| !name.is_empty()).unwrap_or("(unknown program)")
-    }
-}
-
-/// What an export contains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// The number of API calls, including all queries in a row, which share one event.
-    pub calls: u64,
-    /// The number of operations on a GPU's row.
-    pub operations: u64,
-    /// Executed operations that are on no GPU row, by reason.
-    pub untimed: BTreeMap<&'static str, u64>,
-    /// The number of operations that became nodes of a graph instead of being executed.
-    pub captured: u64,
-    /// The number of NVTX ranges, on the host and on each stream of a GPU, and of markers.
-    pub annotations: u64,
-    /// The number of changes of the device memory that is held.
-    pub memory_events: u64,
-}
-
-impl Summary {
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        *self == Summary::default()
-    }
-
-    /// Adds another summary.
-    pub fn add(&mut self, other: &Summary) {
-        self.calls += other.calls;
-        self.operations += other.operations;
-        self.captured += other.captured;
-        self.annotations += other.annotations;
-        self.memory_events += other.memory_events;
-        for (why, count) in &other.untimed {
-            *self.untimed.entry(why).or_default() += count;
-        }
-    }
-}
-
-/// An export that is being written.
-#[derive(Debug)]
-pub struct Export<W> {
-    out: Events<W>,
-    layout: Layout,
-    correlations: u64,
-    summary: Summary,
-}
-
-impl<W: Write> Export<W> {
-    /// Writes what comes before the events of all processes, after [`lay_out`]. Metadata comes first, because HTA
-    /// takes the first event of all for one without a correlation.
-    ///
-    /// # Errors
-    /// Fails if writing does.
-    pub fn begin(mut out: W, sources: &[Source]) -> io::Result<Export<W>> {
-        let layout = Layout::of(sources);
-        writeln!(
-            out,
-            "{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},",
-            layout.base
-        )?;
-        distributed_info(&mut out, sources)?;
-        out.write_all(b"\"deviceProperties\": [")?;
-        let mut separator = "";
-        for (source, process) in sources.iter().zip(&layout.processes) {
-            for (ordinal, gpu) in &process.gpus {
-                let Some(ordinal) = ordinal else { continue };
-                let name = ordinal.checked_add(1).and_then(|id| source.names.get(Namespace::Device, id));
-                let device = source.scene.devices.get(ordinal);
-                json::device(&mut out, separator, *gpu, name, device)?;
-                separator = ",";
-            }
-        }
-        out.write_all(b"],\n\"traceEvents\": [")?;
-        let mut out = Events { out, any: false, row: Vec::new() };
-        for (source, process) in sources.iter().zip(&layout.processes) {
-            metadata(&mut out, source, process)?;
-        }
-        Ok(Export { out, layout, correlations: 0, summary: Summary::default() })
-    }
-
-    /// Makes the second pass over a trace and writes its process's events; `index` is its place in the `sources` that
-    /// the export began with.
-    ///
-    /// # Errors
-    /// Fails if writing does.
-    pub fn process(
-        &mut self,
-        index: usize,
-        source: &Source,
-        records: impl Iterator<Item = Record> + Send,
-    ) -> io::Result<()> {
-        let (names, status, clocks, filter) = source.contents();
-        let mut reading = Reading::new(names, status, clocks, filter);
-        let mut pass = process::Pass::new(self, source, index, reading.period().clone());
-        reading.ahead(records, |batches| {
-            for batch in batches {
-                batch.events().try_for_each(|(event, scope)| pass.observe(event, &scope))?;
-            }
-            Ok::<(), io::Error>(())
-        })?;
-        pass.finish()
-    }
-
-    /// Writes the end, with the numbers of operations that no row shows.
-    ///
-    /// # Errors
-    /// Fails if writing does.
-    pub fn finish(mut self) -> io::Result<(W, Summary)> {
-        let Summary { calls, operations, untimed, captured, annotations, .. } = &self.summary;
-        let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
-        let version = env!("CARGO_PKG_VERSION");
-        write!(
-            self.out.out,
-            "\n],\n\"gpuspy\": {{\"version\": \"{version}\", \"calls\": {calls}, \"operations\": {operations}, \
-             \"annotations\": {annotations}, \
-             \"captured\": {captured}, \"untimed\": {{{}}}}}\n}}\n",
-            untimed.join(", ")
-        )?;
-        self.out.out.flush()?;
-        Ok((self.out.out, self.summary))
-    }
-}
-
-/// The list of events, one per line.
-#[derive(Debug)]
-struct Events<W> {
+pub struct Chrome<W> {
     out: W,
     any: bool,
-    /// The row that is put together.
-    row: Vec<u8>,
+    /// The event that is put together.
+    event: Vec<u8>,
 }
 
-impl<W: Write> Events<W> {
-    fn push(&mut self, event: std::fmt::Arguments<'_>) -> io::Result<()> {
-        self.out.write_all(if self.any { b",\n" } else { b"\n" })?;
-        self.any = true;
-        self.out.write_fmt(event)
+impl<W: Write> Chrome<W> {
+    /// Begins a file.
+    pub fn new(out: W) -> Chrome<W> {
+        Chrome { out, any: false, event: Vec::new() }
     }
 
     /// Adds an event from its parts.
     fn put(&mut self, parts: &[&dyn Put]) -> io::Result<()> {
-        self.row.clear();
-        self.row.extend_from_slice(if self.any { b",\n" } else { b"\n" });
+        self.open();
+        parts.iter().for_each(|part| part.put(&mut self.event));
+        self.close()
+    }
+
+    /// Begins an event: one per line.
+    fn open(&mut self) {
+        self.event.clear();
+        self.event.extend_from_slice(if self.any { b",\n" } else { b"\n" });
         self.any = true;
-        parts.iter().for_each(|part| part.put(&mut self.row));
-        self.out.write_all(&self.row)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.event)
+    }
+
+    fn metadata(&mut self, name: &str, Row { pid, tid }: Row, key: &str, value: &dyn Put) -> io::Result<()> {
+        self.put(&[
+            &r#"{"ph":"M","name":""#,
+            &name,
+            &r#"","ts":0,"pid":"#,
+            &pid,
+            &r#","tid":"#,
+            &tid,
+            &r#","args":{""#,
+            &key,
+            &r#"":"#,
+            value,
+            &"}}",
+        ])
+    }
+
+    /// Writes an end of an arrow.
+    fn arrow(&mut self, arrow: Arrow, Row { pid, tid }: Row, at: i64) -> io::Result<()> {
+        let (phase, id, rest) = match arrow {
+            Arrow::Call(id) => ("s", id, "}"),
+            Arrow::Operation(id) => ("f", id, r#","bp":"e"}"#),
+        };
+        self.put(&[
+            &r#"{"ph":""#,
+            &phase,
+            &r#"","id":"#,
+            &id,
+            &r#","pid":"#,
+            &pid,
+            &r#","tid":"#,
+            &tid,
+            &r#","ts":"#,
+            &Micros(at),
+            &r#","cat":"ac2g","name":"ac2g""#,
+            &rest,
+        ])
+    }
+
+    fn bar(&mut self, slice: &Slice<'_, Self>) -> io::Result<()> {
+        let Slice { category, name, row: Row { pid, tid }, span: (begin, end), args, more, .. } = slice;
+        self.open();
+        let out = &mut self.event;
+        r#"{"ph":"X","cat":""#.put(out);
+        category.name().put(out);
+        r#"","name":"#.put(out);
+        name.put(out);
+        r#","pid":"#.put(out);
+        pid.put(out);
+        r#","tid":"#.put(out);
+        tid.put(out);
+        r#","ts":"#.put(out);
+        Micros(*begin).put(out);
+        r#","dur":"#.put(out);
+        Micros(end.saturating_sub(*begin)).put(out);
+        arguments(args, more.map(|more| &**more), out);
+        "}".put(out);
+        self.close()
     }
 }
 
-/// Writes the file's place in a job, if it has one.
-fn distributed_info(out: &mut impl Write, sources: &[Source]) -> io::Result<()> {
-    let job = sources.first().map_or_else(Job::default, Source::job);
-    let Some(rank) = job.rank.filter(|rank| sources.iter().all(|other| other.job().rank == Some(*rank)))
-    else {
-        return Ok(());
-    };
-    out.write_all(b"\"distributedInfo\": {")?;
-    if sources.iter().any(Source::uses_nccl) {
-        out.write_all(b"\"backend\": \"nccl\", ")?;
+/// Writes the arguments of an event, if it has any. Those that it shares come last.
+fn arguments(args: &[Arg<'_>], more: Option<&str>, out: &mut Vec<u8>) {
+    if args.is_empty() && more.is_none() {
+        return;
     }
-    write!(out, "\"rank\": {rank}")?;
-    if let Some(world_size) = job.world_size {
-        write!(out, ", \"world_size\": {world_size}")?;
+    r#","args":{"#.put(out);
+    listed(args, out);
+    if let Some(more) = more {
+        (if args.is_empty() { "" } else { "," }).put(out);
+        more.put(out);
     }
-    out.write_all(b"},\n")
+    "}".put(out);
+}
+
+fn listed(args: &[Arg<'_>], out: &mut Vec<u8>) {
+    for (index, arg) in args.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        arg.put(out);
+    }
 }
 
 /// Where a GPU's rows are drawn: below all of the host's, as in Kineto.
 const GPU_SORT_INDEX: u32 = 5_000_000;
 
-/// Writes the names of a process's rows.
-fn metadata<W: Write>(out: &mut Events<W>, source: &Source, process: &layout::ProcessRows) -> io::Result<()> {
-    let filter = &source.place.filter;
-    let has_device = |ordinal: Option<u32>| filter.is_of_device(ordinal);
-    let mut meta = |name: &str, pid: u32, tid: u32, key: &str, value: std::fmt::Arguments<'_>| {
-        out.push(format_args!(
-            r#"{{"ph":"M","name":"{name}","ts":0,"pid":{pid},"tid":{tid},"args":{{"{key}":{value}}}}}"#
-        ))
-    };
-    let (pid, program) = (process.pid, source.program());
-    let shown = Text::of(program);
-    meta("process_name", pid, 0, "name", format_args!("{shown}"))?;
-    meta("process_labels", pid, 0, "labels", format_args!("\"CPU\""))?;
-    meta("process_sort_index", pid, 0, "sort_index", format_args!("{pid}"))?;
-    for thread in &source.scene.threads {
-        let tid = process.tid(*thread);
-        let name = source.names.get(Namespace::Thread, *thread).unwrap_or(program);
-        let name = Text::of(&format!("thread {tid} ({name})"));
-        meta("thread_name", pid, tid, "name", format_args!("{name}"))?;
+impl<W: Write> Sink for Chrome<W> {
+    type Name = Text;
+    type Args = Rc<str>;
+    type Out = W;
+
+    fn name(&mut self, text: &str) -> Text {
+        Text::of(text)
     }
-    for (ordinal, gpu) in process.gpus.iter().filter(|(ordinal, _)| has_device(**ordinal)) {
-        let label = ordinal.map_or_else(|| "GPU ?".to_owned(), |ordinal| format!("GPU {ordinal}"));
-        meta("process_name", *gpu, 0, "name", format_args!("{shown}"))?;
-        meta("process_labels", *gpu, 0, "labels", format_args!("\"{label}\""))?;
-        meta(
-            "process_sort_index",
-            *gpu,
-            0,
-            "sort_index",
-            format_args!("{}", GPU_SORT_INDEX.saturating_add(*gpu)),
+
+    fn args(&mut self, args: &[Arg<'_>]) -> Rc<str> {
+        let mut written = Vec::new();
+        listed(args, &mut written);
+        // All parts are texts.
+        String::from_utf8(written).unwrap_or_default().into()
+    }
+
+    fn begin(&mut self, header: &Header<'_>) -> io::Result<()> {
+        let (out, base) = (&mut self.out, header.base);
+        writeln!(
+            out,
+            "{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {base},"
         )?;
-    }
-    for stream in &source.scene.streams {
-        let Some(place) = process.streams.get(&stream.key()) else { continue };
-        let row = place.row;
-        let is_asked_for = filter.streams.is_empty() || filter.streams.contains(&u64::from(row));
-        if !is_asked_for || !has_device(source.clocks.devices.get(&stream.context).copied()) {
-            continue;
+        if let Some(job) = header.job {
+            distributed_info(out, job)?;
         }
-        meta("thread_name", place.gpu, row, "name", format_args!("\"stream {row} \""))?;
-        meta("thread_sort_index", place.gpu, row, "sort_index", format_args!("{row}"))?;
+        out.write_all(b"\"deviceProperties\": [")?;
+        let mut separator = "";
+        for gpu in header.gpus.iter().filter(|gpu| gpu.ordinal.is_some()) {
+            json::device(out, separator, gpu)?;
+            separator = ",";
+        }
+        out.write_all(b"],\n\"traceEvents\": [")
     }
-    Ok(())
+
+    fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
+        let (pid, program, label, index) = match *group {
+            Group::Process { pid, program, .. } => (pid, program, "CPU".to_owned(), pid),
+            Group::Gpu { program, gpu, .. } => {
+                (gpu.number, program, gpu.label(), GPU_SORT_INDEX.saturating_add(gpu.number))
+            }
+        };
+        let row = Row { pid, tid: 0 };
+        self.metadata("process_name", row, "name", &Text::of(program))?;
+        self.metadata("process_labels", row, "labels", &Text::of(&label))?;
+        self.metadata("process_sort_index", row, "sort_index", &index)
+    }
+
+    fn row(&mut self, &NamedRow { row, name, kind }: &NamedRow<'_>) -> io::Result<()> {
+        self.metadata("thread_name", row, "name", &Text::of(name))?;
+        let index = match kind {
+            RowKind::Thread | RowKind::Ranges => return Ok(()),
+            RowKind::Stream => row.tid,
+            RowKind::Projections { stream } => stream,
+        };
+        self.metadata("thread_sort_index", row, "sort_index", &index)
+    }
+
+    fn slice(&mut self, slice: &Slice<'_, Self>) -> io::Result<()> {
+        self.bar(slice)?;
+        if let Some(inside) = slice.inside {
+            self.bar(inside)?;
+        }
+        slice.arrow.map_or(Ok(()), |arrow| self.arrow(arrow, slice.row, slice.span.0))
+    }
+
+    fn instant(&mut self, instant: &Instant<'_, Self>) -> io::Result<()> {
+        let Instant { category, name, row: Row { pid, tid }, at, args } = instant;
+        self.open();
+        let out = &mut self.event;
+        r#"{"ph":"i","cat":""#.put(out);
+        category.name().put(out);
+        r#"","s":"t","name":"#.put(out);
+        name.put(out);
+        r#","pid":"#.put(out);
+        pid.put(out);
+        r#","tid":"#.put(out);
+        tid.put(out);
+        r#","ts":"#.put(out);
+        Micros(*at).put(out);
+        arguments(args, None, out);
+        "}".put(out);
+        self.close()
+    }
+
+    fn counter(&mut self, &Counter { name, pid, at, bytes }: &Counter<'_>) -> io::Result<()> {
+        self.put(&[
+            &r#"{"ph":"C","name":""#,
+            &name,
+            &r#"","pid":"#,
+            &pid,
+            &r#","ts":"#,
+            &Micros(at),
+            &r#","args":{"bytes":"#,
+            &bytes,
+            &"}}",
+        ])
+    }
+
+    fn finish(mut self, summary: &Summary) -> io::Result<W> {
+        let Summary { calls, operations, untimed, captured, annotations, .. } = summary;
+        let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        write!(
+            self.out,
+            "\n],\n\"gpuspy\": {{\"version\": \"{version}\", \"calls\": {calls}, \"operations\": {operations}, \
+             \"annotations\": {annotations}, \
+             \"captured\": {captured}, \"untimed\": {{{}}}}}\n}}\n",
+            untimed.join(", ")
+        )?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes the file's place in a job.
+fn distributed_info(out: &mut impl Write, job: JobOfFile) -> io::Result<()> {
+    out.write_all(b"\"distributedInfo\": {")?;
+    if job.uses_nccl {
+        out.write_all(b"\"backend\": \"nccl\", ")?;
+    }
+    write!(out, "\"rank\": {}", job.rank)?;
+    if let Some(world_size) = job.world_size {
+        write!(out, ", \"world_size\": {world_size}")?;
+    }
+    out.write_all(b"},\n")
 }
 
 #[cfg(test)]

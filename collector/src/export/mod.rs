@@ -5,3 +5,5 @@
 
 pub mod chrome;
 pub mod flame;
+pub mod perfetto;
+pub mod timeline;

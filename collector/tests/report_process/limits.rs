@@ -1,7 +1,8 @@
 //! Filters: only what matches counts, and what a report says of a part of a trace is true of that part.
 
 use super::*;
-use gpuspy_collector::export::chrome::{Export, Source, lay_out};
+use gpuspy_collector::export::chrome::Chrome;
+use gpuspy_collector::export::timeline::{Export, Source, lay_out};
 use gpuspy_collector::report::units::duration;
 use gpuspy_collector::report::{Operations, Section};
 
@@ -107,7 +108,7 @@ fn without_a_status_time_counts_from_the_earliest_call() {
         let mut source =
             [Source::of(names.clone(), None, |observe| records().for_each(|record| observe(&record)))];
         lay_out(&mut [&mut source[0]], filter);
-        let mut export = Export::begin(Vec::new(), &source).unwrap();
+        let mut export = Export::begin(Chrome::new(Vec::new()), &source).unwrap();
         export.process(0, &source[0], records()).unwrap();
         assert_eq!(export.finish().unwrap().1.calls, expected, "export");
     }

@@ -1,12 +1,13 @@
 //! How are texts, times and devices written as JSON?
 
+use crate::export::timeline::WARP;
+use crate::export::timeline::sink::{Arg, NamedGpu, Value};
 use crate::harmless;
-use crate::trace::record::Device;
 use std::fmt;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-/// A part of a row. Most rows are put together from texts and numbers without `core::fmt`, which took half of the time of
+/// A part of an event. Most events are put together from texts and numbers without `core::fmt`, which took half of the time of
 /// an export.
 pub(super) trait Put {
     /// Appends it.
@@ -30,9 +31,44 @@ macro_rules! numbers {
 }
 numbers!(u32, u64, i64);
 
+impl Put for Value<'_> {
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            Value::Unsigned(number) => number.put(out),
+            Value::Signed(number) => number.put(out),
+            // Writing to a vector cannot fail.
+            Value::Fraction(number) => drop(write!(out, "{number:.6}")),
+            Value::Three(numbers) => list(&numbers, out),
+            Value::Text(text) => Text::of(text).put(out),
+            Value::Texts(texts) => list(&texts.iter().map(|text| Text::of(text)).collect::<Vec<_>>(), out),
+        }
+    }
+}
+
+fn list(parts: &[impl Put], out: &mut Vec<u8>) {
+    for (index, part) in parts.iter().enumerate() {
+        out.push(if index == 0 { b'[' } else { b',' });
+        part.put(out);
+    }
+    if parts.is_empty() {
+        out.push(b'[');
+    }
+    out.push(b']');
+}
+
+impl Put for Arg<'_> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Arg(key, value) = self;
+        out.push(b'"');
+        key.name().put(out);
+        "\":".put(out);
+        value.put(out);
+    }
+}
+
 /// A text with its quotes and escapes.
 #[derive(Clone, Debug)]
-pub(super) struct Text(Rc<str>);
+pub struct Text(Rc<str>);
 
 impl Put for Text {
     fn put(&self, out: &mut Vec<u8>) {
@@ -76,74 +112,11 @@ impl Put for Micros {
     }
 }
 
-/// A bar on a row, without its arguments and the end of the event.
-pub(super) struct Slice<'p> {
-    pub category: &'static str,
-    pub name: &'p Text,
-    /// The process and the thread that the row is shown as.
-    pub row: [&'p dyn Put; 2],
-    pub ts: Micros,
-    pub dur: Micros,
-}
-
-impl Put for Slice<'_> {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Slice { category, name, row: [pid, tid], ts, dur } = self;
-        r#"{"ph":"X","cat":""#.put(out);
-        category.put(out);
-        r#"","name":"#.put(out);
-        name.put(out);
-        r#","pid":"#.put(out);
-        pid.put(out);
-        r#","tid":"#.put(out);
-        tid.put(out);
-        r#","ts":"#.put(out);
-        ts.put(out);
-        r#","dur":"#.put(out);
-        dur.put(out);
-    }
-}
-
-/// An end of the arrow from a call to what it launched, without the end of the event.
-pub(super) struct Arrow<'p> {
-    /// `s` at the call, `f` at the operation.
-    pub phase: &'static str,
-    pub id: u64,
-    /// As in [`Slice`].
-    pub row: [&'p dyn Put; 2],
-    pub ts: Micros,
-}
-
-impl Put for Arrow<'_> {
-    fn put(&self, out: &mut Vec<u8>) {
-        let Arrow { phase, id, row: [pid, tid], ts } = self;
-        r#"{"ph":""#.put(out);
-        phase.put(out);
-        r#"","id":"#.put(out);
-        id.put(out);
-        r#","pid":"#.put(out);
-        pid.put(out);
-        r#","tid":"#.put(out);
-        tid.put(out);
-        r#","ts":"#.put(out);
-        ts.put(out);
-        r#","cat":"ac2g","name":"ac2g""#.put(out);
-    }
-}
-
-/// Threads per warp: 32 on every NVIDIA GPU so far (CUDA C++ Programming Guide, compute capabilities).
-pub(super) const WARP: u32 = 32;
-
 /// Writes an entry of `deviceProperties`, as far as the trace has its values.
-pub(super) fn device(
-    out: &mut impl Write,
-    separator: &str,
-    id: u32,
-    name: Option<&str>,
-    device: Option<&Device>,
-) -> io::Result<()> {
-    write!(out, "{separator}\n{{\"id\": {id}, \"name\": {}", Text::of(name.unwrap_or("(unknown GPU)")))?;
-    if let Some(device) = device {
+pub(super) fn device(out: &mut impl Write, separator: &str, gpu: &NamedGpu<'_>) -> io::Result<()> {
+    let (id, name) = (gpu.number, Text::of(gpu.name.unwrap_or("(unknown GPU)")));
+    write!(out, "{separator}\n{{\"id\": {id}, \"name\": {name}")?;
+    if let Some(device) = gpu.device {
         write!(
             out,
             ", \"totalGlobalMem\": {}, \"computeMajor\": {}, \"computeMinor\": {}, \"numSms\": {}, \

@@ -1,34 +1,21 @@
 use super::*;
-use crate::model::{Model, When, simulation};
-use crate::trace::generator::{Generator, Options};
+use crate::export::timeline::given::*;
+use crate::export::timeline::{Export, Source, lay_out};
+use crate::model::filter::Filter;
+use crate::model::run;
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, KernelFacts, NvtxRange, Synchronize, What, Work,
+    Alloc, Api, Body, Call, Device, KernelFacts, Names, Record, Status, Synchronize, What,
 };
-use gpuspy_wire::record::{Memory, NvtxChange, SyncScope, Untimed, flag};
+use gpuspy_wire::record::{Fact, Memory, Namespace, NvtxChange, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-
-const LAUNCH: u16 = 1;
-const WAIT: u16 = 2;
-
-/// A process: its status, its names and its records.
-type Given = (Option<Status>, Names, Vec<Record>);
+use std::collections::{BTreeMap, BTreeSet};
 
 fn bytes(processes: &[Given]) -> Vec<u8> {
     filtered(processes, &Filter::default())
 }
 
 fn filtered(processes: &[Given], filter: &Filter) -> Vec<u8> {
-    let source = |(status, names, records): &Given| {
-        Source::of(names.clone(), status.clone(), |observe| records.iter().for_each(observe))
-    };
-    let mut sources: Vec<Source> = processes.iter().map(source).collect();
-    lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), filter);
-    let mut export = Export::begin(Vec::new(), &sources).unwrap();
-    for (index, (_, _, records)) in processes.iter().enumerate() {
-        export.process(index, &sources[index], records.iter().cloned()).unwrap();
-    }
-    export.finish().unwrap().0
+    written(processes, filter, Chrome::new(Vec::new())).0
 }
 
 fn exported(processes: &[Given]) -> Value {
@@ -61,84 +48,6 @@ fn ns(value: &Value) -> i64 {
 
 fn span(event: &Value) -> (i64, i64) {
     (ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]))
-}
-
-fn status(pid: u32) -> Status {
-    Status {
-        pid,
-        began: 1_000,
-        began_realtime: 5_000_000,
-        ending: Ending::Exited,
-        driver_hooked: true,
-        threads: BTreeMap::from([(1, pid), (2, pid + 1)]),
-        ..Status::default()
-    }
-}
-
-fn names() -> Names {
-    let text = |space, id, text: &str| ((space, id), text.to_owned());
-    Names(BTreeMap::from([
-        text(Namespace::Kernel, 1, "_Z6vecaddPKfS0_Pfi"),
-        text(Namespace::Api, LAUNCH.into(), "cuLaunchKernel_ptsz"),
-        text(Namespace::Api, WAIT.into(), "cudaStreamSynchronize"),
-        text(Namespace::Fact, Fact::Executable as u32, "/usr/bin/a \"quoted\" name"),
-    ]))
-}
-
-/// The kernel of a launch.
-fn kernel() -> What {
-    What::Kernel {
-        name: 1,
-        function: 0,
-        grid: [264, 1, 1],
-        block: [33, 1, 1],
-        shared_bytes: 48,
-        attributes: 0,
-        cluster: [0; 3],
-    }
-}
-
-/// A launch on stream 9 whose events are `duration` ns apart, the first one `start` ns after its call's start.
-fn launch(begin: u64, start: i64, duration: u64) -> Work {
-    let mut work = simulation::work(begin + 4_000, 4_000, 1_000);
-    (work.call.api, work.call.context, work.stream, work.what) = (LAUNCH, 1, 9, kernel());
-    work.gpu = Some(GpuTime {
-        time_base: 2,
-        start: begin as i64 + start,
-        duration,
-        seen: begin + start as u64 + duration + 50_000,
-        ..GpuTime::default()
-    });
-    work
-}
-
-fn record(thread: u32, body: Body) -> Record {
-    let at = body.call().map_or(0, |call| call.end);
-    Record { thread, at, body }
-}
-
-fn context(context: u32, device: u32) -> Record {
-    record(1, Body::Context(Context { context, device, handle: 9, destroyed: false }))
-}
-
-fn generated(seed: u64, threads: u32, records: usize) -> Given {
-    let mut generator = Generator::new(seed, Options { threads, other_calls: true, ..Options::default() });
-    let named = generator.names().into_iter().map(|(space, id, text)| ((space, id), text));
-    (Some(status(4242)), Names(named.collect()), generator.by_ref().take(records).collect())
-}
-
-/// Where the model places the operations: (stream, start, end).
-fn placed((_, names, records): &Given) -> Vec<(u64, i64, i64)> {
-    let clocks = Survey::of(records.iter().cloned());
-    let mut model = Model::new(names, &clocks);
-    let timed = |record: &Record| {
-        let operation = model.observe(record).operation?;
-        match operation.when {
-            When::Timed(o) => Some((operation.stream, o.start, o.end)),
-            _ => None,
-        }
-    };
-    records.iter().filter_map(timed).collect()
 }
 
 #[test]
@@ -258,18 +167,13 @@ fn all_files_of_a_run_have_one_base_rounded_as_in_kineto() {
         (Some(status), names(), vec![context(1, 0), record(1, Body::Work(launch(first_call, 5_000, 9_000)))])
     };
     let run = [rank(1_000, 300_000_000), rank(286_000_000, 298_500_000)];
-    let mut sources: Vec<Source> = run
-        .iter()
-        .map(|(status, names, records)| {
-            Source::of(names.clone(), status.clone(), |observe| records.iter().for_each(observe))
-        })
-        .collect();
+    let mut sources: Vec<Source> = run.iter().map(source).collect();
     lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), &Filter::default());
     let files: Vec<(Value, i64)> = sources
         .iter()
         .zip(&run)
         .map(|(source, (_, _, records))| {
-            let mut export = Export::begin(Vec::new(), std::slice::from_ref(source)).unwrap();
+            let mut export = Export::begin(Chrome::new(Vec::new()), std::slice::from_ref(source)).unwrap();
             export.process(0, source, records.iter().cloned()).unwrap();
             let trace: Value = serde_json::from_slice(&export.finish().unwrap().0).unwrap();
             (trace["baseTimeNanoseconds"].clone(), ns(&of_category(&trace, "cuda_driver")[0]["ts"]))
@@ -389,7 +293,7 @@ fn an_export_of_annotations_or_of_memory_alone_is_not_empty() {
     let summary = |records: Vec<Record>, filter: &Filter| {
         let mut source = [Source::of(names(), Some(status(7)), |observe| records.iter().for_each(observe))];
         lay_out(&mut [&mut source[0]], filter);
-        let mut export = Export::begin(Vec::new(), &source).unwrap();
+        let mut export = Export::begin(Chrome::new(Vec::new()), &source).unwrap();
         export.process(0, &source[0], records.into_iter()).unwrap();
         export.finish().unwrap().1
     };
@@ -505,8 +409,8 @@ fn a_stream_has_one_number_in_exports_operations_and_filters() {
     let given = (Some(status), names, records);
     let listed = |requested: &Filter| -> Vec<u64> {
         let filter = &run::filters(&[source.surveyed()], requested)[0];
-        let mut operations =
-            crate::report::Operations::new(&source.names, &source.clocks, source.status.as_ref(), filter);
+        let (names, status, clocks, _) = source.contents();
+        let mut operations = crate::report::Operations::new(names, clocks, status, filter);
         let lines = given.2.iter().filter_map(|record| operations.observe(record));
         lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()["stream"].as_u64().unwrap()).collect()
     };
@@ -546,23 +450,7 @@ fn a_synchronization_is_inside_its_call_and_is_not_gpu_work() {
 
 #[test]
 fn changes_of_memory_come_with_the_amount_held_afterwards() {
-    let alloc = |memory, address, bytes, begin| {
-        let call = Call { api: LAUNCH, begin, end: begin + 500, context: 1, ..Call::default() };
-        record(1, Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool: 0 }))
-    };
-    let mut gone = context(1, 0);
-    if let Body::Context(context) = &mut gone.body {
-        context.destroyed = true;
-    }
-    gone.at = 50_000;
-    let records = vec![
-        context(1, 0),
-        alloc(Memory::Device, 1 << 30, 4_096, 10_000),
-        alloc(Memory::Pinned, 1 << 20, 512, 20_000),
-        alloc(Memory::Managed, 2 << 30, 1_000, 30_000),
-        gone,
-    ];
-    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let trace = exported(&[memory_taken()]);
     let reported: Vec<(i64, i64)> = of_category(&trace, "cpu_instant_event")
         .into_iter()
         .map(|e| (e["args"]["Bytes"].as_i64().unwrap(), e["args"]["Total Allocated"].as_i64().unwrap()))
@@ -574,11 +462,6 @@ fn changes_of_memory_come_with_the_amount_held_afterwards() {
     };
     assert_eq!(drawn("device memory"), [4_096, 5_096, 1_000, 0]);
     assert_eq!((drawn("pinned memory"), drawn("managed memory")), (vec![512, 0], vec![1_000, 0]));
-}
-
-fn failed(begin: u64, end: u64) -> Record {
-    let call = Call { api: LAUNCH, begin, end, flags: flag::FAILED, ..Call::default() };
-    record(1, Body::Api(Api { call, result: 719, subject: 0, calls: 1, inside: 0, entered: 0 }))
 }
 
 #[test]
@@ -593,49 +476,7 @@ fn calls_that_would_cross_are_laid_end_to_end() {
 
 #[test]
 fn absurd_numbers_are_still_json() {
-    let most = u64::MAX;
-    let device = Device {
-        ordinal: u32::MAX,
-        uuid: [0xff; 16],
-        memory_bytes: most,
-        multiprocessors: 1,
-        capability: u32::MAX,
-        warps_per_multiprocessor: u32::MAX,
-    };
-    let absurd = |begin, end, gpu: GpuTime, what| {
-        let mut work = launch(0, 0, 0);
-        (work.call.begin, work.call.end, work.call.context) = (begin, end, u32::MAX);
-        (work.submitted, work.lead, work.tail, work.stream) = (end, most, most, most);
-        (work.gpu, work.what) = (Some(gpu), what);
-        record(u32::MAX, Body::Work(work))
-    };
-    let late = GpuTime { start: i64::MAX, duration: most, seen: most, ..GpuTime::default() };
-    let early = GpuTime { start: i64::MIN, duration: most, start_error: u32::MAX, ..GpuTime::default() };
-    let wide = What::Kernel {
-        name: u32::MAX,
-        function: most,
-        grid: [u32::MAX; 3],
-        block: [u32::MAX; 3],
-        shared_bytes: u32::MAX,
-        attributes: u32::MAX,
-        cluster: [u8::MAX; 3],
-    };
-    let set = What::Memset { asynchronous: true, bytes: most, dst: most, value: 0, element: 1, rows: 1 };
-    let call = Call { api: u16::MAX, begin: most, end: 0, context: u32::MAX, ..Call::default() };
-    let memory = Memory::Device;
-    let alloc = |address| Alloc { call, memory, address, bytes: most >> 1, stream: 0, pool: 0 };
-    let records = vec![
-        record(1, Body::Device(device)),
-        context(u32::MAX, u32::MAX),
-        absurd(0, most, late, wide),
-        absurd(most, 0, early, set),
-        absurd(0, 0, late, What::Graph { graph: 0, handle: 0, kernels: u32::MAX, copies: 0, memsets: 0 }),
-        record(2, Body::Alloc(alloc(1))),
-        record(3, Body::Alloc(alloc(most >> 1))),
-    ];
-    let mut odd = status(5);
-    (odd.pid, odd.began, odd.began_realtime) = (u32::MAX, most, most);
-    let trace = exported(&[(Some(odd), names(), records.clone()), (None, Names::default(), records)]);
+    let trace = exported(&absurd());
     assert_eq!(of_category(&trace, "kernel").len(), 4);
     assert_eq!(of_category(&trace, "gpu_memset").len(), 2);
 }
@@ -735,25 +576,6 @@ fn a_stream_or_a_device_is_shown_alone() {
     assert_eq!(none["gpuspy"]["operations"], 0);
 }
 
-/// A range in domain 0 or 1 with the text of this number.
-fn range(thread: u32, at: u64, change: NvtxChange, id: u64, domain: u32, text: u32) -> Record {
-    let range = NvtxRange { change, id, domain, text, category: 0, color: 0, payload: false };
-    Record { thread, at, body: Body::NvtxRange(range) }
-}
-
-/// Names with texts of ranges: 1 is "step", 2 "forward".
-fn with_ranges() -> Names {
-    let mut names = names();
-    for (space, id, text) in [
-        (Namespace::NvtxRange, 1, "step"),
-        (Namespace::NvtxRange, 2, "forward"),
-        (Namespace::Domain, 1, "loader"),
-    ] {
-        names.0.insert((space, id), text.to_owned());
-    }
-    names
-}
-
 /// A name, a row and a span.
 type Annotation = (String, (u64, u64), (i64, i64));
 
@@ -764,28 +586,6 @@ fn annotations(trace: &Value, category: &str) -> Vec<Annotation> {
     let shown =
         |e: &Value| (e["name"].as_str().unwrap().to_owned(), (number(e, "pid"), number(e, "tid")), span(e));
     events.map(shown).collect()
-}
-
-/// The ranges of a thread around two launches, and one that was started around everything.
-fn annotated() -> Given {
-    use NvtxChange::{End, Mark, Pop, Push, Start};
-    let records = vec![
-        context(1, 0),
-        range(2, 5_000, Start, 9, 0, 2),
-        range(1, 8_000, Push, 0, 0, 1),
-        range(1, 9_000, Push, 0, 1, 2),
-        record(1, Body::Work(launch(10_000, 5_000, 9_000))),
-        range(1, 20_000, Pop, 0, 0, 0),
-        record(1, Body::Work(launch(30_000, 5_000, 9_000))),
-        range(1, 40_000, Pop, 0, 1, 0),
-        range(1, 41_000, Pop, 0, 0, 0),
-        range(1, 42_000, Mark, 0, 0, 2),
-        range(1, 50_000, End, 9, 0, 0),
-        range(1, 60_000, Push, 0, 0, 1),
-        range(1, 61_000, Push, 0, 0, 2),
-        range(1, 70_000, Mark, 0, 1, 1),
-    ];
-    (Some(status(77)), with_ranges(), records)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Source;
 use super::scene::Stream;
+use super::sink::Row;
 use crate::hash::HashMap;
 use crate::model::streams::Numbers;
 use std::collections::BTreeMap;
@@ -42,6 +43,13 @@ pub(super) struct Place {
     pub gpu: u32,
     /// Its tid.
     pub row: u32,
+}
+
+impl Place {
+    /// The row as it is shown.
+    pub fn shown(&self) -> Row {
+        Row { pid: self.gpu, tid: self.row }
+    }
 }
 
 impl ProcessRows {

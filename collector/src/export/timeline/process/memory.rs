@@ -1,13 +1,13 @@
 //! How are changes of memory shown? As instants, like Kineto's, and as counters, which Perfetto draws.
 
-use super::{Micros, Pass};
+use super::Pass;
+use crate::export::timeline::sink::{Arg, Category, Counter, Instant, Key, Row, Sink};
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::trace::record::{Body, Record};
 use gpuspy_wire::record::Memory;
-use std::fmt;
-use std::io::{self, Write};
+use std::io;
 
 /// The bytes that the process holds. Signed, because the trace may begin in the middle.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Held {
     by_kind: HashMap<Memory, i64>,
 }
 
-impl<W: Write> Pass<'_, '_, W> {
+impl<S: Sink> Pass<'_, '_, S> {
     /// Writes a record's changes of memory that pass the filter.
     pub(super) fn memory(&mut self, record: &Record, changes: &[MemoryChange]) -> io::Result<()> {
         for change in changes {
@@ -49,17 +49,15 @@ impl<W: Write> Pass<'_, '_, W> {
             let held = *held;
             // If a program uses only plain device memory, this counter would repeat the one of all device memory.
             if is_shown && memory != Memory::Device {
-                self.counter(record, format_args!("{} memory", memory.name()), held)?;
+                self.counter(record, &format!("{} memory", memory.name()), held)?;
             }
         }
         Ok(())
     }
 
-    fn counter(&mut self, record: &Record, name: fmt::Arguments<'_>, held: i64) -> io::Result<()> {
-        let (pid, ts) = (self.rows().pid, Micros(self.moment(host(record.at))));
-        self.export.out.push(format_args!(
-            r#"{{"ph":"C","name":"{name}","pid":{pid},"ts":{ts},"args":{{"bytes":{held}}}}}"#
-        ))
+    fn counter(&mut self, record: &Record, name: &str, bytes: i64) -> io::Result<()> {
+        let (pid, at) = (self.rows().pid, self.moment(host(record.at)));
+        self.export.sink.counter(&Counter { name, pid, at, bytes })
     }
 
     fn memory_event(&mut self, record: &Record, bytes: i64) -> io::Result<()> {
@@ -75,13 +73,22 @@ impl<W: Write> Pass<'_, '_, W> {
         let ordinal = context.and_then(|context| self.source.clocks.devices.get(&context)).copied();
         let rows = self.rows();
         let device = rows.gpus.get(&ordinal).copied().unwrap_or(0);
-        let (pid, tid, held) = (rows.pid, rows.tid(record.thread), self.held.device);
-        let (ts, count) = (Micros(self.moment(host(record.at))), self.export.summary.memory_events);
+        let row = Row { pid: rows.pid, tid: rows.tid(record.thread) };
+        let (at, held, count) =
+            (self.moment(host(record.at)), self.held.device, self.export.summary.memory_events);
         self.export.summary.memory_events += 1;
-        self.export.out.push(format_args!(
-            r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":{pid},"tid":{tid},"ts":{ts},"args":{{"Total Allocated":{held},"Total Reserved":{held},"Bytes":{bytes},"Addr":{address},"Device Id":{device},"Device Type":1,"Ev Idx":{count}}}}}"#
-        ))?;
+        let args = [
+            Arg::of(Key::TotalAllocated, held),
+            Arg::of(Key::TotalReserved, held),
+            Arg::of(Key::Changed, bytes),
+            Arg::of(Key::Addr, address),
+            Arg::of(Key::DeviceId, device),
+            Arg::of(Key::DeviceType, 1u32),
+            Arg::of(Key::EvIdx, count),
+        ];
+        let (category, name) = (Category::Memory, &self.memory_name);
+        self.export.sink.instant(&Instant { category, name, row, at, args: &args })?;
         // Of instants, Perfetto draws only the position; counters show the values.
-        self.counter(record, format_args!("device memory"), held)
+        self.counter(record, "device memory", held)
     }
 }

@@ -5,11 +5,11 @@
 //! separately for each domain, and so have those of each row of started ranges. Operations of a stream run in the
 //! order of their calls, so ranges that nest on the host also nest on the GPU.
 
-use super::super::json::{Micros, Text};
-use super::super::layout::Place;
-use super::super::rows::Sequence;
 use super::Pass;
 use crate::analyze::ranges::RangeName;
+use crate::export::timeline::layout::Place;
+use crate::export::timeline::rows::Sequence;
+use crate::export::timeline::sink::{Category, Instant, NamedRow, Row, RowKind, Sink, Slice};
 use crate::hash::{HashMap, HashSet};
 use crate::model::filter::Passed;
 use crate::model::gpu_interval::{GpuInterval, host};
@@ -17,7 +17,7 @@ use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::trace::record::{NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::io;
 
 /// The first row of started ranges: no thread, known or unknown, has so high a number.
 const FIRST_LANE: u32 = 1 << 23;
@@ -52,8 +52,7 @@ impl Inside for Projections {
 }
 
 /// The rows of a process's ranges.
-#[derive(Debug)]
-pub(super) struct RangeRows {
+pub(super) struct RangeRows<S: Sink> {
     open: Ranges<Projections>,
     /// The row of each open started range, and the rows that were given out before.
     lanes: HashMap<u64, u32>,
@@ -61,10 +60,10 @@ pub(super) struct RangeRows {
     named: HashSet<u32>,
     /// The rows of projections: their numbers and what is on them.
     projected: HashMap<(Place, Owner), (u32, Sequence)>,
-    names: HashMap<(u32, u32), Text>,
+    names: HashMap<(u32, u32), S::Name>,
 }
 
-impl Default for RangeRows {
+impl<S: Sink> Default for RangeRows<S> {
     fn default() -> Self {
         RangeRows {
             // Ranges are written when they end, so none is kept for late calls.
@@ -78,7 +77,7 @@ impl Default for RangeRows {
     }
 }
 
-impl RangeRows {
+impl<S: Sink> RangeRows<S> {
     /// Returns the row of a started range: the lowest that is free.
     fn lane(&mut self, id: u64) -> u32 {
         let next = self.lanes.len() as u32;
@@ -94,12 +93,12 @@ impl RangeRows {
     }
 }
 
-impl<W: Write> Pass<'_, '_, W> {
+impl<S: Sink> Pass<'_, '_, S> {
     /// Adds an operation to the ranges around it.
     pub(super) fn project(&mut self, record: &Record, called: u64, place: Place, ran: &GpuInterval) {
         let RangeRows { open, lanes, projected, .. } = &mut self.ranges;
         for begun in open.around(record.thread, called) {
-            let owner = RangeRows::owner(lanes, begun.thread, &begun.range);
+            let owner = RangeRows::<S>::owner(lanes, begun.thread, &begun.range);
             let (_, row) = projected
                 .entry((place, owner))
                 .or_insert_with(|| (self.export.layout.rows.take(None), Sequence::default()));
@@ -145,7 +144,7 @@ impl<W: Write> Pass<'_, '_, W> {
 
     fn over(&mut self, Over { begun, end }: Over<Projections>) -> io::Result<()> {
         let Begun { thread, at, range, inside } = begun;
-        let owner = RangeRows::owner(&self.ranges.lanes, thread, &range);
+        let owner = RangeRows::<S>::owner(&self.ranges.lanes, thread, &range);
         let span = (self.moment(host(at)), self.moment(host(end)));
         let (tid, span) = match owner {
             Owner::Started { lane } => {
@@ -163,22 +162,26 @@ impl<W: Write> Pass<'_, '_, W> {
         }
         let name = self.range_name(&range);
         if self.is_in_time(host(at), host(end)) {
-            let pid = self.rows().pid;
+            let row = Row { pid: self.rows().pid, tid };
             if let Owner::Started { lane } = owner
                 && self.ranges.named.insert(tid)
             {
-                self.name_row(pid, tid, None, &format!("ranges {}", lane + 1))?;
+                let name = &format!("ranges {}", lane + 1);
+                self.export.sink.row(&NamedRow { row, name, kind: RowKind::Ranges })?;
             }
-            self.annotation("user_annotation", &name, (pid, tid), span)?;
+            self.annotation(Category::Annotation, &name, row, span)?;
         }
         for (place, (begin, end)) in inside.by_stream {
-            let Some((row, _)) = self.ranges.projected.get(&(place, owner)) else { continue };
+            let Some((tid, _)) = self.ranges.projected.get(&(place, owner)) else { continue };
             if self.is_in_time(begin, end) {
-                let (row, span) = (*row, (self.moment(begin), self.moment(end)));
-                if self.ranges.named.insert(row) {
-                    self.name_row(place.gpu, row, Some(place.row), &self.projections_name(place, owner))?;
+                let row = Row { pid: place.gpu, tid: *tid };
+                let span = (self.moment(begin), self.moment(end));
+                if self.ranges.named.insert(row.tid) {
+                    let name = &self.projections_name(place, owner);
+                    let kind = RowKind::Projections { stream: place.row };
+                    self.export.sink.row(&NamedRow { row, name, kind })?;
                 }
-                self.annotation("gpu_user_annotation", &name, (place.gpu, row), span)?;
+                self.annotation(Category::GpuAnnotation, &name, row, span)?;
             }
         }
         Ok(())
@@ -194,45 +197,27 @@ impl<W: Write> Pass<'_, '_, W> {
     }
 
     fn mark(&mut self, thread: u32, at: u64, range: &NvtxRange) -> io::Result<()> {
-        let (name, ts) = (self.range_name(range), Micros(self.moment(host(at))));
-        let (pid, tid) = (self.rows().pid, self.rows().tid(thread));
+        let (category, name) = (Category::Annotation, &self.range_name(range));
+        let (row, at) = (Row { pid: self.rows().pid, tid: self.rows().tid(thread) }, self.moment(host(at)));
         self.export.summary.annotations += 1;
-        self.export.out.push(format_args!(
-            r#"{{"ph":"i","cat":"user_annotation","s":"t","name":{name},"pid":{pid},"tid":{tid},"ts":{ts}}}"#
-        ))
+        self.export.sink.instant(&Instant { category, name, row, at, args: &[] })
     }
 
     fn annotation(
         &mut self,
-        category: &str,
-        name: &Text,
-        (pid, tid): (u32, u32),
-        (begin, end): (i64, i64),
+        category: Category,
+        name: &S::Name,
+        row: Row,
+        span: (i64, i64),
     ) -> io::Result<()> {
-        let (ts, dur) = (Micros(begin), Micros(end.saturating_sub(begin)));
         self.export.summary.annotations += 1;
-        self.export.out.push(format_args!(
-            r#"{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},"ts":{ts},"dur":{dur}}}"#
-        ))
+        let (args, more, arrow, inside) = (&[], None, None, None);
+        self.export.sink.slice(&Slice { category, name, row, span, args, more, arrow, inside })
     }
 
-    /// Names a row when it is first used, and places it beside another.
-    fn name_row(&mut self, pid: u32, tid: u32, beside: Option<u32>, name: &str) -> io::Result<()> {
-        let out = &mut self.export.out;
-        out.push(format_args!(
-            r#"{{"ph":"M","name":"thread_name","ts":0,"pid":{pid},"tid":{tid},"args":{{"name":{}}}}}"#,
-            Text::of(name)
-        ))?;
-        beside.map_or(Ok(()), |index| {
-            out.push(format_args!(
-                r#"{{"ph":"M","name":"thread_sort_index","ts":0,"pid":{pid},"tid":{tid},"args":{{"sort_index":{index}}}}}"#
-            ))
-        })
-    }
-
-    fn range_name(&mut self, range: &NvtxRange) -> Text {
-        let names = &self.source.names;
+    fn range_name(&mut self, range: &NvtxRange) -> S::Name {
+        let (names, sink) = (&self.source.names, &mut self.export.sink);
         let name = self.ranges.names.entry((range.domain, range.text));
-        name.or_insert_with(|| Text::of(&RangeName::of(range, names).to_string())).clone()
+        name.or_insert_with(|| sink.name(&RangeName::of(range, names).to_string())).clone()
     }
 }
