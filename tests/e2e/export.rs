@@ -1,4 +1,4 @@
-//! `gpuspy export --to chrome`: the file contains what the model contains.
+//! `gpuspy export --to chrome` and `--to perfetto`: the file contains what the model contains.
 
 use gpuspy_collector::model::gpu_interval::host;
 use gpuspy_collector::model::survey::Survey;
@@ -318,4 +318,90 @@ fn the_export_of_a_generated_trace_matches_the_generator() {
     let (came, went): (Vec<i64>, Vec<i64>) = changes.partition(|bytes| *bytes > 0);
     let Held { allocations, frees, .. } = truth.memory[&Memory::Device];
     assert_eq!((came.len() as u64, went.len() as u64), (allocations, frees));
+}
+
+/// What a file in the wire format of protocol buffers has under a path of field numbers: the bytes of messages and texts.
+fn fields<'f>(file: &'f [u8], path: &[u64]) -> Vec<&'f [u8]> {
+    fn number(bytes: &mut &[u8]) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (first, rest) = bytes.split_first()?;
+            *bytes = rest;
+            value |= u64::from(first & 0x7f) << shift;
+            if first & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    let Some((wanted, inner)) = path.split_first() else { return vec![file] };
+    let (mut rest, mut found) = (file, Vec::new());
+    while let Some(key) = number(&mut rest) {
+        let length = match key & 7 {
+            0 => {
+                let before = rest;
+                number(&mut rest).unwrap();
+                if key >> 3 == *wanted && inner.is_empty() {
+                    found.push(&before[..before.len() - rest.len()]);
+                }
+                continue;
+            }
+            1 => 8,
+            2 => number(&mut rest).unwrap() as usize,
+            5 => 4,
+            other => panic!("type {other} of field {}", key >> 3),
+        };
+        let (value, after) = rest.split_at(length);
+        rest = after;
+        if key >> 3 == *wanted {
+            found.extend(fields(value, inner));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_perfetto_export_has_what_the_trace_has() {
+    let done = Run::of("fork_child").arg("before").observed().succeeded();
+    let (trace, file) = (done.folder().join("trace.gspy"), done.folder().join("all.pftrace"));
+    let perfetto = |output: &Path| {
+        let command =
+            [Path::new("export"), &trace, Path::new("--to"), Path::new("perfetto"), Path::new("-o"), output];
+        let output = Command::new(gpuspy()).args(command).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    perfetto(&file);
+    let bytes = fs::read(&file).unwrap();
+    let chrome = exported(&trace);
+    let events = chrome["traceEvents"].as_array().unwrap();
+    let of_phase = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    // packet.track_event: its type, where an arrow begins, and where one ends.
+    let (types, begun, ended) =
+        (fields(&bytes, &[1, 11, 9]), fields(&bytes, &[1, 11, 47]), fields(&bytes, &[1, 11, 48]));
+    let of_type = |kind: u8| types.iter().filter(|value| **value == [kind]).count();
+    assert_eq!((of_type(1), of_type(2)), (of_phase("X"), of_phase("X")), "each slice begins and ends");
+    assert_eq!((of_type(3), of_type(4)), (of_phase("i"), of_phase("C")));
+    assert_eq!((begun.len(), ended.len()), (of_phase("s"), of_phase("f")));
+    assert_eq!(begun.iter().collect::<BTreeSet<_>>(), ended.iter().collect::<BTreeSet<_>>());
+    assert_eq!(begun.len(), 400);
+    // packet.track_descriptor.process.pid, and the names of what is interned.
+    assert_eq!(fields(&bytes, &[1, 60, 3, 1]).len(), 2, "two processes");
+    let names = fields(&bytes, &[1, 12, 2, 2]);
+    assert!(names.contains(&b"plain_10us".as_slice()) && names.contains(&b"cuLaunchKernel".as_slice()));
+    assert!(bytes.len() * 2 < chrome.to_string().len(), "{} bytes", bytes.len());
+
+    // An earlier export is replaced, and .gz compresses.
+    perfetto(&file);
+    assert_eq!(fs::read(&file).unwrap(), bytes, "the same trace gives the same bytes");
+    let packed = done.folder().join("all.pftrace.gz");
+    perfetto(&packed);
+    perfetto(&packed);
+    let unpacked = Command::new("gzip").arg("-dc").arg(&packed).output().unwrap();
+    assert!(unpacked.status.success() && unpacked.stdout == bytes);
+    let each = done.folder().join("each");
+    perfetto(&each.join(""));
+    let mut files: Vec<_> = fs::read_dir(&each).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files.len(), 2);
+    assert!(files.iter().all(|name| name.to_string_lossy().ends_with(".pftrace.gz")), "{files:?}");
 }

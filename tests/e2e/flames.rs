@@ -125,7 +125,7 @@ fn what_cannot_be_written_is_refused_and_loses_nothing() {
         assert_eq!((output.status.code(), said.contains(why)), (Some(2), true), "{said}");
     };
     // An earlier export of either format is replaced; another file is not.
-    for to in ["collapsed", "speedscope", "collapsed", "chrome", "speedscope"] {
+    for to in ["collapsed", "speedscope", "perfetto", "collapsed", "chrome", "perfetto", "speedscope"] {
         let output = write(&["--to", to]);
         assert!(output.status.success(), "{to}: {}", String::from_utf8_lossy(&output.stderr));
     }
@@ -133,6 +133,12 @@ fn what_cannot_be_written_is_refused_and_loses_nothing() {
     refused(write(&["--to", "collapsed"]), "exists and is not an export");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "my notes\n");
     refused(export(&done, &["--to", "chrome", "--weight", "gpu"]), "--weight is for --to collapsed");
+    refused(export(&done, &["--to", "perfetto", "--weight", "gpu"]), "--weight is for --to collapsed");
+    refused(
+        export(&done, &["-o", "x.pftrace.gz"]),
+        "x.pftrace.gz is not written by --to chrome: .pftrace is for --to perfetto",
+    );
+    refused(export(&done, &["--to", "perfetto", "-o", "x.json"]), "x.json is not written by --to perfetto");
     refused(
         export(&done, &["--to", "collapsed", "--weight", "cost"]),
         "the weights are gpu, idle, wait, bytes",
