@@ -89,7 +89,8 @@ for (let round = 0; round < ROUNDS; round++) {
     const loaded = await Loaded.of(folder, chrome);
     seconds += loaded.seconds;
     if (round > 0) continue;
-    for (const [part, texts] of Object.entries(await said(loaded, inChrome, 'args.', 0n, labels(chrome)))) theirs[part].push(...texts);
+    const found = await said(loaded, inChrome, 'args.', 0n, labels(chrome));
+    for (const part of Object.keys(theirs)) theirs[part] = theirs[part].concat(found[part]);
   }
   const ours = await Loaded.of(folder, perfetto);
   times.chrome.push(seconds);

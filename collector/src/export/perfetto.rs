@@ -66,7 +66,7 @@ impl<W: Write> Perfetto<W> {
     /// Begins a file.
     pub fn new(out: W) -> Perfetto<W> {
         Perfetto {
-            packets: Packets { out, sequences: OF_FILE, packet: Vec::new() },
+            packets: Packets { out, sequences: OF_FILE, packet: Vec::new(), head: Vec::new() },
             base: 0,
             file: 0,
             groups: HashMap::default(),

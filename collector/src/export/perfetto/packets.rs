@@ -15,8 +15,9 @@ pub(super) struct Packets<W> {
     pub out: W,
     /// The number of the last sequence.
     pub sequences: u32,
-    /// The packet that is put together.
+    /// The packet that is put together, and what comes before it.
     pub packet: Vec<u8>,
+    pub head: Vec<u8>,
 }
 
 /// The packets of a track's events.
@@ -56,11 +57,10 @@ impl<W: Write> Packets<W> {
             put_length(event.len(), &mut self.packet);
             self.packet.extend_from_slice(event);
         }
-        // A field's number and its length have at most eleven bytes.
-        let mut head = Vec::with_capacity(11);
-        head.push(PACKET);
-        put_length(self.packet.len(), &mut head);
-        self.out.write_all(&head)?;
+        self.head.clear();
+        self.head.push(PACKET);
+        put_length(self.packet.len(), &mut self.head);
+        self.out.write_all(&self.head)?;
         self.out.write_all(&self.packet)
     }
 
