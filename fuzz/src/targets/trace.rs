@@ -2,8 +2,11 @@
 
 use crate::bounded;
 use gpuspy_collector::analyze::{self, Input};
-use gpuspy_collector::export::chrome::{Export, Source, lay_out};
+use gpuspy_collector::export::chrome::Chrome;
 use gpuspy_collector::export::flame::{self, Process, Weight};
+use gpuspy_collector::export::perfetto::Perfetto;
+use gpuspy_collector::export::timeline::sink::Sink;
+use gpuspy_collector::export::timeline::{Export, Source, lay_out};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::stacks::{Stacks, as_lines};
 use gpuspy_collector::model::survey::Survey;
@@ -88,14 +91,23 @@ pub fn report_of<R: std::io::Read + std::io::Seek + Send>(mut reader: TraceReade
     let mut source = Source::of(names, status, |observe| reader.each(observe));
     lay_out(&mut [&mut source], &filter);
     let sources = [source];
-    let mut export = Export::begin(Vec::new(), &sources).expect("memory takes all");
-    export.process(0, &sources[0], reader.records()).expect("memory takes all");
-    let (chrome, _) = export.finish().expect("memory takes all");
+    let chrome = exported(Chrome::new(Vec::new()), &sources, &mut reader);
     assert!(
         serde_json::from_slice::<serde_json::Value>(&chrome).is_ok(),
         "{}",
         String::from_utf8_lossy(&chrome)
     );
+    exported(Perfetto::new(sink()), &sources, &mut reader);
+}
+
+fn exported<S: Sink, R: std::io::Read + std::io::Seek + Send>(
+    to: S,
+    sources: &[Source],
+    reader: &mut TraceReader<R>,
+) -> S::Out {
+    let mut export = Export::begin(to, sources).expect("memory takes all");
+    export.process(0, &sources[0], reader.records()).expect("memory takes all");
+    export.finish().expect("memory takes all").0
 }
 
 /// Returns the bytes with the right checksum in each chunk that is as long as it says, and in each header.
