@@ -2,6 +2,7 @@
 
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
+use super::output::{cannot_write, say_written, write_file};
 use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::Chrome;
@@ -12,13 +13,10 @@ use crate::export::timeline::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::steps::Span;
-use crate::report::units::bytes;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
-use crate::why::{said, why};
+use crate::why::said;
 use clap::{Args, ValueEnum};
-use flate2::Compression;
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
@@ -259,14 +257,6 @@ fn is_collapsed(path: &Path) -> bool {
     read.is_ok() && line.strip_suffix('\n').and_then(|line| line.rsplit_once(' ')).is_some_and(is_stack)
 }
 
-/// Prints which file was written, and its size.
-fn say_written(path: &Path) {
-    // A device or a pipe has no size.
-    let size = fs::metadata(path).ok().filter(fs::Metadata::is_file);
-    let size = size.map_or_else(String::new, |file| format!(" ({})", bytes(file.len())));
-    say(format_args!("wrote {}{size}", path.display()));
-}
-
 /// Returns whether a path is a directory, or is written like one.
 fn is_directory(path: &Path) -> bool {
     path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
@@ -276,10 +266,6 @@ fn is_directory(path: &Path) -> bool {
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
     let opened = open_all(trace, &Filter::default())?;
     write_file(file, |out| write_to(out, opened, Timeline::Chrome)).map(|_| ())
-}
-
-fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> Failure {
-    Failure::usage(format_args!("cannot write {name}: {}", why(error)))
 }
 
 /// A trace after the first pass over it.
@@ -390,40 +376,4 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, to: Timeline) -> Resul
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));
     Ok(all)
-}
-
-/// Writes a temporary file beside the target and renames it at the end, so that the target is always a complete file.
-fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<T>) -> Result<T, Failure> {
-    let failed = |e: &io::Error| cannot_write(path.display(), e);
-    let compress = path.extension().is_some_and(|e| e == "gz");
-    // A link is followed: its target is written.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if target.exists() && !target.is_file() {
-        // A device or a pipe. Opening a directory fails.
-        let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
-        return write_compressed(file, compress, write).map_err(|e| failed(&e));
-    }
-    let mut beside = target.clone().into_os_string();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = File::create(&beside)
-        .and_then(|file| write_compressed(file, compress, write))
-        .and_then(|written| fs::rename(&beside, &target).map(|()| written));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&beside); // It may not exist.
-        failed(&e)
-    })
-}
-
-fn write_compressed<T>(
-    mut file: File,
-    compress: bool,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
-) -> io::Result<T> {
-    if !compress {
-        return write(&mut file);
-    }
-    let mut encoder = GzEncoder::new(file, Compression::fast());
-    let written = write(&mut encoder)?;
-    encoder.finish().map(|_| written)
 }

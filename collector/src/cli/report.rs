@@ -1,15 +1,16 @@
 //! `gpuspy report`, and the report at the end of `gpuspy run`.
 
 use super::filter::FilterOptions;
-use super::traces::{Opened, PATIENCE, filters, open_all};
+use super::traces::{AllOpened, Opened, PATIENCE, filters, open_all};
 use super::view::ViewOptions;
-use super::{Failure, operations, panic, print, say};
+use super::{Failure, html, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport};
 use crate::harmless;
 use crate::model::filter::Filter;
 use crate::report::{self, Unread, View};
 use crate::why::why;
 use clap::Args;
+use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -28,6 +29,9 @@ pub(super) struct Options {
     /// Print each operation as a line of JSON instead: its call, its stream, and when it ran
     #[arg(long, conflicts_with = "json")]
     operations: bool,
+    /// Write the report as a page for a browser instead, with the timeline: one file that needs nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "operations"])]
+    html: Option<PathBuf>,
     #[command(flatten)]
     view: ViewOptions,
     #[command(flatten)]
@@ -40,6 +44,9 @@ pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     if options.operations {
         return operations::print(&options.trace, &filter);
     }
+    if let Some(page) = &options.html {
+        return html::write(&options.trace, &filter, page, PATIENCE).map(|()| ExitCode::SUCCESS);
+    }
     let run = read(&options.trace, PATIENCE, &filter)?;
     if options.json {
         return print(&run.json());
@@ -47,12 +54,26 @@ pub(super) fn report(options: &Options) -> Result<ExitCode, Failure> {
     print(&run.screen(&options.view, &io::stdout(), false))
 }
 
-/// Prints the report of traces that were just written on stderr, and writes it as JSON beside them.
-pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(), Failure> {
-    if !print && !write_json {
+/// What is made of traces that were just written.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    /// The report is printed on stderr.
+    pub print: bool,
+    /// It is written as JSON beside the trace.
+    pub json: bool,
+    /// It is written as a page.
+    pub html: Option<&'a Path>,
+}
+
+/// Makes what is wanted of traces that were just written.
+pub(super) fn after_run(trace: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let &Wanted { print, json, html } = wanted;
+    if !print && !json && html.is_none() {
         return Ok(());
     }
-    let run = read(trace, Duration::ZERO, &Filter::default())?;
+    let mut opened = open_all(trace, Duration::ZERO)?;
+    let filters = filters(trace, &mut opened.traces, &Filter::default())?;
+    let run = report_of(&mut opened, &filters);
     if print {
         let stderr = io::stderr();
         // The top of the screen may have scrolled away.
@@ -60,12 +81,12 @@ pub(super) fn after_run(trace: &Path, print: bool, write_json: bool) -> Result<(
         // A closed stderr is not an error.
         let _ = stderr.lock().write_all(text.as_bytes());
     }
-    if write_json {
+    if json {
         let path = beside(trace);
         fs::write(&path, run.json())
             .map_err(|e| Failure::usage(format_args!("cannot write {}: {}", path.display(), why(&e))))?;
     }
-    Ok(())
+    html.map_or(Ok(()), |page| html::write_page(trace, &mut opened.traces, &filters, &run, page))
 }
 
 /// Returns the report of traces that were just written, drawn for stdout.
@@ -106,7 +127,12 @@ impl Run {
     }
 
     fn json(&self) -> String {
-        harmless::json(format!("{:#}\n", report::json_without(&self.reports, &self.unread)))
+        harmless::json(format!("{:#}\n", self.value()))
+    }
+
+    /// The report as `--json` has it.
+    pub fn value(&self) -> Value {
+        report::json_without(&self.reports, &self.unread)
     }
 }
 
@@ -114,11 +140,16 @@ impl Run {
 pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
     let mut opened = open_all(path, patience)?;
     let filters = filters(path, &mut opened.traces, filter)?;
-    let mut traces = opened.traces;
+    Ok(report_of(&mut opened, &filters))
+}
+
+/// Returns the report of traces that were opened, each with its filter.
+pub(super) fn report_of(opened: &mut AllOpened, filters: &[Filter]) -> Run {
+    let traces = &mut opened.traces;
     let mut reports: Vec<ProcessReport> =
-        traces.iter_mut().zip(&filters).map(|(trace, filter)| analyze(trace, filter)).collect();
+        traces.iter_mut().zip(filters).map(|(trace, filter)| analyze(trace, filter)).collect();
     if reports.len() > 1 {
-        let members = traces.iter_mut().zip(&filters).map(|(trace, filter)| Member {
+        let members = traces.iter_mut().zip(filters).map(|(trace, filter)| Member {
             names: &trace.names,
             status: trace.status.as_ref(),
             clocks: &trace.clocks,
@@ -134,7 +165,7 @@ pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<R
     let unread: Vec<Unread> = unread.collect();
     unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
     analyze::sort(&mut reports);
-    Ok(Run { reports, unread })
+    Run { reports, unread }
 }
 
 /// Returns the report of one process.

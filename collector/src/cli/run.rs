@@ -3,7 +3,7 @@
 use super::hangs::HangOptions;
 use super::launch::{self, PrivateDir};
 use super::program::{self, BlindSpot};
-use super::{Failure, panic, progress, quoted, report, say, say_what_is_missing};
+use super::{Failure, html, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
 use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target};
 use crate::trace::record::Ending;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,9 @@ pub(super) struct Options {
     /// Write the report as JSON beside the trace
     #[arg(long, env = "GPUSPY_JSON", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     json: bool,
+    /// Write the report as a page for a browser, with the timeline: one file that needs nothing else
+    #[arg(long, value_name = "FILE", env = "GPUSPY_HTML")]
+    html: Option<PathBuf>,
     /// Show progress on stderr if it is a terminal; the program writes there too
     #[arg(long, env = "GPUSPY_PROGRESS", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     progress: bool,
@@ -124,6 +127,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(path) => Target::from_option(path)?,
         None => Target::default_place()?,
     };
+    page(options).map_or(Ok(()), html::replaceable)?;
     options.output.iter().for_each(|trace| panic::about(trace));
     let Observed { status, collector, sessions } =
         observe(target, command(options), &again(options), options.hangs.watch(), options.progress)?;
@@ -141,6 +145,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
             sentence: format!("cannot run {}: {}", options.command[0].display(), why_not(&error)),
         }),
     }
+}
+
+/// The page to write; none if the variable is set to nothing.
+fn page(options: &Options) -> Option<&Path> {
+    options.html.as_deref().filter(|page| !page.as_os_str().is_empty())
 }
 
 /// Returns why a program was not started: the system's own words, and what to do.
@@ -325,9 +334,12 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
         return;
     };
     panic::about(whole);
-    let reported = report::after_run(whole, !options.quiet && !options.no_report, options.json);
-    if let Err(failure) = reported {
-        say(&failure.sentence);
+    let print = !options.quiet && !options.no_report;
+    let wanted = report::Wanted { print, json: options.json, html: page(options) };
+    match (report::after_run(whole, &wanted), wanted.html) {
+        (Err(failure), _) => say(&failure.sentence),
+        (Ok(()), Some(page)) if !options.quiet => say(format_args!("the page is {}", page.display())),
+        _ => {}
     }
     if !options.quiet {
         let (shown, quoted) = (whole.display(), quoted(whole));

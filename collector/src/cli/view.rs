@@ -10,13 +10,13 @@ use std::os::fd::AsFd;
 #[command(next_help_heading = "Display")]
 pub(super) struct ViewOptions {
     /// Show these sections with all their rows instead of the overview; may be repeated
-    #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations"])]
+    #[arg(long = "section", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["json", "operations", "html"])]
     sections: Vec<Section>,
     /// Show at most N rows of each table
-    #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true, conflicts_with_all = ["json", "operations"])]
+    #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true, conflicts_with_all = ["json", "operations", "html"])]
     top: Option<usize>,
     /// Sort rows by this column
-    #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations"])]
+    #[arg(long, value_enum, value_name = "COLUMN", default_value_t, conflicts_with_all = ["json", "operations", "html"])]
     sort: Sort,
     #[command(flatten)]
     style: StyleOptions,

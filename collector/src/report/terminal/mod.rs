@@ -30,11 +30,12 @@ mod transfers;
 
 use super::rows::Report;
 use super::text::{Text, Tone};
-use super::view::{Section, Style, View};
+use super::view::{Section, Style, Unread, View};
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, ProcessReport, Tables, lines};
 pub use diff::diff as terminal_diff;
 use screen::Screen;
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// The processes that are reported.
@@ -54,6 +55,40 @@ pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String
     let all = Tables::of_run(reports);
     let rows = Report::of(reports, &all, &view.unread);
     drawn(&Run { reports, all, rows }, view, style)
+}
+
+/// What the terminal says of a report itself, a sentence or more each, for another view.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sentences {
+    /// What makes all of it doubtful.
+    pub warnings: Vec<String>,
+    /// The program, its GPUs, and which part of the run it is about.
+    pub about: Vec<String>,
+    /// Why there is nothing to report.
+    pub nothing: Option<&'static str>,
+    /// What was recorded and timed, what was not and why, and what that cost.
+    pub coverage: Vec<String>,
+}
+
+/// Returns what the terminal says of a report itself.
+pub fn sentences(reports: &[ProcessReport], unread: &[Unread]) -> Sentences {
+    let all = Tables::of_run(reports);
+    let rows = Report::of(reports, &all, unread);
+    let run = Run { reports, all, rows };
+    let view = View { sections: vec![Section::Coverage], unread: unread.to_vec(), ..View::default() };
+    // Nothing is wrapped.
+    let style = Style { width: usize::MAX / 2, color: false, ascii: false, full_names: true };
+    let said = |draw: &[Draw]| {
+        let mut screen = Screen::new(&view, &style, run.filter().is_some());
+        draw.iter().for_each(|draw| draw(&mut screen, &run));
+        screen.sentences()
+    };
+    Sentences {
+        warnings: said(&[|screen, run| hangs::hangs(screen, run), header::warnings]),
+        about: said(&[header::header]),
+        nothing: run.nothing(),
+        coverage: said(&[coverage::coverage]),
+    }
 }
 
 fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {

@@ -128,6 +128,12 @@ impl<'a> Screen<'a> {
         self.lines.iter().any(|line| line.characters().contains(text))
     }
 
+    /// Returns the lines that say something, without blanks around them.
+    pub fn sentences(&self) -> Vec<String> {
+        let lines = self.lines.iter().map(|line| line.characters().trim().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    }
+
     /// Returns all lines as they are printed, with a legend if a figure of a section is marked with [`WIDE`].
     pub fn text(&mut self) -> String {
         if !self.view.sections.is_empty() && self.lines.iter().any(|line| has_wide_figure(&line.characters()))

@@ -1,0 +1,59 @@
+// Each number of the report on the page says in `data-path` where the report has it, and in `data-as` how it is written, so
+// that a check can compare all of them with `gpuspy report --json`.
+
+import { h } from './dom';
+import { at, type Estimate, isEstimate, value } from './report';
+import { bytes, count, duration, number, percent } from './units';
+
+export type As = 'ns' | 'bytes' | 'count' | 'number' | 'percent';
+
+const formats: Record<As, (value: number) => string> = {
+  ns: duration,
+  bytes,
+  count,
+  number,
+  percent: (value) => percent(value, 1),
+};
+
+/** Whether an interval is wider than a fifth of the value, so that the value alone would be misleading. */
+function isWide({ value, lo, hi }: Estimate): boolean {
+  return (hi - lo) * 5 > value;
+}
+
+/** The report's number at a path. An estimate with a wide interval is marked with `~`; its title has the interval. */
+export function figure(path: string, as: As): HTMLElement {
+  const found = at(path);
+  const written = (n: number) => formats[as](n);
+  if (isEstimate(found)) {
+    const estimate = found as unknown as Estimate;
+    if (estimate.value === null) return none();
+    const { value, lo, hi } = estimate;
+    const wide = hi === null || isWide(estimate) ? '~' : '';
+    const title = lo === hi ? undefined : `between ${written(lo)} and ${hi === null ? 'any' : written(hi)}`;
+    return h('span', { class: 'n', 'data-path': path, 'data-as': as, title }, wide + written(value));
+  }
+  if (typeof found !== 'number') return none();
+  return h('span', { class: 'n', 'data-path': path, 'data-as': as }, written(found));
+}
+
+/** The report's number at a path as a share of another one. */
+export function share(path: string, of: string): HTMLElement {
+  const [part, whole] = [value(path), value(of)];
+  if (part === null || whole === null || whole === 0) return none();
+  const found = at(path);
+  const wide = isEstimate(found) && isWide(found as unknown as Estimate) ? '~' : '';
+  return h('span', { class: 'n', 'data-path': path, 'data-of': of }, wide + percent(part, whole));
+}
+
+/** The bounds of an estimate, where they print differently. */
+export function bounds(path: string, as: As): HTMLElement | null {
+  const found = at(path);
+  if (!isEstimate(found)) return null;
+  const { lo, hi } = found as unknown as Estimate;
+  if (formats[as](lo) === formats[as](hi)) return null;
+  return h('span', { class: 'dim' }, figure(`${path}.lo`, as), ' .. ', figure(`${path}.hi`, as));
+}
+
+export function none(): HTMLElement {
+  return h('span', { class: 'dim' }, '-');
+}

@@ -1,0 +1,39 @@
+// What to change, what that would save at most, and what shows it.
+
+import { h, library, name, place, plain } from '../dom';
+import { bounds, figure } from '../figures';
+import { at, list, text } from '../report';
+import { section } from './section';
+
+export function findings(): HTMLElement {
+  const all = list('findings').map((_, index) => finding(`findings.${index}`, index));
+  if (all.length === 0) return section('findings', 'Findings', 'Nothing was found that would save a noticeable part of the time.');
+  return section('findings', 'Findings', 'What is wrong, and what to change, the largest gain first. A gain is what the change adds to those before it.', h('ol', { class: 'findings' }, ...all));
+}
+
+function finding(path: string, index: number): HTMLElement {
+  const said = (key: string) => plain(text(`${path}.${key}`) ?? '');
+  const saves = at(`${path}.saves_ns`) === null ? h('span', { class: 'dim' }, 'gain unknown') : h('span', {}, 'saves ', h('strong', {}, figure(`${path}.saves_ns`, 'ns')));
+  const from = [
+    text(`${path}.evidence.kernel`) && h('span', {}, 'kernel ', name(text(`${path}.evidence.kernel`) ?? '')),
+    text(`${path}.evidence.api`) && h('span', {}, 'call ', name(text(`${path}.evidence.api`) ?? '')),
+    text(`${path}.evidence.line`) && h('span', {}, 'line ', place(text(`${path}.evidence.line`))),
+    text(`${path}.evidence.library`) && h('span', {}, 'library ', name(library(text(`${path}.evidence.library`)))),
+  ];
+  return h(
+    'li',
+    {},
+    h('div', { class: 'headline' }, h('h3', { 'data-text': true }, said('title')), saves),
+    h('p', { class: 'fix', 'data-text': true }, said('fix')),
+    h('p', { 'data-text': true }, said('evidence.text')),
+    h('p', { class: 'from dim' }, ...from),
+    h(
+      'details',
+      { open: index === 0 },
+      h('summary', {}, 'Why, and how to check'),
+      h('p', { 'data-text': true }, said('explanation')),
+      at(`${path}.saves_ns`) !== null && h('p', {}, 'Between ', bounds(`${path}.saves_ns`, 'ns') ?? figure(`${path}.saves_ns`, 'ns'), ' less.'),
+      h('pre', { 'data-text': true }, said('verify')),
+    ),
+  );
+}

@@ -1,0 +1,50 @@
+// What the program repeats, and how long that takes.
+
+import { h } from '../dom';
+import { figure, none } from '../figures';
+import { at, list, value } from '../report';
+import type { Timeline } from '../timeline/view';
+import { duration } from '../units';
+import { figures, section, svg } from './section';
+
+export function steps(timeline: Timeline): HTMLElement | null {
+  if (!value('steps.count')) return null;
+  const shown = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
+  const source: Record<string, string> = { launches: 'Found by the sequence of launches, which repeats.', nvtx: 'Found by an NVTX range that is opened in each step.', graphs: 'Found by a graph that is launched in each step.' };
+  return section(
+    'steps',
+    'Steps',
+    source[String(at('steps.source'))] ?? null,
+    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')], ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')]),
+    plot(),
+    outliers(timeline),
+  );
+}
+
+function plot(): HTMLElement | null {
+  const means = list('steps.plot_ns').map(Number);
+  if (means.length < 2) return null;
+  const most = Math.max(...means);
+  const bars = means.map((mean, index) => {
+    const height = Math.max(1, (mean / most) * 100);
+    const bar = svg('rect', { x: index * 10 + 1, y: 100 - height, width: 8, height });
+    bar.append(svg('title', {}, document.createTextNode(duration(mean))));
+    return bar;
+  });
+  const picture = svg('svg', { viewBox: `0 0 ${means.length * 10} 100`, preserveAspectRatio: 'none', role: 'img', 'aria-label': 'step times over the run' }, ...bars);
+  return h('figure', { class: 'plot' }, picture, h('figcaption', { class: 'dim' }, 'Step times from the first to the last; a bar is the mean of equally many, the highest ', figure(`steps.plot_ns.${means.indexOf(most)}`, 'ns')));
+}
+
+function outliers(timeline: Timeline): HTMLElement | null {
+  const all = list('steps.outliers').map((_, index) => `steps.outliers.${index}`);
+  if (all.length === 0) return null;
+  const row = (path: string) => {
+    const [start, length] = [value(`${path}.start_ns`) ?? 0, value(`${path}.duration_ns`) ?? 0];
+    const show = () => {
+      timeline.show(start, start + length);
+      timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
+    };
+    return h('li', {}, 'step ', figure(`${path}.step`, 'count'), ' took ', figure(`${path}.duration_ns`, 'ns'), ' ', h('button', { type: 'button', onclick: show }, 'show'));
+  };
+  return h('details', {}, h('summary', {}, 'Steps that took much longer'), h('ul', { class: 'gaps' }, ...all.map(row)));
+}

@@ -1,0 +1,87 @@
+//! `--html` of `gpuspy report` and `gpuspy run`: the report as a page for a browser.
+
+use super::output::{cannot_write, say_written, write_file};
+use super::report::{Run, report_of};
+use super::traces::{Opened, filters, open_all};
+use super::{Failure, quoted};
+use crate::model::filter::Filter;
+use crate::report::html::{self, Page, Source, Timeline};
+use crate::report::sentences;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Writes the page of a trace, or of all traces of a directory; `-` is stdout.
+pub(super) fn write(trace: &Path, filter: &Filter, page: &Path, patience: Duration) -> Result<(), Failure> {
+    replaceable(page)?;
+    let mut opened = open_all(trace, patience)?;
+    let filters = filters(trace, &mut opened.traces, filter)?;
+    let run = report_of(&mut opened, &filters);
+    write_page(trace, &mut opened.traces, &filters, &run, page)?;
+    if !is_stdout(page) {
+        say_written(page);
+    }
+    Ok(())
+}
+
+/// Writes the page of traces whose report is known.
+pub(super) fn write_page(
+    trace: &Path,
+    traces: &mut [Opened],
+    filters: &[Filter],
+    run: &Run,
+    page: &Path,
+) -> Result<(), Failure> {
+    let mut timeline = Timeline::default();
+    for (Opened { names, status, clocks, reader, .. }, filter) in traces.iter_mut().zip(filters) {
+        let source = Source { names, status: status.as_ref(), clocks, filter };
+        timeline.add(source, clocks.callers.on_stacks(reader.records()));
+    }
+    let command = format!("gpuspy report {}", quoted(trace));
+    let Run { reports, unread } = run;
+    let page_of_run = Page { json: run.value(), sentences: sentences(reports, unread), timeline, command };
+    let write = |out: &mut dyn Write| {
+        let mut out = BufWriter::with_capacity(1 << 20, out);
+        html::write(&mut out, page_of_run)
+    };
+    if !is_stdout(page) {
+        return write_file(page, write);
+    }
+    match write(&mut io::stdout().lock()) {
+        // The reader closed the pipe.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|e| cannot_write("stdout", &e)),
+    }
+}
+
+/// Refuses to write where something else would be lost, as `export -o` does.
+pub(super) fn replaceable(page: &Path) -> Result<(), Failure> {
+    let shown = page.display();
+    if is_stdout(page) {
+        return Ok(());
+    }
+    if page.is_dir() || page.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Failure::usage(format_args!("{shown} is a directory: a page is one file")));
+    }
+    let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let folder = folder.display();
+        return Err(Failure::usage(format_args!("cannot write {shown}: there is no directory {folder}")));
+    }
+    if page.is_file() && !is_page(page) && fs::metadata(page).is_ok_and(|file| file.len() > 0) {
+        return Err(Failure::usage(format_args!(
+            "{shown} exists and is not a page of gpuspy's: choose another path, or remove it"
+        )));
+    }
+    Ok(())
+}
+
+fn is_page(path: &Path) -> bool {
+    let mut start = [0; html::START.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == html::START
+}
+
+fn is_stdout(page: &Path) -> bool {
+    page.as_os_str() == "-"
+}
