@@ -19,22 +19,22 @@ export interface Slices {
 export interface Operations extends Slices {
   /** Null where rows are bins. */
   each: {
-    call: Int32Array;
-    shape: Int32Array;
-    correlation: Float64Array;
-    amount: Float64Array;
-    startLo: Float64Array;
-    startHi: Float64Array;
-    finishLo: Float64Array;
-    finishHi: Float64Array;
-    took: Float64Array;
-    tookLo: Float64Array;
-    tookHi: Float64Array;
+    call: () => Int32Array;
+    shape: () => Int32Array;
+    correlation: () => Float64Array;
+    amount: () => Float64Array;
+    startLo: () => Float64Array;
+    startHi: () => Float64Array;
+    finishLo: () => Float64Array;
+    finishHi: () => Float64Array;
+    took: () => Float64Array;
+    tookLo: () => Float64Array;
+    tookHi: () => Float64Array;
   } | null;
 }
 
 export interface Calls extends Slices {
-  each: { line: Int32Array; untimed: Int32Array; calls: Int32Array } | null;
+  each: { line: () => Int32Array; untimed: () => Int32Array; calls: () => Int32Array } | null;
 }
 
 export interface Steps {
@@ -76,27 +76,57 @@ async function columns(table: string): Promise<Columns> {
     places.set(name, next);
     next += 1 + (bytes[next] ?? 0) * shape.rows;
   }
-  function fill<T extends Float64Array | Int32Array>(name: string, into: T): T {
+  const { rows } = shape;
+  const find = (name: string): [number, number] => {
     const place = places.get(name);
     if (place === undefined) throw new Error(`the column ${name} is missing`);
-    const planes = bytes[place] ?? 0;
-    const { rows } = shape as TableShape;
-    let scale = 1;
-    for (let plane = 0; plane < planes; plane += 1, scale *= 256) {
-      const from = place + 1 + plane * rows;
-      for (let row = 0; row < rows; row += 1) (into[row] as number) += (bytes[from + row] as number) * scale;
-    }
-    // Zigzag: 0, -1, 1, -2, …
-    for (let row = 0; row < rows; row += 1) {
-      const n = into[row] as number;
-      into[row] = n % 2 === 0 ? n / 2 : -(n + 1) / 2;
-    }
-    return into;
-  }
-  const get = (name: string) => fill(name, new Float64Array(shape.rows));
-  // A column of 32 bits overflows while it is zigzag, so it is read as numbers.
-  const ints = (name: string) => Int32Array.from(get(name));
+    return [place + 1, bytes[place] ?? 0];
+  };
+  const get = (name: string) => {
+    const values = new Float64Array(rows);
+    const [place, planes] = find(name);
+    if (planes <= 4) fill(values, bytes, place, planes);
+    else fillWide(values, bytes, place, planes);
+    return values;
+  };
+  const ints = (name: string) => {
+    const values = new Int32Array(rows);
+    const [place, planes] = find(name);
+    if (planes > 4) return Int32Array.from(get(name));
+    fill(values, bytes, place, planes);
+    return values;
+  };
   return { shape, get, ints };
+}
+
+/** Reads a column of at most four planes. A plane's bytes follow each other. */
+function fill(values: Float64Array | Int32Array, bytes: Uint8Array, place: number, planes: number): void {
+  const rows = values.length;
+  const [one, two, three] = [place + rows, place + 2 * rows, place + 3 * rows];
+  for (let row = 0; row < rows; row += 1) {
+    let n = planes > 0 ? (bytes[place + row] as number) : 0;
+    if (planes > 1) n |= (bytes[one + row] as number) << 8;
+    if (planes > 2) n |= (bytes[two + row] as number) << 16;
+    if (planes > 3) n |= (bytes[three + row] as number) << 24;
+    // Zigzag: 0, -1, 1, -2, …
+    values[row] = (n >>> 1) ^ -(n & 1);
+  }
+}
+
+/** Reads a column of more planes, whose numbers are beyond 32 bits. */
+function fillWide(values: Float64Array, bytes: Uint8Array, place: number, planes: number): void {
+  const rows = values.length;
+  for (let row = 0; row < rows; row += 1) {
+    let n = 0;
+    for (let plane = planes - 1; plane >= 0; plane -= 1) n = n * 256 + (bytes[place + plane * rows + row] as number);
+    values[row] = n % 2 === 0 ? n / 2 : -(n + 1) / 2;
+  }
+}
+
+/** Makes something when it is first asked for: the first picture needs no bounds. */
+function lazily<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => (made ??= make());
 }
 
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {
@@ -111,12 +141,16 @@ function fromBase64(text: string): Uint8Array<ArrayBuffer> {
 /** Begins and ends from the distances to the end of the slice before in the same row. */
 function times(row: Int32Array, gap: Float64Array, length: Float64Array): { begin: Float64Array; end: Float64Array } {
   const [begin, end] = [gap, length];
-  const last = new Map<number, number>();
+  let rows = 0;
+  for (let at = 0; at < row.length; at += 1) rows = Math.max(rows, (row[at] as number) + 1);
+  const last = new Float64Array(rows);
   for (let at = 0; at < row.length; at += 1) {
-    const start = (last.get(row[at] as number) ?? 0) + (gap[at] as number);
+    const of = row[at] as number;
+    const start = (last[of] as number) + (gap[at] as number);
+    const stop = start + (length[at] as number);
     begin[at] = start;
-    end[at] = start + (length[at] as number);
-    last.set(row[at] as number, end[at] as number);
+    end[at] = stop;
+    last[of] = stop;
   }
   return { begin, end };
 }
@@ -140,30 +174,39 @@ function ofOperations(of: Columns): Operations {
   if (all.binNs !== null) return { ...all, each: null };
   const { get, ints } = of;
   const { begin, end, row } = all;
-  const call = ints('call');
-  for (let at = 1; at < call.length; at += 1) (call[at] as number) += call[at - 1] as number;
-  const correlation = get('correlation');
-  const last = new Map<number, number>();
-  for (let at = 0; at < all.count; at += 1) {
-    const stream = row[at] as number;
-    (correlation[at] as number) += last.get(stream) ?? 0;
-    last.set(stream, correlation[at] as number);
-  }
   const minus = (from: Float64Array, less: Float64Array) => less.map((n, at) => (from[at] as number) - n);
   const plus = (from: Float64Array, more: Float64Array) => more.map((n, at) => (from[at] as number) + n);
-  const [startLo, startHi] = [minus(begin, get('start_lo')), plus(begin, get('start_hi'))];
-  const [finishLo, finishHi] = [minus(end, get('finish_lo')), plus(end, get('finish_hi'))];
-  const took = get('took').map((n, at) => n + (end[at] as number) - (begin[at] as number));
-  const tookLo = get('took_lo').map((n, at) => n + Math.max(0, (finishLo[at] as number) - (startHi[at] as number)));
-  const tookHi = get('took_hi').map((n, at) => n + (finishHi[at] as number) - (startLo[at] as number));
-  const [shape, amount] = [ints('shape'), get('amount')];
+  const call = lazily(() => {
+    const call = ints('call');
+    for (let at = 1; at < call.length; at += 1) (call[at] as number) += call[at - 1] as number;
+    return call;
+  });
+  const correlation = lazily(() => {
+    const correlation = get('correlation');
+    const last = new Map<number, number>();
+    for (let at = 0; at < all.count; at += 1) {
+      const stream = row[at] as number;
+      (correlation[at] as number) += last.get(stream) ?? 0;
+      last.set(stream, correlation[at] as number);
+    }
+    return correlation;
+  });
+  const startLo = lazily(() => minus(begin, get('start_lo')));
+  const startHi = lazily(() => plus(begin, get('start_hi')));
+  const finishLo = lazily(() => minus(end, get('finish_lo')));
+  const finishHi = lazily(() => plus(end, get('finish_hi')));
+  const took = lazily(() => get('took').map((n, at) => n + (end[at] as number) - (begin[at] as number)));
+  const tookLo = lazily(() => get('took_lo').map((n, at) => n + Math.max(0, (finishLo()[at] as number) - (startHi()[at] as number))));
+  const tookHi = lazily(() => get('took_hi').map((n, at) => n + (finishHi()[at] as number) - (startLo()[at] as number)));
+  const shape = lazily(() => ints('shape'));
+  const amount = lazily(() => get('amount'));
   return { ...all, each: { call, shape, correlation, amount, startLo, startHi, finishLo, finishHi, took, tookLo, tookHi } };
 }
 
 function ofCalls(of: Columns): Calls {
   const all = slices(of, 'thread', 'api');
   if (all.binNs !== null) return { ...all, each: null };
-  return { ...all, each: { line: of.ints('line'), untimed: of.ints('untimed'), calls: of.ints('calls') } };
+  return { ...all, each: { line: lazily(() => of.ints('line')), untimed: lazily(() => of.ints('untimed')), calls: lazily(() => of.ints('calls')) } };
 }
 
 function ofSteps(of: Columns): Steps {

@@ -55,14 +55,14 @@ function operation(data: Data, of: Operations, each: NonNullable<Operations['eac
   const { process, stream, device } = manifest.streams[get(of.row)] as (typeof manifest.streams)[number];
   const known = manifest.names.operations[get(of.name)];
   const rows = [
-    row('on the GPU', when(get(each.took), get(each.tookLo), get(each.tookHi), 'duration_ns')),
-    row('began', when(get(of.begin), get(each.startLo), get(each.startHi), 'start_ns')),
-    row('ended', when(get(of.end), get(each.finishLo), get(each.finishHi), 'finish_ns')),
+    row('on the GPU', when(get(each.took()), get(each.tookLo()), get(each.tookHi()), 'duration_ns')),
+    row('began', when(get(of.begin), get(each.startLo()), get(each.startHi()), 'start_ns')),
+    row('ended', when(get(of.end), get(each.finishLo()), get(each.finishHi()), 'finish_ns')),
   ];
-  const amount = get(each.amount);
+  const amount = get(each.amount());
   if (known?.kind === 'kernel' || known?.kind === 'communication') {
     if (known.name && known.name !== known.short) rows.push(row('kernel', h('span', { class: 'name' }, plain(known.name))));
-    const shape = manifest.names.shapes[get(each.shape)];
+    const shape = manifest.names.shapes[get(each.shape())];
     if (shape) {
       const [gx, gy, gz, bx, by, bz, shared] = shape;
       rows.push(row('launch', `grid ${gx} × ${gy} × ${gz}, block ${bx} × ${by} × ${bz}${shared ? `, ${bytes(shared)} shared` : ''}`));
@@ -70,11 +70,11 @@ function operation(data: Data, of: Operations, each: NonNullable<Operations['eac
   } else if (known?.kind === 'graph') rows.push(row('ran', plural(amount, 'kernel', 'kernels')));
   else if (known?.kind === 'run' || known?.kind === 'burst') rows.push(row('timed together', plural(amount, 'launch', 'launches')));
   else {
-    const rate = get(each.took) > 0 && get(each.tookHi) - get(each.tookLo) < get(each.took) / 5 ? `, ${(amount / get(each.took)).toFixed(1)} GB/s` : '';
+    const rate = get(each.took()) > 0 && get(each.tookHi()) - get(each.tookLo()) < get(each.took()) / 5 ? `, ${(amount / get(each.took())).toFixed(1)} GB/s` : '';
     rows.push(row('moved', bytes(amount) + rate));
   }
   rows.push(row('stream', `${stream}${device === null ? '' : ` of GPU ${device}`}`));
-  const number = get(each.call);
+  const number = get(each.call());
   if (number >= 0) {
     const begin = data.calls.begin[number] as number;
     rows.push(row('call', name(manifest.names.apis[data.calls.name[number] as number] ?? '?'), ' took ', ns((data.calls.end[number] as number) - begin), `, began at ${exact(begin, '')}`), ...call(data, number));
@@ -82,7 +82,7 @@ function operation(data: Data, of: Operations, each: NonNullable<Operations['eac
   const waited = waits(data, of, each, lane, position);
   if (waited.length > 0) rows.push(row('waited', h('ul', {}, ...waited.map((one) => h('li', {}, ...one)))));
   const pid = manifest.processes[process]?.pid;
-  rows.push(row('correlation', h('span', { 'data-key': 'correlation', 'data-ns': get(each.correlation), 'data-pid': pid ?? undefined }, `${get(each.correlation)}`)));
+  rows.push(row('correlation', h('span', { 'data-key': 'correlation', 'data-ns': get(each.correlation()), 'data-pid': pid ?? undefined }, `${get(each.correlation())}`)));
   return rows;
 }
 
@@ -91,13 +91,13 @@ function call(data: Data, number: number): HTMLElement[] {
   const each = data.calls.each;
   if (!each) return [];
   const rows: HTMLElement[] = [];
-  const line = each.line[number] as number;
+  const line = each.line()[number] as number;
   if (line >= 0) rows.push(row('line', place(manifest.names.lines[line])));
   const { process, tid } = manifest.threads[data.calls.row[number] as number] ?? {};
   if (tid) rows.push(row('thread', `${tid}${manifest.processes.length > 1 ? ` of ${manifest.processes[process ?? 0]?.pid}` : ''}`));
-  const calls = each.calls[number] as number;
+  const calls = each.calls()[number] as number;
   if (calls > 1) rows.push(row('calls', `${count(calls)} in a row`));
-  const why = manifest.names.reasons[each.untimed[number] as number];
+  const why = manifest.names.reasons[each.untimed()[number] as number];
   if (why) rows.push(row('no GPU time', why === 'captured' ? 'captured: it became a node of a graph' : why.replaceAll('_', ' ')));
   return rows;
 }
@@ -107,7 +107,7 @@ function waits(data: Data, of: Operations, each: NonNullable<Operations['each']>
   const at = lane.order[position] as number;
   const begin = of.begin[at] as number;
   const said: Child[][] = [];
-  const number = each.call[at] as number;
+  const number = each.call()[at] as number;
   const called = number >= 0 ? (data.calls.begin[number] as number) : null;
   const before = position > 0 ? (lane.order[position - 1] as number) : null;
   const ended = before === null ? null : (of.end[before] as number);
@@ -119,7 +119,7 @@ function waits(data: Data, of: Operations, each: NonNullable<Operations['each']>
   const pid = manifest.processes[manifest.streams[of.row[at] as number]?.process ?? 0]?.pid;
   list('gaps.largest').forEach((_, index) => {
     const path = `gaps.largest.${index}`;
-    if (inReport(`${path}.after.correlation`) !== each.correlation[at] || inReport(`${path}.pid`) !== pid) return;
+    if (inReport(`${path}.after.correlation`) !== each.correlation()[at] || inReport(`${path}.pid`) !== pid) return;
     const causes = list(`${path}.causes`).map((_, one) => {
       const cause = String(inReport(`${path}.causes.${one}.cause`));
       return `${about.causes[cause] ?? cause} ${duration(Number(inReport(`${path}.causes.${one}.total_ns`)))}`;

@@ -254,8 +254,8 @@ function bounds(context: CanvasRenderingContext2D, scene: Scene, at: number, top
   context.fillStyle = color.ink as string;
   const middle = top + height - 4;
   for (const [lo, hi] of [
-    [each.startLo[at], each.startHi[at]],
-    [each.finishLo[at], each.finishHi[at]],
+    [each.startLo()[at], each.startHi()[at]],
+    [each.finishLo()[at], each.finishHi()[at]],
   ]) {
     const [x0, x1] = [x(scene, lo as number), x(scene, hi as number)];
     if (x1 - x0 < 2) continue;
@@ -273,7 +273,7 @@ function connection(context: CanvasRenderingContext2D, scene: Scene, color: Colo
   const lane = selected && lanes[selected.lane];
   if (!selected || lane?.kind !== 'stream' || !data.operations.each) return;
   const at = lane.order[selected.at] as number;
-  const call = data.operations.each.call[at] as number;
+  const call = data.operations.each.call()[at] as number;
   const thread = data.calls.row[call];
   const other = lanes.find((one) => one.kind === 'calls' && one.slices.row[one.order[0] as number] === thread);
   if (call < 0 || !other) return;

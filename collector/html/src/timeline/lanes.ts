@@ -82,7 +82,7 @@ export function lanes(data: Data): Lane[] {
 /** The slices of each row, in the order in which they begin. */
 function rows(slices: Slices, count: number): Uint32Array[] {
   const sizes = new Uint32Array(count);
-  for (const row of slices.row) (sizes[row] as number) += 1;
+  for (let at = 0; at < slices.count; at += 1) (sizes[slices.row[at] as number] as number) += 1;
   const of = Array.from(sizes, (size) => new Uint32Array(size));
   const filled = new Uint32Array(count);
   for (let at = 0; at < slices.count; at += 1) {
@@ -91,19 +91,24 @@ function rows(slices: Slices, count: number): Uint32Array[] {
     (filled[row] as number) += 1;
   }
   const { begin, end } = slices;
+  const before = (a: number, b: number) => (begin[a] as number) - (begin[b] as number) || (end[b] as number) - (end[a] as number);
   for (const one of of) {
     let sorted = true;
-    for (let at = 1; sorted && at < one.length; at += 1) sorted = (begin[one[at - 1] as number] as number) <= (begin[one[at] as number] as number);
+    for (let at = 1; sorted && at < one.length; at += 1) sorted = before(one[at - 1] as number, one[at] as number) <= 0;
     // What begins together contains what ends first.
-    if (!sorted || slices.binNs === null)
-      one.sort((a, b) => (begin[a] as number) - (begin[b] as number) || (end[b] as number) - (end[a] as number));
+    if (!sorted) one.sort(before);
   }
   return of;
 }
 
 function reach(slices: Slices, order: Uint32Array): Float64Array {
+  const reached = new Float64Array(order.length);
   let most = Number.NEGATIVE_INFINITY;
-  return Float64Array.from(order, (at) => (most = Math.max(most, slices.end[at] as number)));
+  for (let at = 0; at < order.length; at += 1) {
+    most = Math.max(most, slices.end[order[at] as number] as number);
+    reached[at] = most;
+  }
+  return reached;
 }
 
 function nest(lane: Lane): void {

@@ -52,7 +52,7 @@ export class Timeline {
     if (!each) return false;
     for (const [index, lane] of this.scene.lanes.entries()) {
       if (lane.kind !== 'stream' || (manifest.processes[lane.process]?.pid ?? null) !== pid) continue;
-      const at = lane.order.findIndex((one) => each.correlation[one] === correlation);
+      const at = lane.order.findIndex((one) => each.correlation()[one] === correlation);
       if (at < 0) continue;
       const before = lane.order[at - 1];
       const end = lane.slices.end[lane.order[at] as number] as number;
