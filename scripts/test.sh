@@ -27,6 +27,9 @@ fi
 step "format"
 cargo fmt --all --check
 
+step "the page's script is what its sources make"
+scripts/build-page --check
+
 step "words and links of documents and comments"
 python3 -B -m unittest discover -s scripts/check-words.d/tests
 scripts/check-words
@@ -80,6 +83,9 @@ python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
 step "what Perfetto and HTA say of exports"
 scripts/check-exports.sh
+
+step "the page of report --html, in a browser"
+scripts/check-page.sh
 
 step "PyTorch on the simulated GPU"
 python3 -B -m unittest discover -s scripts/test-clients.d/tests

@@ -36,6 +36,7 @@ mod native_lines;
 mod native_stacks;
 mod nvtx;
 mod operations;
+mod pages;
 mod poller;
 mod processes;
 mod programmatic_launches;

@@ -1,6 +1,8 @@
 // What the page was given: the report, which is the JSON of `gpuspy report --json` (collector/schema/report.schema.json), what
 // the terminal says of it, and the timeline's description.
 
+import { cut, plain } from './dom';
+
 /** A number whose truth is in [lo, hi]. */
 export interface Estimate {
   value: number;
@@ -47,9 +49,9 @@ function read<T>(id: string): T {
   return JSON.parse(document.getElementById(id)?.textContent ?? 'null') as T;
 }
 
-export const report = read<Json>('report');
-export const about = read<About>('about');
-export const manifest = read<Manifest>('timeline');
+export const report = read<Json>('data-report');
+export const about = read<About>('data-about');
+export const manifest = read<Manifest>('data-timeline');
 
 /** What the report has at a path such as `kernels.0.total_ns`. */
 export function at(path: string): Json {
@@ -83,8 +85,15 @@ export function isEstimate(value: Json): boolean {
 }
 
 const shorts = new Map(manifest.names.operations.map((one) => [one.name, one.short]));
+/** Names that are longer than a page has them: where two dots are, something is left out. */
+const cuts = manifest.names.operations.filter((one) => (one.name?.length ?? 0) >= 300);
 
 /** A kernel's name as tables have it: different names stay different. */
 export function short(kernel: string): string {
-  return shorts.get(kernel) ?? kernel;
+  const name = plain(kernel);
+  const isCutOf = ({ name: shown }: { name: string | null }) => {
+    const dots = (shown ?? '').lastIndexOf('..');
+    return dots > 0 && name.startsWith((shown ?? '').slice(0, dots)) && name.endsWith((shown ?? '').slice(dots + 2));
+  };
+  return shorts.get(name) ?? cuts.find(isCutOf)?.short ?? cut(name, 64);
 }

@@ -36,8 +36,12 @@ export interface Options {
 }
 
 export function table(options: Options): HTMLElement {
-  const { columns, caption, first = 10 } = options;
+  const { caption, first = 10 } = options;
   const paths = list(options.rows).map((_, index) => `${options.rows}.${index}`);
+  // A column without a known value in any row is left out, as on the terminal.
+  const isKnown = (column: Column) =>
+    paths.some((path) => (column.key === undefined ? !/^[-\s]*$/.test(h('td', {}, column.cell?.(path)).textContent) : value(`${path}.${column.key}`) !== null));
+  const columns = options.columns.filter(isKnown);
   let [sorted, descending, filter, all] = [columns.findIndex((column) => column.head === options.sorted), true, '', false];
   const body = h('tbody');
   const more = h('button', { type: 'button', class: 'more', onclick: () => ((all = !all), draw()) });

@@ -37,9 +37,10 @@ Examples:
   gpuspy report app.gspy --since 1.5s --until 1600ms --device 0
   gpuspy report app.gspy --kernel 'gemm|attention' --json | jq .kernels
   gpuspy report runs/ --json | jq .gaps
+  gpuspy report app.gspy --html app.html          then open it in a browser
   gpuspy report app.gspy --operations | head
 
-The filters (--device to --until) apply to --json and --operations as well.
+The filters (--device to --until) apply to --json, --html and --operations as well.
 
 Exit status: 0; 2 on bad usage; 3 when no trace can be read.";
 

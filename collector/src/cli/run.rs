@@ -127,7 +127,13 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(path) => Target::from_option(path)?,
         None => Target::default_place()?,
     };
-    page(options).map_or(Ok(()), html::replaceable)?;
+    match page(options) {
+        Some(page) if page.as_os_str() == "-" => {
+            return Err(Failure::usage("--html needs a file: stdout is the program's"));
+        }
+        Some(page) => html::replaceable(page)?,
+        None => {}
+    }
     options.output.iter().for_each(|trace| panic::about(trace));
     let Observed { status, collector, sessions } =
         observe(target, command(options), &again(options), options.hangs.watch(), options.progress)?;

@@ -2,7 +2,7 @@
 //!
 //! [`terminal()`] draws the screen; [`json()`] is the contract that scripts rely on. The rows of both are the structs in
 //! `rows/`, from which the JSON Schema in `collector/schema/report.schema.json` is generated. Both begin with the coverage.
-//! [`diff`] compares two runs, with a schema of its own. [`Operations`] writes a line of JSON for each operation.
+//! [`html`] puts that JSON and a timeline into a page. [`diff`] compares two runs, with a schema of its own. [`Operations`] writes a line of JSON for each operation.
 #![forbid(unsafe_code)]
 
 mod chart;

@@ -2,7 +2,7 @@
 
 import { h, library, name, place, plain } from '../dom';
 import { bounds, figure } from '../figures';
-import { at, list, text } from '../report';
+import { at, list, short, text } from '../report';
 import { section } from './section';
 
 export function findings(): HTMLElement {
@@ -15,7 +15,7 @@ function finding(path: string, index: number): HTMLElement {
   const said = (key: string) => plain(text(`${path}.${key}`) ?? '');
   const saves = at(`${path}.saves_ns`) === null ? h('span', { class: 'dim' }, 'gain unknown') : h('span', {}, 'saves ', h('strong', {}, figure(`${path}.saves_ns`, 'ns')));
   const from = [
-    text(`${path}.evidence.kernel`) && h('span', {}, 'kernel ', name(text(`${path}.evidence.kernel`) ?? '')),
+    text(`${path}.evidence.kernel`) && h('span', {}, 'kernel ', name(short(text(`${path}.evidence.kernel`) ?? ''))),
     text(`${path}.evidence.api`) && h('span', {}, 'call ', name(text(`${path}.evidence.api`) ?? '')),
     text(`${path}.evidence.line`) && h('span', {}, 'line ', place(text(`${path}.evidence.line`))),
     text(`${path}.evidence.library`) && h('span', {}, 'library ', name(library(text(`${path}.evidence.library`)))),

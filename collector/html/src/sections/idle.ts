@@ -2,7 +2,7 @@
 
 import { h, library, name, place, styled } from '../dom';
 import { figure, share } from '../figures';
-import { about, at, list, text, value } from '../report';
+import { about, at, list, short, text, value } from '../report';
 import type { Timeline } from '../timeline/view';
 import { section } from './section';
 
@@ -57,7 +57,7 @@ function described(gap: string, timeline: Timeline): HTMLElement[] {
 
 function side(path: string): HTMLElement {
   const [kernel, kind] = [text(`${path}.name`), text(`${path}.kind`) ?? '?'];
-  if (kernel) return name(kernel, 48);
+  if (kernel) return name(short(kernel), 48);
   const bytes = at(`${path}.bytes`) !== null && h('span', {}, ' of ', figure(`${path}.bytes`, 'bytes'));
   const kernels = at(`${path}.kernels`) !== null && h('span', {}, ' of ', figure(`${path}.kernels`, 'count'), ' kernels');
   return h('span', {}, h('span', { class: 'name' }, kind), bytes, kernels);

@@ -46,7 +46,7 @@ function plot(kinds: string[]): HTMLElement | null {
     return shape;
   });
   const label = `memory by kind over time, at most ${bytes(most)} of a kind`;
-  const picture = svg('svg', { viewBox: `0 0 ${buckets} 100`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label }, ...paths);
+  const picture = svg('svg', { viewBox: `0 0 ${buckets} 100`, preserveAspectRatio: 'none', role: 'img', 'data-own': '', 'aria-label': label }, ...paths);
   const axis = h('div', { class: 'axis dim', 'data-own': true }, h('span', {}, duration(from)), h('span', {}, `highest ${bytes(most)}`), h('span', {}, duration(from + buckets * bucket)));
   return h('figure', { class: 'plot area' }, picture, axis);
 }

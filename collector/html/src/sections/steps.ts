@@ -31,7 +31,7 @@ function plot(): HTMLElement | null {
     bar.append(svg('title', {}, document.createTextNode(duration(mean))));
     return bar;
   });
-  const picture = svg('svg', { viewBox: `0 0 ${means.length * 10} 100`, preserveAspectRatio: 'none', role: 'img', 'aria-label': 'step times over the run' }, ...bars);
+  const picture = svg('svg', { viewBox: `0 0 ${means.length * 10} 100`, preserveAspectRatio: 'none', role: 'img', 'data-own': '', 'aria-label': 'step times over the run' }, ...bars);
   return h('figure', { class: 'plot' }, picture, h('figcaption', { class: 'dim' }, 'Step times from the first to the last; a bar is the mean of equally many, the highest ', figure(`steps.plot_ns.${means.indexOf(most)}`, 'ns')));
 }
 

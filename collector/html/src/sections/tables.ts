@@ -1,6 +1,6 @@
 // Kernels, transfers, lines, calls and NVTX ranges, as tables.
 
-import { type Child, h, library, name, place } from '../dom';
+import { type Child, cut, h, library, name, place, plain } from '../dom';
 import { figure } from '../figures';
 import { at, list, short, text, value } from '../report';
 import { type Column, table } from '../table';
@@ -39,7 +39,7 @@ export function kernels(): HTMLElement | null {
 }
 
 function named(kernel: string): Child {
-  return h('span', { class: 'name', dir: 'ltr', title: kernel.slice(0, 400), 'data-text': true }, short(kernel));
+  return h('span', { class: 'name', dir: 'ltr', title: cut(plain(kernel), 400), 'data-text': true }, short(kernel));
 }
 
 export function transfers(): HTMLElement | null {

@@ -1,15 +1,18 @@
 // What the report is about, what makes it doubtful, the verdict, and where the wall time went.
 
-import { type Child, cut, h, plain, styled } from '../dom';
+import { type Child, cut, h, name, plain, styled } from '../dom';
 import { figure, share } from '../figures';
 import { about, at, list, text, value } from '../report';
+import { table } from '../table';
 
+/** What ran: the command, or of several processes how many. */
 export function title(): string {
-  return cut(plain(text('processes.0.command') ?? 'unknown command'), 160);
+  const command = cut(plain(text('processes.0.command') ?? 'unknown command'), 160);
+  return list('processes').length > 1 ? plain((about.sentences.about[0] ?? '').replace(/^gpuspy\s+/, '')) : command;
 }
 
 export function head(): HTMLElement {
-  // The first line is `gpuspy  COMMAND`, the second one what ran and for how long.
+  // Of one process the first line is `gpuspy  COMMAND`, and the others what ran and for how long.
   const [, ...more] = about.sentences.about;
   const doubts = about.sentences.warnings.map((sentence) => h('p', { 'data-text': true }, sentence));
   const nothing = about.sentences.nothing && h('p', { 'data-text': true }, about.sentences.nothing);
@@ -18,19 +21,44 @@ export function head(): HTMLElement {
     {},
     h('p', { class: 'brand' }, 'gpuspy'),
     h('h1', { class: 'name', dir: 'ltr', 'data-text': true }, title()),
-    ...(list('processes').length > 1 ? processes(more) : more.map((line) => h('p', { class: 'dim', 'data-text': true }, line))),
+    ...more.map((line) => h('p', { class: 'dim', 'data-text': true }, line)),
+    processes(),
     (doubts.length > 0 || nothing) && h('div', { class: 'doubts', role: 'alert' }, ...doubts, nothing),
     nothing ? null : verdict(),
   );
 }
 
-function processes(lines: string[]): Child[] {
-  return [h('details', {}, h('summary', { 'data-text': true }, lines[0] ?? 'processes'), h('pre', { 'data-text': true }, lines.slice(1).join('\n')))];
+/** The processes of a run of several, each with its command and how it ended. */
+function processes(): HTMLElement | null {
+  if (list('processes').length < 2) return null;
+  const rows = table({
+    rows: 'processes',
+    caption: 'processes',
+    first: 16,
+    text: (path) => `${text(`${path}.command`)}`,
+    columns: [
+      { head: 'pid', cell: (path) => id(path, 'pid'), by: (path) => value(`${path}.pid`) ?? -1 },
+      { head: 'rank', cell: (path) => id(path, 'rank'), by: (path) => value(`${path}.rank`) ?? -1 },
+      { head: 'command', cell: (path) => name(text(`${path}.command`) ?? '-', 80) },
+      { head: 'ended', cell: (path) => text(`${path}.ending`) ?? '-' },
+      { head: 'wall time', key: 'wall_ns', as: 'ns' },
+      { head: 'launches', key: 'launches' },
+      { head: 'lost records', key: 'dropped' },
+    ],
+  });
+  return h('details', {}, h('summary', {}, 'Processes'), rows);
+}
+
+/** A number that is a name. */
+function id(path: string, key: string): Child {
+  const shown = value(`${path}.${key}`);
+  return shown === null ? '-' : h('span', { class: 'n', 'data-path': `${path}.${key}` }, String(shown));
 }
 
 function verdict(): HTMLElement {
   const [first, ...others] = list('verdict.text').map((_, index) => `verdict.text.${index}`);
-  const sentence = (path: string) => plain(text(path) ?? '');
+  // A number stays on the line of its unit.
+  const sentence = (path: string) => plain(text(path) ?? '').replace(/(\d) (%|[nµm]?s\b|[KMGT]?i?B\b)/g, '$1\u00a0$2');
   const unsafe = text('verdict.unsafe');
   return h(
     'div',

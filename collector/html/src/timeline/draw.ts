@@ -100,7 +100,7 @@ export function draw(context: CanvasRenderingContext2D, scene: Scene, color: Col
   context.clearRect(0, 0, width, height);
   context.font = FONT;
   context.textBaseline = 'middle';
-  const step = ruler(context, scene, color);
+  ruler(context, scene, color);
   context.save();
   context.beginPath();
   context.rect(0, RULER, width, height - RULER);
@@ -121,11 +121,10 @@ export function draw(context: CanvasRenderingContext2D, scene: Scene, color: Col
   });
   connection(context, scene, color);
   context.restore();
-  if (!(step > 0)) return;
 }
 
 /** Draws the axis of time, and which part of the run is visible. */
-function ruler(context: CanvasRenderingContext2D, scene: Scene, color: Colors): number {
+function ruler(context: CanvasRenderingContext2D, scene: Scene, color: Colors): void {
   const { from, to, width, height } = scene;
   const left = gutter(width);
   const wanted = ((to - from) / (width - left)) * 110;
@@ -143,7 +142,6 @@ function ruler(context: CanvasRenderingContext2D, scene: Scene, color: Colors): 
     if (at + written.length * CHARACTER < width) context.fillText(written, at + 3, RULER - 13);
   }
   context.stroke();
-  return step;
 }
 
 function label(context: CanvasRenderingContext2D, lane: Lane, top: number, left: number, color: Colors): void {
@@ -244,7 +242,8 @@ function inscribe(context: CanvasRenderingContext2D, scene: Scene, lane: Lane, i
   if (room < 3) return;
   const row = lane.depth ? (lane.depth[index] as number) : 0;
   context.fillStyle = color.paper as string;
-  context.fillText(cut(plain(nameOf(lane, at)), room), x0 + 4, top + row * 16 + height / 2 + 0.5);
+  const name = plain(nameOf(lane, at));
+  context.fillText(name.length > room ? `${name.slice(0, room - 2)}..` : name, x0 + 4, top + row * 16 + height / 2 + 0.5);
 }
 
 /** Where an operation may have begun and ended, as far as that is wider than a pixel. */

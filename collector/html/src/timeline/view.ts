@@ -90,8 +90,8 @@ export class Timeline {
     const inner = h('div');
     inner.style.height = `${total + RULER}px`;
     this.scroller.append(this.canvas, inner);
-    const help = h('p', { class: 'dim help' }, 'Drag moves, Ctrl + wheel zooms, a drag on the axis zooms to it, a click chooses. Keys: ← → move, + − zoom, ↑ ↓ and , . choose, Enter zooms to it, 0 shows all, / searches.');
-    return h('div', { class: 'timeline' }, controls, h('div', { class: 'stage' }, this.scroller, this.hint), help, ...this.leftOut(), this.chosen);
+    const help = h('p', { class: 'dim help', 'data-own': true }, 'Drag moves, Ctrl + wheel zooms, a drag on the axis zooms to it, a click chooses. Keys: ← → move, + − zoom, ↑ ↓ and , . choose, Enter zooms to it, 0 shows all, / searches.');
+    return h('div', { class: 'timeline' }, controls, h('div', { class: 'stage' }, this.scroller, this.hint), this.chosen, help, ...this.leftOut());
   }
 
   /** Says what is not drawn, or not one by one. */

@@ -58,12 +58,12 @@ pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
     timeline.names.shorten();
     let tables = tables(&timeline)?;
     out.write_all(before.as_bytes())?;
-    element(out, "report", &json)?;
-    element(out, "timeline", &manifest(&timeline, &tables))?;
+    element(out, "data-report", &json)?;
+    element(out, "data-timeline", &manifest(&timeline, &tables))?;
     let causes: BTreeMap<&str, &str> = Cause::ALL.iter().map(|cause| (cause.name(), cause.label())).collect();
     let version = env!("CARGO_PKG_VERSION");
     let about = json!({ "version": version, "command": command, "sentences": sentences, "causes": causes });
-    element(out, "about", &about)?;
+    element(out, "data-about", &about)?;
     for (name, table) in &tables {
         write!(out, "<script type=\"text/plain\" id=\"table-{name}\">")?;
         base64(out, &table.packed.bytes)?;

@@ -97,10 +97,10 @@ fn no_name_can_end_its_element() {
         let rest = &page[start..];
         &rest[rest.find('>').unwrap() + 1..rest.find('<').unwrap()]
     };
-    assert_eq!(serde_json::from_str::<Value>(data("report")).unwrap(), json);
-    let about: Value = serde_json::from_str(data("about")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(data("data-report")).unwrap(), json);
+    let about: Value = serde_json::from_str(data("data-about")).unwrap();
     assert_eq!(about["command"], hostile());
-    let manifest: Value = serde_json::from_str(data("timeline")).unwrap();
+    let manifest: Value = serde_json::from_str(data("data-timeline")).unwrap();
     let kernel = &manifest["names"]["operations"][0];
     let length = |key: &str| kernel[key].as_str().unwrap().chars().count();
     assert!(

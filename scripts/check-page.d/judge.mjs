@@ -1,0 +1,271 @@
+// judge.mjs TOOLS CHROMIUM NAME PAGE REPORT OPERATIONS SCREEN [PICTURES]: opens a page in a browser without a screen, and compares
+// it with what the same gpuspy says of the same traces: REPORT is `report --json`, OPERATIONS `report --operations`, SCREEN
+// `report --section coverage`. PICTURES is a folder for pictures of the page. Says what is wrong, and exits with 1.
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { text, withoutBlanks } from './texts.mjs';
+import { figures } from './figures.mjs';
+
+const [tools, executablePath, name, file, reportFile, operationsFile, screenFile, pictures] = process.argv.slice(2);
+const { chromium } = createRequire(path.join(path.resolve(tools), 'package.json'))('playwright-core');
+const report = JSON.parse(fs.readFileSync(reportFile, 'utf8'));
+const lines = fs.readFileSync(operationsFile, 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line));
+const screen = fs.readFileSync(screenFile, 'utf8');
+
+const faults = [];
+const expect = (holds, what) => holds || faults.push(what);
+const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+
+/** Opens the page, which may ask for nothing and complain of nothing. */
+async function open(options) {
+  const page = await browser.newPage(options);
+  page.on('console', (message) => faults.push(`the console says ${message.text()}`));
+  page.on('pageerror', (error) => faults.push(`an error: ${error.message}`));
+  page.on('request', (request) => request.url() === url || faults.push(`a request for ${request.url().slice(0, 200)}`));
+  const url = new URL(`file://${path.resolve(file).split('/').map(encodeURIComponent).join('/')}`).href;
+  await page.goto(url);
+  await page.waitForFunction(() => window.gpuspy || document.querySelector('.doubts'), null, { timeout: 60_000 });
+  await page.evaluate(() => document.fonts.ready);
+  return page;
+}
+
+const page = await open({ viewport: { width: 1280, height: 900 }, colorScheme: 'light' });
+const ready = await page.evaluate(() => window.gpuspy?.readyAfter);
+const hasTimeline = ready !== undefined;
+
+// Everything that can be opened is.
+await page.evaluate(() => {
+  document.querySelectorAll('details').forEach((one) => (one.open = true));
+  document.querySelectorAll('button.more').forEach((one) => one.hidden || one.click());
+});
+
+// Each figure is that of the report, and there is no other number.
+const shown = await page.evaluate(() => Array.from(document.querySelectorAll('[data-path]'), (one) => ({ path: one.dataset.path, as: one.dataset.as, of: one.dataset.of, text: one.textContent })));
+faults.push(...figures(shown, report));
+const strays = await page.evaluate(() => {
+  const walker = document.createTreeWalker(document.getElementById('page'), NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const { parentElement: parent, data } = walker.currentNode;
+    if (/\d/.test(data) && !parent.closest('[data-path], [data-text], [data-own], dt, th')) found.push(data);
+  }
+  return found;
+});
+expect(strays.length === 0, `numbers that the report does not have: ${strays.slice(0, 5).join(' | ')}`);
+const rows = { kernels: 'total_ns', transfers: 'bytes', apis: 'host_ns', syncs: 'host_ns', lines: 'gpu_ns', ranges: 'host_ns', ranks: 'busy_ns', 'idle.sites': 'total_ns', 'memory.holders': 'bytes' };
+if (hasTimeline) {
+  const paths = new Set(shown.map((one) => one.path));
+  for (const [list, key] of Object.entries(rows)) {
+    const all = list.split('.').reduce((value, one) => value?.[one], report) ?? [];
+    all.forEach((row, index) => {
+      // A cause without any time has no bar, and so no places.
+      if (list === 'idle.sites' && row.total_ns.value === 0) return;
+      expect(paths.has(`${list}.${index}.${key}`), `${list}.${index} is not on the page`);
+    });
+  }
+}
+
+// Each text is one of the report or of the terminal.
+const texts = await page.evaluate(() => Array.from(document.querySelectorAll('[data-text]'), (one) => one.textContent));
+faults.push(...text(texts, report, screen));
+const doubts = await page.evaluate(() => document.querySelector('.doubts')?.textContent ?? '');
+const { warnings, coverage } = await page.evaluate(() => JSON.parse(document.getElementById('data-about').textContent).sentences);
+for (const sentence of [...warnings, ...coverage]) expect(withoutBlanks(screen).includes(withoutBlanks(sentence)), `the terminal does not say: ${sentence.slice(0, 200)}`);
+for (const sentence of warnings) expect(doubts.includes(sentence.slice(0, 60)), `the page does not warn: ${sentence.slice(0, 200)}`);
+
+// No name did what it might.
+const harm = await page.evaluate(() => ({ harmed: window.harmed, text: document.body.innerText, long: Math.max(...Array.from(document.querySelectorAll('#page *'), (one) => one.title?.length ?? 0)) }));
+expect(harm.harmed === undefined, 'a name was taken for markup');
+expect(!/[\u202a-\u202e\u2028\u2066-\u2069]/.test(harm.text), 'a name turns text around');
+expect(harm.long <= 400 && !/x{2000}/.test(harm.text), 'a name is as long as it likes');
+
+// Nothing is wider than the page, and every control has a name.
+for (const width of [1280, 390]) {
+  await page.setViewportSize({ width, height: 844 });
+  await page.waitForTimeout(50);
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  expect(over <= 0, `at ${width} pixels the page is ${over} too wide`);
+}
+await page.setViewportSize({ width: 1280, height: 900 });
+const nameless = await page.evaluate(() => Array.from(document.querySelectorAll('button, input, canvas, svg, a, [role]'), (one) => [one.outerHTML.slice(0, 80), one.getAttribute('aria-label') || one.textContent.trim()]).filter(([, name]) => !name).map(([html]) => html));
+expect(nameless.filter((html) => !/role="status"|class="more"/.test(html)).length === 0, `controls without a name: ${nameless}`);
+
+let compared = 0;
+if (hasTimeline) {
+  compared = await operations();
+  await timeline();
+  await tables();
+}
+for (const colorScheme of ['light', 'dark']) await contrast(colorScheme);
+if (pictures) await picture();
+await browser.close();
+
+const size = fs.statSync(file).size;
+console.log(`${name}: ${shown.length} figures and ${texts.length} texts of the report, ${compared} operations equal; ${(size / 1e6).toFixed(2)} MB${hasTimeline ? `, drawn after ${Math.round(ready)} ms` : ''}`);
+faults.slice(0, 20).forEach((fault) => console.error(`${name}: ${fault}`));
+process.exit(faults.length > 0 ? 1 : 0);
+
+/** The decoded tables have what `--operations` prints, to the nanosecond. */
+async function operations() {
+  const timed = lines.filter((line) => line.start_ns && line.clock === 'host');
+  const read = await page.evaluate(() => {
+    const { operations: of, calls } = window.gpuspy.data;
+    const { names, streams, processes } = JSON.parse(document.getElementById('data-timeline').textContent);
+    if (!of.each) return null;
+    const all = Object.fromEntries(Object.entries(of.each).map(([key, make]) => [key, make()]));
+    const line = calls.each?.line();
+    return Array.from({ length: of.count }, (_, at) => {
+      const [stream, kind, call] = [streams[of.row[at]], names.operations[of.name[at]], all.call[at]];
+      return [processes[stream.process].pid, all.correlation[at], stream.stream, kind.kind === 'communication' ? 'kernel' : kind.kind, of.begin[at], all.startLo[at], all.startHi[at], of.end[at], all.finishLo[at], all.finishHi[at], all.took[at], all.tookLo[at], all.tookHi[at], call >= 0 ? calls.begin[call] : null, call >= 0 && line?.[call] >= 0 ? names.lines[line[call]] : null];
+    });
+  });
+  if (read === null) {
+    const slices = await page.evaluate(() => JSON.parse(document.getElementById('data-timeline').textContent).tables.operations.slices);
+    expect(slices === timed.length, `${slices} operations are in bins, not ${timed.length}`);
+    const said = await page.evaluate(() => Array.from(document.querySelectorAll('.note'), (one) => one.textContent).join(' '));
+    expect(said.includes('too many for a page one by one'), 'the page does not say that operations are left out');
+    return slices;
+  }
+  expect(read.length === timed.length, `${read.length} operations, not ${timed.length}`);
+  // Times count from the start of the run, of which the lines say nothing: the first operation of each process ties them.
+  const zero = new Map();
+  read.forEach((row, at) => {
+    const line = timed[at];
+    if (!line) return;
+    const [pid, correlation, stream, kind, start] = row;
+    if (!zero.has(pid)) zero.set(pid, line.start_ns.value - start);
+    const moment = (ns) => ns - zero.get(pid);
+    const { start_ns: s, finish_ns: f, duration_ns: d } = line;
+    // A run's record is no call; its line is one that is not in the page.
+    const isCall = row[13] !== null;
+    const wanted = [line.pid, line.correlation, line.stream, line.kind, moment(s.value), moment(s.lo), moment(s.hi), moment(f.value), moment(f.lo), moment(f.hi), d.value, d.lo, d.hi, isCall ? moment(line.call_start_ns) : null, isCall ? line.line : null];
+    const same = wanted.every((value, index) => value === row[index]);
+    if (!same && faults.length < 5) faults.push(`operation ${correlation} is ${JSON.stringify(row)} of ${kind} on ${stream}, not ${JSON.stringify(wanted)}`);
+    else if (!same) faults.push('another operation differs');
+  });
+  return read.length;
+}
+
+/** Keyboard, mouse and search move the view and choose slices. */
+async function timeline() {
+  const state = () => page.evaluate(() => window.gpuspy.timeline.state);
+  const length = async () => (({ from, to }) => to - from)(await state());
+  const canvas = page.locator('.timeline canvas');
+  await canvas.scrollIntoViewIfNeeded();
+  await canvas.focus();
+  const whole = await length();
+  await page.keyboard.press('+');
+  expect(Math.abs((await length()) - whole / 2) <= 2, 'plus does not halve the time that is shown');
+  const before = await state();
+  await page.keyboard.press('ArrowRight');
+  expect((await state()).from > before.from, 'the right arrow does not move');
+  await page.keyboard.press('0');
+  expect((await length()) === whole, '0 does not show the whole run');
+  await page.keyboard.press('ArrowDown');
+  expect((await state()).at >= 0, 'the down arrow chooses nothing');
+  await page.keyboard.press('Enter');
+  expect((await length()) <= whole, 'Enter does not zoom');
+  await page.keyboard.press('Escape');
+  expect((await state()).at === -1, 'Escape does not give up the choice');
+  await page.keyboard.press('0');
+  const box = await canvas.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 60);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -200);
+  await page.keyboard.up('Control');
+  await page.waitForTimeout(50);
+  expect((await length()) < whole, 'Ctrl and the wheel do not zoom');
+  const dragged = await state();
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2 + 80, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  expect((await state()).from < dragged.from, 'a drag does not move');
+  await page.keyboard.press('0');
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 10);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 10, { steps: 4 });
+  await page.mouse.up();
+  expect((await length()) < whole * 0.4, 'a drag on the axis does not zoom');
+  await canvas.focus();
+  await page.keyboard.press('0');
+  await search(whole, length);
+}
+
+/** A search finds a kernel, and what is shown of it is what `--operations` says. */
+async function search(whole, length) {
+  await page.keyboard.press('/');
+  const focused = await page.evaluate(() => document.activeElement?.getAttribute('aria-label'));
+  expect(focused === 'search the timeline', '/ does not go to the search');
+  const wanted = await page.evaluate(() => JSON.parse(document.getElementById('data-timeline').textContent).names.operations.find((one) => one.short)?.short);
+  if (!wanted) return;
+  await page.keyboard.type(wanted.slice(0, 12));
+  await page.keyboard.press('Enter');
+  expect((await length()) <= whole, 'Enter in the search does not show what it found');
+  const detail = await page.evaluate(() => {
+    const one = document.querySelector('.detail');
+    const read = (key) => Number(one?.querySelector(`[data-key="${key}"]`)?.dataset.ns);
+    return one && { kind: one.dataset.kind, duration: read('duration_ns'), correlation: read('correlation'), pid: Number(one.querySelector('[data-pid]')?.dataset.pid) };
+  });
+  expect(detail !== null, 'the search chooses nothing');
+  if (detail?.kind === 'operation' && !Number.isNaN(detail.duration)) {
+    const line = lines.find((one) => one.correlation === detail.correlation && (one.pid ?? 0) === (detail.pid || 0) && one.duration_ns);
+    expect(line?.duration_ns.value === detail.duration, `operation ${detail.correlation} took ${line?.duration_ns.value}, not ${detail.duration}`);
+  }
+  await page.locator('input[aria-label="search the timeline"]').fill('');
+  const gap = page.locator('.cause .gaps button').first();
+  if ((await gap.count()) > 0 && (await page.evaluate(() => window.gpuspy.data.operations.each !== null))) {
+    await gap.click();
+    const said = await page.evaluate(() => document.querySelector('.detail')?.textContent ?? '');
+    expect(said.includes('longest gaps of the GPU'), 'a gap does not lead to the operation that ended it');
+  }
+}
+
+/** Tables sort and filter. */
+async function tables() {
+  if (report.kernels.length < 2) return;
+  const column = () => page.evaluate(() => Array.from(document.querySelectorAll('#kernels [data-path$=".count"]'), (one) => Number(one.textContent.replace(/\D/g, ''))));
+  await page.locator('#kernels th button', { hasText: 'launches' }).click();
+  const counts = await column();
+  expect(counts.every((n, at) => at === 0 || counts[at - 1] >= n), 'kernels are not sorted by their launches');
+  await page.locator('#kernels th button', { hasText: 'launches' }).click();
+  const ascending = await column();
+  expect(ascending.every((n, at) => at === 0 || ascending[at - 1] <= n), 'kernels are not sorted upwards');
+  const filter = page.locator('#kernels input');
+  if ((await filter.count()) === 0) return;
+  await filter.fill('no such kernel');
+  expect((await column()).length === 0, 'the filter leaves rows that do not match');
+  await filter.fill('');
+}
+
+/** Text is readable: 4.5 to 1, as WCAG asks. */
+async function contrast(colorScheme) {
+  await page.emulateMedia({ colorScheme });
+  const low = await page.evaluate(() => {
+    const style = getComputedStyle(document.documentElement);
+    const channel = (n) => (n <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
+    const light = (name) => {
+      const hex = style.getPropertyValue(`--${name}`).trim();
+      const [r, g, b] = [1, 3, 5].map((at) => channel(Number.parseInt(hex.slice(at, at + 2), 16) / 255));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+    const pairs = [['ink', 'paper'], ['dim', 'paper'], ['dim', 'band'], ['accent', 'paper'], ['alarm', 'paper'], ['ink', 'alarm-paper']].map((pair) => [...pair, 4.5]);
+    // Names inside slices are there twice: in what is shown of a slice, too.
+    for (const color of ['compute', 'compute2', 'compute3', 'graph', 'comm', 'copy', 'copy2', 'fill', 'call', 'launch', 'wait', 'memory', 'range', 'range2']) pairs.push(['paper', color, 3]);
+    return pairs.filter(([a, b, least]) => ratio(a, b) < least).map(([a, b]) => `${a} on ${b}: ${ratio(a, b).toFixed(2)}`);
+  });
+  expect(low.length === 0, `in ${colorScheme}: ${low.join(', ')}`);
+}
+
+async function picture() {
+  fs.mkdirSync(pictures, { recursive: true });
+  for (const [width, colorScheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light']]) {
+    const one = await open({ viewport: { width, height: width > 600 ? 900 : 844 }, colorScheme });
+    await one.waitForTimeout(200);
+    const picture = path.join(pictures, `${name}-${width}-${colorScheme}`);
+    await one.screenshot({ path: `${picture}.png` });
+    await one.screenshot({ path: `${picture}-whole.png`, fullPage: true });
+    await one.close();
+  }
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
+# operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
+# harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a job of
+# two ranks, hostile names, a damaged trace, and a run of over a million operations, all on the simulated GPU.
+#
+#   scripts/check-page.sh [--picture] [PICTURES]     PICTURES is a folder for pictures; --picture draws docs/images/page.png
+#
+# Needs node 20 and npm, and Chromium, which it installs if it is root and apt-get has it.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/check-page.d/tools.sh"
+gpuspy=${GPUSPY_BINARY:-$root/target/release/gpuspy}
+bin=$root/target/sim/bin
+draws_picture=
+if [[ ${1:-} == --picture ]]; then
+    draws_picture=yes
+    shift
+fi
+pictures=${1:-}
+
+tools=$(page_tools)
+if ! command -v chromium >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null) || true
+fi
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
+    echo "check-page.sh: chromium is missing: install it, or run this as root where apt-get has it" >&2
+    exit 1
+}
+"$root/scripts/build-page" --check
+if [[ -z ${GPUSPY_BINARY:-} ]]; then
+    "$root/scripts/build-sim.sh"
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=()
+
+# judge NAME TRACE: checks the page of a trace.
+judge() {
+    local name=$1 trace=$2
+    "$gpuspy" report "$trace" --html "$scratch/$name.html" 2>/dev/null
+    "$gpuspy" report "$trace" --json >"$scratch/$name.json" 2>/dev/null
+    "$gpuspy" report "$trace" --operations >"$scratch/$name.operations" 2>/dev/null
+    "$gpuspy" report "$trace" --section coverage --width 100000 >"$scratch/$name.screen" 2>/dev/null
+    node "$root/scripts/check-page.d/judge.mjs" "$tools" "$chromium" "$name" "$scratch/$name.html" "$scratch/$name.json" \
+        "$scratch/$name.operations" "$scratch/$name.screen" ${pictures:+"$pictures"} || failed+=("$name")
+}
+
+# capture NAME COMMAND...: records a program and checks its page.
+capture() {
+    local name=$1
+    shift
+    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$scratch/$name.gspy" -- "$@" >/dev/null
+    judge "$name" "$scratch/$name.gspy"
+}
+
+"$root/scripts/simgpu" "$gpuspy" demo --no-report -o "$scratch" >/dev/null 2>&1
+judge demo "$scratch/gpuspy-demo.gspy"
+if [[ -n $draws_picture ]]; then
+    node "$root/scripts/check-page.d/picture.mjs" "$tools" "$chromium" "$scratch/demo.html" "$root/docs/images/page.png"
+fi
+capture ranges "$bin/nvtx"
+if [[ -x $bin/hostile_names ]]; then
+    # The program's own path is hostile, too.
+    folder=$scratch/$'<script>window.harmed=3\xe2\x80\xae'
+    mkdir "$folder"
+    cp "$bin/hostile_names" "$folder"
+    capture hostile "$folder/hostile_names"
+fi
+
+# Each rank sleeps longer than the one before, so that the last one comes last.
+# shellcheck disable=SC2016
+"$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$scratch/ranks/" -- bash -c '
+    for rank in 0 1; do
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" $rank 2 $((300 + 500 * rank)) 40 "$1" &
+    done
+    wait' "$bin/job_of_ranks" "$scratch/meeting" >/dev/null
+judge ranks "$scratch/ranks"
+
+# The last third of a file is gone.
+size=$(stat -c %s "$scratch/gpuspy-demo.gspy")
+head -c $((size * 2 / 3)) "$scratch/gpuspy-demo.gspy" >"$scratch/cut.gspy"
+judge cut "$scratch/cut.gspy"
+
+"$root/target/release/scale" --generate 1100000 "$scratch/million.gspy" >/dev/null
+judge million "$scratch/million.gspy"
+
+if ((${#failed[@]} > 0)); then
+    echo "check-page.sh: wrong pages: ${failed[*]}" >&2
+    exit 1
+fi
