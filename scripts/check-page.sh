@@ -2,9 +2,12 @@
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
 # harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a job of
-# two ranks, hostile names, a damaged trace, and a run of over a million operations, all on the simulated GPU.
+# two ranks, hostile names and a damaged trace, on the simulated GPU.
 #
-#   scripts/check-page.sh [--picture] [PICTURES]     PICTURES is a folder for pictures; --picture draws docs/images/page.png
+#   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
+#   scripts/check-page.sh --large        pages of generated traces, too: half a million operations, which may take 8 MB, and over a
+#                                        million, of which a page has bins
+#   scripts/check-page.sh --picture      draws docs/images/page.png, too
 #
 # Needs node 20 and npm, and Chromium, which it installs if it is root and apt-get has it.
 set -euo pipefail
@@ -13,9 +16,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/check-page.d/tools.sh"
 gpuspy=${GPUSPY_BINARY:-$root/target/release/gpuspy}
 bin=$root/target/sim/bin
-draws_picture=
-if [[ ${1:-} == --picture ]]; then
-    draws_picture=yes
+option=
+if [[ ${1:-} == --* ]]; then
+    option=$1
     shift
 fi
 pictures=${1:-}
@@ -57,7 +60,7 @@ capture() {
 
 "$root/scripts/simgpu" "$gpuspy" demo --no-report -o "$scratch" >/dev/null 2>&1
 judge demo "$scratch/gpuspy-demo.gspy"
-if [[ -n $draws_picture ]]; then
+if [[ $option == --picture ]]; then
     node "$root/scripts/check-page.d/picture.mjs" "$tools" "$chromium" "$scratch/demo.html" "$root/docs/images/page.png"
 fi
 capture ranges "$bin/nvtx"
@@ -83,8 +86,17 @@ size=$(stat -c %s "$scratch/gpuspy-demo.gspy")
 head -c $((size * 2 / 3)) "$scratch/gpuspy-demo.gspy" >"$scratch/cut.gspy"
 judge cut "$scratch/cut.gspy"
 
-"$root/target/release/scale" --generate 1100000 "$scratch/million.gspy" >/dev/null
-judge million "$scratch/million.gspy"
+if [[ $option == --large ]]; then
+    for launches in 480000 1010000; do
+        "$root/target/release/scale" --generate $launches "$scratch/$launches.gspy" >/dev/null
+        judge $launches "$scratch/$launches.gspy"
+        rm "$scratch/$launches.operations"
+        if (($(stat -c %s "$scratch/$launches.html") > 8000000)); then
+            echo "check-page.sh: the page of $launches launches is larger than 8 MB" >&2
+            failed+=("$launches")
+        fi
+    done
+fi
 
 if ((${#failed[@]} > 0)); then
     echo "check-page.sh: wrong pages: ${failed[*]}" >&2

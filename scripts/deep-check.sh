@@ -7,6 +7,7 @@
 # - a run for each allocation of the agent's, which fails, alone and with all after it; runs that are killed at each system
 #   call, and get a signal at each instruction of the agent's (stable toolchain);
 # - half an hour of programs with faults under one collector;
+# - the page of report --html, of half a million operations and more (Chromium);
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
 #   nothing runs (rustup target add aarch64-unknown-linux-gnu);
@@ -48,6 +49,7 @@ PROPTEST_CASES=100000 check "proptest against a queue, 100000 cases" optimized -
 PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimized --test hostile
 
 scripts/build-sim.sh
+check "pages of half a million and of a million operations" scripts/check-page.sh --large
 check "every allocation fails in turn; kills and signals at every point" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run -p gpuspy-tests failing_calls:: hazards::killed hazards::signals
 

@@ -4,13 +4,21 @@
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
+import readline from 'node:readline';
 import { text, withoutBlanks } from './texts.mjs';
 import { figures } from './figures.mjs';
 
 const [tools, executablePath, name, file, reportFile, operationsFile, screenFile, pictures] = process.argv.slice(2);
 const { chromium } = createRequire(path.join(path.resolve(tools), 'package.json'))('playwright-core');
 const report = JSON.parse(fs.readFileSync(reportFile, 'utf8'));
-const lines = fs.readFileSync(operationsFile, 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line));
+// Those of a run of over a million operations are only counted: a page has bins of them.
+const isCounted = fs.statSync(operationsFile).size > 400e6;
+const lines = [];
+let timedOperations = 0;
+for await (const line of readline.createInterface({ input: fs.createReadStream(operationsFile) })) {
+  timedOperations += Number(line.includes('"clock":"host"'));
+  if (!isCounted) lines.push(JSON.parse(line));
+}
 const screen = fs.readFileSync(screenFile, 'utf8');
 
 const faults = [];
@@ -122,12 +130,12 @@ async function operations() {
   });
   if (read === null) {
     const slices = await page.evaluate(() => JSON.parse(document.getElementById('data-timeline').textContent).tables.operations.slices);
-    expect(slices === timed.length, `${slices} operations are in bins, not ${timed.length}`);
+    expect(slices === timedOperations, `${slices} operations are in bins, not ${timedOperations}`);
     const said = await page.evaluate(() => Array.from(document.querySelectorAll('.note'), (one) => one.textContent).join(' '));
     expect(said.includes('too many for a page one by one'), 'the page does not say that operations are left out');
     return slices;
   }
-  expect(read.length === timed.length, `${read.length} operations, not ${timed.length}`);
+  expect(!isCounted && read.length === timed.length, `${read.length} operations, not ${timed.length}`);
   // Times count from the start of the run, of which the lines say nothing: the first operation of each process ties them.
   const zero = new Map();
   read.forEach((row, at) => {

@@ -198,7 +198,7 @@ function slices(context: CanvasRenderingContext2D, scene: Scene, lane: Lane, top
     const [x0, x1] = [left + (start - from) * scale, left + (stop - from) * scale];
     const row = depth ? (depth[index] as number) : 0;
     const part = busy ? (busy[at] as number) / (stop - start) : 1;
-    if (x1 - x0 >= 1.5 || busy) {
+    if (x1 - x0 >= 1.5) {
       flush();
       context.globalAlpha = (isOut ? 0.15 : 1) * (busy ? 0.2 + 0.8 * Math.min(1, part) : 1);
       context.fillStyle = color[colorOf(lane, at)] as string;
@@ -212,7 +212,7 @@ function slices(context: CanvasRenderingContext2D, scene: Scene, lane: Lane, top
         flush();
         [pixel, filled, most, level, dimmed] = [here, 0, -1, row, true];
       }
-      const fill = Math.max(x1 - x0, 0.02);
+      const fill = Math.max((x1 - x0) * part, 0.02);
       filled += fill;
       if (!isOut) dimmed = false;
       if (fill > most) [most, tone] = [fill, colorOf(lane, at)];
