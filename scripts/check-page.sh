@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
-# harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a job of
+# harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program, a job of
 # two ranks, hostile names and a damaged trace, on the simulated GPU.
 #
 #   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
@@ -64,6 +64,7 @@ if [[ $option == --picture ]]; then
     node "$root/scripts/check-page.d/picture.mjs" "$tools" "$chromium" "$scratch/demo.html" "$root/docs/images/page.png"
 fi
 capture ranges "$bin/nvtx"
+capture random "$bin/random_program" 3 50 wide
 if [[ -x $bin/hostile_names ]]; then
     # The program's own path is hostile, too.
     folder=$scratch/$'<script>window.harmed=3\xe2\x80\xae'

@@ -61,7 +61,7 @@ const strays = await page.evaluate(() => {
   return found;
 });
 expect(strays.length === 0, `numbers that the report does not have: ${strays.slice(0, 5).join(' | ')}`);
-const rows = { kernels: 'total_ns', transfers: 'bytes', apis: 'host_ns', syncs: 'host_ns', lines: 'gpu_ns', ranges: 'host_ns', ranks: 'busy_ns', 'idle.sites': 'total_ns', 'memory.holders': 'bytes' };
+const rows = { kernels: 'count', transfers: 'bytes', apis: 'host_ns', syncs: 'host_ns', lines: 'gpu_ns', ranges: 'host_ns', ranks: 'busy_ns', 'idle.sites': 'total_ns', 'memory.holders': 'bytes' };
 if (hasTimeline) {
   const paths = new Set(shown.map((one) => one.path));
   for (const [list, key] of Object.entries(rows)) {

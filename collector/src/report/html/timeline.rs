@@ -15,7 +15,7 @@ use crate::model::run::{Machine, Surveyed};
 use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Event, Operation, When};
 use crate::trace::record::{Body, Call, Names, NvtxRange, Record, Status, What};
-use gpuspy_wire::record::{NvtxChange, Untimed, flag};
+use gpuspy_wire::record::{NvtxChange, Untimed};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -263,7 +263,6 @@ impl Pass<'_, '_> {
             waiting.retain(|(begin, _)| *begin == call.begin);
             waiting.push((call.begin, number));
         }
-        debug_assert!(call.api != 0 || call.flags & flag::MORE == 0);
     }
 
     fn range(&mut self, record: &Record, range: &NvtxRange, scope: &Scope<'_>) {
