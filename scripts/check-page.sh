@@ -9,7 +9,7 @@
 #                                        million, of which a page has bins
 #   scripts/check-page.sh --picture      draws docs/images/page.png, too
 #
-# Needs node 20 and npm, and Chromium, which it installs if it is root and apt-get has it.
+# Needs node 20 and npm, and Chromium, which it installs if it is root and apt-get has it; without it the exit status is 77.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -29,7 +29,7 @@ if ! command -v chromium >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get
 fi
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
     echo "check-page.sh: chromium is missing: install it, or run this as root where apt-get has it" >&2
-    exit 1
+    exit 77
 }
 "$root/scripts/build-page" --check
 if [[ -z ${GPUSPY_BINARY:-} ]]; then
