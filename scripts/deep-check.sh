@@ -6,7 +6,7 @@
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
 # - a run for each allocation of the agent's, which fails, alone and with all after it; runs that are killed at each system
 #   call, and get a signal at each instruction of the agent's (stable toolchain);
-# - half an hour of programs with faults under one collector;
+# - half an hour of programs with faults under one collector; Java and Chromium with the agent preloaded;
 # - the page of report --html, of half a million operations and more (Chromium);
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
@@ -53,6 +53,7 @@ check "pages of half a million and of a million operations" scripts/check-page.s
 check "every allocation fails in turn; kills and signals at every point" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run -p gpuspy-tests failing_calls:: hazards::killed hazards::signals
 
+check "CPython's tests, Java and Chromium with the agent preloaded" scripts/check-strangers
 check "half an hour of programs with faults, under one collector" scripts/soak.sh 1800
 
 if command -v valgrind >/dev/null; then

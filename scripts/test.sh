@@ -69,6 +69,9 @@ cargo nextest run "${parts[@]}" "$@"
 step "a minute of programs with faults, under one collector"
 scripts/soak.sh 60
 
+step "CPython's own tests, with the agent preloaded and without it"
+scripts/check-strangers cpython
+
 step "packages, each installed and tried"
 for tool in rpmbuild cpio; do
     if ! command -v $tool >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
