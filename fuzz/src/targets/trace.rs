@@ -10,7 +10,8 @@ use gpuspy_collector::export::timeline::{Export, Source, lay_out};
 use gpuspy_collector::model::filter::Filter;
 use gpuspy_collector::model::stacks::{Stacks, as_lines};
 use gpuspy_collector::model::survey::Survey;
-use gpuspy_collector::report::{Operations, Section, Style, View, json, terminal};
+use gpuspy_collector::report::html::{self, Page, Timeline};
+use gpuspy_collector::report::{Operations, Section, Style, View, json, sentences, terminal};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::format::{HEADER_BYTES, MAGIC};
 use std::io::{Cursor, sink};
@@ -79,6 +80,15 @@ pub fn report_of<R: std::io::Read + std::io::Seek + Send>(mut reader: TraceReade
             "wider than {width} columns:\n{screen}"
         );
     }
+    let mut timeline = Timeline::default();
+    let of_page = html::Source { names: &names, status: status.as_ref(), clocks: &clocks, filter: &filter };
+    timeline.add(of_page, clocks.callers.on_stacks(reader.records()));
+    let (json, sentences) = (json(&reports), sentences(&reports, &[]));
+    let mut page = Vec::new();
+    html::write(&mut page, Page { json, sentences, timeline, command: String::new() })
+        .expect("memory takes all");
+    let ends = page.windows(8).filter(|text| text == b"</script").count();
+    assert_eq!(ends, 8, "no name ends an element: three of data, four tables and the script");
     let mut operations = Operations::new(&names, &clocks, status.as_ref(), &filter);
     for record in reader.records() {
         let line = operations.observe(&record);
