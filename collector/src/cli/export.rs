@@ -2,7 +2,7 @@
 
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
-use super::output::{cannot_write, say_written, write_file};
+use super::output::{cannot_write, write_file, write_to};
 use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, say, time};
 use crate::export::chrome::Chrome;
@@ -19,7 +19,7 @@ use clap::{Args, ValueEnum};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -145,14 +145,10 @@ fn timeline(
     let opened = open_all(&options.trace, filter)?;
     let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
     let written = match output {
-        Some(path) if is_directory(path) => write_directory(path, opened, to),
-        Some(path) => write_file(path, |out| write_to(out, opened, to)).inspect(|_| say_written(path)),
-        None => match write_to(io::stdout().lock(), opened, to) {
-            // The reader (`gpuspy export … | head`) closed the pipe.
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            written => written.map_err(|e| cannot_write("stdout", &e)),
-        },
-    }?;
+        Some(path) if is_directory(path) => Some(write_directory(path, opened, to)?),
+        _ => write_to(output, |out| export_to(out, opened, to))?,
+    };
+    let Some(written) = written else { return Ok(ExitCode::SUCCESS) };
     let trace = options.trace.display();
     if let Some(requested) = captured.filter(|_| written.is_empty()) {
         say(format_args!(
@@ -180,14 +176,7 @@ fn flames(
         let any = flame::write(&mut out, to, &processes, options.weight)?;
         out.flush().map(|()| any)
     };
-    let any = match output {
-        Some(path) => write_file(path, write).inspect(|_| say_written(path))?,
-        None => match write(&mut io::stdout().lock()) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-            written => written.map_err(|e| cannot_write("stdout", &e))?,
-        },
-    };
-    if !any {
+    if write_to(output, write)? == Some(false) {
         let weight = options.weight.map_or("no stack has any", |_| "no stack has any of that weight");
         say(format_args!("the export is empty: {weight}"));
     }
@@ -265,7 +254,7 @@ fn is_directory(path: &Path) -> bool {
 /// Writes a trace as a Chrome trace.
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
     let opened = open_all(trace, &Filter::default())?;
-    write_file(file, |out| write_to(out, opened, Timeline::Chrome)).map(|_| ())
+    write_file(file, |out| export_to(out, opened, Timeline::Chrome)).map(|_| ())
 }
 
 /// A trace after the first pass over it.
@@ -331,7 +320,7 @@ fn open(path: &Path) -> Result<Opened, TraceError> {
     Ok(Opened { reader, source })
 }
 
-fn write_to(out: impl Write, opened: Vec<Opened>, to: Timeline) -> io::Result<Summary> {
+fn export_to(out: impl Write, opened: Vec<Opened>, to: Timeline) -> io::Result<Summary> {
     let out = BufWriter::with_capacity(1 << 20, out);
     let (out, summary) = match to {
         Timeline::Chrome => write_as(Chrome::new(out), opened),
@@ -371,7 +360,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, to: Timeline) -> Resul
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
         let name = format!("{name}.{}.gz", to.names().1);
-        all.add(&write_file(&directory.join(&name), |out| write_to(out, processes, to))?);
+        all.add(&write_file(&directory.join(&name), |out| export_to(out, processes, to))?);
         written.push(name);
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));

@@ -1,6 +1,6 @@
 //! `--html` of `gpuspy report` and `gpuspy run`: the report as a page for a browser.
 
-use super::output::{cannot_write, say_written, write_file};
+use super::output::{write_file, write_to};
 use super::report::{Run, report_of};
 use super::traces::{Opened, filters, open_all};
 use super::{Failure, quoted};
@@ -8,7 +8,7 @@ use crate::model::filter::Filter;
 use crate::report::html::{self, Page, Source, Timeline};
 use crate::report::sentences;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,14 +18,11 @@ pub(super) fn write(trace: &Path, filter: &Filter, page: &Path, patience: Durati
     let mut opened = open_all(trace, patience)?;
     let filters = filters(trace, &mut opened.traces, filter)?;
     let run = report_of(&mut opened, &filters);
-    write_page(trace, &mut opened.traces, &filters, &run, page)?;
-    if !is_stdout(page) {
-        say_written(page);
-    }
-    Ok(())
+    let write = page_of(trace, &mut opened.traces, &filters, &run);
+    write_to((!is_stdout(page)).then_some(page), write).map(|_| ())
 }
 
-/// Writes the page of traces whose report is known.
+/// Writes the page of traces whose report is known, and says nothing.
 pub(super) fn write_page(
     trace: &Path,
     traces: &mut [Opened],
@@ -33,6 +30,16 @@ pub(super) fn write_page(
     run: &Run,
     page: &Path,
 ) -> Result<(), Failure> {
+    write_file(page, page_of(trace, traces, filters, run))
+}
+
+/// Reads the traces, and returns what writes the page.
+fn page_of(
+    trace: &Path,
+    traces: &mut [Opened],
+    filters: &[Filter],
+    run: &Run,
+) -> impl FnOnce(&mut dyn Write) -> io::Result<()> + use<> {
     let mut timeline = Timeline::default();
     for (Opened { names, status, clocks, reader, .. }, filter) in traces.iter_mut().zip(filters) {
         let source = Source { names, status: status.as_ref(), clocks, filter };
@@ -40,19 +47,8 @@ pub(super) fn write_page(
     }
     let command = format!("gpuspy report {}", quoted(trace));
     let Run { reports, unread } = run;
-    let page_of_run = Page { json: run.value(), sentences: sentences(reports, unread), timeline, command };
-    let write = |out: &mut dyn Write| {
-        let mut out = BufWriter::with_capacity(1 << 20, out);
-        html::write(&mut out, page_of_run)
-    };
-    if !is_stdout(page) {
-        return write_file(page, write);
-    }
-    match write(&mut io::stdout().lock()) {
-        // The reader closed the pipe.
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|e| cannot_write("stdout", &e)),
-    }
+    let page = Page { json: run.value(), sentences: sentences(reports, unread), timeline, command };
+    move |out| html::write(&mut BufWriter::with_capacity(1 << 20, out), page)
 }
 
 /// Refuses to write where something else would be lost, as `export -o` does.

@@ -6,8 +6,22 @@ use crate::why::why;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// Writes a file and says so, or stdout without one. `None`: the reader of stdout (`gpuspy export … | head`) has closed it.
+pub(super) fn write_to<T>(
+    path: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> Result<Option<T>, Failure> {
+    match path {
+        Some(path) => write_file(path, write).inspect(|_| say_written(path)).map(Some),
+        None => match write(&mut io::stdout().lock()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(None),
+            written => written.map(Some).map_err(|e| cannot_write("stdout", &e)),
+        },
+    }
+}
 
 /// Writes a temporary file beside the target and renames it at the end, so that the target is always a complete file.
 pub(super) fn write_file<T>(
