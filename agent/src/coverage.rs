@@ -195,7 +195,11 @@ fn functions() -> BTreeSet<String> {
 fn class(symbol: &str) -> Option<(&'static str, String)> {
     let hook = table::all().iter().zip(table::TEXTS).find(|(hook, _)| hook.symbol.to_str() == Ok(symbol));
     if let Some((_, (.., how))) = hook {
-        let word = if how.trim_start().starts_with("work") { "timed" } else { "recorded" };
+        let word = if ["work", "launch"].iter().any(|kind| how.trim_start().starts_with(kind)) {
+            "timed"
+        } else {
+            "recorded"
+        };
         if how.trim_start().starts_with("lookup") {
             return Some(("passed through", "lookup: returns the others' wrappers".into()));
         }

@@ -147,8 +147,11 @@ impl Hook {
 /// A call that reached a hook.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    pub hook: &'static Hook,
     pub caller: Caller,
+    /// [`Hook::layer`], [`Hook::per_thread`] and [`Hook::api`], which the compiler knows where the hook's code begins.
+    pub layer: Layer,
+    pub per_thread: bool,
+    pub api: u16,
 }
 
 /// The hook table, as lower floors see it. `crate::table` implements [`Hooks`] for it.

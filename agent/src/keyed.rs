@@ -31,14 +31,27 @@ impl<V, const N: usize> Keyed<V, N> {
         self.place(key, false)
     }
 
+    /// Returns the value of a key that is in the first place where it would be looked for.
+    #[inline(always)]
+    pub fn first(&self, key: u64) -> Option<&V> {
+        let place = self.places.get(Self::start(key))?;
+        (place.key.load(Ordering::Relaxed) == key && key != 0).then_some(&place.value)
+    }
+
+    /// Returns the number of that place.
+    #[inline(always)]
+    fn start(key: u64) -> usize {
+        // Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4): handles differ in their middle bits.
+        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - N.trailing_zeros())) as usize
+    }
+
     #[inline]
     fn place(&self, key: u64, make: bool) -> Option<&V> {
         const { assert!(N.is_power_of_two()) };
         if key == 0 {
             return None;
         }
-        // Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4): handles differ in their middle bits.
-        let start = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - N.trailing_zeros())) as usize;
+        let start = Self::start(key);
         for n in 0..PROBES {
             let place = self.places.get((start + n) % N)?;
             let found = place.key.load(Ordering::Relaxed);

@@ -128,8 +128,19 @@ pub struct Sight {
 
 impl Names {
     /// Returns the name of a handle that was launched, and whether its shape differs from that of its last launch.
-    #[inline]
+    #[inline(always)]
     pub fn of_launch(&self, call: &Call, handle: CUfunction, shape: Shape) -> (KernelName, bool) {
+        if let Some(place) = self.handles.first(handle as u64) {
+            let name = KernelName::of(place.name.load(Ordering::Relaxed));
+            if name.id != 0 {
+                return (name, place.shape.load(Ordering::Relaxed) != shape.word());
+            }
+        }
+        self.of_first_launch(call, handle, shape)
+    }
+
+    #[cold]
+    fn of_first_launch(&self, call: &Call, handle: CUfunction, shape: Shape) -> (KernelName, bool) {
         let Some(place) = self.handles.get(handle as u64) else { return (KernelName::default(), false) };
         let name = self.name_at(call, handle, place);
         (name, place.shape.load(Ordering::Relaxed) != shape.word())

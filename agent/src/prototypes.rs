@@ -275,7 +275,7 @@ fn no_two_variants_have_the_same_request() {
 fn list() -> String {
     let mut text = "# Intercepted functions\n\n\
         Generated from the hook table (`agent/src/table`) and checked by `cargo test -p gpuspy-agent`;\n\
-        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it. *work* and *launches* are timed where \
+        `GPUSPY_UPDATE=1 cargo test -p gpuspy-agent list` writes it. *work*, *launch* and *launches* are timed where \
         they can be, *plain* is recorded,\n*query* is counted, *lookup* returns pointers to the others.\n\n\
         | symbol | layer | looked up as | from version | default stream | recorded as |\n|---|---|---|---|---|---|\n"
         .to_owned();

@@ -244,7 +244,39 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
 }
 
 /// The calling thread's errno, which our code must leave as the app had it.
+#[derive(Clone, Copy)]
 pub struct Errno(c_int);
+
+/// Where a thread has its errno. That place stays the same, so it is asked once.
+#[derive(Clone, Copy)]
+pub struct ErrnoPlace(*mut c_int);
+
+impl ErrnoPlace {
+    /// It has not been asked.
+    pub const NONE: ErrnoPlace = ErrnoPlace(core::ptr::null_mut());
+
+    /// Asks where the calling thread has it.
+    pub fn of_this_thread() -> ErrnoPlace {
+        // SAFETY: no arguments that could fail.
+        ErrnoPlace(unsafe { libc::__errno_location() })
+    }
+
+    /// Returns errno; zero where the place has not been asked.
+    #[inline(always)]
+    pub fn get(self) -> Errno {
+        // SAFETY: null, or the place of a thread that lives, whose state alone has it.
+        unsafe { self.0.as_ref() }.map_or(Errno::NONE, |errno| Errno(*errno))
+    }
+
+    /// Sets errno.
+    #[inline(always)]
+    pub fn set(self, errno: Errno) {
+        // SAFETY: as in `get`.
+        if let Some(place) = unsafe { self.0.as_mut() } {
+            *place = errno.0;
+        }
+    }
+}
 
 impl Errno {
     /// No errno has been saved.

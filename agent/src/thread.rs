@@ -1,5 +1,4 @@
-//! A thread's state: the scopes that are open, the record that waits for its call's end, and the ring that it goes
-//! into.
+//! A thread's state: the scopes that are open, the record that waits for its call's end, and its way [`out`].
 //!
 //! One API call makes one record. A runtime call opens a scope; the driver call inside makes the record, labelled with
 //! the runtime's name; it waits in `pending` until the outermost call returns, whose end is the record's end. Driver
@@ -11,20 +10,20 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::in_progress;
-use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, Loss, LossCause, Record, StackNumber, Via, flag};
-use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, LossCause, Record, StackNumber, Via, flag};
 use gpuspy_wire::segment::Counters;
 
 use crate::guarded::Guarded;
 use crate::hook::{Entry, Layer};
-use crate::sink::segment::Claim;
 use crate::sink::{self, Live, Session};
 use crate::sys::{self, Caller, ticks};
 
+mod out;
+
+use out::Out;
+
 /// Words of the longest record that can wait: every record of a call is one or two cells.
 const PENDING_WORDS: usize = 2 * CELL_WORDS;
-/// How many calls a thread without a slot makes between two tries to get one: a try costs as much as a hundred calls.
-const CALLS_TO_RETRY: u32 = 255;
 /// Word 3 of every record of a call is `end` (asserted in wire by offset).
 const END_WORD: usize = 3;
 
@@ -75,15 +74,11 @@ impl Magazine {
 }
 
 struct Thread {
-    /// The session that the rest belongs to. If it is another than the process's, this is a forked child.
-    session: Option<Session>,
-    claim: Option<Claim>,
-    /// Without a claim: how many calls pass before the next try, which checks every slot.
-    calls_to_retry: u32,
+    out: Out,
     /// The app's errno while our own code runs: our driver calls may change it.
     errno: sys::Errno,
-    /// How many correlations were given out under this claim.
-    correlations: u64,
+    /// Where errno is. Set with the thread's slot.
+    errno_place: sys::ErrnoPlace,
     runtime: Scope,
     driver: Scope,
     pending: [u64; PENDING_WORDS],
@@ -91,29 +86,12 @@ struct Thread {
     /// A record that goes out after the pending one.
     behind: [u64; PENDING_WORDS],
     behind_words: usize,
-    /// Queries in a row that are not recorded yet; there are none where `api` is 0.
-    queries: Api,
-    /// How many records were dropped since the last one that fitted.
-    dropped: u64,
     /// The thread's own free events.
     events: Magazine,
     /// Ticks that a driver call of ours waited for the GPU during this call, where the app's own call would have waited
     /// as long.
     waited: u64,
 }
-
-const NO_QUERIES: Api = Api {
-    head: Head { kind: 0, cells: 0, version: 0, via: 0, api: 0, flags: 0 },
-    correlation: 0,
-    begin: 0,
-    end: 0,
-    caller: 0,
-    context: 0,
-    result: 0,
-    subject: 0,
-    more: 0,
-    inside: 0,
-};
 
 /// A thread's state. It is held while our own code runs: a hook that is entered then (from a signal handler) passes
 /// through, and uses only the fields next to it.
@@ -129,23 +107,43 @@ struct State {
 thread_local! {
     static THREAD: State = const {
         State { thread: Guarded::new(Thread {
-            session: None,
-            claim: None,
-            calls_to_retry: 0,
+            out: Out::NONE,
             errno: sys::Errno::NONE,
-            correlations: 0,
+            errno_place: sys::ErrnoPlace::NONE,
             runtime: NO_SCOPE,
             driver: NO_SCOPE,
             pending: [0; PENDING_WORDS],
             pending_words: 0,
             behind: [0; PENDING_WORDS],
             behind_words: 0,
-            queries: NO_QUERIES,
-            dropped: 0,
             events: Magazine::EMPTY,
             waited: 0,
         }), counters: AtomicPtr::new(core::ptr::null_mut()), session: AtomicPtr::new(core::ptr::null_mut()) }
     };
+}
+
+/// Whether the ticks that our own code takes in a call are measured. Reading the clock takes as long as all that is done
+/// for a launch that is not timed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// They are.
+    Yes,
+    /// They are, for [`ALIKE`] calls that are alike.
+    ForMany,
+    /// They are not: another call of many that are alike stands for this one.
+    ByOthers,
+}
+
+/// The number of calls of which one is measured where many are alike; a power of two.
+const ALIKE: u64 = 64;
+
+/// Whether the call with this correlation is one of those that are measured.
+///
+/// Multiplication by the golden ratio spreads numbers in a row evenly (Knuth, TAOCP vol. 3, 6.4): of the calls that come
+/// again in each step of a program, each is measured as often as the others, however many calls a step has.
+#[inline(always)]
+fn stands_for_many(correlation: u64) -> bool {
+    correlation.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - ALIKE.trailing_zeros()) == 0
 }
 
 /// A hook that has been entered, with what its record begins with.
@@ -163,13 +161,18 @@ pub struct Call {
     pub caller: u64,
     pub correlation: u64,
     pub via: Via,
+    measured: Measured,
 }
 
 /// Enters a hook. `None`: the hook has to pass through and record nothing.
-#[inline]
 pub fn enter(entry: &Entry) -> Option<Call> {
+    enter_here(entry)
+}
+
+/// Does the same as a part of the hook, for calls that a program makes most.
+#[inline(always)]
+pub fn enter_here(entry: &Entry) -> Option<Call> {
     let entered = ticks();
-    let errno = sys::Errno::save();
     let session = sink::current()?;
     let state = THREAD.with(core::ptr::from_ref);
     // SAFETY: this thread's own state, which lives as long as the thread, and of which there are shared references
@@ -183,45 +186,31 @@ pub fn enter(entry: &Entry) -> Option<Call> {
     // SAFETY: held by this frame alone, as the flag says: a nested hook passes through. The borrow ends before the real
     // call.
     let t = unsafe { own.thread.get() };
-    let layer = entry.hook.layer;
     if !t.is_outermost(session, entry, own) {
         own.thread.release();
         return None;
     }
-    t.errno = errno;
-    let correlation = t.next_correlation();
-    let scope = Scope {
-        frame: entry.caller.frame,
-        api: entry.hook.api,
-        begin: entered,
-        caller: entry.caller.address,
-        ..NO_SCOPE
+    // Nothing before this changes errno.
+    t.errno = t.errno_place.get();
+    let correlation = t.out.next_correlation();
+    let Caller { address: caller, frame } = entry.caller;
+    let scope = match entry.layer {
+        Layer::Runtime => &mut t.runtime,
+        Layer::Driver => &mut t.driver,
     };
-    let (outer, via) = match layer {
-        Layer::Runtime => {
-            t.runtime = scope;
-            (scope, Via::Runtime)
-        }
-        Layer::Driver => {
-            t.driver = scope;
-            if t.runtime.frame != 0 { (t.runtime, Via::RuntimeDriver) } else { (scope, Via::Driver) }
-        }
+    *scope = Scope { frame, api: entry.api, begin: entered, caller, ..NO_SCOPE };
+    let (outer, via) = match entry.layer {
+        Layer::Runtime => (&t.runtime, Via::Runtime),
+        Layer::Driver if t.runtime.frame != 0 => (&t.runtime, Via::RuntimeDriver),
+        Layer::Driver => (&t.driver, Via::Driver),
     };
+    let &Scope { api, begin, caller, .. } = outer;
     if via != Via::RuntimeDriver {
-        t.enter_call(scope);
+        t.out.enter_call(in_progress::Call { api, caller, since: begin });
     }
-    Some(Call {
-        session,
-        state,
-        entered,
-        layer,
-        per_thread: entry.hook.per_thread,
-        api: outer.api,
-        begin: outer.begin,
-        caller: outer.caller,
-        correlation,
-        via,
-    })
+    let Entry { layer, per_thread, .. } = *entry;
+    let measured = Measured::Yes;
+    Some(Call { session, state, entered, layer, per_thread, api, begin, caller, correlation, via, measured })
 }
 
 /// Publishes a record that belongs to no intercepted call, at once. `entered`: when our code began, ticks.
@@ -237,9 +226,9 @@ pub fn aside(session: Session, entered: u64, words: &[u64]) {
     own.thread.hold();
     // SAFETY: held by this frame alone; the borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if t.has_claim(session) || t.adopt(session, own) {
-        t.push(words);
-        t.count_own(ticks().wrapping_sub(entered));
+    if t.out.leads_to(session) || t.adopt(session, own) {
+        t.out.push(words);
+        t.out.count_own(ticks().wrapping_sub(entered));
     }
     own.thread.release();
     errno.restore();
@@ -289,18 +278,27 @@ impl Call {
         unsafe { &*self.state }
     }
 
+    /// Takes the call as one of many that are alike: our own time is measured in some of them only.
+    #[inline(always)]
+    pub fn is_one_of_many(&mut self) {
+        self.measured =
+            if stands_for_many(self.correlation) { Measured::ForMany } else { Measured::ByOthers };
+    }
+
     /// Makes the real call with the state released and the app's errno in place, and keeps the errno that it leaves for
-    /// the app. Returns its result, and the ticks before and after it.
+    /// the app. Returns its result, and the ticks before and after it. Those before it are the entry's if our own time
+    /// is not measured.
     #[inline(always)]
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
-        t.errno.restore();
+        t.errno_place.set(t.errno);
         self.own().thread.release();
-        let before = ticks();
+        let before = if self.measured == Measured::ByOthers { self.entered } else { ticks() };
         let result = real();
         let after = ticks();
         self.own().thread.hold();
-        self.thread().errno = sys::Errno::save();
+        let t = self.thread();
+        t.errno = t.errno_place.get();
         (result, before, after)
     }
 
@@ -352,15 +350,20 @@ impl Call {
     pub fn publish(&self, record: &impl Record) {
         let t = self.thread();
         t.note(record.as_words());
-        t.push(record.as_words());
+        t.out.push(record.as_words());
     }
 
     /// Keeps the call's record until the outermost call returns. A record that waits already is not the last of its
     /// call: it goes out now, marked with `MORE`.
-    #[inline]
+    #[inline(always)]
     pub fn record(&self, record: &impl Record) {
         let t = self.thread();
         let words = record.as_words();
+        if self.via == Via::Driver && self.measured == Measured::ByOthers && t.pending_words == 0 {
+            // Its end is the driver's, which it has.
+            t.out.push_here(words);
+            return;
+        }
         t.note(words);
         t.flush_pending(flag::MORE);
         if let Some(space) = t.pending.get_mut(..words.len()) {
@@ -394,40 +397,19 @@ impl Call {
     /// Adds a query that was answered to the queries that share a record, if it is like them, or begins another record.
     pub fn queried(&self, subject: u64, result: i32, end: u64) {
         let t = self.thread();
-        let took = u32::try_from(end.wrapping_sub(self.begin)).unwrap_or(u32::MAX);
         let context = if self.layer == Layer::Runtime { t.runtime.context } else { t.driver.context };
-        let first = &t.queries;
-        let is_like = first.head.api == self.api
-            && first.caller == self.caller
-            && end.wrapping_sub(first.begin) < sys::tenth_of_a_second();
-        if !is_like {
-            t.push_queries();
-            t.queries = Api {
-                head: self.head::<Api>(0),
-                correlation: self.correlation,
-                begin: self.begin,
-                end,
-                caller: self.caller,
-                context,
-                result,
-                subject,
-                more: 0,
-                inside: took,
-            };
-            return;
-        }
-        let queries = &mut t.queries;
-        queries.end = end;
-        queries.result = result;
-        queries.more += 1;
-        queries.inside = queries.inside.saturating_add(took);
-        if queries.subject != subject {
-            queries.subject = 0;
-        }
-        // Queries about several contexts belong to none.
-        if queries.context != context {
-            queries.context = 0;
-        }
+        t.out.add_query(Api {
+            head: self.head::<Api>(0),
+            correlation: self.correlation,
+            begin: self.begin,
+            end,
+            caller: self.caller,
+            context,
+            result,
+            subject,
+            more: 0,
+            inside: self.until(end),
+        });
     }
 
     /// Keeps a record that goes out after the call's own, and ends when the call does.
@@ -447,13 +429,18 @@ impl Call {
         t.waited = t.waited.wrapping_add(ticks);
     }
 
-    /// Leaves the hook. `inside`: the ticks that the real call took.
-    #[inline]
-    pub fn leave(self, inside: u64) {
+    /// Leaves the hook. `before` and `after`: the ticks before and after the real call.
+    pub fn leave(self, before: u64, after: u64) {
+        self.leave_here(before, after);
+    }
+
+    /// Does the same as a part of the hook, for calls that a program makes most.
+    #[inline(always)]
+    pub fn leave_here(self, before: u64, after: u64) {
         let t = self.thread();
-        let end = ticks();
+        let end = if self.measured == Measured::ByOthers { after } else { ticks() };
         match self.layer {
-            Layer::Driver => t.driver = NO_SCOPE,
+            Layer::Driver => t.driver.frame = 0,
             Layer::Runtime => t.runtime = NO_SCOPE,
         }
         if t.pending_words != 0
@@ -463,13 +450,17 @@ impl Call {
             *word = end;
         }
         if t.runtime.frame == 0 {
-            t.leave_call();
+            t.out.leave_call();
             t.flush_pending(0);
             t.push_behind(Some(end));
         }
         let waited = core::mem::take(&mut t.waited);
-        t.count_own(end.wrapping_sub(self.entered).wrapping_sub(inside).wrapping_sub(waited));
-        t.errno.restore();
+        if self.measured != Measured::ByOthers {
+            let inside = after.wrapping_sub(before);
+            let own = end.wrapping_sub(self.entered).wrapping_sub(inside).wrapping_sub(waited);
+            t.out.count_own(if self.measured == Measured::ForMany { own.wrapping_mul(ALIKE) } else { own });
+        }
+        t.errno_place.set(t.errno);
         self.own().thread.release();
     }
 
@@ -481,7 +472,7 @@ impl Call {
 
     /// Returns a new correlation, besides the record's own.
     pub fn fresh_correlation(&self) -> u64 {
-        self.thread().next_correlation()
+        self.thread().out.next_correlation()
     }
 
     /// Returns the same call with a correlation of its own, for another record of work.
@@ -497,84 +488,70 @@ impl Call {
 
     /// Counts losses of this call.
     pub fn lost(&self, cause: LossCause, count: u64) {
-        self.thread().count_lost(cause, count);
+        self.thread().out.count_lost(cause, count);
     }
 
     /// Publishes a record of any length (a name) at once. Returns false when it did not fit.
     pub fn push_words(&self, words: &[u64]) -> bool {
-        self.thread().push(words)
+        self.thread().out.push(words)
     }
 }
 
 impl Thread {
     /// Returns whether the entering hook's call is to be recorded: the thread has a slot, and this is no call inside a
     /// driver call or inside one of its own layer.
-    #[inline]
+    #[inline(always)]
     fn is_outermost(&mut self, session: Session, entry: &Entry, state: &State) -> bool {
-        if !self.has_claim(session) && !self.adopt(session, state) {
+        if !self.out.leads_to(session) && !self.adopt(session, state) {
             return false;
         }
         self.discard_scopes(entry.caller.frame);
-        self.count_call();
-        self.driver.frame == 0 && (entry.hook.layer == Layer::Driver || self.runtime.frame == 0)
-    }
-
-    #[inline]
-    fn has_claim(&self, session: Session) -> bool {
-        self.session == Some(session) && self.claim.is_some()
+        self.out.count_call();
+        self.driver.frame == 0 && (entry.layer == Layer::Driver || self.runtime.frame == 0)
     }
 
     /// Claims a slot for the thread: at its first call, or at its first call in a forked child, where everything that
     /// the state had belongs to the parent. Returns false when there is no slot for it.
     #[cold]
     fn adopt(&mut self, session: Session, state: &State) -> bool {
-        if self.session == Some(session) && self.calls_to_retry != 0 {
-            self.calls_to_retry -= 1;
-            session.lost(LossCause::NoSlot, 1);
+        if !self.out.may_claim(session) {
             return false;
         }
         let errno = sys::Errno::save();
-        self.session = Some(session);
+        self.errno_place = sys::ErrnoPlace::of_this_thread();
         self.runtime = NO_SCOPE;
         self.driver = NO_SCOPE;
         self.pending_words = 0;
         self.behind_words = 0;
-        self.queries = NO_QUERIES;
-        self.dropped = 0;
-        self.correlations = 0;
         self.events = Magazine::EMPTY;
-        let address = core::ptr::from_ref(state).cast_mut().cast();
-        self.claim = session.claim(address);
-        state.counts_at(session, self.counters());
+        let is_claimed = self.out.claim(session, core::ptr::from_ref(state).cast_mut().cast());
+        state.counts_at(session, self.out.counters());
         errno.restore();
-        if self.claim.is_none() {
-            self.calls_to_retry = CALLS_TO_RETRY;
-            session.lost(LossCause::NoSlot, 1);
-        }
-        self.claim.is_some()
+        is_claimed
     }
 
     /// Discards scopes that were left without returning (by longjmp, or by an exception through the real call): their
     /// frame is not above the entering hook's. What they had recorded goes out with the last time that is known.
-    #[inline]
+    #[inline(always)]
     fn discard_scopes(&mut self, frame: u64) {
+        if self.driver.frame | self.runtime.frame | self.pending_words as u64 != 0 {
+            self.discard_old_scopes(frame);
+        }
+    }
+
+    fn discard_old_scopes(&mut self, frame: u64) {
         if self.driver.frame != 0 && self.driver.frame <= frame {
             self.driver = NO_SCOPE;
-            self.count_lost(LossCause::ScopeLost, 1);
+            self.out.count_lost(LossCause::ScopeLost, 1);
         }
         if self.runtime.frame != 0 && self.runtime.frame <= frame {
             self.runtime = NO_SCOPE;
-            self.count_lost(LossCause::ScopeLost, 1);
+            self.out.count_lost(LossCause::ScopeLost, 1);
         }
         if self.pending_words != 0 && self.runtime.frame == 0 && self.driver.frame == 0 {
             self.flush_pending(flag::SCOPE_LOST);
             self.push_behind(None);
         }
-    }
-
-    fn next_correlation(&mut self) -> u64 {
-        self.correlations += 1;
-        self.claim.as_ref().map_or(0, |c| c.number << 40) | (self.correlations & ((1 << 40) - 1))
     }
 
     /// Notes in the runtime scope which kind of record was made inside it.
@@ -585,153 +562,27 @@ impl Thread {
     }
 
     /// Publishes the record that waits, with these flags added.
+    #[inline]
     fn flush_pending(&mut self, flags: u16) {
-        let words = self.pending_words;
-        if words == 0 {
-            return;
-        }
-        self.pending_words = 0;
-        let mut record = self.pending;
-        if let Some(first) = record.first_mut() {
+        let words = core::mem::take(&mut self.pending_words);
+        if let Some(record) = self.pending.get_mut(..words)
+            && let Some(first) = record.first_mut()
+        {
             *first |= u64::from(flags) << 48; // Head::flags, the top two bytes (little-endian; asserted below)
-        }
-        if let Some(record) = record.get(..words) {
-            self.push(record);
+            self.out.push(record);
         }
     }
 
     /// Publishes the record that goes out after the call's own, if there is one, with the call's end if that is known.
+    #[inline]
     fn push_behind(&mut self, end: Option<u64>) {
         let words = core::mem::take(&mut self.behind_words);
-        if words == 0 {
-            return;
-        }
-        let mut record = self.behind;
+        let Some(record) = self.behind.get_mut(..words).filter(|record| !record.is_empty()) else { return };
         if let (Some(word), Some(end)) = (record.get_mut(END_WORD), end) {
             *word = end;
         }
-        if let Some(record) = record.get(..words) {
-            self.push(record);
-        }
+        self.out.push(record);
     }
-
-    /// Publishes the record of the queries in a row, if there are any.
-    fn push_queries(&mut self) {
-        if self.queries.head.api != 0 {
-            let mut queries = core::mem::replace(&mut self.queries, NO_QUERIES);
-            // For a single query, the time inside is its end minus its begin.
-            queries.inside = if queries.more == 0 { 0 } else { queries.inside };
-            self.push(queries.as_words());
-        }
-    }
-
-    /// Publishes a record, after the queries that were made before it, or counts it as dropped. Returns whether it went
-    /// out.
-    fn push(&mut self, words: &[u64]) -> bool {
-        if self.queries.head.api != 0 {
-            self.push_queries();
-        }
-        let Some(claim) = &mut self.claim else { return false };
-        if self.dropped != 0 {
-            // The loss is recorded where it ended, before the next record.
-            let mut loss =
-                Loss { head: Head::new::<Loss>(), at: ticks(), count: self.dropped, ..Loss::default() };
-            loss.cause = LossCause::RingFull as u8;
-            if claim.writer.push(loss.as_words()).is_ok() {
-                self.dropped = 0;
-            }
-        }
-        let mut pushed = claim.writer.push(words).is_ok();
-        if claim.writer.is_half_full() {
-            grow(claim, self.session);
-        }
-        if !pushed && grow_at_once(claim, self.session) {
-            pushed = claim.writer.push(words).is_ok();
-        }
-        if pushed {
-            let records = &claim.slot.counters.0.records;
-            // Relaxed load and store: this thread is the only writer.
-            records.store(records.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        } else {
-            self.dropped += 1;
-            self.count_lost(LossCause::RingFull, 1);
-        }
-        pushed
-    }
-
-    fn counters(&self) -> Option<&'static Counters> {
-        self.claim.as_ref().map(|c| &c.slot.counters.0)
-    }
-
-    /// Counts ticks that our own code took.
-    #[inline]
-    fn count_own(&mut self, own: u64) {
-        if let Some(counters) = self.counters() {
-            // Relaxed load and store: this thread is the only writer.
-            let ticks = &counters.agent_ticks;
-            ticks.store(ticks.load(Ordering::Relaxed).wrapping_add(own), Ordering::Relaxed);
-        }
-    }
-
-    /// Tells the collector which outermost call the thread is in: if it never returns, this is all that there is of it.
-    #[inline]
-    fn enter_call(&self, scope: Scope) {
-        if let Some(counters) = self.counters() {
-            let Scope { api, caller, begin: since, .. } = scope;
-            counters.in_progress.enter(in_progress::Call { api, caller, since });
-        }
-    }
-
-    /// Tells the collector that the thread is in no call any more.
-    #[inline]
-    fn leave_call(&self) {
-        if let Some(counters) = self.counters() {
-            counters.in_progress.leave();
-        }
-    }
-
-    fn count_call(&mut self) {
-        if let Some(counters) = self.counters() {
-            // Relaxed load and store: this thread is the only writer.
-            counters.calls.store(counters.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        }
-    }
-
-    fn count_lost(&mut self, cause: LossCause, count: u64) {
-        if let Some(counter) = self.counters().and_then(|c| c.lost.get(cause as usize)) {
-            // Relaxed load and store: this thread is the only writer.
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-        }
-    }
-}
-
-/// Moves a half-full ring to its next buffer, or requests one.
-#[cold]
-fn grow(claim: &mut Claim, session: Option<Session>) {
-    let next = claim.writer.level() + 1;
-    let Some(session) = session else { return };
-    if next >= LEVELS {
-        return;
-    }
-    match session.ready_buffer(claim.index, next) {
-        Some(buffer) => {
-            claim.writer.grow(buffer);
-        }
-        None => session.want_buffer(claim.index, next),
-    }
-}
-
-/// Moves a full ring to its next buffer, because the poller was late (it may be starting the collector). This takes two
-/// system calls, at most twice in a thread's life, which is better than a loss. Returns false when there is no next
-/// buffer.
-#[cold]
-fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
-    let next = claim.writer.level() + 1;
-    let Some(session) = session else { return false };
-    let errno = sys::Errno::save();
-    let buffer = session.segment.buffer_at_once(claim.index, next);
-    errno.restore();
-    buffer.is_some_and(|buffer| claim.writer.grow(buffer))
 }
 
 /// Publishes, before the process ends, the calling thread's queries that are not recorded yet. Those of other threads
@@ -748,8 +599,8 @@ pub fn exiting() {
     own.thread.hold();
     // SAFETY: held by this frame alone; the borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if t.session == Some(session) {
-        t.push_queries();
+    if t.out.session == Some(session) {
+        t.out.push_queries();
     }
     own.thread.release();
 }
@@ -765,7 +616,7 @@ pub struct Leaving<'a> {
 impl Leaving<'_> {
     /// Publishes a record.
     pub fn push(&mut self, words: &[u64]) {
-        self.thread.push(words);
+        self.thread.out.push(words);
     }
 
     /// Returns its free events.
@@ -789,19 +640,40 @@ pub unsafe fn ended(state: *mut c_void, parts: impl FnOnce(&mut Leaving<'_>)) {
     // SAFETY: held by this frame alone: all other frames of the thread have returned or were left without returning.
     // The borrow ends before the release.
     let t = unsafe { own.thread.get() };
-    if t.session != Some(session) {
+    if t.out.session != Some(session) {
         own.thread.release();
         return; // this is a forked child: the slot is the parent's
     }
     t.flush_pending(flag::SCOPE_LOST);
     t.push_behind(None);
-    t.push_queries();
+    t.out.push_queries();
     parts(&mut Leaving { session, identity: state as u64, thread: t });
-    if let Some(claim) = t.claim.take() {
-        own.counts_at(session, None);
-        claim.slot.state.close(claim.generation);
-    }
+    own.counts_at(session, None);
+    t.out.close();
     own.thread.release();
 }
 
 const _: () = assert!(cfg!(target_endian = "little"), "flags are added to a record's first word");
+
+#[cfg(test)]
+mod tests {
+    use super::{ALIKE, stands_for_many};
+
+    #[test]
+    fn each_call_of_a_step_is_measured_as_often_as_the_others() {
+        const STEPS: u64 = 64_000;
+        for calls_of_a_step in [1, 2, 7, 32, 64, 100, 128, 1000] {
+            for call in 0..calls_of_a_step.min(70) {
+                let claim = 3 << 40;
+                let correlations = (0..STEPS).map(|step| claim + step * calls_of_a_step + call);
+                let measured =
+                    correlations.filter(|correlation| stands_for_many(*correlation)).count() as u64;
+                let expected = STEPS / ALIKE;
+                assert!(
+                    (expected * 9 / 10..=expected * 11 / 10).contains(&measured),
+                    "call {call} of {calls_of_a_step} in a step: {measured} of {STEPS} instead of {expected}"
+                );
+            }
+        }
+    }
+}

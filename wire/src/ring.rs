@@ -112,6 +112,10 @@ pub struct Writer<'a, W> {
     tail: u64,
     /// The last accepted head.
     head: u64,
+    /// The position up to which there is certainly room.
+    end: u64,
+    /// The position from which on more than half of the buffer is in use, unless the reader has come further.
+    half: u64,
 }
 
 impl<'a, W: Word> Writer<'a, W> {
@@ -135,39 +139,32 @@ impl<'a, W: Word> Writer<'a, W> {
             // Relaxed: published by the release store that opens the slot (rule 8).
             moved.store(u64::MAX, Ordering::Relaxed);
         }
-        Some(Writer { cursors, buffer, level: 0, base: tail, tail, head: tail })
+        let mut writer =
+            Writer { cursors, buffer, level: 0, base: tail, tail, head: tail, end: tail, half: tail };
+        writer.set_ends();
+        Some(writer)
     }
 
     /// Publishes one record: a whole number of cells, whose first word is a [`Head`] with that length.
     ///
     /// # Errors
     /// [`Full`] if the reader has not made enough room: the record is dropped. Never waits.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, words: &[u64]) -> Result<(), Full> {
         debug_assert!(!words.is_empty() && words.len().is_multiple_of(CELL_WORDS));
-        let capacity = self.buffer.len() as u64;
         let length = words.len() as u64;
-        if self.tail - self.head.max(self.base) + length > capacity {
-            // Acquire pairs with the reader's release of `head`: its copies are done before we overwrite the
-            // words (rule 3).
-            let head = self.cursors.head.0.load(Ordering::Acquire);
-            if head < self.head || head > self.tail {
-                return Err(Full); // rule 7: not accepted
-            }
-            self.head = head;
-            if self.tail - head.max(self.base) + length > capacity {
-                return Err(Full);
-            }
+        if self.tail + length > self.end {
+            self.make_room(length)?;
         }
-        let mask = self.buffer.len() - 1;
-        let mut at = self.tail as usize & mask;
-        for cell in words.chunks_exact(CELL_WORDS) {
-            // A cell never straddles the buffer's end: positions and capacities are multiples of CELL_WORDS.
-            let Some(target) = self.buffer.get(at..at + CELL_WORDS) else { return Err(Full) };
+        // A cell never straddles the buffer's end: positions and capacities are multiples of CELL_WORDS.
+        let (cells, _) = self.buffer.as_chunks::<CELL_WORDS>();
+        let (record, _) = words.as_chunks::<CELL_WORDS>();
+        let first = self.tail as usize / CELL_WORDS;
+        for (n, cell) in record.iter().enumerate() {
+            let Some(target) = cells.get((first + n) & (cells.len() - 1)) else { return Err(Full) };
             for (shared, word) in target.iter().zip(cell) {
                 shared.store(*word, Ordering::Relaxed);
             }
-            at = (at + CELL_WORDS) & mask;
         }
         self.tail += length;
         // Release pairs with the reader's acquire of `tail`: the words and `moved` are visible before it.
@@ -175,17 +172,33 @@ impl<'a, W: Word> Writer<'a, W> {
         Ok(())
     }
 
+    /// Looks whether the reader has made room for so many words.
+    #[cold]
+    fn make_room(&mut self, length: u64) -> Result<(), Full> {
+        // Acquire pairs with the reader's release of `head`: its copies are done before we overwrite the words
+        // (rule 3).
+        let head = self.cursors.head.0.load(Ordering::Acquire);
+        if !(self.head..=self.tail).contains(&head) {
+            return Err(Full); // rule 7: not accepted
+        }
+        self.head = head;
+        self.set_ends();
+        if self.tail + length > self.end { Err(Full) } else { Ok(()) }
+    }
+
+    /// Sets up to where there is room, after a change of `head`, `base` or the buffer.
+    fn set_ends(&mut self) {
+        let (begin, capacity) = (self.head.max(self.base), self.buffer.len() as u64);
+        self.end = begin + capacity;
+        self.half = begin + capacity / 2;
+    }
+
     /// Whether more than half of the current buffer is in use, so that it is time to grow. "No" is certain
     /// even with an old head; before "yes", the head is read again, which [`push`](Self::push) does only when
     /// it runs out of room.
-    #[inline]
+    #[inline(always)]
     pub fn is_half_full(&mut self) -> bool {
-        self.uses_half() && self.uses_half_by_now()
-    }
-
-    #[inline]
-    fn uses_half(&self) -> bool {
-        (self.tail - self.head.max(self.base)) as usize > self.buffer.len() / 2
+        self.tail > self.half && self.uses_half_by_now()
     }
 
     #[cold]
@@ -196,8 +209,9 @@ impl<'a, W: Word> Writer<'a, W> {
         // Rule 7: accepted only if it is between the last accepted one and `tail`.
         if (self.head..=self.tail).contains(&head) {
             self.head = head;
+            self.set_ends();
         }
-        self.uses_half()
+        self.tail > self.half
     }
 
     /// The level in use.
@@ -217,6 +231,7 @@ impl<'a, W: Word> Writer<'a, W> {
         self.level += 1;
         self.base = self.tail;
         self.buffer = buffer;
+        self.set_ends();
         true
     }
 }

@@ -151,6 +151,20 @@ pub struct Counters {
     pub lost: [AtomicU64; LOSS_COUNTERS],
 }
 
+impl Counters {
+    /// Counters at zero.
+    pub const fn zero() -> Counters {
+        Counters {
+            agent_ticks: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            in_progress: InProgress { since: AtomicU64::new(0), call: AtomicU64::new(0) },
+            reserved: [0; 3],
+            lost: [const { AtomicU64::new(0) }; LOSS_COUNTERS],
+        }
+    }
+}
+
 /// The checked offsets and sizes of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

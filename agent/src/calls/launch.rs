@@ -182,6 +182,7 @@ impl Work for Launch {
         call.hand_down(origin, stack);
     }
 
+    #[inline(always)]
     fn record(self, call: &Call, mut work: record::Work, _: u32) -> record::Launch {
         let driver = call.layer == crate::hook::Layer::Driver;
         let name = if driver { self.kernel_name(call, work.context) } else { Default::default() };
@@ -203,7 +204,7 @@ impl Work for Launch {
 
 impl Launch {
     /// Returns its kernel's name. The first launch in a shape queries the driver's facts about the kernel.
-    #[inline]
+    #[inline(always)]
     fn kernel_name(&self, call: &Call, context: u32) -> KernelName {
         let shape = Shape::of(self.block, self.shared_bytes, context);
         let (name, is_new) = call.session.get::<Names>().of_launch(call, self.function, shape);
@@ -268,7 +269,7 @@ pub fn launches(entry: Entry, what: impl FnOnce() -> Launches, real: impl FnOnce
     if !recorded {
         record_call(&call, result, 0, before);
     }
-    call.leave(submitted.wrapping_sub(before));
+    call.leave(before, submitted);
     result
 }
 
@@ -282,7 +283,7 @@ fn around(
         let (result, before, submitted) = real();
         return Made { result, before, submitted, recorded: false };
     };
-    let made = record_around(call, Launch::of_many(first), || {
+    let made = record_around(call, Launch::of_many(first), |call| {
         let Made { result, before, submitted, .. } = around(&call.another(), rest, real);
         (result, before, submitted)
     });

@@ -38,7 +38,7 @@ pub use setup::{
 pub use stream_capture::{
     CaptureBegin, CaptureEnd, Change, GraphDestroy, GraphLaunch, GraphUpdate, Instantiate, NodeChange,
 };
-pub use work::{Work, work};
+pub use work::{Work, launch, work};
 
 use gpuspy_wire::record::{self, Kind, StackNumber, flag};
 
@@ -133,7 +133,7 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
             record_call(&call, result, what.subject(), before);
         }
     }
-    call.leave(end.wrapping_sub(before));
+    call.leave(before, end);
     result
 }
 
@@ -163,7 +163,7 @@ fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
 }
 
 /// Returns the stack of the program that made the call, after the call.
-#[inline]
+#[inline(always)]
 fn stack_of(call: &Call, depth: Depth) -> StackNumber {
     let python = call.session.get::<Python>().stack(call, depth);
     if let Some(both) = call.session.get::<Native>().of_long(call, python) {

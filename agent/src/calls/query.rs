@@ -56,6 +56,6 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
             _ => record_call(&call, result, what.subject(), before),
         }
     }
-    call.leave(end.wrapping_sub(before));
+    call.leave(before, end);
     result
 }

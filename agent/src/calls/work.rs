@@ -2,9 +2,10 @@
 
 use gpuspy_wire::record::{self, Record, StackNumber, Untimed, flag};
 
-use crate::calls::{current_context, record_call, stack_of};
+use crate::calls::{Launch, current_context, record_call, stack_of};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
+use crate::gpu::budget::Gate;
 use crate::gpu::burst;
 use crate::gpu::event_pairs::{self, Opened};
 use crate::gpu::overlap::OverlapCheck;
@@ -49,39 +50,57 @@ pub trait Work: Sized {
 }
 
 /// Intercepts a call that puts work on a stream.
-#[inline]
 pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Some(call) = thread::enter(&entry) else { return real() };
-    let what = what();
-    match call.layer {
-        Layer::Driver => driver_work(&call, what, real),
-        Layer::Runtime => {
-            what.hand_down(&call);
-            let (result, before, after) = call.real(real);
-            if call.was_recorded(W::Record::KIND) {
-                // The driver layer has recorded it.
-            } else if result == CUDA_SUCCESS && what.is_work() {
-                let mut work = common::<W>(&call, &what, after, None);
-                work.untimed = Untimed::NotHooked as u8;
-                work.stack = stack_of(&call, depth(&what, &work));
-                let record = what.record(&call, work, call.until(before));
-                call.record(&record);
-            } else {
-                record_call(&call, result, 0, before);
-            }
-            call.leave(after.wrapping_sub(before));
-            result
-        }
+    match thread::enter(&entry) {
+        Some(call) => observed(call, what(), real),
+        None => real(),
     }
 }
 
-fn driver_work<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Made { result, before, submitted, recorded } = record_around(call, what, || call.real(real));
-    if !recorded {
-        record_call(call, result, 0, before);
+/// Intercepts a launch. It is the call that programs make most, so all of this becomes part of the hook.
+#[inline(always)]
+pub fn launch(entry: Entry, what: impl FnOnce() -> Launch, real: impl FnOnce() -> CUresult) -> CUresult {
+    match thread::enter_here(&entry) {
+        Some(mut call) => {
+            // One that is timed may take long, because of its events.
+            if call.session.get::<Gate>().is_shut() {
+                call.is_one_of_many();
+            }
+            observed(call, what(), real)
+        }
+        None => real(),
     }
-    call.leave(submitted.wrapping_sub(before));
+}
+
+/// Makes the call, and records it.
+#[inline(always)]
+fn observed<W: Work>(call: Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Made { result, before, submitted, recorded } = match call.layer {
+        Layer::Driver => record_around(&call, what, |call| call.real(real)),
+        Layer::Runtime => record_outside(&call, what, real),
+    };
+    if !recorded {
+        record_call(&call, result, 0, before);
+    }
+    call.leave_here(before, submitted);
     result
+}
+
+/// Makes a call of the runtime, and records it if the driver layer has not.
+#[inline(always)]
+fn record_outside<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> Made {
+    what.hand_down(call);
+    let (result, before, submitted) = call.real(real);
+    let mut recorded = call.was_recorded(W::Record::KIND);
+    if !recorded && result == CUDA_SUCCESS && what.is_work() {
+        let mut work = common::<W>(call, &what, submitted, None);
+        work.untimed = Untimed::NotHooked as u8;
+        work.stack = stack_of(call, depth(&what, &work));
+        let record = what.record(call, work, call.until(before));
+        call.record(&record);
+        recorded = true;
+    }
+    Made { result, before, submitted, recorded }
 }
 
 /// The outcome of a real call.
@@ -91,30 +110,80 @@ pub struct Made {
     /// Ticks before and after it.
     pub before: u64,
     pub submitted: u64,
-    /// Whether it was work, and was recorded as such.
+    /// Whether it was work, and is recorded as such.
     pub recorded: bool,
 }
 
 /// Makes the call that puts one operation on a stream, with events around it where it can be timed, and
 /// records it.
-pub fn record_around<W: Work>(call: &Call, what: W, real: impl FnOnce() -> (CUresult, u64, u64)) -> Made {
+#[inline(always)]
+pub fn record_around<W: Work>(
+    call: &Call,
+    what: W,
+    real: impl FnOnce(&Call) -> (CUresult, u64, u64),
+) -> Made {
     let driver = driver::driver();
     let stream = driver.and_then(|d| call.session.get::<Streams>().get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
-    let on_stream = driver.zip(stream).map(|(driver, stream)| OnStream::begin(driver, stream));
-    let around = match &on_stream {
-        _ if captured => Around::Nothing(Untimed::Captured),
-        Some(on_stream) if what.is_work() => on_stream.enter(call, &what),
-        _ => Around::Nothing(Untimed::NoStream),
+    let is_counted = !call.session.get::<Gate>().is_never_open();
+    let on_stream =
+        driver.zip(stream).filter(|_| is_counted).map(|(driver, stream)| OnStream::begin(driver, stream));
+    let untimed = match (&on_stream, stream) {
+        (Some(on_stream), _) => on_stream.is_passed_by(call, &what, captured),
+        _ if captured => Some(Untimed::Captured),
+        (None, Some(_)) if what.is_programmatic() => Some(Untimed::Programmatic),
+        (None, Some(_)) => Some(Untimed::Off),
+        (None, None) => Some(Untimed::NoStream),
+    };
+    match (on_stream, untimed) {
+        (Some(on_stream), None) => record_in_order(call, what, on_stream, captured, real),
+        (on_stream, untimed) => {
+            what.before(call);
+            let made = real(call);
+            record_made(call, what, stream, captured, made, |work, _, succeeded| {
+                work.untimed = untimed.unwrap_or(Untimed::NoStream) as u8;
+                if let (Some(on_stream), true) = (&on_stream, succeeded) {
+                    event_pairs::count_untimed(on_stream.stream);
+                }
+            })
+        }
+    }
+}
+
+/// Does so where the operation is timed, or where other calls or the stream's events have to know of it.
+#[inline(never)]
+fn record_in_order<W: Work>(
+    call: &Call,
+    what: W,
+    on_stream: OnStream,
+    captured: bool,
+    real: impl FnOnce(&Call) -> (CUresult, u64, u64),
+) -> Made {
+    let around = match captured {
+        true => Around::Nothing(Untimed::Captured),
+        false if what.is_work() => on_stream.enter(call, &what),
+        false => Around::Nothing(Untimed::NoStream),
     };
     what.before(call);
-    let (result, before, submitted) = real();
+    let stream = Some(on_stream.stream);
+    record_made(call, what, stream, captured, real(call), |work, what, succeeded| {
+        on_stream.leave(call, around, work, what, succeeded);
+    })
+}
+
+/// Records an operation whose real call has returned. `timed` fills in what is known of its time, or why there is none.
+#[inline(always)]
+fn record_made<W: Work>(
+    call: &Call,
+    what: W,
+    stream: Option<&'static Stream>,
+    captured: bool,
+    (result, before, submitted): (CUresult, u64, u64),
+    timed: impl FnOnce(&mut record::Work, &W, bool),
+) -> Made {
     let succeeded = result == CUDA_SUCCESS && what.is_work();
     let mut work = common::<W>(call, &what, submitted, stream);
-    match on_stream {
-        Some(on_stream) => on_stream.leave(call, around, &mut work, &what, succeeded),
-        None => work.untimed = if captured { Untimed::Captured } else { Untimed::NoStream } as u8,
-    }
+    timed(&mut work, &what, succeeded);
     if succeeded {
         // Read after the end event, so that it does not widen the bounds of the time.
         work.stack = stack_of(call, depth(&what, &work));
@@ -147,9 +216,18 @@ enum Around {
 }
 
 impl OnStream {
-    #[inline]
+    #[inline(always)]
     fn begin(driver: &'static Driver, stream: &'static Stream) -> OnStream {
         OnStream { driver, stream, overlap: OverlapCheck::begin(stream.counts()) }
+    }
+
+    /// Returns why the operation is not timed, if nothing more has to be done about that.
+    #[inline(always)]
+    fn is_passed_by<W: Work>(&self, call: &Call, what: &W, captured: bool) -> Option<Untimed> {
+        let is_ordinary = !captured && what.is_work() && !what.is_programmatic();
+        let is_no_part = || !burst::are_open(call.session);
+        let why = event_pairs::passed_by(call.session, self.stream).filter(|_| is_ordinary);
+        why.filter(|_| is_no_part())
     }
 
     /// Starts to time the operation, before the real call and outside captures.
@@ -216,12 +294,14 @@ impl OnStream {
 
 /// How many frames of an operation are read. Launches can be too many for all of them, except in a window in which they
 /// are timed, which the budget pays for. What is captured is replayed from elsewhere, so its own lines are needed.
+#[inline(always)]
 fn depth<W: Work>(what: &W, work: &record::Work) -> Depth {
     let is_rare = [Untimed::Timed as u8, Untimed::Captured as u8].contains(&work.untimed);
     if what.kernel() != 0 && !is_rare { Depth::ToUser } else { Depth::Whole }
 }
 
 /// Builds the part of a work record that all kinds have.
+#[inline(always)]
 fn common<W: Work>(call: &Call, what: &W, submitted: u64, stream: Option<&Stream>) -> record::Work {
     let blocking = if what.is_blocking() { flag::BLOCKING } else { 0 };
     record::Work {

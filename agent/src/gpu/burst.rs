@@ -47,6 +47,7 @@ use crate::gpu::open_burst::{ALONE, Bursts, FOLLOWED, OpenBurst, saturated};
 use crate::gpu::overlap::{OverlapCheck, Since};
 use crate::gpu::stream::{End, Hold, Pending, Stream, Streams};
 use crate::gpu::stream_capture::is_captured;
+use crate::sink::Session;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -414,9 +415,15 @@ pub fn end_own(call: &Call, next: Next) {
     }
 }
 
+/// Whether there are any open bursts.
+#[inline(always)]
+pub fn are_open(session: Session) -> bool {
+    session.get::<Bursts>().open.load(Ordering::Relaxed) != 0
+}
+
 /// Returns the driver and the current context, if there are any open bursts.
 fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> {
-    if call.session.get::<Bursts>().open.load(Ordering::Relaxed) == 0 {
+    if !are_open(call.session) {
         return None;
     }
     let driver = driver::driver()?;

@@ -136,8 +136,14 @@ impl Entries {
     /// [`Queue::shallow`] entries, and true for one of the threads that call at the same time.
     pub fn should_query(&self, queue: Queue) -> bool {
         let (now, queried) = (self.submitted(), self.queried.load(Ordering::Relaxed));
-        now.saturating_sub(queried) >= queue.shallow()
+        self.is_query_due(queue)
             && self.queried.compare_exchange(queried, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether so many entries were enqueued since the last query.
+    #[inline(always)]
+    pub fn is_query_due(&self, queue: Queue) -> bool {
+        self.submitted().saturating_sub(self.queried.load(Ordering::Relaxed)) >= queue.shallow()
     }
 
     /// Whether one more entry may have to wait until the GPU has finished one.

@@ -381,6 +381,15 @@ pub fn close(
     }
 }
 
+/// Returns why nothing is timed at the moment, unless it is time to look how far the stream has come: see
+/// [`record_marker`].
+#[inline(always)]
+pub fn passed_by(session: Session, stream: &Stream) -> Option<Untimed> {
+    let queue = *session.get::<Queue>();
+    let is_due = stream.entries.is_deep(queue) && stream.entries.is_query_due(queue);
+    session.get::<Gate>().is_shut_for().filter(|why| *why == Untimed::Off || !is_due)
+}
+
 /// Records a marker before an operation without events, when a deep stream has no unread event left that
 /// would show how far it has come. It does so in a pause of the budget and outside the capture range, too:
 /// otherwise every stream would look deep when the next window opens, since none of its entries were observed
@@ -388,15 +397,16 @@ pub fn close(
 /// launch may follow.)
 pub fn record_marker(call: &Call, driver: &Driver, stream: &'static Stream, why: Untimed) {
     let session = call.session;
+    let queue = *session.get::<Queue>();
     let is_paused = matches!(why, Untimed::Budget | Untimed::OutsideRange);
-    let looks_deep =
-        (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(*session.get::<Queue>());
-    let Some(context) = stream.context().filter(|_| looks_deep) else { return };
-    if stream.is_watched() || stream.entries.density(*session.get::<Queue>()) == Density::None {
-        // In a window, `open` makes the query.
-        if is_paused {
-            query_at_intervals(session, driver, stream, context);
-        }
+    let looks_deep = || (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(queue);
+    let Some(context) = stream.context().filter(|_| looks_deep()) else { return };
+    let is_watched = || stream.is_watched() || stream.entries.density(queue) == Density::None;
+    // In a window, `open` makes the query.
+    if is_paused && is_watched() {
+        query_at_intervals(session, driver, stream, context);
+    }
+    if is_watched() || !looks_deep() {
         return;
     }
     let Some(mut hold) = stream.hold() else { return };

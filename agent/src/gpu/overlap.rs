@@ -146,7 +146,7 @@ impl Queues {
 }
 
 impl StreamCounts {
-    #[inline]
+    #[inline(always)]
     fn queue(&self) -> Queue {
         match self.queues {
             Some(queues) if queues.are_shared() => match queues.is_settled.load(Ordering::Acquire) {
@@ -170,7 +170,7 @@ impl Queue {
 
 impl OverlapCheck {
     /// Starts the check, before the real call and before any driver call of ours.
-    #[inline]
+    #[inline(always)]
     pub fn begin(counts: StreamCounts) -> OverlapCheck {
         // The number of calls that are over may only be too small. The call is counted on its stream before it looks whether
         // streams share queues: see `Queues`.

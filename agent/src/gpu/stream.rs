@@ -245,7 +245,7 @@ impl Stream {
     }
 
     /// The counts in which a call on this stream appears.
-    #[inline]
+    #[inline(always)]
     pub fn counts(&'static self) -> StreamCounts {
         let queues = self.context().map(|context| &context.queues);
         StreamCounts { stream: &self.call_counts, queues, across: self.counts_across() }
@@ -374,7 +374,7 @@ impl Stream {
     }
 
     /// Whether its context has ended before it, so that its handle means another stream by now.
-    #[inline]
+    #[inline(always)]
     fn is_outlived(&self) -> bool {
         self.context().is_some_and(|c| c.gone.load(Ordering::Acquire))
     }
@@ -471,8 +471,21 @@ impl Name {
 impl Streams {
     /// Returns the stream that a call means, and creates it if it is new; slow only then. `None`: there is no
     /// context or no room.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUstream) -> Option<&'static Stream> {
+        if let Name::Handle(key) = Name::of(handle, call.per_thread)
+            && let Some(place) = self.places.first(key)
+            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
+            && let Some(stream) = unsafe { place.load(Ordering::Acquire).as_ref() }
+            && !stream.is_outlived()
+        {
+            return Some(stream);
+        }
+        self.get_any(call, driver, handle)
+    }
+
+    /// Does the same for default streams, and for those that are new or were not found at once.
+    fn get_any(&self, call: &Call, driver: &Driver, handle: CUstream) -> Option<&'static Stream> {
         let name = Name::of(handle, call.per_thread);
         let context = match name {
             Name::Handle(_) => core::ptr::null_mut(),

@@ -31,11 +31,16 @@ pub struct Next {
 }
 
 /// The function that a call on this route continues to, or `None` when no CUDA library provides one.
-#[inline]
+#[inline(always)]
 pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
     if let Some(address) = hook.next(route) {
         return Some(Next { address, labelled: true });
     }
+    next_of_caller(hook, caller)
+}
+
+#[cold]
+fn next_of_caller(hook: &'static Hook, caller: Caller) -> Option<Next> {
     // Several runtimes can be loaded, and each caller has its own.
     if hook.layer == Layer::Runtime
         && let Some(known) = runtime::known(caller.address, hook)

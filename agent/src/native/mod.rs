@@ -83,9 +83,13 @@ impl Native {
     }
 
     /// Returns the number of the stack of a call with this stack of Python, if it has taken long enough for that.
-    #[inline]
+    #[inline(always)]
     pub fn of_long(&self, call: &Call, python: StackNumber) -> Option<StackNumber> {
-        if !self.is_asked || self.is_off {
+        if self.is_asked { self.of_long_call(call, python) } else { None }
+    }
+
+    fn of_long_call(&self, call: &Call, python: StackNumber) -> Option<StackNumber> {
+        if self.is_off {
             return None;
         }
         // Relaxed: see the field. Until it is known: no counter is slower than 1 GHz.

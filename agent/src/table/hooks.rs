@@ -3,7 +3,7 @@
 
 /// Expands to the functions of one intercepted symbol. See [`hooks`].
 macro_rules! hook {
-    ($layer:ident $symbol:ident ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
+    ($layer:ident $symbol:ident ($($thread:ident)?) ( $($arg:ident : $ty:ty),* ) $how:ident ( $call:expr )) => {
         #[allow(non_snake_case, unused_imports, clippy::missing_safety_doc, clippy::too_many_arguments, reason = "C's names")]
         pub mod $symbol {
             use super::*;
@@ -18,23 +18,25 @@ macro_rules! hook {
             pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, passed on.
-                unsafe { body(caller, Route::Symbol, $($arg),*) }
+                unsafe { body($($arg,)* caller, Route::Symbol) }
             }
 
             pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, passed on.
-                unsafe { body(caller, Route::Pointer, $($arg),*) }
+                unsafe { body($($arg,)* caller, Route::Pointer) }
             }
 
             pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
                 // SAFETY: the caller's promises, passed on.
-                unsafe { body(caller, Route::OtherPointer, $($arg),*) }
+                unsafe { body($($arg,)* caller, Route::OtherPointer) }
             }
 
+            // Ours are the last parameters, so that the program's stay in their registers.
+            $crate::table::hooks::inlined! { $how
             #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
-            unsafe fn body(caller: Caller, route: Route, $($arg: $ty),*) -> int {
+            unsafe fn body($($arg: $ty,)* caller: Caller, route: Route) -> int {
                 let hook = $crate::table::get($crate::table::Symbol::$symbol);
                 let Some(next) = $crate::interpose::next(hook, route, caller) else {
                     return $crate::cuda::ERROR_STUB_LIBRARY;
@@ -43,7 +45,12 @@ macro_rules! hook {
                 // SAFETY: the address of a function that the loader, or the driver, gave for this very symbol, whose
                 // prototype is checked against NVIDIA's headers.
                 let call = unsafe { core::mem::transmute::<usize, Function>(next.address) };
-                let entry = Entry { hook, caller };
+                let entry = Entry {
+                    caller,
+                    layer: $crate::table::hooks::layer!($layer),
+                    per_thread: $crate::table::hooks::per_thread!($($thread)?),
+                    api: $crate::table::Symbol::$symbol as u16 + 1,
+                };
                 if !next.labelled {
                     // SAFETY: as `next.address` above; the arguments are the caller's.
                     return unsafe { call($($arg),*) };
@@ -51,23 +58,31 @@ macro_rules! hook {
                 $crate::calls::$how(
                     entry,
                     #[inline(always)]
-                    || $call,
+                    move || $call,
                     // SAFETY: the caller's promises, passed on.
                     #[inline(always)]
-                    || unsafe { call($($arg),*) },
+                    move || unsafe { call($($arg),*) },
                 )
-            }
+            } }
         }
     };
 }
 pub(crate) use hook;
+
+/// Makes a function part of each of the three entry points where a program makes no call more often, and one function
+/// for all three elsewhere.
+macro_rules! inlined {
+    (launch $($item:tt)*) => { #[inline(always)] $($item)* };
+    ($how:ident $($item:tt)*) => { #[inline(never)] $($item)* };
+}
+pub(crate) use inlined;
 
 /// Expands the table: a module per symbol, an enum of all symbols, the array of [`Hook`]s, and (in tests) the
 /// prototypes as text.
 macro_rules! hooks {
     ($( $layer:ident $base:literal { $( $symbol:ident @ $version:literal $($thread:ident)? ),+ $(,)? }
         $args:tt => $how:ident $call:tt ; )*) => {
-        $( $( $crate::table::hooks::hook!($layer $symbol $args $how $call); )+ )*
+        $( $( $crate::table::hooks::hook!($layer $symbol ($($thread)?) $args $how $call); )+ )*
 
         /// Every intercepted symbol.
         #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "C's names")]

@@ -6,23 +6,23 @@ macro_rules! launches { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (f: CUfunction, gridDimX: unsigned_int, gridDimY: unsigned_int, gridDimZ: unsigned_int,
          blockDimX: unsigned_int, blockDimY: unsigned_int, blockDimZ: unsigned_int, sharedMemBytes: unsigned_int,
          hStream: CUstream, kernelParams: *mut *mut void, extra: *mut *mut void)
-        => work(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
+        => launch(Launch { function: f, grid: [gridDimX, gridDimY, gridDimZ], block: [blockDimX, blockDimY, blockDimZ],
                          shared_bytes: sharedMemBytes, stream: hStream, attributes: Attributes::NONE,
                          origin: Origin::Module });
     driver "cuLaunchKernelEx" { cuLaunchKernelEx @ 11060, cuLaunchKernelEx_ptsz @ 11060 per_thread }
         (config: *const CUlaunchConfig, f: CUfunction, kernelParams: *mut *mut void, extra: *mut *mut void)
-        => work(Launch::from_driver_config(config, f));
+        => launch(Launch::from_driver_config(config, f));
     runtime "cudaLaunchKernel" { cudaLaunchKernel @ 0, cudaLaunchKernel_ptsz @ 0 per_thread }
         (func: *const void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
          stream: cudaStream_t)
-        => work(Launch::from_runtime(func, gridDim, blockDim, sharedMem, stream));
+        => launch(Launch::from_runtime(func, gridDim, blockDim, sharedMem, stream));
     runtime "__cudaLaunchKernel" { __cudaLaunchKernel @ 0, __cudaLaunchKernel_ptsz @ 0 per_thread }
         (kernel: *mut void, gridDim: dim3, blockDim: dim3, args: *mut *mut void, sharedMem: size_t,
          stream: cudaStream_t)
-        => work(Launch { origin: Origin::Caller, ..Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream) });
+        => launch(Launch { origin: Origin::Caller, ..Launch::from_runtime(kernel, gridDim, blockDim, sharedMem, stream) });
     runtime "cudaLaunchKernelExC" { cudaLaunchKernelExC @ 0, cudaLaunchKernelExC_ptsz @ 0 per_thread }
         (config: *const cudaLaunchConfig_t, func: *const void, args: *mut *mut void)
-        => work(Launch::from_runtime_config(config, func));
+        => launch(Launch::from_runtime_config(config, func));
     driver "cuLaunchCooperativeKernel"
         { cuLaunchCooperativeKernel @ 9000, cuLaunchCooperativeKernel_ptsz @ 9000 per_thread }
         (f: CUfunction, gridDimX: unsigned_int, gridDimY: unsigned_int, gridDimZ: unsigned_int,

@@ -128,16 +128,37 @@ impl Gate {
     /// Admits a launch to timing, or returns the reason why it is not timed.
     #[inline]
     pub fn admit(&self) -> Result<(), Untimed> {
-        match self.state() {
-            State::Paused => Err(Untimed::Budget),
-            State::Off => Err(Untimed::Off),
-            State::Always => Ok(()),
-            State::AlwaysOutside | State::WindowOutside(_) => Err(Untimed::OutsideRange),
-            State::Open(_) => self.take(),
+        match (self.is_shut_for(), self.state()) {
+            (Some(why), _) => Err(why),
+            (None, State::Always) => Ok(()),
+            (None, _) => self.take(),
         }
     }
 
-    #[inline]
+    /// Whether nothing is timed at the moment.
+    #[inline(always)]
+    pub fn is_shut(&self) -> bool {
+        self.is_shut_for().is_some()
+    }
+
+    /// Returns why nothing is timed at the moment; `None` if operations are.
+    #[inline(always)]
+    pub fn is_shut_for(&self) -> Option<Untimed> {
+        match self.state() {
+            State::Paused => Some(Untimed::Budget),
+            State::Off => Some(Untimed::Off),
+            State::AlwaysOutside | State::WindowOutside(_) => Some(Untimed::OutsideRange),
+            State::Always | State::Open(_) => None,
+        }
+    }
+
+    /// Whether nothing has been timed in this session, and nothing will be.
+    #[inline(always)]
+    pub fn is_never_open(&self) -> bool {
+        self.options.mode == Mode::Off
+    }
+
+    #[inline(always)]
     fn state(&self) -> State {
         State::unpack(self.state.load(Ordering::Relaxed))
     }

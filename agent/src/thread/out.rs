@@ -1,0 +1,274 @@
+//! How do a thread's records get out? Its slot, the ring in it, and what is counted there.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use gpuspy_wire::in_progress;
+use gpuspy_wire::record::{Api, Head, Loss, LossCause, Record};
+use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::segment::Counters;
+
+use crate::sink::Session;
+use crate::sink::segment::Claim;
+use crate::sys::{self, ticks};
+
+/// How many calls a thread without a slot makes between two tries to get one: a try costs as much as a hundred calls.
+const CALLS_TO_RETRY: u32 = 255;
+
+/// The lower bits of a correlation, which count a thread's calls; the claim's number is above them.
+const COUNT_BITS: u32 = 40;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// The counters of threads without a slot. What is counted there is not read.
+static NOWHERE: Counters = Counters::zero();
+
+/// No queries.
+const NO_QUERIES: Api = Api {
+    head: Head { kind: 0, cells: 0, version: 0, via: 0, api: 0, flags: 0 },
+    correlation: 0,
+    begin: 0,
+    end: 0,
+    caller: 0,
+    context: 0,
+    result: 0,
+    subject: 0,
+    more: 0,
+    inside: 0,
+};
+
+/// A thread's way out.
+pub struct Out {
+    /// The session that the rest belongs to. If it is another than the process's, this is a forked child.
+    pub session: Option<Session>,
+    claim: Option<Claim>,
+    /// The slot's counters; those of no slot where there is none.
+    counters: &'static Counters,
+    /// Without a claim: how many calls pass before the next try, which checks every slot.
+    calls_to_retry: u32,
+    /// The last correlation that was given out: the claim's number in the upper 24 bits, and a count.
+    correlation: u64,
+    /// Queries in a row that are not recorded yet; there are none where `api` is 0.
+    queries: Api,
+    /// How many records were dropped since the last one that fitted.
+    dropped: u64,
+}
+
+impl Out {
+    /// No way out yet.
+    pub const NONE: Out = Out {
+        session: None,
+        claim: None,
+        counters: &NOWHERE,
+        calls_to_retry: 0,
+        correlation: 0,
+        queries: NO_QUERIES,
+        dropped: 0,
+    };
+
+    /// Whether it has a slot in this session.
+    #[inline(always)]
+    pub fn leads_to(&self, session: Session) -> bool {
+        self.session == Some(session) && self.claim.is_some()
+    }
+
+    /// Whether it is time to try for a slot. Counts the call that is lost if not.
+    pub fn may_claim(&mut self, session: Session) -> bool {
+        if self.session != Some(session) || self.calls_to_retry == 0 {
+            return true;
+        }
+        self.calls_to_retry -= 1;
+        session.lost(LossCause::NoSlot, 1);
+        false
+    }
+
+    /// Claims a slot for the thread whose state is at this address. Everything from before belongs to a parent, or is
+    /// nothing. Returns false if there is no slot.
+    pub fn claim(&mut self, session: Session, state: *mut core::ffi::c_void) -> bool {
+        *self = Out { session: Some(session), claim: session.claim(state), ..Out::NONE };
+        match &self.claim {
+            Some(claim) => {
+                self.counters = &claim.slot.counters.0;
+                self.correlation = claim.number << COUNT_BITS;
+                true
+            }
+            None => {
+                self.calls_to_retry = CALLS_TO_RETRY;
+                session.lost(LossCause::NoSlot, 1);
+                false
+            }
+        }
+    }
+
+    /// Gives the slot to the collector, to drain and free.
+    pub fn close(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.counters = &NOWHERE;
+            claim.slot.state.close(claim.generation);
+        }
+    }
+
+    /// Returns a correlation that no other call of the process has.
+    #[inline(always)]
+    pub fn next_correlation(&mut self) -> u64 {
+        let count = self.correlation + 1;
+        // A thread that has made 2^40 calls begins to count anew.
+        self.correlation = if count & COUNT == 0 { count - (COUNT + 1) } else { count };
+        self.correlation
+    }
+
+    /// Publishes a record, after the queries that were made before it, or counts it as dropped. Returns whether it went
+    /// out.
+    pub fn push(&mut self, words: &[u64]) -> bool {
+        self.push_here(words)
+    }
+
+    /// Does the same as a part of the caller, for the records that a program makes most.
+    #[inline(always)]
+    pub fn push_here(&mut self, words: &[u64]) -> bool {
+        if self.queries.head.api != 0 || self.dropped != 0 {
+            self.push_what_is_before();
+        }
+        let Some(claim) = &mut self.claim else { return false };
+        let pushed = claim.writer.push(words).is_ok();
+        if claim.writer.is_half_full() {
+            grow(claim, self.session);
+        }
+        if !pushed && !self.push_into_next(words) {
+            return false;
+        }
+        self.add(&self.counters.records, 1);
+        true
+    }
+
+    /// Publishes a record for which the ring has no room, in the next buffer, or counts it as dropped.
+    #[cold]
+    fn push_into_next(&mut self, words: &[u64]) -> bool {
+        let Some(claim) = &mut self.claim else { return false };
+        let pushed = grow_at_once(claim, self.session) && claim.writer.push(words).is_ok();
+        if !pushed {
+            self.dropped += 1;
+            self.count_lost(LossCause::RingFull, 1);
+        }
+        pushed
+    }
+
+    /// Publishes what comes before the next record: queries that share one, and a loss, where it ended.
+    #[cold]
+    fn push_what_is_before(&mut self) {
+        self.push_queries();
+        let Some(claim) = &mut self.claim else { return };
+        if self.dropped != 0 {
+            let mut loss =
+                Loss { head: Head::new::<Loss>(), at: ticks(), count: self.dropped, ..Loss::default() };
+            loss.cause = LossCause::RingFull as u8;
+            if claim.writer.push(loss.as_words()).is_ok() {
+                self.dropped = 0;
+            }
+        }
+    }
+
+    /// Adds a query to those that share a record, if it is like them: of the same call at the same place, a tenth of a
+    /// second after the first one at most. Otherwise it begins another record. `query.inside`: the ticks that it took.
+    pub fn add_query(&mut self, query: Api) {
+        let queries = &mut self.queries;
+        let is_like = queries.head.api == query.head.api
+            && queries.caller == query.caller
+            && query.end.wrapping_sub(queries.begin) < sys::tenth_of_a_second();
+        if !is_like {
+            self.push_queries();
+            self.queries = query;
+            return;
+        }
+        queries.end = query.end;
+        queries.result = query.result;
+        queries.more += 1;
+        queries.inside = queries.inside.saturating_add(query.inside);
+        if queries.subject != query.subject {
+            queries.subject = 0;
+        }
+        // Queries about several contexts belong to none.
+        if queries.context != query.context {
+            queries.context = 0;
+        }
+    }
+
+    /// Publishes the record of the queries in a row, if there are any.
+    pub fn push_queries(&mut self) {
+        if self.queries.head.api != 0 {
+            let mut queries = core::mem::replace(&mut self.queries, NO_QUERIES);
+            // For a single query, the time inside is its end minus its begin.
+            queries.inside = if queries.more == 0 { 0 } else { queries.inside };
+            self.push(queries.as_words());
+        }
+    }
+
+    /// The counters of the slot, if there is one.
+    pub fn counters(&self) -> Option<&'static Counters> {
+        self.claim.as_ref().map(|_| self.counters)
+    }
+
+    /// Counts ticks that our own code took.
+    #[inline(always)]
+    pub fn count_own(&self, own: u64) {
+        self.add(&self.counters.agent_ticks, own);
+    }
+
+    /// Tells the collector which outermost call the thread is in: if it never returns, this is all that there is of it.
+    #[inline(always)]
+    pub fn enter_call(&self, call: in_progress::Call) {
+        self.counters.in_progress.enter(call);
+    }
+
+    /// Tells the collector that the thread is in no call any more.
+    #[inline(always)]
+    pub fn leave_call(&self) {
+        self.counters.in_progress.leave();
+    }
+
+    /// Counts a call that was entered.
+    #[inline(always)]
+    pub fn count_call(&self) {
+        self.add(&self.counters.calls, 1);
+    }
+
+    /// Counts losses.
+    pub fn count_lost(&self, cause: LossCause, count: u64) {
+        if let Some(counter) = self.counters.lost.get(cause as usize) {
+            self.add(counter, count);
+        }
+    }
+
+    /// Adds to one of the slot's counters.
+    #[inline(always)]
+    fn add(&self, counter: &AtomicU64, count: u64) {
+        // Relaxed load and store: this thread is the only writer, and without a slot nobody reads it.
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+}
+
+/// Moves a half-full ring to its next buffer, or requests one.
+#[cold]
+fn grow(claim: &mut Claim, session: Option<Session>) {
+    let next = claim.writer.level() + 1;
+    let Some(session) = session else { return };
+    if next >= LEVELS {
+        return;
+    }
+    match session.ready_buffer(claim.index, next) {
+        Some(buffer) => {
+            claim.writer.grow(buffer);
+        }
+        None => session.want_buffer(claim.index, next),
+    }
+}
+
+/// Moves a full ring to its next buffer, because the poller was late (it may be starting the collector). This takes two
+/// system calls, at most twice in a thread's life, which is better than a loss. Returns false when there is no next
+/// buffer.
+#[cold]
+fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
+    let next = claim.writer.level() + 1;
+    let Some(session) = session else { return false };
+    let errno = sys::Errno::save();
+    let buffer = session.segment.buffer_at_once(claim.index, next);
+    errno.restore();
+    buffer.is_some_and(|buffer| claim.writer.grow(buffer))
+}

@@ -1,0 +1,81 @@
+"""How many instructions the agent adds to a launch: its own, and those of what it calls outside the driver, counted with
+valgrind (callgrind) on the simulated GPU."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+
+# What happens once (the session's start, first launches) is in both runs and drops out.
+FEWER, MORE = 40_000, 60_000
+
+
+def added(root, scratch, timing, budget=None):
+    """Returns the instructions that the agent adds to a launch, on the thread that launches."""
+    fewer, more = (agents(profile(root, scratch, timing, budget, launches)) for launches in (FEWER, MORE))
+    return round((more - fewer) / (MORE - FEWER))
+
+
+def profile(root, scratch, timing, budget, launches):
+    """Runs a program that launches so often, and returns callgrind's file of its main thread."""
+    folder, output = scratch / f"collected-{timing}-{launches}", scratch / f"callgrind-{timing}-{launches}"
+    folder.mkdir()
+    release, sim = root / "target/release", root / "target/sim"
+    collector = subprocess.Popen([release / "gpuspy", "collect", "--quiet", "--dir", folder])
+    while not (folder / "gpuspy.sock").exists() and collector.poll() is None:
+        time.sleep(0.05)
+    variables = {
+        "LD_PRELOAD": release / "libgpuspy.so",
+        "LD_LIBRARY_PATH": sim / "lib",
+        "SIMCUDA_HOST_COST": "off",
+        "GPUSPY_SOCKET": folder / "gpuspy.sock",
+        "GPUSPY_QUIET": "1",
+        "GPUSPY_TIMING": timing,
+        **({"GPUSPY_BUDGET": budget} if budget else {}),
+    }
+    # Valgrind itself runs without the agent.
+    program = ["env", *(f"{name}={value}" for name, value in variables.items()), sim / "bin/launch_rate", str(launches)]
+    valgrind = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--separate-threads=yes"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUSPY", "SIMCUDA", "LD_"))}
+    command = [*valgrind, f"--callgrind-out-file={output}", *program]
+    try:
+        subprocess.run(command, env=kept, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    finally:
+        collector.send_signal(signal.SIGINT)
+        collector.wait()
+    return output.with_name(output.name + "-01")
+
+
+def agents(path):
+    """Returns the agent's own instructions in a callgrind file, with those of the functions of other libraries that it
+    calls. The driver's are the program's."""
+    own, called = Counter(), Counter()
+    names, at = {}, {}
+    in_call = False
+    for line in path.read_text().splitlines():
+        key, is_header, value = line.partition("=")
+        if is_header and key in ("ob", "cob"):
+            at[key] = name(names, value)
+        elif is_header and key == "fn":
+            at.pop("cob", None)
+        elif is_header and key == "calls":
+            in_call = True
+        elif line and line[0] in "0123456789+-*" and "libgpuspy" in at.get("ob", ""):
+            cost = int(line.split()[-1])
+            if in_call:
+                called[at.get("cob", at["ob"])] += cost
+            else:
+                own[at["ob"]] += cost
+        if in_call and line and line[0] in "0123456789+-*":
+            in_call = False
+            at.pop("cob", None)
+    foreign = (cost for library, cost in called.items() if not re.search("libgpuspy|libcuda", library))
+    return sum(own.values()) + sum(foreign)
+
+
+def name(names, value):
+    """Returns an object's name; a file has it in full once, with a number that stands for it afterwards."""
+    number, given = re.fullmatch(r"(\(\d+\))(?: (.*))?", value).groups()
+    return names.setdefault(number, given)
