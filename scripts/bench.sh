@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures what gpuspy costs and how fast it is, on the simulated GPU: host ns that the agent, and reading the stack, add to a
-# launch, records that the collector drains, launches that a report and an export read, and bytes and memory that a trace
+# launch, what lookups and a process's start take, records that the collector drains, launches that a report and an export read, and bytes and memory that a trace
 # takes. No figure is of a real GPU. Prints a table of medians with their spread, as ratios where the machine's own speed
 # would dominate.
 #

@@ -1,5 +1,6 @@
 """The measurements of scripts/bench.sh."""
 
+import contextlib
 import json
 import os
 import re
@@ -39,7 +40,7 @@ class Bench:
 
     def missing(self):
         needed = [self.gpuspy, self.agent, self.scale, self.lib / "libcuda.so.1"]
-        needed += [self.programs / name for name in ("launch_rate", "flood")]
+        needed += [self.programs / name for name in ("launch_rate", "lookup_rate", "flood")]
         return [path for path in needed if not path.exists()]
 
     def environment(self, **more):
@@ -78,6 +79,51 @@ class Bench:
                 line += f"   {median - base:+6.0f} ns   x {median / base:.3f}   {timed:4.0%} timed"
             print(line)
 
+    # ---- lookups, and a process's start ----
+
+    def preloaded(self, folder):
+        """Returns the variables under which a program is observed by the collector that listens in this folder."""
+        return {"LD_PRELOAD": str(self.agent), "GPUSPY_SOCKET": str(folder / "gpuspy.sock"), "GPUSPY_QUIET": "1"}
+
+    def lookups(self, rounds):
+        with self.collecting("lookups") as folder:
+            ways = ({}, self.preloaded(folder))
+            measured = [[], []]
+            for _ in range(rounds):
+                for way, rows in zip(ways, measured):
+                    said = subprocess.run([self.programs / "lookup_rate"], env=self.environment(**way), capture_output=True, check=True)
+                    rows.append(json.loads(said.stdout))
+        print(f"\nA lookup: host ns, the median of {rounds} processes, without gpuspy and with it")
+        for name in measured[0][0]:
+            without, with_it = (statistics.median(row[name] for row in rows) for rows in measured)
+            print(f"  {name:<20}{without:>9.1f}{with_it:>9.1f}   {with_it - without:+6.1f} ns")
+
+    def starts(self, rounds):
+        programs = {"without CUDA": ["/bin/true"], "with 50 launches": [self.programs / "launch_rate", "50"]}
+        print(f"\nA process from start to end: ms, the median of {rounds}, without gpuspy and with it")
+        with self.collecting("starts") as folder:
+            ways = ({}, self.preloaded(folder))
+            for name, program in programs.items():
+                measured = [[], []]
+                for _ in range(rounds):
+                    for way, rows in zip(ways, measured):
+                        rows.append(duration(program, self.environment(SIMCUDA_HOST_COST=FREE_CALLS, **way)))
+                without, with_it = (statistics.median(rows) for rows in measured)
+                print(f"  {name:<20}{without:>9.2f}{with_it:>9.2f}   {with_it - without:+6.2f} ms")
+
+    @contextlib.contextmanager
+    def collecting(self, name):
+        """Runs a collector that listens in a folder of its own."""
+        folder = self.scratch / name
+        folder.mkdir(exist_ok=True)
+        collector = subprocess.Popen([self.gpuspy, "collect", "--quiet", "--dir", folder])
+        try:
+            wait_for((folder / "gpuspy.sock").exists)
+            yield folder
+        finally:
+            collector.send_signal(signal.SIGINT)
+            collector.wait()
+
     # ---- the stack of a launch ----
 
     def stack(self, stacks):
@@ -115,9 +161,9 @@ class Bench:
         collector = subprocess.Popen([self.gpuspy, "collect", "--quiet", "--dir", folder])
         socket = folder / "gpuspy.sock"
         wait_for(socket.exists)
-        preload = {"LD_PRELOAD": str(self.agent), "GPUSPY_SOCKET": str(socket), "GPUSPY_QUIET": "1"}
         flood = [self.programs / "flood", str(launches)]
-        environment = self.environment(SIMCUDA_HOST_COST=FREE_CALLS, GPUSPY_TIMING="off", **preload)
+        preloaded = self.preloaded(folder)
+        environment = self.environment(SIMCUDA_HOST_COST=FREE_CALLS, GPUSPY_TIMING="off", **preloaded)
         subprocess.run(flood, env=environment, stdout=subprocess.DEVNULL, check=True)
         collector.send_signal(signal.SIGINT)
         usage = os.wait4(collector.pid, 0)[2]
@@ -168,6 +214,13 @@ def run(command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def duration(command, environment):
+    """Returns how many ms a process takes from start to end."""
+    before = time.perf_counter()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - before) * 1e3
+
+
 def spread(values, form):
     median, least, most = statistics.median(values), min(values), max(values)
     return f"{median:{form}}  ({least:{form}} .. {most:{form}})"
@@ -201,6 +254,8 @@ def main():
             rounds, launches = (3, 20_000) if quick else (9, 100_000)
             bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
             bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)
+            bench.lookups(3 if quick else 9)
+            bench.starts(20 if quick else 100)
             bench.stacks(3 if quick else 9)
             bench.drains(*((3, 300_000) if quick else (7, 2_000_000)))
         # Below 300 000 launches the buffers whose size is bounded are not yet full.
