@@ -140,8 +140,9 @@ fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
         let saved = without_gpuspy("faulty") - without_gpuspy("fixed");
         let (report, without) = (faulty.report(), fixed.report());
         assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
-        let found = finding(&report, "allocation-churn").expect("the fault is found");
-        assert_eq!(found["id"], report["findings"][0]["id"], "nothing costs more: {}", report["findings"]);
+        // Where other programs hold this one up for most of its time, that is what costs most.
+        let first = report["findings"].get(0).filter(|first| first["id"] == "allocation-churn");
+        let found = first.ok_or_else(|| format!("the first finding is another: {}", report["findings"]))?;
         says(found, &["frees waited for the GPU"]);
         let gain = found["saves_ns"]["value"].as_f64().unwrap();
         println!("gain {gain} ns, in truth {saved} ns: {}", report["idle"]["by_cause"]);

@@ -26,12 +26,19 @@ fn watched(run: Run) -> Run {
 /// The processes that come from a run and still exist.
 fn processes_of(folder: &Path) -> Vec<String> {
     let mark = format!("{MARK}={}\0", folder.display()).into_bytes();
+    // A process that executes a program has no environment for a moment, which is long on a busy machine. One that has
+    // ended has none either, nor a program.
+    let is_beginning = |pid: &String| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "gpuspy\n") && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+    };
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let is_process = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
     let all = entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_process);
     let is_of_run = |pid: &String| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|part| part == mark)
+            || environment.is_empty() && is_beginning(pid)
     };
     let told = |pid: String| {
         let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();

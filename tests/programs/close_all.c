@@ -9,6 +9,7 @@
 #include "plain_work.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/stat.h>
 
 enum { THREADS = 8, EACH = 20, FILE_BYTES = 64 << 20 };
@@ -25,6 +26,22 @@ static void *launch_a_little(void *nothing)
         launch(kernel, stream);
     CHECK(cuStreamSynchronize(stream));
     return NULL;
+}
+
+// Waits, if the program is traced, until its collector has begun to write: a busy machine may start it late, and before that
+// there is nothing but a connection, which is closed with the rest.
+static void wait_for_trace(const char *folder)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+    char pattern[4096];
+    snprintf(pattern, sizeof pattern, "%s/*.gspy", folder);
+    for (bool is_written = preloaded == NULL || *preloaded == '\0'; !is_written;) {
+        glob_t found;
+        struct stat stat_of;
+        is_written = glob(pattern, 0, NULL, &found) == 0 && stat(found.gl_pathv[0], &stat_of) == 0 && stat_of.st_size > 0;
+        globfree(&found);
+        usleep(1000);
+    }
 }
 
 static void close_all(const char *how)
@@ -48,6 +65,7 @@ int main(int argc, char **argv)
     plain_work();
     CHECK(cuCtxGetCurrent(&context));
     kernel = load_kernel("after_5us");
+    wait_for_trace(argv[1]);
     close_all(argv[2]);
     // Opens a sparse file under every free number: a write to an old descriptor lands in one of them.
     char path[4096];
