@@ -177,15 +177,12 @@ fn a_program_that_launches_only_programmatically_is_timed_in_bursts() {
             let busy = union(&truth.operations()) as f64;
             let compute = &report["devices"][0]["compute_ns"];
             let [lo, value, hi] = ["lo", "value", "hi"].map(|key| number(&compute[key]));
-            // The GPU waits while the host has lost its processor, which nothing inside a burst can show.
-            assert!(
-                lo <= busy && busy <= hi && 0.96 * busy <= value,
-                "{stream}: the GPU was busy for {busy} ns, reported {compute}"
-            );
+            assert!(lo <= busy && busy <= hi, "{stream}: the GPU was busy for {busy} ns, reported {compute}");
             let cut = truth.of("kernel").filter(|kernel| kernel["cut"] == true).count();
             assert!(cut <= 1100 / 256 + 1, "{stream}: {cut} launches waited for an event of the agent's");
-            // What is certain is less on a busy machine.
-            (lo >= 0.5 * busy)
+            // The GPU waits while the host has lost its processor, which nothing inside a burst can show: on a busy machine
+            // less is certain.
+            (lo >= 0.5 * busy && value >= 0.96 * busy)
                 .then_some(())
                 .ok_or_else(|| format!("{stream}: the GPU was busy for {busy} ns, reported {compute}"))
         });

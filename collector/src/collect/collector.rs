@@ -10,13 +10,15 @@ use super::session::Session;
 use super::sys::{self, Stop, Stopped};
 use super::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
-use std::io;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use std::{fs, io};
 
 /// Collects from processes until they have ended or it is stopped.
 #[derive(Debug)]
@@ -184,12 +186,29 @@ fn accept(listener: &UnixListener) -> Option<UnixStream> {
     }
 }
 
-/// Listens at a path.
+/// Listens at a path, which appears when connections are accepted: programs that wait for it are not refused.
 ///
 /// # Errors
 /// Fails if the path is taken, too long, or not writable.
 pub fn bind(path: &Path) -> Result<UnixListener> {
-    UnixListener::bind(path).map_err(|e| Error::io(format!("cannot listen on {}", path.display()), e))
+    listen_then_show(path).map_err(|e| Error::io(format!("cannot listen on {}", path.display()), e))
+}
+
+/// Listens at another path, which is as long, and gives the socket its name then.
+fn listen_then_show(path: &Path) -> io::Result<UnixListener> {
+    let mut hidden = path.as_os_str().as_bytes().to_vec();
+    match hidden.last_mut() {
+        Some(last) => *last = if *last == b'~' { b'-' } else { b'~' },
+        None => return Err(io::ErrorKind::InvalidInput.into()),
+    }
+    let hidden = Path::new(OsStr::from_bytes(&hidden));
+    // A collector that was killed may have left it.
+    let _ = fs::remove_file(hidden);
+    let listener = UnixListener::bind(hidden)?;
+    // A link, unlike a renaming, fails if the path is taken.
+    let shown = fs::hard_link(hidden, path);
+    fs::remove_file(hidden)?;
+    shown.map(|()| listener)
 }
 
 /// An inherited connection. See [`leave_all_but`].
