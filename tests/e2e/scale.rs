@@ -35,7 +35,16 @@ fn the_benchmarks_run_and_print_their_figures() {
     let output = Command::new(root().join("scripts/bench.sh")).arg("--quick").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    for row in ["--timing off", "--timing exact", "--timing auto", "drained", "on disk", "report", "export"] {
+    for row in [
+        "--timing off",
+        "--timing exact",
+        "--timing auto",
+        "drained",
+        "on disk",
+        "report",
+        "export --to chrome",
+        "export --to parquet",
+    ] {
         let line = said.lines().find(|line| line.trim_start().starts_with(row));
         let figures = line.is_some_and(|line| line.contains(|c: char| c.is_ascii_digit()));
         assert!(figures, "{row}: {line:?} in\n{said}");

@@ -269,7 +269,7 @@ mod tests {
             assert_eq!(lower.len(), flat.columns.len(), "{}: names of SQL have no case", flat.table);
             assert!(!flat.columns.is_empty(), "{}", flat.table);
             let has = |name: &&str| lower.contains(*name);
-            assert!(!PARTITIONS.iter().any(|name| has(&name)), "{}: {lower:?}", flat.table);
+            assert!(!PARTITIONS.iter().any(has), "{}: {lower:?}", flat.table);
         }
         for (name, flat) in [
             ("report_coverage_untimed", ["parent", "row", "key", "value"]),

@@ -123,6 +123,11 @@ impl Sheet {
         self.rows_in_group += 1;
     }
 
+    /// The rows of the row group that has not ended.
+    pub fn rows_in_group(&self) -> usize {
+        self.rows_in_group
+    }
+
     /// Returns the rows, if there are enough.
     pub fn due(&mut self) -> Option<Block> {
         let is_full = self.rows_in_group >= MOST_ROWS

@@ -191,6 +191,10 @@ impl Table {
     }
 }
 
+/// The rows of all tables whose row groups have not ended, at most: they are in memory, encoded, and tables with few rows
+/// would come to a million of them one after the other.
+const MOST_HELD: usize = 2_500_000;
+
 /// The rows of all tables of a process, which are given away in blocks.
 pub(super) struct Rows<'g> {
     sheets: Vec<Sheet>,
@@ -220,6 +224,19 @@ impl<'g> Rows<'g> {
         sheet.row(own, entries);
         if let Some(block) = sheet.due() {
             (self.give)((table, block));
+            self.bound();
+        }
+    }
+
+    /// Ends the row group of the table with most rows, if all tables together have too many.
+    fn bound(&mut self) {
+        let held = |sheet: &Sheet| sheet.rows_in_group();
+        if self.sheets.iter().map(held).sum::<usize>() > MOST_HELD
+            && let Some(table) =
+                Table::ALL.into_iter().max_by_key(|table| held(&self.sheets[*table as usize]))
+        {
+            let block = self.sheets[table as usize].take(true);
+            (self.give)((table, block));
         }
     }
 
@@ -229,5 +246,32 @@ impl<'g> Rows<'g> {
         for (table, mut sheet) in Table::ALL.into_iter().zip(self.sheets) {
             give((table, sheet.take(true)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_with_few_rows_do_not_hold_more_and_more() {
+        let mut held = [0; Table::ALL.len()];
+        let (mut most, mut ended) = (0, 0);
+        let mut give = |(table, block): (Table, Block)| {
+            let rows = &mut held[table as usize];
+            *rows = if block.ends { 0 } else { *rows + block.rows };
+            ended += u64::from(block.ends);
+            most = most.max(held.iter().sum());
+        };
+        let mut rows = Rows::new(&mut give);
+        for n in 0..800_000 {
+            for table in [Table::Kernel, Table::Runtime, Table::Gap, Table::Step, Table::Nvtx] {
+                rows.add(table, &[Some(n)], &[]);
+            }
+        }
+        rows.finish();
+        // The table that comes over the limit gives a block before one of them ends.
+        assert!(most <= MOST_HELD + MOST_HELD / 50, "{most}");
+        assert!(ended as usize > Table::ALL.len(), "not only at the end");
     }
 }
