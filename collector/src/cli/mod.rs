@@ -17,6 +17,7 @@ mod launch;
 mod operations;
 mod output;
 mod panic;
+mod parquet;
 mod program;
 mod progress;
 mod report;

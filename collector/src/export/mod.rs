@@ -5,5 +5,6 @@
 
 pub mod chrome;
 pub mod flame;
+pub mod parquet;
 pub mod perfetto;
 pub mod timeline;
