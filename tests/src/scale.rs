@@ -5,7 +5,7 @@
 //! (`exec` keeps the larger of both).
 
 use crate::{generated, gpuspy};
-use gpuspy_collector::trace::generator::write_trace;
+use gpuspy_collector::trace::generator::{Ranks, write_ranks, write_trace};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,6 +20,9 @@ pub const ANSWER: &str = "--answer";
 
 /// The first argument of a process that only generates a trace.
 pub const GENERATE: &str = "--generate";
+
+/// The first argument of a process that only generates the traces of a job.
+pub const RANKS: &str = "--ranks";
 
 /// The measurements of one trace.
 pub struct Measured {
@@ -105,6 +108,13 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
 /// Writes a trace of this many launches, the same as [`measure`] reads.
 pub fn generate(launches: u64, trace: &Path) {
     write_trace(trace, &mut generated::generator(), launches).unwrap();
+}
+
+/// Writes the traces of a job of so many ranks on so many machines into a folder, with so many launches each. The last rank but
+/// one is slower than the others.
+pub fn generate_ranks(ranks: u32, hosts: u32, launches: u64, folder: &Path) {
+    let job = Ranks { ranks, hosts, late: ranks.checked_sub(2), seed: 11 };
+    write_ranks(folder, job, launches).unwrap();
 }
 
 /// Runs as the generating process: writes the trace and prints its size. When stdin ends, prints which answers of the

@@ -25,6 +25,20 @@ pub struct Collectives {
     pub own: OwnTime,
 }
 
+impl Collectives {
+    /// Drops arrivals, level by level, until at most this many are kept.
+    pub fn thin(&mut self, most: usize) {
+        while self.level < 63 && self.kinds.values().map(|kind| kind.kept.len()).sum::<usize>() > most {
+            self.level += 1;
+            let level = self.level;
+            for kind in self.kinds.values_mut() {
+                kind.kept.retain(|one| is_kept(one.number, level));
+                kind.kept.shrink_to_fit();
+            }
+        }
+    }
+}
+
 /// The communication kernels of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kind {

@@ -91,7 +91,21 @@ impl DeviceReport {
     pub fn whole(&self) -> Identity {
         whole(&self.identity, &self.work)
     }
+
+    /// Returns the row without the gaps and their causes, which are most of it. Those of all devices are in tables of their own.
+    pub fn without_gaps(&self) -> DeviceReport {
+        DeviceReport {
+            uuid: self.uuid.clone(),
+            name: self.name.clone(),
+            bins: self.bins.clone(),
+            gaps: GapReport::default(),
+            idle: IdleReport::default(),
+            idle_by_step: Vec::new(),
+            ..*self
+        }
+    }
 }
+
 /// Returns a row for every device that the trace names or that had work.
 pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<DeviceReport> {
     let End { names, known, line, .. } = *end;

@@ -137,7 +137,7 @@ where
     tables.relate(has_all && tables.coverage.dropped() == 0);
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
-    ProcessReport { process, tables, together: None }
+    ProcessReport { process, tables, together: None, findings: None }
 }
 
 /// Declares the tables and the analyses that fill them. `sums` add up over the processes of a run. Those `on_a_line` do not:

@@ -2,7 +2,10 @@
 
 use super::Damage;
 use super::analysis::{End, Line, Start};
-use super::devices::{self, DeviceReport};
+use super::bins::Bins;
+use super::calls::HostTimes;
+use super::devices::DeviceReport;
+use super::idle::IdleReport;
 use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
@@ -27,6 +30,8 @@ pub struct ProcessReport {
     /// The tables of the [line](super::together) that it shares with other processes of its machine; the same for
     /// each of them.
     pub together: Option<Arc<Together>>,
+    /// The number of findings about it alone, if its tables were [reduced](ProcessReport::reduce).
+    pub findings: Option<u64>,
 }
 
 /// Which process a report is about, and how its collection went.
@@ -157,34 +162,82 @@ impl Tables {
         if let [only] = reports {
             return Cow::Borrowed(&only.tables);
         }
-        let timing = reports.first().and_then(|report| report.tables.duty.timing);
-        let is_same = |report: &ProcessReport| report.tables.duty.timing == timing;
-        let mut all = Tables::default();
-        all.duty.timing = timing.filter(|_| reports.iter().all(is_same));
-        for report in reports {
-            all.add(&report.tables);
-        }
-        for (at, report) in reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at)) {
-            match &report.together {
-                Some(together) => {
-                    all.devices.extend(together.devices.iter().cloned());
-                    if at == 0 {
-                        all.memory = together.memory.clone();
-                    } else {
-                        all.memory.merge(&together.memory);
-                    }
-                }
-                None => {
-                    all.devices.extend(report.tables.devices.iter().cloned());
-                    all.memory.merge(&report.tables.memory);
-                }
+        let mut sum = RunSum::default();
+        sum.add(reports);
+        Cow::Owned(sum.finish())
+    }
+}
+
+/// The tables of a run of several processes, which are added line by line, so that the tables of each are needed only until
+/// they are added.
+#[derive(Debug, Default)]
+pub struct RunSum {
+    all: Tables,
+    has_any: bool,
+}
+
+impl RunSum {
+    /// Adds processes: all those of a [line](super::together), or of several.
+    pub fn add(&mut self, reports: &[ProcessReport]) {
+        for (at, report) in reports.iter().enumerate() {
+            let timing = report.tables.duty.timing;
+            let is_same = !self.has_any || self.all.duty.timing == timing;
+            let timing = timing.filter(|_| is_same);
+            let is_first_of_run = !self.has_any;
+            self.has_any = true;
+            self.all.add(&report.tables);
+            self.all.duty.timing = timing;
+            if !is_first(reports, at) {
+                continue;
+            }
+            let (devices, memory) = match &report.together {
+                Some(together) => (&together.devices, &together.memory),
+                None => (&report.tables.devices, &report.tables.memory),
+            };
+            for device in devices {
+                self.all.gaps.merge(&device.gaps);
+                self.all.idle.merge(&device.idle);
+            }
+            self.all.devices.extend(devices.iter().map(DeviceReport::without_gaps));
+            if is_first_of_run {
+                self.all.memory = memory.clone();
+            } else {
+                self.all.memory.merge(memory);
             }
         }
-        all.gaps = devices::gaps(&all.devices);
-        all.idle = devices::idle(&all.devices);
-        all.fit_lines();
-        Cow::Owned(all)
     }
+
+    /// Returns the tables of the run.
+    pub fn finish(mut self) -> Tables {
+        self.all.fit_lines();
+        self.all
+    }
+}
+
+impl ProcessReport {
+    /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum) to the tables of the run.
+    /// Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
+    pub fn reduce(&mut self, findings: u64, arrivals: usize) {
+        let Tables { coverage, steps, memory, mut collectives, devices, idle, apis, .. } =
+            std::mem::take(&mut self.tables);
+        collectives.thin(arrivals);
+        let idle = IdleReport { by_cause: idle.by_cause, ..IdleReport::default() };
+        let devices = devices.iter().map(DeviceReport::without_gaps);
+        let devices = devices.map(|device| DeviceReport { bins: Bins::default(), ..device }).collect();
+        // Which were called still says whether the driver was hooked.
+        let apis = apis.into_keys().map(|api| (api, HostTimes::default())).collect();
+        self.tables =
+            Tables { coverage, steps, memory, collectives, devices, idle, apis, ..Tables::default() };
+        self.findings = Some(findings);
+    }
+}
+
+/// Drops what processes of a line share but its time, once it is [added](RunSum) to the tables of the run.
+pub fn reduce_line(reports: &mut [ProcessReport]) {
+    let Some(line) = reports.iter().find_map(|report| report.together.clone()) else { return };
+    let reduced = Arc::new(Together { line: line.line, ..Together::default() });
+    let shared = reports.iter_mut().filter_map(|report| report.together.as_mut());
+    shared.filter(|own| Arc::ptr_eq(own, &line)).for_each(|own| *own = Arc::clone(&reduced));
 }
 
 /// Whether a process is the first one on its line.

@@ -75,7 +75,7 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {
-    DiffRun { path, reports: &run.reports, unread: &run.unread }
+    DiffRun { path, reports: &run.reports, sums: run.sums.as_ref(), unread: &run.unread }
 }
 
 /// Parses a percentage; the error is the end of a sentence.

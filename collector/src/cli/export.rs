@@ -312,10 +312,11 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
         let (since, until) = time_of_steps(path, steps, opened.iter_mut().map(|one| one.span(steps)))?;
         lay_out(&mut sources(&mut opened), &Filter { since: Some(since), until, ..filter.clone() });
     }
-    filter::check_ranks(path, filter, opened.iter().map(|one| one.source.contents().0))?;
+    filter::check_ranks(path, filter, opened.iter().map(|one| Job::of(one.source.contents().0).rank))?;
     opened.retain(|one| filter.is_of_rank(Job::of(one.source.contents().0).rank));
     filter::check(
         path,
+        filter,
         opened.iter().map(|one| {
             let (names, status, clocks, filter) = one.source.contents();
             Contents { names, status, clocks, filter }

@@ -3,7 +3,6 @@
 use super::{Failure, time};
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::job::Job;
 use crate::model::names::demangle;
 use crate::report::names::plain;
 use crate::trace::record::{Names, Status};
@@ -93,62 +92,92 @@ pub(super) struct Contents<'a> {
 const LISTED: usize = 16;
 
 /// Checks that each selected rank is one of the processes'.
-pub(super) fn check_ranks<'a>(
+pub(super) fn check_ranks(
     path: &Path,
     filter: &Filter,
-    processes: impl Iterator<Item = &'a Names>,
+    processes: impl Iterator<Item = Option<u32>>,
 ) -> Result<(), Failure> {
-    let ranks: BTreeSet<u32> = processes.filter_map(|names| Job::of(names).rank).collect();
+    let ranks: BTreeSet<u32> = processes.flatten().collect();
     let Some(missing) = filter.ranks.iter().find(|rank| !ranks.contains(rank)) else { return Ok(()) };
     let known = listed(texts(&ranks))
         .map_or_else(|| "its processes have no ranks".to_owned(), |list| format!("its ranks: {list}"));
     Err(Failure::usage(format_args!("--rank {missing} is not in {}; {known}", path.display())))
 }
 
-/// Checks that each selected device, stream and thread is in one of the traces, and that a kernel matches.
+/// What the traces of a run contain that filters select.
+#[derive(Default)]
+pub(super) struct Known {
+    devices: BTreeSet<u32>,
+    streams: BTreeSet<u64>,
+    threads: BTreeSet<u32>,
+    /// Only if the filter selects kernels.
+    kernels: BTreeSet<String>,
+    /// Whether a trace has no status, which names the threads.
+    lacks_threads: bool,
+    has_any: bool,
+}
+
+impl Known {
+    /// Adds what a trace contains.
+    pub(super) fn add(&mut self, contents: &Contents<'_>) {
+        let &Contents { names, status, clocks, filter } = contents;
+        let named = |space| names.0.iter().filter(move |((namespace, _), _)| *namespace == space);
+        self.devices.extend(clocks.devices.values().copied());
+        // A device's name has its ordinal + 1.
+        self.devices.extend(named(Namespace::Device).filter_map(|((_, id), _)| id.checked_sub(1)));
+        let numbers = filter.numbers.iter().flat_map(|numbers| numbers.values()).copied();
+        self.streams.extend(numbers.map(u64::from));
+        self.lacks_threads |= status.is_none();
+        self.threads.extend(status.iter().flat_map(|status| status.threads.values()).copied());
+        if filter.kernel.is_some() {
+            self.kernels.extend(named(Namespace::Kernel).map(|(_, symbol)| symbol.clone()));
+        }
+        self.has_any = true;
+    }
+
+    /// Checks that each selected device, stream and thread is in one of the traces, and that a kernel matches.
+    pub(super) fn check(&self, path: &Path, filter: &Filter) -> Result<(), Failure> {
+        if !self.has_any {
+            return Ok(());
+        }
+        let Known { devices, streams, threads, kernels, lacks_threads, .. } = self;
+        let path = path.display();
+        let missing = |option: &str, value: &dyn Display, what: &str, known: Vec<String>| {
+            let known = listed(known)
+                .map_or_else(|| format!("it has no {what}"), |list| format!("its {what}: {list}"));
+            Err(Failure::usage(format_args!("{option} {value} is not in {path}; {known}")))
+        };
+        if let Some(device) = filter.devices.iter().find(|device| !devices.contains(device)) {
+            return missing("--device", device, "devices", texts(devices));
+        }
+        if let Some(stream) = filter.streams.iter().find(|stream| !streams.contains(stream)) {
+            return missing("--stream", stream, "streams", texts(streams));
+        }
+        if let Some(thread) = filter.threads.iter().find(|thread| !lacks_threads && !threads.contains(thread))
+        {
+            return missing("--thread", thread, "threads", texts(threads));
+        }
+        match &filter.kernel {
+            Some(kernel) if !kernels.iter().any(|symbol| filter.names(symbol)) => {
+                let known = listed(kernels.iter().map(|symbol| demangle(symbol)).collect());
+                let known = known
+                    .map_or_else(|| "it has no kernels".to_owned(), |list| format!("its kernels: {list}"));
+                Err(Failure::usage(format_args!("--kernel {kernel} matches nothing in {path}; {known}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that what a filter selects is in one of the traces.
 pub(super) fn check<'a>(
     path: &Path,
+    filter: &Filter,
     contents: impl IntoIterator<Item = Contents<'a>>,
 ) -> Result<(), Failure> {
-    let (mut devices, mut streams, mut threads) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let (mut kernels, mut requested) = (BTreeSet::new(), None);
-    let mut has_threads = true;
-    for Contents { names, status, clocks, filter } in contents {
-        let named = |space| names.0.iter().filter(move |((namespace, _), _)| *namespace == space);
-        devices.extend(clocks.devices.values().copied());
-        // A device's name has its ordinal + 1.
-        devices.extend(named(Namespace::Device).filter_map(|((_, id), _)| id.checked_sub(1)));
-        streams.extend(filter.numbers.iter().flat_map(|numbers| numbers.values()).copied().map(u64::from));
-        has_threads &= status.is_some();
-        threads.extend(status.iter().flat_map(|status| status.threads.values()).copied());
-        kernels.extend(named(Namespace::Kernel).map(|(_, symbol)| symbol.as_str()));
-        requested = Some(filter);
-    }
-    let Some(filter) = requested else { return Ok(()) };
-    let path = path.display();
-    let missing = |option: &str, value: &dyn Display, what: &str, known: Vec<String>| {
-        let known =
-            listed(known).map_or_else(|| format!("it has no {what}"), |list| format!("its {what}: {list}"));
-        Err(Failure::usage(format_args!("{option} {value} is not in {path}; {known}")))
-    };
-    if let Some(device) = filter.devices.iter().find(|device| !devices.contains(device)) {
-        return missing("--device", device, "devices", texts(&devices));
-    }
-    if let Some(stream) = filter.streams.iter().find(|stream| !streams.contains(stream)) {
-        return missing("--stream", stream, "streams", texts(&streams));
-    }
-    if let Some(thread) = filter.threads.iter().find(|thread| has_threads && !threads.contains(thread)) {
-        return missing("--thread", thread, "threads", texts(&threads));
-    }
-    match &filter.kernel {
-        Some(kernel) if !kernels.iter().any(|symbol| filter.names(symbol)) => {
-            let known = listed(kernels.iter().map(|symbol| demangle(symbol)).collect());
-            let known =
-                known.map_or_else(|| "it has no kernels".to_owned(), |list| format!("its kernels: {list}"));
-            Err(Failure::usage(format_args!("--kernel {kernel} matches nothing in {path}; {known}")))
-        }
-        _ => Ok(()),
-    }
+    let mut known = Known::default();
+    contents.into_iter().for_each(|contents| known.add(&contents));
+    known.check(path, filter)
 }
 
 fn texts<T: ToString>(values: &BTreeSet<T>) -> Vec<String> {

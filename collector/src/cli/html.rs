@@ -1,8 +1,8 @@
 //! `--html` of `gpuspy report` and `gpuspy run`: the report as a page for a browser.
 
 use super::output::{write_file, write_to};
-use super::report::{Run, report_of};
-use super::traces::{Opened, filters, open_all};
+use super::report::{Reading, Run};
+use super::traces::Opened;
 use super::{Failure, quoted};
 use crate::model::filter::Filter;
 use crate::report::html::{self, Page, Source, Timeline};
@@ -15,39 +15,33 @@ use std::time::Duration;
 /// Writes the page of a trace, or of all traces of a directory; `-` is stdout.
 pub(super) fn write(trace: &Path, filter: &Filter, page: &Path, patience: Duration) -> Result<(), Failure> {
     replaceable(page)?;
-    let mut opened = open_all(trace, patience)?;
-    let filters = filters(trace, &mut opened.traces, filter)?;
-    let run = report_of(&mut opened, &filters);
-    let write = page_of(trace, &mut opened.traces, &filters, &run);
+    let (run, timeline) = Reading::of(trace, patience)?.with_timeline(filter)?;
+    let write = page_of(trace, &run, timeline);
     write_to((!is_stdout(page)).then_some(page), write).map(|_| ())
 }
 
-/// Writes the page of traces whose report is known, and says nothing.
-pub(super) fn write_page(
-    trace: &Path,
-    traces: &mut [Opened],
-    filters: &[Filter],
-    run: &Run,
-    page: &Path,
-) -> Result<(), Failure> {
-    write_file(page, page_of(trace, traces, filters, run))
+/// Writes the page of traces that were read, and says nothing.
+pub(super) fn write_page(trace: &Path, run: &Run, timeline: Timeline, page: &Path) -> Result<(), Failure> {
+    write_file(page, page_of(trace, run, timeline))
 }
 
-/// Reads the traces, and returns what writes the page.
-fn page_of(
-    trace: &Path,
-    traces: &mut [Opened],
-    filters: &[Filter],
-    run: &Run,
-) -> impl FnOnce(&mut dyn Write) -> io::Result<()> + use<> {
-    let mut timeline = Timeline::default();
+/// Adds what happened when in traces.
+pub(super) fn add(timeline: &mut Timeline, traces: &mut [Opened], filters: &[Filter]) {
     for (Opened { names, status, clocks, reader, .. }, filter) in traces.iter_mut().zip(filters) {
         let source = Source { names, status: status.as_ref(), clocks, filter };
         timeline.add(source, clocks.callers.on_stacks(reader.records()));
     }
+}
+
+/// Returns what writes the page.
+fn page_of(
+    trace: &Path,
+    run: &Run,
+    timeline: Timeline,
+) -> impl FnOnce(&mut dyn Write) -> io::Result<()> + use<> {
     let command = format!("gpuspy report {}", quoted(trace));
-    let Run { reports, unread } = run;
-    let page = Page { json: run.value(), sentences: sentences(reports, unread), timeline, command };
+    let sentences = sentences(&run.reports, run.all(), &run.unread);
+    let page = Page { json: run.value(), sentences, timeline, command };
     move |out| html::write(&mut BufWriter::with_capacity(1 << 20, out), page)
 }
 

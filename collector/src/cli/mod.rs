@@ -14,6 +14,7 @@ mod hangs;
 mod html;
 mod installation;
 mod launch;
+mod machines;
 mod operations;
 mod output;
 mod panic;

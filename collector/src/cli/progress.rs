@@ -1,11 +1,12 @@
-//! The progress line of the collection, on stderr if it is a terminal.
+//! The progress line of the collection, and of reading many traces, on stderr if it is a terminal.
 //!
 //! `collect` always draws it; `run` only with `--progress`, because the program writes to the same terminal and a line that is
-//! redrawn would mix with its output.
+//! redrawn would mix with its output. Reading draws it if it takes longer than a moment.
 
 use super::say;
 use crate::collect::sys::{self, Stopped};
 use crate::collect::{Figures, Progress};
+use crate::units::count;
 use parking_lot::Mutex;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -67,9 +68,57 @@ fn line(figures: Figures, elapsed: Duration) -> String {
     format!("{records} records, {timed} GPU times, {lost} dropped, {mib:.1} MiB written, {seconds} s")
 }
 
+/// Which trace of how many is being read. The line is removed when this is dropped.
+pub(super) struct Reading {
+    began: Instant,
+    drawn: Option<Instant>,
+    at: usize,
+    all: usize,
+}
+
+/// Reading that is over sooner draws no line.
+const MOMENT: Duration = Duration::from_millis(500);
+
+impl Reading {
+    /// Nothing is read yet of the traces of these machines.
+    pub(super) fn of(machines: &[Vec<usize>]) -> Reading {
+        let all = machines.iter().map(Vec::len).sum();
+        Reading { began: Instant::now(), drawn: None, at: 0, all }
+    }
+
+    /// The next trace is being read.
+    pub(super) fn next(&mut self) {
+        self.at += 1;
+        let is_due = self.drawn.map_or(self.began.elapsed() >= MOMENT, |at| at.elapsed() >= INTERVAL);
+        let stderr = std::io::stderr();
+        if self.all < 2 || !is_due || !stderr.is_terminal() || sys::is_in_background(stderr.as_fd()) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let line = reading(self.at, self.all);
+        let mut drawn = DRAWN.lock();
+        *drawn = write!(stderr.lock(), "{ERASE}{line}").is_ok();
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        above_the_line(|| ());
+    }
+}
+
+fn reading(at: usize, all: usize) -> String {
+    format!("reading {} of {}", count(at as u64), count(all as u64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reading_says_which_trace_of_how_many() {
+        assert_eq!(reading(17, 1_000), "reading 17 of 1 000");
+    }
 
     #[test]
     fn the_line_has_all_figures() {

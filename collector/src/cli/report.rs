@@ -1,16 +1,20 @@
 //! `gpuspy report`, and the report at the end of `gpuspy run`.
 
 use super::filter::FilterOptions;
-use super::traces::{AllOpened, Opened, PATIENCE, filters, open_all};
+use super::machines::Machines;
+use super::traces::{Opened, PATIENCE};
 use super::view::ViewOptions;
 use super::{Failure, html, operations, panic, print, say};
-use crate::analyze::{self, Input, Member, ProcessReport};
+use crate::analyze::{self, Input, Member, ProcessReport, RunSum, Tables};
+use crate::diagnose::Diagnosis;
 use crate::harmless;
 use crate::model::filter::Filter;
+use crate::report::html::Timeline;
 use crate::report::{self, Unread, View};
 use crate::why::why;
 use clap::Args;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -71,9 +75,12 @@ pub(super) fn after_run(trace: &Path, wanted: &Wanted<'_>) -> Result<(), Failure
     if !print && !json && html.is_none() {
         return Ok(());
     }
-    let mut opened = open_all(trace, Duration::ZERO)?;
-    let filters = filters(trace, &mut opened.traces, &Filter::default())?;
-    let run = report_of(&mut opened, &filters);
+    let reading = Reading::of(trace, Duration::ZERO)?;
+    let filter = Filter::default();
+    let (run, timeline) = match html {
+        Some(_) => reading.with_timeline(&filter)?,
+        None => (reading.run(&filter)?, Timeline::default()),
+    };
     if print {
         let stderr = io::stderr();
         // The top of the screen may have scrolled away.
@@ -86,7 +93,7 @@ pub(super) fn after_run(trace: &Path, wanted: &Wanted<'_>) -> Result<(), Failure
         fs::write(&path, run.json())
             .map_err(|e| Failure::usage(format_args!("cannot write {}: {}", path.display(), why(&e))))?;
     }
-    html.map_or(Ok(()), |page| html::write_page(trace, &mut opened.traces, &filters, &run, page))
+    html.map_or(Ok(()), |page| html::write_page(trace, &run, timeline, page))
 }
 
 /// Returns the report of traces that were just written, drawn for stdout.
@@ -114,16 +121,23 @@ fn beside(trace: &Path) -> PathBuf {
 /// The reports of all traces that could be read; at least one.
 pub(super) struct Run {
     pub reports: Vec<ProcessReport>,
+    /// The sums over all processes; `None` for one process, whose tables they are.
+    pub sums: Option<Tables>,
     pub unread: Vec<Unread>,
 }
 
 impl Run {
+    /// The tables of the run.
+    pub fn all(&self) -> Cow<'_, Tables> {
+        self.sums.as_ref().map_or_else(|| Tables::of_run(&self.reports), Cow::Borrowed)
+    }
+
     fn screen(&self, options: &ViewOptions, stream: &impl AsFd, repeats_verdict: bool) -> String {
         let sizes =
             self.reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
         let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
         let view = View { unread: self.unread.clone(), repeats_verdict, ..options.view(trace_bytes) };
-        report::terminal(&self.reports, &view, &options.style(stream))
+        report::terminal_of(&self.reports, self.all(), &view, &options.style(stream))
     }
 
     fn json(&self) -> String {
@@ -132,20 +146,69 @@ impl Run {
 
     /// The report as `--json` has it.
     pub fn value(&self) -> Value {
-        report::json_without(&self.reports, &self.unread)
+        report::json_of(&self.reports, &self.all(), &self.unread)
     }
 }
 
 /// Reads a trace, or all traces of a directory.
 pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<Run, Failure> {
-    let mut opened = open_all(path, patience)?;
-    let filters = filters(path, &mut opened.traces, filter)?;
-    Ok(report_of(&mut opened, &filters))
+    Reading::of(path, patience)?.run(filter)
 }
 
-/// Returns the report of traces that were opened, each with its filter.
-pub(super) fn report_of(opened: &mut AllOpened, filters: &[Filter]) -> Run {
-    let traces = &mut opened.traces;
+/// The most arrivals at collectives that are kept of all processes of a run: 56 bytes each. A sample of them stands for all.
+const ARRIVALS: usize = 1 << 20;
+
+/// A run of which one machine after another is read.
+pub(super) struct Reading {
+    machines: Machines,
+    sum: RunSum,
+    reports: Vec<ProcessReport>,
+}
+
+impl Reading {
+    pub(super) fn of(path: &Path, patience: Duration) -> Result<Reading, Failure> {
+        let machines = Machines::of(path, patience)?;
+        Ok(Reading { machines, sum: RunSum::default(), reports: Vec::new() })
+    }
+
+    /// Returns the reports.
+    pub(super) fn run(self, filter: &Filter) -> Result<Run, Failure> {
+        self.each(filter, |_, _| ())
+    }
+
+    /// Returns the reports, and what happened when.
+    pub(super) fn with_timeline(self, filter: &Filter) -> Result<(Run, Timeline), Failure> {
+        let mut timeline = Timeline::default();
+        let run = self.each(filter, |traces, filters| html::add(&mut timeline, traces, filters))?;
+        Ok((run, timeline))
+    }
+
+    fn each(self, filter: &Filter, mut visit: impl FnMut(&mut [Opened], &[Filter])) -> Result<Run, Failure> {
+        let Reading { mut machines, mut sum, mut reports } = self;
+        let count = machines.count();
+        machines.each(filter, |traces, filters| {
+            let mut own = reports_of(traces, filters);
+            if count > 1 {
+                sum.add(&own);
+                own.iter_mut().for_each(|report| reduce(report, ARRIVALS / count));
+                analyze::reduce_line(&mut own);
+            }
+            reports.append(&mut own);
+            visit(traces, filters);
+        })?;
+        let unread = machines
+            .unread
+            .iter()
+            .map(|(path, error)| Unread { path: path.display().to_string(), why: error.to_string() });
+        let unread: Vec<Unread> = unread.collect();
+        unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
+        analyze::sort(&mut reports);
+        Ok(Run { reports, sums: (count > 1).then(|| sum.finish()), unread })
+    }
+}
+
+/// Returns the reports of the processes of a machine, each with its filter, in their order in the run.
+fn reports_of(traces: &mut [Opened], filters: &[Filter]) -> Vec<ProcessReport> {
     let mut reports: Vec<ProcessReport> =
         traces.iter_mut().zip(filters).map(|(trace, filter)| analyze(trace, filter)).collect();
     if reports.len() > 1 {
@@ -158,14 +221,15 @@ pub(super) fn report_of(opened: &mut AllOpened, filters: &[Filter]) -> Run {
         });
         analyze::together(&mut reports, members.collect());
     }
-    let unread = opened
-        .unread
-        .iter()
-        .map(|(path, error)| Unread { path: path.display().to_string(), why: error.to_string() });
-    let unread: Vec<Unread> = unread.collect();
-    unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
     analyze::sort(&mut reports);
-    Run { reports, unread }
+    reports
+}
+
+/// Drops what the report of a run does not say of each process.
+fn reduce(report: &mut ProcessReport, arrivals: usize) {
+    // Only a rank's row has the number.
+    let alone = report.process.job.rank.map(|_| Diagnosis::of(std::slice::from_ref(report), &report.tables));
+    report.reduce(alone.map_or(0, |alone| alone.findings.len() as u64), arrivals);
 }
 
 /// Returns the report of one process.

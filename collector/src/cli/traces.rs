@@ -29,6 +29,26 @@ pub(super) struct Opened {
     pub clocks: Clocks,
 }
 
+impl Opened {
+    pub(super) fn surveyed(&self) -> Surveyed<'_> {
+        Surveyed { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks }
+    }
+
+    pub(super) fn contents<'a>(&'a self, filter: &'a Filter) -> Contents<'a> {
+        Contents { names: &self.names, status: self.status.as_ref(), clocks: &self.clocks, filter }
+    }
+
+    pub(super) fn rank(&self) -> Option<u32> {
+        Job::of(&self.names).rank
+    }
+
+    /// Returns when steps of the process began, and the host ns from which its filter's times count.
+    pub(super) fn span(&mut self, steps: (u64, u64), filter: &Filter) -> (Span, u64) {
+        let span = Span::of(&self.clocks.steps, self.reader.records(), steps);
+        (span, filter.origin.unwrap_or(self.clocks.began(self.status.as_ref())))
+    }
+}
+
 /// At least one trace that was read once, and those that could not be read.
 pub(super) struct AllOpened {
     pub traces: Vec<Opened>,
@@ -52,9 +72,20 @@ pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Fai
 }
 
 fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
+    wait(path, deadline)?;
+    read(path)
+}
+
+/// Waits until a trace is complete, or says that it is not.
+pub(super) fn wait(path: &Path, deadline: Instant) -> Result<(), TraceError> {
     if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
+    Ok(())
+}
+
+/// Opens a trace and reads it once.
+pub(super) fn read(path: &Path) -> Result<Opened, TraceError> {
     let mut reader = TraceReader::open(path)?;
     let mut names = reader.names().clone();
     let mut survey = Survey::of_steps(&names);
@@ -81,25 +112,18 @@ pub(super) fn filters(
     traces: &mut Vec<Opened>,
     filter: &Filter,
 ) -> Result<Vec<Filter>, Failure> {
-    fn surveyed(trace: &Opened) -> Surveyed<'_> {
-        let Opened { names, status, clocks, .. } = trace;
-        Surveyed { names, status: status.as_ref(), clocks }
-    }
     // Times count from the start of the run, and streams have their numbers in the run, whichever ranks are selected.
-    let mut filters = run::filters(&traces.iter().map(surveyed).collect::<Vec<_>>(), filter);
-    filter::check_ranks(path, filter, traces.iter().map(|trace| &trace.names))?;
-    let is_selected = |trace: &Opened| filter.is_of_rank(Job::of(&trace.names).rank);
+    let mut filters = run::filters(&traces.iter().map(Opened::surveyed).collect::<Vec<_>>(), filter);
+    filter::check_ranks(path, filter, traces.iter().map(|trace| trace.rank()))?;
+    let is_selected = |trace: &Opened| filter.is_of_rank(trace.rank());
     let mut selected = traces.iter().map(is_selected).collect::<Vec<_>>().into_iter();
     filters.retain(|_| selected.next().unwrap_or(true));
     traces.retain(is_selected);
     if let Some(steps) = filter.steps {
         select(path, traces, &mut filters, steps)?;
     }
-    let contents = traces.iter().zip(&filters).map(|(trace, filter)| {
-        let Opened { names, status, clocks, .. } = trace;
-        Contents { names, status: status.as_ref(), clocks, filter }
-    });
-    filter::check(path, contents)?;
+    let contents = traces.iter().zip(&filters).map(|(trace, filter)| trace.contents(filter));
+    filter::check(path, filter, contents)?;
     Ok(filters)
 }
 
@@ -110,10 +134,7 @@ fn select(
     filters: &mut [Filter],
     steps: (u64, u64),
 ) -> Result<(), Failure> {
-    let processes = traces.iter_mut().zip(filters.iter()).map(|(trace, filter)| {
-        let span = Span::of(&trace.clocks.steps, trace.reader.records(), steps);
-        (span, filter.origin.unwrap_or(trace.clocks.began(trace.status.as_ref())))
-    });
+    let processes = traces.iter_mut().zip(filters.iter()).map(|(trace, filter)| trace.span(steps, filter));
     let (since, until) = time_of_steps(path, steps, processes)?;
     for filter in filters {
         (filter.since, filter.until) = (Some(since), until);

@@ -151,7 +151,7 @@ mod tests {
 
     fn process(line: Line) -> ProcessReport {
         let process = ProcessInfo { line, ..ProcessInfo::default() };
-        ProcessReport { process, tables: Tables::default(), together: None }
+        ProcessReport { process, tables: Tables::default(), together: None, findings: None }
     }
 
     #[test]

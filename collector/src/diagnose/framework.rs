@@ -42,6 +42,7 @@ mod tests {
             process: ProcessInfo { framework, ..ProcessInfo::default() },
             tables: Tables::default(),
             together: None,
+            findings: None,
         };
         let of = |frameworks: &[Framework]| {
             let reports: Vec<_> = frameworks.iter().copied().map(report).collect();

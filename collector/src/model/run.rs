@@ -1,5 +1,8 @@
 //! What do the processes of a run share? The clock of their machine, and the numbering of their
 //! [streams](super::streams).
+//!
+//! Only processes of one machine have to be looked at together, so a run can be read machine after machine: streams get their
+//! numbers in that order, too.
 
 use super::clocks::Clocks;
 use super::filter::Filter;
@@ -34,8 +37,12 @@ pub enum Machine {
 impl Surveyed<'_> {
     /// The clock that its host times come from.
     pub fn machine(&self) -> Machine {
-        let host = || self.names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
-        self.status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot)
+        self.place().machine
+    }
+
+    /// Where it belongs.
+    fn place(&self) -> Place {
+        Place::of(self.names, self.status)
     }
 
     /// Host ns at which its collection began.
@@ -44,33 +51,108 @@ impl Surveyed<'_> {
     }
 }
 
-/// Returns a filter for each process: times count from the start of the first process on its machine, and streams have
-/// their numbers.
-pub fn filters(run: &[Surveyed<'_>], filter: &Filter) -> Vec<Filter> {
-    let mut began: HashMap<Machine, u64> = HashMap::default();
-    for surveyed in run {
-        let first = began.entry(surveyed.machine()).or_insert(u64::MAX);
-        *first = surveyed.began().min(*first);
-    }
-    let of = |(surveyed, numbers): (&Surveyed<'_>, StreamNumbers)| Filter {
-        origin: began.get(&surveyed.machine()).copied(),
-        numbers: Some(Arc::new(numbers)),
-        ..filter.clone()
-    };
-    run.iter().zip(numbered(run)).map(of).collect()
+/// Where a process of a run belongs: what is known before its records are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The clock that its host times come from.
+    pub machine: Machine,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// When its collection began (CLOCK_REALTIME, ns), and its process id, if its trace has a status.
+    pub began: Option<(u64, u32)>,
 }
 
-/// The numbers of each process's streams.
-fn numbered(run: &[Surveyed<'_>]) -> Vec<StreamNumbers> {
-    let mut order: Vec<usize> = (0..run.len()).collect();
-    order.sort_by_key(|at| run[*at].status.map(|status| (status.began_realtime, status.pid)));
-    let mut ranks: BTreeMap<Option<u32>, Numbers> = BTreeMap::new();
-    let mut all = vec![StreamNumbers::default(); run.len()];
+impl Place {
+    /// Where the process of a trace belongs.
+    pub fn of(names: &Names, status: Option<&Status>) -> Place {
+        let host = || names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
+        let machine =
+            status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot);
+        let began = status.map(|status| (status.began_realtime, status.pid));
+        Place { machine, rank: Job::of(names).rank, began }
+    }
+
+    /// Its place in the order of a run: by rank, those without a rank last, and then by time.
+    fn order(&self) -> (bool, Option<u32>, Option<(u64, u32)>) {
+        (self.rank.is_none(), self.rank, self.began)
+    }
+}
+
+/// Returns the processes of each machine, by their numbers, in the order in which the machines' first processes come.
+pub fn machines(places: &[Place]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|at| places[*at].order());
+    let mut machines: Vec<Vec<usize>> = Vec::new();
+    let mut numbers: HashMap<&Machine, usize> = HashMap::default();
     for at in order {
-        let numbers = ranks.entry(Job::of(run[at].names).rank).or_insert_with(Numbers::of_streams);
-        for stream in run[at].clocks.streams.all() {
-            all[at].insert((stream.context, stream.stream), numbers.of(stream));
+        let next = machines.len();
+        let number = *numbers.entry(&places[at].machine).or_insert(next);
+        if number == next {
+            machines.push(Vec::new());
+        }
+        machines[number].push(at);
+    }
+    machines.iter_mut().for_each(|machine| machine.sort_unstable());
+    machines
+}
+
+/// Gives the processes of a run their filters, one machine after another, in the order of [`machines`].
+#[derive(Debug, Default)]
+pub struct Numbering(BTreeMap<Option<u32>, Numbers>);
+
+impl Numbering {
+    /// Returns a filter for each process of the next machine: times count from the start of its first process, and streams
+    /// have their numbers.
+    pub fn filters(&mut self, machine: &[Surveyed<'_>], filter: &Filter) -> Vec<Filter> {
+        let origin = machine.iter().map(Surveyed::began).min();
+        let numbered = self.numbered(machine).into_iter();
+        numbered
+            .map(|numbers| Filter { origin, numbers: Some(Arc::new(numbers)), ..filter.clone() })
+            .collect()
+    }
+
+    /// The numbers of each process's streams.
+    fn numbered(&mut self, machine: &[Surveyed<'_>]) -> Vec<StreamNumbers> {
+        let mut order: Vec<usize> = (0..machine.len()).collect();
+        order.sort_by_key(|at| machine[*at].place().began);
+        let mut all = vec![StreamNumbers::default(); machine.len()];
+        for at in order {
+            let numbers = self.0.entry(Job::of(machine[at].names).rank).or_insert_with(Numbers::of_streams);
+            for stream in machine[at].clocks.streams.all() {
+                all[at].insert((stream.context, stream.stream), numbers.of(stream));
+            }
+        }
+        all
+    }
+}
+
+/// Returns a filter for each process of a run.
+pub fn filters(run: &[Surveyed<'_>], filter: &Filter) -> Vec<Filter> {
+    let places: Vec<Place> = run.iter().map(Surveyed::place).collect();
+    let (mut numbering, mut all) = (Numbering::default(), vec![Filter::default(); run.len()]);
+    for machine in machines(&places) {
+        let surveyed: Vec<Surveyed<'_>> = machine.iter().map(|at| run[*at]).collect();
+        for (at, filter) in machine.into_iter().zip(numbering.filters(&surveyed, filter)) {
+            all[at] = filter;
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(boot: u64, rank: Option<u32>, began: u64) -> Place {
+        Place { machine: Machine::Boot(boot), rank, began: Some((began, 1)) }
+    }
+
+    #[test]
+    fn machines_come_in_the_order_of_their_first_ranks() {
+        let places = [place(7, Some(3), 1), place(8, Some(1), 2), place(7, Some(2), 3), place(8, Some(0), 4)];
+        assert_eq!(machines(&places), [vec![1, 3], vec![0, 2]]);
+        let places = [place(7, None, 5), place(8, None, 4), place(9, Some(12), 9), place(8, None, 1)];
+        assert_eq!(machines(&places), [vec![2], vec![1, 3], vec![0]]);
+        assert!(machines(&[]).is_empty());
+    }
 }

@@ -24,8 +24,8 @@ mod view;
 
 pub use crate::units;
 pub use diff::{Diff, Run as DiffRun};
-pub use json::{json, json_without};
+pub use json::{json, json_of};
 pub use operations::Operations;
 pub use rows::findings::verify;
-pub use terminal::{Sentences, sentences, terminal, terminal_diff};
+pub use terminal::{Sentences, sentences, terminal, terminal_diff, terminal_of};
 pub use view::{DiffSection, DiffView, NARROWEST, Section, Sort, Style, USUAL, Unread, View};

@@ -9,12 +9,14 @@
 //! Threads do not interact. Records come in the order of `at`.
 
 mod preamble;
+mod ranks;
 mod truth;
 mod write;
 
 use super::record::*;
 use gpuspy_wire::record::{Direction, Memory, Namespace, SyncScope, Untimed, Via, flag};
 use preamble::preamble;
+pub use ranks::{Rank, Ranks, write_ranks};
 use std::collections::{BTreeMap, VecDeque};
 use truth::Class;
 pub use truth::{Held, Kind, Lengths, Moved, Parts, Truth};
@@ -88,6 +90,8 @@ pub struct Options {
     pub poll_interval: f64,
     /// The poller's time per GPU time that it reads, each of which gets its own `seen`. 0: all of a round share one.
     pub poll_step: f64,
+    /// Its place in a job, whose ranks wait for each other in their communication kernels.
+    pub rank: Option<Rank>,
 }
 
 impl Default for Options {
@@ -109,6 +113,7 @@ impl Default for Options {
             gpu_gap: 1_000.0,
             poll_interval: 100_000.0,
             poll_step: 0.0,
+            rank: None,
         }
     }
 }
@@ -137,6 +142,8 @@ enum Hidden {
 #[derive(Clone, Copy, Debug)]
 struct Kernel {
     nanoseconds: f64,
+    /// How often it was launched.
+    launches: u64,
     function: u64,
     caller: u64,
     grid: [u32; 3],
@@ -216,6 +223,7 @@ impl Generator {
         let (shortest, longest) = options.kernel;
         let kernels = (0..options.kernels.max(1)).map(|_| Kernel {
             nanoseconds: shortest * (longest / shortest).powf(random.unit().powi(3)),
+            launches: 0,
             function: 0x5555_0000_0000 + random.below(1 << 20) * 16,
             caller: 0x7f00_0000_0000 + random.below(1 << 24),
             grid: [1 + random.below(4096) as u32, 1 + random.below(4) as u32, 1],
@@ -223,6 +231,10 @@ impl Generator {
             shared_bytes: random.below(48) as u32 * 1024,
         });
         let kernels = kernels.collect();
+        // The ranks of a job launch the same kernels, and each has noise of its own.
+        if let Some(rank) = options.rank {
+            random.0 ^= rank.noise();
+        }
         let lane = |thread| Lane {
             thread,
             calls: 0,
@@ -239,7 +251,7 @@ impl Generator {
             options,
             random,
             kernels,
-            first: preamble(lanes.len() as u32).into(),
+            first: preamble(lanes.len() as u32, options.rank.map_or([0x47; 16], |rank| rank.gpu())).into(),
             lanes,
             next: BTreeMap::new(),
             truth: Truth::default(),
@@ -393,6 +405,14 @@ impl Generator {
 
     fn launch(&mut self, lane: usize, index: u32) -> (Record, Hidden) {
         let kernel = self.kernels[index as usize];
+        self.kernels[index as usize].launches += 1;
+        let nanoseconds = match self.options.rank {
+            Some(rank) if self.communicates(index + 1) => {
+                kernel.nanoseconds + rank.waits(index, kernel.launches)
+            }
+            Some(rank) => kernel.nanoseconds * rank.slowness(),
+            None => kernel.nanoseconds,
+        };
         let call = self.enter(lane, API_LAUNCH, kernel.caller, Via::RuntimeDriver);
         let what = What::Kernel {
             name: index + 1,
@@ -403,7 +423,7 @@ impl Generator {
             attributes: 0,
             cluster: [0; 3],
         };
-        self.work(lane, call, kernel.nanoseconds, what)
+        self.work(lane, call, nanoseconds, what)
     }
 
     fn wait(&mut self, lane: usize) -> Record {

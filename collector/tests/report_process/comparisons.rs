@@ -69,7 +69,7 @@ fn plain(count: u64, gemm: i64) -> ProcessReport {
 }
 
 fn run<'a>(path: &'a str, reports: &'a [ProcessReport]) -> DiffRun<'a> {
-    DiffRun { path, reports, unread: &[] }
+    DiffRun { path, reports, sums: None, unread: &[] }
 }
 
 fn compared(before: &[ProcessReport], after: &[ProcessReport]) -> (Diff, Value) {

@@ -1,8 +1,9 @@
 //! Generates a trace, reports and exports it, and prints the cost and the wrong answers as JSON.
 //!
-//! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong. `scale --generate LAUNCHES FILE` only writes such a trace.
+//! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong. `scale --generate LAUNCHES FILE` only writes such a trace,
+//! and `scale --ranks RANKS MACHINES LAUNCHES FOLDER` the traces of a job.
 
-use gpuspy_tests::scale::{ANSWER, GENERATE, answer, generate, measure};
+use gpuspy_tests::scale::{ANSWER, GENERATE, RANKS, answer, generate, generate_ranks, measure};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,12 +18,21 @@ fn main() -> ExitCode {
             work(launches, Path::new(trace));
             return ExitCode::SUCCESS;
         }
+        [RANKS, ranks, hosts, launches, folder] => {
+            let small = |text: &str| number(text).and_then(|number| u32::try_from(number).ok());
+            let job = small(ranks).zip(small(hosts)).zip(number(launches));
+            let ((ranks, hosts), launches) = job.expect("ranks, machines and launches are numbers");
+            generate_ranks(ranks, hosts, launches, Path::new(folder));
+            return ExitCode::SUCCESS;
+        }
         [launches] => (number(launches), Some(1)),
         [launches, rounds] => (number(launches), number(rounds)),
         _ => (None, None),
     };
     let Some((launches, rounds)) = launches.zip(rounds) else {
-        eprintln!("usage: scale LAUNCHES [ROUNDS] | scale --generate LAUNCHES FILE");
+        eprintln!(
+            "usage: scale LAUNCHES [ROUNDS] | scale --generate LAUNCHES FILE | scale --ranks RANKS MACHINES LAUNCHES FOLDER"
+        );
         return ExitCode::from(2);
     };
     let measured = measure(launches, rounds);

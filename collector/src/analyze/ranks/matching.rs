@@ -70,8 +70,8 @@ pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
     let symbols: BTreeSet<&String> = ranks.iter().flat_map(|one| one.kinds.keys()).collect();
     let level = ranks.iter().map(|one| one.level).max().unwrap_or(0);
     for symbol in symbols.into_iter().filter(|symbol| is_collective(symbol)) {
-        let of = |(rank, one): (usize, &&Collectives)| Some((rank, one.kinds.get(symbol)?.clone()));
-        let members: Vec<(usize, Kind)> = ranks.iter().enumerate().filter_map(of).collect();
+        let kinds = ranks.iter().map(|one| one.kinds.get(symbol)).enumerate();
+        let members: Vec<(usize, &Kind)> = kinds.filter_map(|(rank, kind)| Some((rank, kind?))).collect();
         if members.len() > 1 {
             let counts = || members.iter().map(|(_, kind)| kind.count);
             all.uneven += u64::from(counts().min() != counts().max());
@@ -83,7 +83,7 @@ pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
 
 impl Matched {
     /// Compares the kernels of one name.
-    fn kind(&mut self, symbol: &str, members: &[(usize, Kind)], level: u32, is_one_line: bool) {
+    fn kind(&mut self, symbol: &str, members: &[(usize, &Kind)], level: u32, is_one_line: bool) {
         let mut late = vec![(0u64, 0u64); self.ranks.len()];
         let mut waited = vec![Sum::default(); self.ranks.len()];
         for together in by_number(members, level) {
@@ -122,12 +122,12 @@ impl Matched {
 }
 
 /// Returns the kernels of each number, with their ranks.
-fn by_number(members: &[(usize, Kind)], level: u32) -> impl Iterator<Item = Vec<(usize, Arrival)>> {
-    let kept = |(rank, kind): &(usize, Kind)| {
-        let kept = kind.kept.clone().into_iter().filter(move |one| is_kept(one.number, level));
+fn by_number(members: &[(usize, &Kind)], level: u32) -> impl Iterator<Item = Vec<(usize, Arrival)>> {
+    let kept = members.iter().map(|(rank, kind)| {
+        let kept = kind.kept.iter().copied().filter(move |one| is_kept(one.number, level));
         (*rank, kept.peekable())
-    };
-    let mut queues: Vec<_> = members.iter().map(kept).collect();
+    });
+    let mut queues: Vec<_> = kept.collect();
     std::iter::from_fn(move || {
         let next = queues.iter_mut().filter_map(|(_, queue)| queue.peek().map(|one| one.number)).min()?;
         let of = |(rank, queue): &mut (usize, std::iter::Peekable<_>)| {

@@ -53,7 +53,7 @@ mod tests {
         let overhead = Overhead { agent_ns, wall_ns, ..Overhead::default() };
         let all = Tables { overhead: Some(overhead), ..Tables::default() };
         let process = ProcessInfo { filter: filter.to_owned(), ..ProcessInfo::default() };
-        let reports = [ProcessReport { process, tables: Tables::default(), together: None }];
+        let reports = [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
         let buckets = Buckets { wall: wall_ns, ..Buckets::default() };
         find(&Facts { reports: &reports, all: &all, buckets: &buckets }).is_some()
     }

@@ -54,7 +54,7 @@ fn inside(api: &str) -> Site {
 fn judged_with(all: &Tables, process: ProcessInfo, findings: &[Finding]) -> Verdict {
     let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
     let process = ProcessInfo { line, ..process };
-    let reports = [ProcessReport { process, tables: all.clone(), together: None }];
+    let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
     let buckets = Buckets::of(&reports, all);
     assert_eq!(buckets.parts.values().map(|part| part.value).sum::<u64>(), buckets.wall);
     let verdict = Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, findings);
@@ -110,7 +110,7 @@ fn waits_for_launches_are_the_bound_even_where_the_gpu_is_busy_for_longer() {
 fn judged_at_any_width(all: &Tables) -> Verdict {
     let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
     let process = ProcessInfo { line, ..ProcessInfo::default() };
-    let reports = [ProcessReport { process, tables: all.clone(), together: None }];
+    let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
     let buckets = Buckets::of(&reports, all);
     Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, &[])
 }

@@ -24,6 +24,7 @@ use figure::Scale;
 use parts::Per;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// What `gpuspy diff --json` prints: two runs, side by side. Times are nanoseconds; a change is after less before.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,6 +66,8 @@ pub struct Run<'a> {
     pub path: &'a str,
     /// Its processes.
     pub reports: &'a [ProcessReport],
+    /// Their sums, if they were added before.
+    pub sums: Option<&'a Tables>,
     /// Its traces that could not be read.
     pub unread: &'a [Unread],
 }
@@ -79,7 +82,10 @@ pub struct Compared<'a> {
 impl Diff {
     /// Compares two runs.
     pub fn of(before: Run<'_>, after: Run<'_>) -> Diff {
-        let rows = |run: Run<'_>| Report::of(run.reports, &Tables::of_run(run.reports), run.unread);
+        let rows = |run: Run<'_>| {
+            let all = run.sums.map_or_else(|| Tables::of_run(run.reports), Cow::Borrowed);
+            Report::of(run.reports, &all, run.unread)
+        };
         let (of_before, of_after) = (rows(before), rows(after));
         Diff::of_rows(
             &Compared { path: before.path, report: &of_before },

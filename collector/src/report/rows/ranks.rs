@@ -64,7 +64,7 @@ impl Rank {
     fn of(rank: &ranks::Rank, report: &ProcessReport) -> Rank {
         let tables = &report.tables;
         let Time { span, busy, idle, exposed_communication } = rank.time;
-        let alone = Diagnosis::of(std::slice::from_ref(report), tables);
+        let alone = || Diagnosis::of(std::slice::from_ref(report), tables).findings.len() as u64;
         Rank {
             rank: rank.rank,
             pid: report.process.pid,
@@ -74,7 +74,7 @@ impl Rank {
             exposed_comm_ns: exposed_communication.into(),
             step_median_ns: tables.steps.time.map(|time| time.median),
             memory_peak_bytes: tables.memory.device.peak().into(),
-            findings: alone.findings.len() as u64,
+            findings: report.findings.unwrap_or_else(alone),
             launches: tables.coverage.launches,
             timed: tables.coverage.timed,
             straggler: rank.straggler.map(Straggler::of),

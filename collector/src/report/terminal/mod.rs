@@ -52,7 +52,11 @@ type Draw = fn(&mut Screen<'_>, &Run<'_>);
 
 /// Draws the report of one process, or of a run with several processes.
 pub fn terminal(reports: &[ProcessReport], view: &View, style: &Style) -> String {
-    let all = Tables::of_run(reports);
+    terminal_of(reports, Tables::of_run(reports), view, style)
+}
+
+/// Draws the report of a run whose tables were added before.
+pub fn terminal_of(reports: &[ProcessReport], all: Cow<'_, Tables>, view: &View, style: &Style) -> String {
     let rows = Report::of(reports, &all, &view.unread);
     drawn(&Run { reports, all, rows }, view, style)
 }
@@ -71,8 +75,7 @@ pub struct Sentences {
 }
 
 /// Returns what the terminal says of a report itself.
-pub fn sentences(reports: &[ProcessReport], unread: &[Unread]) -> Sentences {
-    let all = Tables::of_run(reports);
+pub fn sentences(reports: &[ProcessReport], all: Cow<'_, Tables>, unread: &[Unread]) -> Sentences {
     let rows = Report::of(reports, &all, unread);
     let run = Run { reports, all, rows };
     let view = View { sections: vec![Section::Coverage], unread: unread.to_vec(), ..View::default() };

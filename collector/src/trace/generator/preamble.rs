@@ -7,11 +7,11 @@ use gpuspy_wire::record::{Memory, Via};
 const HOST_BLOCK_BYTES: u64 = 1 << 20;
 
 /// The GPU, its context, a stream for each thread, and the host block of all copies.
-pub(super) fn preamble(threads: u32) -> Vec<Record> {
+pub(super) fn preamble(threads: u32, uuid: [u8; 16]) -> Vec<Record> {
     let record = |body| Record { thread: 0, at: BEGAN, body };
     let device = Device {
         ordinal: 0,
-        uuid: [0x47; 16],
+        uuid,
         memory_bytes: 80 << 30,
         multiprocessors: 132,
         capability: 90,

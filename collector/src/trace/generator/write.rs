@@ -3,6 +3,7 @@
 use super::super::TraceWriter;
 use super::super::record::{Body, Ending, GpuTime, Record, Status};
 use super::{BEGAN, Generator};
+use gpuspy_wire::record::Namespace;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
@@ -19,9 +20,19 @@ pub const SESSION: u64 = BEGAN - 2_000_000;
 /// # Errors
 /// Fails if creating or writing the file does.
 pub fn write_trace(path: &Path, generator: &mut Generator, launches: u64) -> io::Result<u64> {
-    let mut status = status();
+    write_process(path, generator, launches, status(), &[])
+}
+
+/// Writes a trace of a process of which this is known.
+pub(super) fn write_process(
+    path: &Path,
+    generator: &mut Generator,
+    launches: u64,
+    mut status: Status,
+    facts: &[(Namespace, u32, String)],
+) -> io::Result<u64> {
     let mut writer = TraceWriter::create(path, &status)?;
-    for (namespace, id, text) in generator.names() {
+    for (namespace, id, text) in generator.names().into_iter().chain(facts.iter().cloned()) {
         writer.name(namespace, id, &text)?;
     }
     let real = Instant::now();
@@ -60,6 +71,7 @@ fn take_time(record: &mut Record) -> Option<(u64, GpuTime)> {
     }
 }
 
-fn status() -> Status {
+/// A process of which nothing special is known.
+pub(super) fn status() -> Status {
     Status { pid: 4242, began: SESSION, ended: SESSION, driver_hooked: true, ..Status::default() }
 }

@@ -74,7 +74,7 @@ fn training() -> ProcessReport {
         line,
         ..ProcessInfo::default()
     };
-    ProcessReport { process, tables, together: None }
+    ProcessReport { process, tables, together: None, findings: None }
 }
 
 fn idle() -> IdleReport {

@@ -1,0 +1,131 @@
+//! Reads the traces of a run one machine after another.
+//!
+//! Processes of one machine have to be looked at together, because they may share GPUs. Those of another machine have nothing
+//! in common with them but the job. So of a run on many machines, the traces of one are open at a time, and what is kept of
+//! the others is what was made of them.
+
+use super::Failure;
+use super::filter::{self, Known};
+use super::progress::Reading;
+use super::traces::{Opened, read, time_of_steps, traces_of, unreadable, wait};
+use crate::model::filter::Filter;
+use crate::model::run::{self, Numbering, Place};
+use crate::trace::{TraceError, TraceReader};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The traces of a run by machine, none of which is open.
+pub(super) struct Machines {
+    /// What the user named.
+    path: PathBuf,
+    traces: Vec<(PathBuf, Place)>,
+    /// The traces that could not be read, and why.
+    pub unread: Vec<(PathBuf, TraceError)>,
+}
+
+impl Machines {
+    /// Looks into a trace, or into all traces of a directory, for where they are from.
+    pub(super) fn of(path: &Path, patience: Duration) -> Result<Machines, Failure> {
+        let deadline = Instant::now() + patience;
+        let (mut traces, mut unread) = (Vec::new(), Vec::new());
+        for trace in traces_of(path)? {
+            match wait(&trace, deadline).and_then(|()| TraceReader::open(&trace)) {
+                Ok(reader) => traces.push((trace, Place::of(reader.names(), reader.status()))),
+                Err(error) => unread.push((trace, error)),
+            }
+        }
+        match unread.last() {
+            Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
+            _ => Ok(Machines { path: path.to_owned(), traces, unread }),
+        }
+    }
+
+    /// The number of traces.
+    pub(super) fn count(&self) -> usize {
+        self.traces.len()
+    }
+
+    /// Reads the traces of each machine once, and gives those that the filter selects to a function, each with its own filter.
+    ///
+    /// # Errors
+    /// The filter selects something that no trace contains.
+    pub(super) fn each(
+        &mut self,
+        filter: &Filter,
+        mut visit: impl FnMut(&mut [Opened], &[Filter]),
+    ) -> Result<(), Failure> {
+        filter::check_ranks(&self.path, filter, self.traces.iter().map(|(_, place)| place.rank))?;
+        let places: Vec<Place> = self.traces.iter().map(|(_, place)| place.clone()).collect();
+        let mut machines = run::machines(&places);
+        // Ranks of other machines change nothing for those that are selected.
+        machines.retain(|machine| machine.iter().any(|at| filter.is_of_rank(places[*at].rank)));
+        let (mut numbering, mut known, last) = (Numbering::default(), Known::default(), machines.len());
+        let time = self.time(filter, &machines)?;
+        let mut progress = Reading::of(&machines);
+        for (number, machine) in (1..).zip(machines) {
+            let mut opened = self.open(&machine, &mut progress);
+            let filters = selected(&mut opened, &mut numbering, filter, time);
+            opened.iter().zip(&filters).for_each(|(trace, filter)| known.add(&trace.contents(filter)));
+            if number == last {
+                known.check(&self.path, filter)?;
+            }
+            visit(&mut opened, &filters);
+        }
+        Ok(())
+    }
+
+    /// Returns the time of the steps that the filter selects: of the process with most steps, whichever machine it is on.
+    fn time(
+        &mut self,
+        filter: &Filter,
+        machines: &[Vec<usize>],
+    ) -> Result<Option<(u64, Option<u64>)>, Failure> {
+        let Some(steps) = filter.steps else { return Ok(None) };
+        let mut progress = Reading::of(machines);
+        let (mut numbering, mut spans) = (Numbering::default(), Vec::new());
+        for machine in machines {
+            let mut opened = self.open(machine, &mut progress);
+            let filters = selected(&mut opened, &mut numbering, filter, None);
+            spans.extend(opened.iter_mut().zip(&filters).map(|(trace, filter)| trace.span(steps, filter)));
+        }
+        time_of_steps(&self.path, steps, spans.into_iter()).map(Some)
+    }
+
+    /// Opens the traces of a machine, and reads each once.
+    fn open(&mut self, machine: &[usize], progress: &mut Reading) -> Vec<Opened> {
+        let mut opened = Vec::new();
+        for at in machine {
+            progress.next();
+            let path = &self.traces[*at].0;
+            match read(path) {
+                Ok(trace) => opened.push(trace),
+                // It could be read a moment ago.
+                Err(error) => {
+                    if !self.unread.iter().any(|(unread, _)| unread == path) {
+                        self.unread.push((path.clone(), error));
+                    }
+                }
+            }
+        }
+        opened
+    }
+}
+
+/// Returns the filters of the traces of a machine, and drops the traces of ranks that are not selected.
+fn selected(
+    opened: &mut Vec<Opened>,
+    numbering: &mut Numbering,
+    filter: &Filter,
+    time: Option<(u64, Option<u64>)>,
+) -> Vec<Filter> {
+    // Times count from the start of the run, and streams have their numbers in the run, whichever ranks are selected.
+    let surveyed: Vec<_> = opened.iter().map(Opened::surveyed).collect();
+    let mut filters = numbering.filters(&surveyed, filter);
+    let mut ranks = opened.iter().map(Opened::rank).collect::<Vec<_>>().into_iter();
+    filters.retain(|_| ranks.next().is_none_or(|rank| filter.is_of_rank(rank)));
+    opened.retain(|trace| filter.is_of_rank(trace.rank()));
+    if let Some((since, until)) = time {
+        filters.iter_mut().for_each(|filter| (filter.since, filter.until) = (Some(since), until));
+    }
+    filters
+}
