@@ -110,6 +110,17 @@ fn a_program_that_marks_its_steps_has_no_others() {
 }
 
 #[test]
+fn steps_can_be_left_out() {
+    let given = stepping(12, |_, _| Vec::new());
+    let mut sources = [source(&given)];
+    lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), &Filter::default());
+    let mut export = Export::begin(Chrome::new(Vec::new()), &sources).unwrap().without_steps();
+    export.process(0, &sources[0], given.2.iter().cloned()).unwrap();
+    let trace: Value = serde_json::from_slice(&export.finish().unwrap().0).unwrap();
+    assert_eq!((steps(&trace), &trace["gpuspy"]["annotations"]), (Vec::new(), &json!(0)));
+}
+
+#[test]
 fn a_program_without_steps_has_none() {
     let given = annotated();
     assert_eq!(begins(&given), [0; 0]);

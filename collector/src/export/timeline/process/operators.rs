@@ -25,6 +25,8 @@ pub(super) struct Within {
     pub id: u64,
     /// Whether it is the range itself.
     pub is_itself: bool,
+    /// The `Sequence number` of the range, or of the first range in it that has one.
+    pub sequence: Option<u64>,
 }
 
 impl<'s, S: Sink> Pass<'_, 's, S> {
@@ -37,11 +39,12 @@ impl<'s, S: Sink> Pass<'_, 's, S> {
 
     /// The operator that a range is which a thread begins, or in which it lies.
     pub(super) fn within(&mut self, thread: u32, range: &NvtxRange) -> Within {
-        if !self.said(range).is_some_and(|said| said.is_operator()) {
-            return Within { id: self.external(thread).unwrap_or(0), is_itself: false };
-        }
+        let Some(said) = self.said(range).filter(Said::is_operator) else {
+            let id = self.external(thread).unwrap_or(0);
+            return Within { id, is_itself: false, sequence: None };
+        };
         self.export.operators += 1;
-        Within { id: self.export.operators, is_itself: true }
+        Within { id: self.export.operators, is_itself: true, sequence: said.sequence }
     }
 
     /// The `External id` of the innermost operator that is open on a thread.
@@ -54,15 +57,17 @@ impl<'s, S: Sink> Pass<'_, 's, S> {
     pub(super) fn operator(
         &mut self,
         said: &Said<'_>,
-        id: u64,
+        within: Within,
         row: Row,
         span: (i64, i64),
     ) -> io::Result<()> {
         let name = &self.ranges.function(said.name, &mut self.export.sink);
         let number = |key: Key, number: Option<u64>| number.map(|number| Arg::of(key, number));
-        let mut args = vec![Arg::of(Key::External, id)];
+        // As in Kineto, what autograd does for a function has the function's number.
+        let sequence = said.sequence.or(within.sequence.filter(|_| said.evaluates()));
+        let mut args = vec![Arg::of(Key::External, within.id)];
         args.extend(number(Key::RecordFunction, said.id));
-        args.extend(number(Key::Sequence, said.sequence));
+        args.extend(number(Key::Sequence, sequence));
         args.extend(said.sizes.as_deref().map(|sizes| Arg(Key::InputDims, Value::Lists(sizes))));
         args.extend(said.inputs.as_deref().map(|inputs| Arg(Key::InputIds, Value::Lists(inputs))));
         self.export.summary.operators += 1;
