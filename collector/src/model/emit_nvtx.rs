@@ -33,7 +33,8 @@ pub struct Said<'t> {
 
 /// How names of operators begin that are in no namespace: kernels of Inductor's, functions that Dynamo compiled, and collective
 /// operations (`nccl:all_reduce`), whose kernels the plugin of TensorBoard finds by their `External id`.
-const OPERATORS: [&str; 4] = ["triton_", "Torch-Compiled Region", "nccl:", "gloo:"];
+const OPERATORS: [&str; 4] = ["triton_", "Torch-Compiled Region", COLLECTIVES[0], COLLECTIVES[1]];
+const COLLECTIVES: [&str; 2] = ["nccl:", "gloo:"];
 
 /// What autograd does for a function of a backward pass: all but to call it. The function is a range inside.
 const EVALUATE: &str = "autograd::engine::evaluate_function: ";
@@ -64,6 +65,11 @@ impl Said<'_> {
     /// Whether it is around a function of a backward pass, which has the same number of autograd's. The text does not have it.
     pub fn evaluates(&self) -> bool {
         self.name.starts_with(EVALUATE)
+    }
+
+    /// Whether it is a collective operation.
+    pub fn is_collective(&self) -> bool {
+        COLLECTIVES.iter().any(|begins| self.name.starts_with(begins))
     }
 }
 
@@ -233,6 +239,9 @@ mod tests {
         assert!(is_operator("torch::autograd::AccumulateGrad, op_id = 4"));
         assert!(is_operator("triton_poi_fused_add_0, op_id = 4") && is_operator("detach, op_id = 4"));
         assert!(said("autograd::engine::evaluate_function: MmBackward0, op_id = 3").evaluates());
+        assert!(
+            is_operator("nccl:all_reduce, op_id = 4") && said("nccl:all_reduce, op_id = 4").is_collective()
+        );
         assert!(!said("MmBackward0, seq = 5, op_id = 4").evaluates());
         assert!(
             !is_operator("Optimizer.step#SGD.step, op_id = 7") && !is_operator("ProfilerStep#3, op_id = 9")

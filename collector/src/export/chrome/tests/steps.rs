@@ -64,7 +64,7 @@ fn the_steps_of_a_selected_time_are_whole() {
     // From the middle of step 3 to the middle of step 5.
     let ns = |step: usize| (starts[step] - began + STEP_NS as i64 / 2) as u64;
     let filter = Filter { since: Some(ns(3)), until: Some(ns(5)), ..Filter::default() };
-    let trace: Value = serde_json::from_slice(&filtered(&[given.clone()], &filter)).unwrap();
+    let trace: Value = serde_json::from_slice(&filtered(std::slice::from_ref(&given), &filter)).unwrap();
     let shown = steps(&trace);
     let names: Vec<&str> = shown.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"]);

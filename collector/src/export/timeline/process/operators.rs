@@ -6,6 +6,8 @@
 //! - `Sequence number` is that of the operator and of the function that computes its gradient. `Input Dims` are the
 //!   dimensions of its inputs, `Record function id` is PyTorch's own number of the range, and `Input op ids` are those of
 //!   the operators that made its inputs, each with the number of the output. What a text does not say is left out.
+//! - A collective operation has no `Input Dims`: the PyTorch Profiler plugin of TensorBoard takes them for bytes by the types
+//!   of the inputs, which no text has, and without those does not load a job at all.
 //! - An operator has no projection onto the GPU, as in Kineto: its kernels say which operator launched them.
 //! - A range that PyTorch pushed for a `record_function` of the program stays a `user_annotation`, with the name alone.
 //!
@@ -68,7 +70,8 @@ impl<'s, S: Sink> Pass<'_, 's, S> {
         let mut args = vec![Arg::of(Key::External, within.id)];
         args.extend(number(Key::RecordFunction, said.id));
         args.extend(number(Key::Sequence, sequence));
-        args.extend(said.sizes.as_deref().map(|sizes| Arg(Key::InputDims, Value::Lists(sizes))));
+        let sizes = said.sizes.as_deref().filter(|_| !said.is_collective());
+        args.extend(sizes.map(|sizes| Arg(Key::InputDims, Value::Lists(sizes))));
         args.extend(said.inputs.as_deref().map(|inputs| Arg(Key::InputIds, Value::Lists(inputs))));
         self.export.summary.operators += 1;
         let (category, more, arrow, inside) = (Category::Operator, None, None, None);
