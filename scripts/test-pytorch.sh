@@ -63,6 +63,8 @@ SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 observe torchrun "$torch/bin/python" -m torc
 # Compiled anew each time, as in a clean checkout.
 TORCHINDUCTOR_CACHE_DIR=$scratch TRITON_CACHE_DIR=$scratch/triton program torch.compile compiled
 program nvtx nvtx
+# What an export says of operators, from the texts of emit_nvtx, is what torch.profiler says of them.
+timeout 300 python3 -B "$here/operators.py" "$torch/bin/python" || failed+=("operators in an export")
 # What is slow, and what to change: the diagnosis. Kernels of 300 µs are those of an ordinary training step; the host is
 # ahead of them unless something holds it up.
 export SIMCUDA_KERNEL_NS=300000

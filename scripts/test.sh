@@ -106,7 +106,7 @@ aside "other clients of CUDA on the simulated GPU" scripts/test-clients.sh
 step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
-step "what Perfetto and HTA say of exports"
+step "what Perfetto, HTA, TensorBoard's plugin and gpu-idle say of exports"
 scripts/check-exports.sh
 
 # Where there is no Chromium and none can be installed, it says so, with status 77.

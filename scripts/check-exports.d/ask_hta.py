@@ -200,4 +200,5 @@ def main(export, operations, report):
     print(f"HTA agrees: {sum(map(len, streams))} operations of {len(streams)} streams, {len(ours)} queues, {syncs} synchronises")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

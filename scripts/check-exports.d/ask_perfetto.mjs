@@ -1,5 +1,5 @@
 // ask_perfetto.mjs ENGINE TRACE: loads a Chrome trace into Perfetto's trace processor and says what that met: errors and lost data
-// fail, and so does an export whose calls, operations, ranges, marks and arrows are not all there. ENGINE is its folder.
+// fail, and so does an export whose calls, operations, ranges, operators, marks and arrows are not all there. ENGINE is its folder.
 import fs from 'node:fs';
 import { Loaded } from './engine.mjs';
 
@@ -16,12 +16,13 @@ const seen = {
   calls: await count("slice where category in ('cuda_driver', 'cuda_runtime')", eachCall),
   operations: await count("slice where category in ('kernel', 'gpu_memcpy', 'gpu_memset')"),
   annotations: await count("slice where category in ('user_annotation', 'gpu_user_annotation')"),
+  operators: await count("slice where category = 'cpu_op'"),
   arrows: await count('flow'),
 };
 const { gpuspy, traceEvents } = JSON.parse(new TextDecoder().decode(bytes));
 const arrows = traceEvents.filter((event) => event.ph === 's').length;
-const { calls, operations, annotations } = gpuspy;
-const expected = { calls, operations, annotations, arrows };
+const { calls, operations, annotations, operators } = gpuspy;
+const expected = { calls, operations, annotations, operators, arrows };
 const differ = JSON.stringify(seen) !== JSON.stringify(expected);
 
 for (const [name, value] of losses) console.error(`Perfetto met ${name}: ${value}`);

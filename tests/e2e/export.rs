@@ -320,6 +320,69 @@ fn the_export_of_a_generated_trace_matches_the_generator() {
     assert_eq!((came.len() as u64, went.len() as u64), (allocations, frees));
 }
 
+/// The events of a category, with their args.
+fn of_category<'t>(trace: &'t Value, category: &'t str) -> impl Iterator<Item = &'t Value> {
+    trace["traceEvents"].as_array().unwrap().iter().filter(move |event| event["cat"] == category)
+}
+
+#[test]
+fn operators_and_steps_are_exported_as_torch_profiler_has_them() {
+    let done = Run::of("operators").arg("20").observed_with(&["--timing", "exact"]).succeeded();
+    let (trace, said, report) = (exported(&done.trace()), done.said(), done.report());
+    let operators: BTreeMap<u64, &Value> =
+        of_category(&trace, "cpu_op").map(|event| (number(event, "/args/External id"), event)).collect();
+    assert_eq!(operators.len() as u64, number(&said, "/operators"), "each has a number of its own");
+    let linear = operators.values().find(|event| event["name"] == "aten::linear").unwrap();
+    assert_eq!(linear["args"]["Input Dims"], serde_json::json!([[64, 128], [256, 128], [256]]));
+
+    // Which operator launched what: kernels are named after them.
+    let mut launched: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for kernel in of_category(&trace, "kernel") {
+        let id = kernel["args"]["External id"].as_u64();
+        let operator = id.map_or("none", |id| operators[&id]["name"].as_str().unwrap());
+        *launched.entry((kernel["name"].as_str().unwrap(), operator)).or_default() += 1;
+    }
+    let expected = [
+        (("addmm_60us", "aten::addmm"), 20),
+        (("gather_10us", "none"), 20),
+        (("mm_40us", "aten::mm"), 20),
+        (("sgd_20us", "none"), 20),
+    ];
+    assert_eq!(launched, BTreeMap::from(expected));
+    // A function of the backward pass has the number of the operator, and so has what calls it.
+    let numbers = |name: &str| -> Vec<u64> {
+        let found = operators.values().filter(|event| event["name"] == name);
+        found.map(|event| number(event, "/args/Sequence number")).collect()
+    };
+    let forward = numbers("aten::addmm");
+    assert_eq!(forward, (1..=20).collect::<Vec<u64>>());
+    assert_eq!(numbers("AddmmBackward0"), forward);
+    assert_eq!(numbers("autograd::engine::evaluate_function: AddmmBackward0"), forward);
+
+    let is_step =
+        |event: &&Value| event["name"].as_str().is_some_and(|name| name.starts_with("ProfilerStep#"));
+    let steps: Vec<(i64, i64)> = of_category(&trace, "user_annotation")
+        .filter(is_step)
+        .map(|event| (ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"])))
+        .collect();
+    assert_eq!(steps.len() as u64, number(&report, "/steps/count"));
+    let calls: Vec<i64> = of_category(&trace, "cuda_driver")
+        .filter(|event| event["name"] == "cuLaunchKernel")
+        .map(|event| ns(&event["ts"]))
+        .collect();
+    for (begin, end) in &steps[..steps.len() - 1] {
+        let inside = calls.iter().filter(|at| (begin..=end).contains(at)).count() as u64;
+        assert_eq!(inside, number(&report, "/steps/launches_per_step"));
+    }
+    let whole = export(&done.trace(), &["--without-steps"]);
+    let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!(of_category(&whole, "user_annotation").filter(is_step).count(), 0);
+    let stacks = ["export", "--to", "collapsed", "--without-steps"];
+    let refused = Command::new(gpuspy()).args(stacks).arg(done.trace()).output().unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("--without-steps is for"), "{error}");
+}
+
 /// What a file in the wire format of protocol buffers has under a path of field numbers: the bytes of messages and texts.
 fn fields<'f>(file: &'f [u8], path: &[u64]) -> Vec<&'f [u8]> {
     fn number(bytes: &mut &[u8]) -> Option<u64> {

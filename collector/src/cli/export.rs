@@ -1,5 +1,6 @@
 //! `gpuspy export`: writes a trace for another tool.
 
+use super::exporting::{Asked, Exporting};
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, write_file, write_to};
@@ -58,6 +59,9 @@ pub(super) struct Options {
     /// Only this stream, by its number in `report --operations`; may be repeated
     #[arg(long = "stream", value_name = "ID", allow_negative_numbers = true)]
     streams: Vec<u64>,
+    /// Leave out the steps that gpuspy found: HTA leaves out all that comes after the start of a file's last step
+    #[arg(long)]
+    without_steps: bool,
 }
 
 impl Options {
@@ -157,12 +161,24 @@ fn timeline(
     if output.is_none() && to == Timeline::Perfetto && io::stdout().is_terminal() {
         return Err(Failure::usage("a Perfetto trace is not text: name a file with -o FILE.pftrace"));
     }
-    let opened = open_all(&options.trace, filter)?;
-    let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
-    let written = match output {
-        Some(path) if is_directory(path) => Some(write_directory(path, opened, to)?),
-        _ => write_to(output, |out| export_to(out, opened, to))?,
-    };
+    let is_one_file = !output.is_some_and(is_directory);
+    let exporting = Exporting::new(Asked {
+        is_chrome: to == Timeline::Chrome,
+        is_whole: filter.is_everything(),
+        is_shared: is_one_file && traces_of(&options.trace)?.len() > 1,
+        without_steps: options.without_steps,
+    });
+    // On one terminal, the line and the export would mix.
+    let shows = output.is_some() || !io::stdout().is_terminal();
+    let (captured, written) = exporting.with_progress(shows, || {
+        let opened = open_all(&options.trace, filter, &exporting)?;
+        let captured = opened.iter().find_map(|one| one.source.captured().map(str::to_owned));
+        let written = match output {
+            Some(path) if !is_one_file => Some(write_directory(path, opened, to, &exporting)?),
+            _ => write_to(output, |out| export_to(out, opened, to, &exporting))?,
+        };
+        Ok((captured, written))
+    })?;
     let Some(written) = written else { return Ok(ExitCode::SUCCESS) };
     let trace = options.trace.display();
     if let Some(requested) = captured.filter(|_| written.is_empty()) {
@@ -191,6 +207,9 @@ fn flames(
     if let Some(directory) = output.filter(|path| is_directory(path)) {
         let shown = directory.display();
         return Err(Failure::usage(format_args!("{shown} is a directory: stacks are written to one file")));
+    }
+    if options.without_steps {
+        return Err(Failure::usage("--without-steps is for --to chrome and --to perfetto"));
     }
     let processes = flame::read(&options.trace, filter)?;
     let write = |out: &mut dyn Write| {
@@ -275,14 +294,17 @@ fn is_directory(path: &Path) -> bool {
 
 /// Writes a trace as a Chrome trace.
 pub(super) fn write_chrome(trace: &Path, file: &Path) -> Result<(), Failure> {
-    let opened = open_all(trace, &Filter::default())?;
-    write_file(file, |out| export_to(out, opened, Timeline::Chrome)).map(|_| ())
+    let exporting = Exporting::new(Asked { is_chrome: true, is_whole: true, ..Asked::default() });
+    let opened = open_all(trace, &Filter::default(), &exporting)?;
+    write_file(file, |out| export_to(out, opened, Timeline::Chrome, &exporting)).map(|_| ())
 }
 
 /// A trace after the first pass over it.
 struct Opened {
     reader: TraceReader,
     source: Source,
+    /// How many records it has.
+    records: u64,
 }
 
 impl Opened {
@@ -299,10 +321,10 @@ fn sources(opened: &mut [Opened]) -> Vec<&mut Source> {
 }
 
 /// Opens all traces that can be read; at least one.
-fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
+fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<Opened>, Failure> {
     let (mut opened, mut failures) = (Vec::new(), Vec::new());
     for trace in traces_of(path)? {
-        match open(&trace) {
+        match open(&trace, exporting) {
             Ok(one) => opened.push(one),
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
@@ -331,40 +353,62 @@ fn open_all(path: &Path, filter: &Filter) -> Result<Vec<Opened>, Failure> {
     }
 }
 
-fn open(path: &Path) -> Result<Opened, TraceError> {
+fn open(path: &Path, exporting: &Exporting) -> Result<Opened, TraceError> {
     if !wait_until_complete(path, PATIENCE)? {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
-    let mut source = Source::of(names, status, |observe| reader.each(observe));
+    let mut records = 0;
+    let mut source = Source::of(names, status, |observe| {
+        reader.each(|record| {
+            records += 1;
+            exporting.read();
+            observe(record);
+        });
+    });
     source.resolve(resolve_callers);
     say_damage(path, reader.damage());
-    Ok(Opened { reader, source })
+    Ok(Opened { reader, source, records })
 }
 
-fn export_to(out: impl Write, opened: Vec<Opened>, to: Timeline) -> io::Result<Summary> {
-    let out = BufWriter::with_capacity(1 << 20, out);
+fn export_to(
+    out: impl Write,
+    opened: Vec<Opened>,
+    to: Timeline,
+    exporting: &Exporting,
+) -> io::Result<Summary> {
+    exporting.file_of(opened.iter().map(|one| one.records).sum());
+    let out = BufWriter::with_capacity(1 << 20, exporting.counted(out));
     let (out, summary) = match to {
-        Timeline::Chrome => write_as(Chrome::new(out), opened),
-        Timeline::Perfetto => write_as(Perfetto::new(out), opened),
+        Timeline::Chrome => write_as(Chrome::new(out), opened, exporting),
+        Timeline::Perfetto => write_as(Perfetto::new(out), opened, exporting),
     }?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
     Ok(summary)
 }
 
-fn write_as<S: Sink>(sink: S, opened: Vec<Opened>) -> io::Result<(S::Out, Summary)> {
+fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io::Result<(S::Out, Summary)> {
     let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
     let mut export = Export::begin(sink, &sources)?;
+    if exporting.asked.without_steps {
+        export = export.without_steps();
+    }
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
         let callers = &source.contents().2.callers;
-        export.process(index, source, callers.on_stacks(reader.records()))?;
+        let records = reader.records().inspect(|_| exporting.read());
+        export.process(index, source, callers.on_stacks(records))?;
     }
     export.finish()
 }
 
 /// Writes a file for each rank, as tools that compare ranks need them. Processes of one rank (a worker that forked) share it.
-fn write_directory(directory: &Path, opened: Vec<Opened>, to: Timeline) -> Result<Summary, Failure> {
+fn write_directory(
+    directory: &Path,
+    opened: Vec<Opened>,
+    to: Timeline,
+    exporting: &Exporting,
+) -> Result<Summary, Failure> {
     fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
     let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
     for one in opened {
@@ -383,7 +427,7 @@ fn write_directory(directory: &Path, opened: Vec<Opened>, to: Timeline) -> Resul
     for (name, mut processes) in files {
         processes.sort_by_key(|one| one.source.began());
         let name = format!("{name}.{}.gz", to.names().1);
-        all.add(&write_file(&directory.join(&name), |out| export_to(out, processes, to))?);
+        all.add(&write_file(&directory.join(&name), |out| export_to(out, processes, to, exporting))?);
         written.push(name);
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));

@@ -8,6 +8,7 @@ mod doctor;
 mod elf;
 mod examples;
 mod export;
+mod exporting;
 mod filter;
 mod flame;
 mod hangs;

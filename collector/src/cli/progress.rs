@@ -1,7 +1,7 @@
-//! The progress line of the collection, and of reading many traces, on stderr if it is a terminal.
+//! The progress line of a collection, of an export, and of reading many traces, on stderr if it is a terminal.
 //!
-//! `collect` always draws it; `run` only with `--progress`, because the program writes to the same terminal and a line that is
-//! redrawn would mix with its output. Reading draws it if it takes longer than a moment.
+//! `collect` and `export` always draw it; `run` only with `--progress`, because the program writes to the same terminal and a line
+//! that is redrawn would mix with its output. Reading draws it if it takes longer than a moment.
 
 use super::say;
 use crate::collect::sys::{self, Stopped};
@@ -34,8 +34,14 @@ fn erase(drawn: &mut bool) {
     }
 }
 
-/// Draws the line until `stopped`, while stderr is a terminal and gpuspy is in its foreground.
+/// Draws the line of a collection.
 pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
+    draw_line(|elapsed| line(progress.figures(), elapsed), stopped);
+}
+
+/// Draws a line of ASCII until `stopped`, while stderr is a terminal and gpuspy is in its foreground. It is given the time that
+/// has passed.
+pub(super) fn draw_line(line: impl Fn(Duration) -> String, stopped: &Stopped) {
     let stderr = std::io::stderr();
     if !stderr.is_terminal() {
         return;
@@ -46,7 +52,7 @@ pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
         if sys::is_in_background(stderr.as_fd()) {
             continue;
         }
-        let mut line = line(progress.figures(), began.elapsed());
+        let mut line = line(began.elapsed());
         // A line that wraps cannot be erased.
         line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));
         let mut drawn = DRAWN.lock();

@@ -232,6 +232,7 @@ pub struct Export<S> {
     correlations: u64,
     /// How many operators of PyTorch's have a number (`External id`).
     operators: u64,
+    has_steps: bool,
     summary: Summary,
 }
 
@@ -251,7 +252,19 @@ impl<S: Sink> Export<S> {
         for (source, process) in sources.iter().zip(&layout.processes) {
             name_rows(&mut sink, source, process)?;
         }
-        Ok(Export { sink, layout, correlations: 0, operators: 0, summary: Summary::default() })
+        Ok(Export {
+            sink,
+            layout,
+            correlations: 0,
+            operators: 0,
+            has_steps: true,
+            summary: Summary::default(),
+        })
+    }
+
+    /// Leaves out the steps that gpuspy found.
+    pub fn without_steps(self) -> Export<S> {
+        Export { has_steps: false, ..self }
     }
 
     /// Makes the second pass over a trace and writes its process's events; `index` is its place in the `sources` that

@@ -31,8 +31,13 @@ pub struct Said<'t> {
     pub inputs: Option<Vec<Vec<i64>>>,
 }
 
-/// Names of operators that are in no namespace: kernels of Inductor's, and functions that Dynamo compiled.
-const OPERATORS: [&str; 2] = ["triton_", "Torch-Compiled Region"];
+/// How names of operators begin that are in no namespace: kernels of Inductor's, functions that Dynamo compiled, and collective
+/// operations (`nccl:all_reduce`), whose kernels the plugin of TensorBoard finds by their `External id`.
+const OPERATORS: [&str; 4] = ["triton_", "Torch-Compiled Region", COLLECTIVES[0], COLLECTIVES[1]];
+const COLLECTIVES: [&str; 2] = ["nccl:", "gloo:"];
+
+/// What autograd does for a function of a backward pass: all but to call it. The function is a range inside.
+const EVALUATE: &str = "autograd::engine::evaluate_function: ";
 
 impl<'t> Said<'t> {
     /// Reads a text. `None`: it is not PyTorch's, or only a name.
@@ -51,7 +56,20 @@ impl<'t> Said<'t> {
     pub fn is_operator(&self) -> bool {
         self.sequence.is_some()
             || self.name.contains("::")
+            || self.name == "detach"
             || OPERATORS.iter().any(|begins| self.name.starts_with(begins))
+    }
+}
+
+impl Said<'_> {
+    /// Whether it is around a function of a backward pass, which has the same number of autograd's. The text does not have it.
+    pub fn evaluates(&self) -> bool {
+        self.name.starts_with(EVALUATE)
+    }
+
+    /// Whether it is a collective operation.
+    pub fn is_collective(&self) -> bool {
+        COLLECTIVES.iter().any(|begins| self.name.starts_with(begins))
     }
 }
 
@@ -219,7 +237,12 @@ mod tests {
         let is_operator = |text| said(text).is_operator();
         assert!(is_operator("aten::mm, op_id = 1") && is_operator("AddmmBackward0, seq = 3"));
         assert!(is_operator("torch::autograd::AccumulateGrad, op_id = 4"));
-        assert!(is_operator("triton_poi_fused_add_0, op_id = 4"));
+        assert!(is_operator("triton_poi_fused_add_0, op_id = 4") && is_operator("detach, op_id = 4"));
+        assert!(said("autograd::engine::evaluate_function: MmBackward0, op_id = 3").evaluates());
+        assert!(
+            is_operator("nccl:all_reduce, op_id = 4") && said("nccl:all_reduce, op_id = 4").is_collective()
+        );
+        assert!(!said("MmBackward0, seq = 5, op_id = 4").evaluates());
         assert!(
             !is_operator("Optimizer.step#SGD.step, op_id = 7") && !is_operator("ProfilerStep#3, op_id = 9")
         );

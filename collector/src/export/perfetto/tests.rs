@@ -290,6 +290,10 @@ fn a_perfetto_trace_says_what_a_chrome_trace_says() {
     let ranges = both(&[annotated()], &everything);
     assert!(ranges.events.iter().any(|event| event.place[2] == "ranges 1"));
     assert!(ranges.events.iter().any(|event| event.place[1..] == ["GPU 0", "ranges 1 on stream 9"]));
+    let steps = both(&[stepping(12, |_, _| Vec::new())], &everything);
+    assert!(steps.events.iter().any(|event| event.place[2] == "steps that gpuspy found"));
+    let of_pytorch = both(&[operators()], &everything);
+    assert!(of_pytorch.events.iter().any(|event| event.name == "aten::addmm"));
     // The collection began at 5 000 000 ns of the real time.
     let moment = |part: usize| {
         let mut begins: Vec<i64> = all.events.iter().map(|event| event.span.0).collect();

@@ -176,13 +176,14 @@ pub fn stepping(steps: u64, mut around: impl FnMut(u64, u64) -> Vec<Record>) -> 
 /// The ranges of `emit_nvtx` around two launches of the main thread and one of autograd's; the texts are numbered from 10.
 pub fn operators() -> Given {
     use NvtxChange::{Pop, Push};
-    const TEXTS: [&str; 6] = [
+    const TEXTS: [&str; 7] = [
         "aten::linear, op_id = 41, sizes = [[8, 32], [32, 32], []]",
         "aten::addmm, seq = 7, op_id = 42, sizes = [[32], [8, 32], [32, 32]], input_op_ids = [(40,0)]",
         "inside, op_id = 43",
-        "autograd::engine::evaluate_function: AddmmBackward0, seq = 7, op_id = 44",
+        "autograd::engine::evaluate_function: AddmmBackward0, op_id = 44",
         "ProfilerStep#3, op_id = 40",
         "aten::mm, seq = x",
+        "AddmmBackward0, seq = 7, op_id = 45, sizes = [[8, 32]]",
     ];
     let push = |thread, at, text: u32| range(thread, at, Push, 0, 0, 10 + text);
     let pop = |thread, at| range(thread, at, Pop, 0, 0, 0);
@@ -198,7 +199,9 @@ pub fn operators() -> Given {
         pop(1, 26_000),
         pop(1, 28_000),
         push(2, 29_000, 3),
+        push(2, 29_500, 6),
         record(2, Body::Work(launch(30_000, 5_000, 4_000))),
+        pop(2, 35_500),
         pop(2, 36_000),
         push(1, 37_000, 5),
         record(1, Body::Work(launch(40_000, 5_000, 4_000))),

@@ -92,6 +92,7 @@ struct Launch {
 impl<'e, 's, S: Sink> Pass<'e, 's, S> {
     pub fn new(export: &'e mut Export<S>, source: &'s Source, index: usize, period: Period) -> Self {
         let memory_name = export.sink.name("[memory]");
+        let found = source.clocks.steps.source.as_ref().filter(|_| export.has_steps);
         Pass {
             period,
             export,
@@ -101,7 +102,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
             streams: HashMap::default(),
             threads: HashMap::default(),
             ranges: RangeRows::default(),
-            steps: StepRow::of(source.clocks.steps.source.as_ref(), &source.names),
+            steps: StepRow::of(found, &source.names),
             numbers: HashMap::default(),
             kernels: HashMap::default(),
             launches: HashMap::default(),

@@ -15,7 +15,7 @@ fn operators_are_cpu_ops_with_name_shapes_sequence_and_a_number_of_their_own() {
     let operators = of_category(&trace, "cpu_op");
     let ids: BTreeSet<u64> =
         operators.iter().map(|event| event["args"]["External id"].as_u64().unwrap()).collect();
-    assert_eq!((operators.len(), ids.len()), (3, 3), "each has a number");
+    assert_eq!((operators.len(), ids.len()), (4, 4), "each has a number");
 
     let linear = named(&trace, "cpu_op", "aten::linear");
     let args = |event: &Value, key: &str| event["args"][key].clone();
@@ -27,7 +27,11 @@ fn operators_are_cpu_ops_with_name_shapes_sequence_and_a_number_of_their_own() {
     let addmm = named(&trace, "cpu_op", "aten::addmm");
     assert_eq!((args(addmm, "Sequence number"), args(addmm, "Input op ids")), (json!(7), json!([[40, 0]])));
     let backward = named(&trace, "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0");
-    assert_eq!((args(backward, "Sequence number"), &backward["tid"]), (json!(7), &json!(78)));
+    assert_eq!(
+        (args(backward, "Sequence number"), &backward["tid"]),
+        (json!(7), &json!(78)),
+        "of what it calls"
+    );
     assert_eq!(args(backward, "Input Dims"), Value::Null);
     let (outer, inner) = (span(linear), span(addmm));
     assert!(outer.0 < inner.0 && inner.1 < outer.1, "{outer:?} {inner:?}");
@@ -41,7 +45,7 @@ fn operators_are_cpu_ops_with_name_shapes_sequence_and_a_number_of_their_own() {
     let projected = of_category(&trace, "gpu_user_annotation");
     let projected: BTreeSet<&str> = projected.iter().map(|event| event["name"].as_str().unwrap()).collect();
     assert_eq!(projected, BTreeSet::from(["inside", "aten::mm, seq = x"]), "neither operators nor steps");
-    assert_eq!(trace["gpuspy"]["operators"], 3);
+    assert_eq!(trace["gpuspy"]["operators"], 4);
 }
 
 #[test]
@@ -52,7 +56,7 @@ fn calls_and_kernels_have_the_number_of_the_innermost_operator() {
         id("aten::linear"),
         // Through the range that the program recorded inside.
         id("aten::addmm"),
-        id("autograd::engine::evaluate_function: AddmmBackward0"),
+        id("AddmmBackward0"),
         Value::Null,
     ];
     for category in ["cuda_driver", "kernel"] {
@@ -71,11 +75,13 @@ fn two_processes_of_a_file_share_no_number() {
     let operators = of_category(&trace, "cpu_op");
     let ids: BTreeSet<u64> =
         operators.iter().map(|event| event["args"]["External id"].as_u64().unwrap()).collect();
-    assert_eq!((operators.len(), ids.len()), (6, 6));
+    assert_eq!((operators.len(), ids.len()), (8, 8));
     let of = |pid: u64, category: &str| -> BTreeSet<u64> {
         let events = of_category(&trace, category).into_iter().filter(|event| event["pid"] == pid);
         events.filter_map(|event| event["args"]["External id"].as_u64()).collect()
     };
-    assert_eq!(of(77, "cuda_driver"), of(77, "cpu_op"));
-    assert_eq!(of(99, "cuda_driver"), of(99, "cpu_op"));
+    for pid in [77, 99] {
+        let calls = of(pid, "cuda_driver");
+        assert!(calls.len() == 3 && calls.is_subset(&of(pid, "cpu_op")), "{pid}");
+    }
 }

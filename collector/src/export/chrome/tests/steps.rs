@@ -64,7 +64,7 @@ fn the_steps_of_a_selected_time_are_whole() {
     // From the middle of step 3 to the middle of step 5.
     let ns = |step: usize| (starts[step] - began + STEP_NS as i64 / 2) as u64;
     let filter = Filter { since: Some(ns(3)), until: Some(ns(5)), ..Filter::default() };
-    let trace: Value = serde_json::from_slice(&filtered(&[given.clone()], &filter)).unwrap();
+    let trace: Value = serde_json::from_slice(&filtered(std::slice::from_ref(&given), &filter)).unwrap();
     let shown = steps(&trace);
     let names: Vec<&str> = shown.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"]);
@@ -107,6 +107,17 @@ fn a_program_that_marks_its_steps_has_no_others() {
     let own = own.iter().filter(|event| event["name"].as_str().unwrap().starts_with("train "));
     let own: Vec<i64> = own.map(|event| span(event).0).collect();
     assert_eq!(shown.iter().map(|(.., (begin, _), _)| *begin).collect::<Vec<_>>(), own);
+}
+
+#[test]
+fn steps_can_be_left_out() {
+    let given = stepping(12, |_, _| Vec::new());
+    let mut sources = [source(&given)];
+    lay_out(&mut sources.iter_mut().collect::<Vec<_>>(), &Filter::default());
+    let mut export = Export::begin(Chrome::new(Vec::new()), &sources).unwrap().without_steps();
+    export.process(0, &sources[0], given.2.iter().cloned()).unwrap();
+    let trace: Value = serde_json::from_slice(&export.finish().unwrap().0).unwrap();
+    assert_eq!((steps(&trace), &trace["gpuspy"]["annotations"]), (Vec::new(), &json!(0)));
 }
 
 #[test]

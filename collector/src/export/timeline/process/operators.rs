@@ -6,6 +6,8 @@
 //! - `Sequence number` is that of the operator and of the function that computes its gradient. `Input Dims` are the
 //!   dimensions of its inputs, `Record function id` is PyTorch's own number of the range, and `Input op ids` are those of
 //!   the operators that made its inputs, each with the number of the output. What a text does not say is left out.
+//! - A collective operation has no `Input Dims`: the PyTorch Profiler plugin of TensorBoard takes them for bytes by the types
+//!   of the inputs, which no text has, and without those does not load a job at all.
 //! - An operator has no projection onto the GPU, as in Kineto: its kernels say which operator launched them.
 //! - A range that PyTorch pushed for a `record_function` of the program stays a `user_annotation`, with the name alone.
 //!
@@ -25,6 +27,8 @@ pub(super) struct Within {
     pub id: u64,
     /// Whether it is the range itself.
     pub is_itself: bool,
+    /// The `Sequence number` of the range, or of the first range in it that has one.
+    pub sequence: Option<u64>,
 }
 
 impl<'s, S: Sink> Pass<'_, 's, S> {
@@ -37,11 +41,12 @@ impl<'s, S: Sink> Pass<'_, 's, S> {
 
     /// The operator that a range is which a thread begins, or in which it lies.
     pub(super) fn within(&mut self, thread: u32, range: &NvtxRange) -> Within {
-        if !self.said(range).is_some_and(|said| said.is_operator()) {
-            return Within { id: self.external(thread).unwrap_or(0), is_itself: false };
-        }
+        let Some(said) = self.said(range).filter(Said::is_operator) else {
+            let id = self.external(thread).unwrap_or(0);
+            return Within { id, is_itself: false, sequence: None };
+        };
         self.export.operators += 1;
-        Within { id: self.export.operators, is_itself: true }
+        Within { id: self.export.operators, is_itself: true, sequence: said.sequence }
     }
 
     /// The `External id` of the innermost operator that is open on a thread.
@@ -54,16 +59,19 @@ impl<'s, S: Sink> Pass<'_, 's, S> {
     pub(super) fn operator(
         &mut self,
         said: &Said<'_>,
-        id: u64,
+        within: Within,
         row: Row,
         span: (i64, i64),
     ) -> io::Result<()> {
         let name = &self.ranges.function(said.name, &mut self.export.sink);
         let number = |key: Key, number: Option<u64>| number.map(|number| Arg::of(key, number));
-        let mut args = vec![Arg::of(Key::External, id)];
+        // As in Kineto, what autograd does for a function has the function's number.
+        let sequence = said.sequence.or(within.sequence.filter(|_| said.evaluates()));
+        let mut args = vec![Arg::of(Key::External, within.id)];
         args.extend(number(Key::RecordFunction, said.id));
-        args.extend(number(Key::Sequence, said.sequence));
-        args.extend(said.sizes.as_deref().map(|sizes| Arg(Key::InputDims, Value::Lists(sizes))));
+        args.extend(number(Key::Sequence, sequence));
+        let sizes = said.sizes.as_deref().filter(|_| !said.is_collective());
+        args.extend(sizes.map(|sizes| Arg(Key::InputDims, Value::Lists(sizes))));
         args.extend(said.inputs.as_deref().map(|inputs| Arg(Key::InputIds, Value::Lists(inputs))));
         self.export.summary.operators += 1;
         let (category, more, arrow, inside) = (Category::Operator, None, None, None);

@@ -53,6 +53,7 @@ impl Projections {
 impl Inside for Projections {
     fn absorb(&mut self, inner: &Projections) {
         inner.by_stream.iter().for_each(|(place, span)| self.cover(*place, *span));
+        self.operator.sequence = self.operator.sequence.or(inner.operator.sequence);
     }
 }
 
@@ -186,7 +187,7 @@ impl<S: Sink> Pass<'_, '_, S> {
         let (said, row) = (self.said(&range), Row { pid: self.rows().pid, tid });
         let is_in_time = self.is_in_time(host(at), host(end));
         if let Some(said) = said.as_ref().filter(|_| inside.operator.is_itself) {
-            return if is_in_time { self.operator(said, inside.operator.id, row, span) } else { Ok(()) };
+            return if is_in_time { self.operator(said, inside.operator, row, span) } else { Ok(()) };
         }
         let name = match &said {
             Some(said) => self.ranges.function(said.name, &mut self.export.sink),

@@ -1,0 +1,29 @@
+"""Training with every operator marked by emit_nvtx; or, with a file as argument, the same on the CPU, recorded by torch.profiler."""
+import contextlib
+import sys
+
+import torch
+from torch import nn
+
+STEPS = 8
+file = sys.argv[1] if len(sys.argv) > 1 else None
+device = "cpu" if file else "cuda"
+model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 10)).to(device)
+features = torch.randn(64, 128, device=device)
+labels = torch.zeros(64, dtype=torch.long, device=device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+with contextlib.ExitStack() as stack:
+    if file:
+        cpu = [torch.profiler.ProfilerActivity.CPU]
+        profile = stack.enter_context(torch.profiler.profile(activities=cpu, record_shapes=True))
+    else:
+        stack.enter_context(torch.autograd.profiler.emit_nvtx(record_shapes=True))
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        with torch.autograd.profiler.record_function("forward, and the loss"):
+            loss = nn.functional.cross_entropy(model(features), labels)
+        loss.backward()
+        optimizer.step()
+        loss.item()
+if file:
+    profile.export_chrome_trace(file)
