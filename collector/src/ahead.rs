@@ -68,6 +68,27 @@ pub fn beside<T: Send + Sync>(
     });
 }
 
+/// Lets `take` take, on a thread of its own, what `give` gives.
+///
+/// # Panics
+/// If one of them does.
+pub fn behind<T: Send, R>(take: impl FnMut(T) + Send, give: impl FnOnce(&mut dyn FnMut(T)) -> R) -> R {
+    let take = Mutex::new(take);
+    thread::scope(|threads| {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let taker = &take;
+        let thread = Builder::new().spawn_scoped(threads, move || {
+            let mut take = taker.lock();
+            receiver.into_iter().for_each(&mut *take);
+        });
+        give(&mut |item| match &thread {
+            // If it has panicked, so will we when it is joined.
+            Ok(_) => drop(sender.send(item)),
+            Err(_) => (taker.lock())(item),
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +109,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_is_taken_in_order_before_the_end() {
+        let mut taken = Vec::new();
+        let given = behind(|number| taken.push(number), |give| (0..1000).for_each(give));
+        assert!(taken.into_iter().eq(0..1000), "{given:?}");
+    }
+
+    #[test]
     fn a_panic_of_either_side_ends_both() {
         let panics = |work: &dyn Fn()| catch_unwind(AssertUnwindSafe(work)).is_err();
         assert!(panics(&|| assert_eq!(
@@ -97,5 +125,7 @@ mod tests {
         assert!(panics(&|| ahead(|| Some(1), |_| panic!("taker"))));
         assert!(panics(&|| beside(0..1000, |_| panic!("one"), |_| {})));
         assert!(panics(&|| beside(0..1000, |_| {}, |_| panic!("other"))));
+        assert!(panics(&|| behind(|_: u8| panic!("taker"), |give| (0..100).for_each(give))));
+        assert!(panics(&|| behind(|_: u8| {}, |_| panic!("giver"))));
     }
 }

@@ -76,7 +76,7 @@ use crate::model::filter::Filter;
 use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use analysis::{Analysis, Line};
-pub use pipeline::{Tables, process};
+pub use pipeline::{Tables, Watch, process, watched};
 pub use summary::{ProcessInfo, ProcessReport, RunSum, lines, reduce_line, sort};
 pub use together::{Member, together};
 

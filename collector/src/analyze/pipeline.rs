@@ -12,6 +12,7 @@ use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::device_switches::{SwitchCount, Switches};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
+use super::gaps::{GapLog, LoggedGap};
 use super::graphs::{GraphTimes, GraphUse};
 use super::idle::IdleReport;
 use super::kernels::{Kernel, KernelTimes};
@@ -36,6 +37,7 @@ use super::windows::{Duty, Windows};
 use super::{Damage, Input};
 use crate::ahead::beside;
 use crate::model::Event;
+use crate::model::period::Period;
 use crate::trace::record::Record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,6 +53,48 @@ pub fn process<Records>(input: Input<'_, Records>) -> ProcessReport
 where
     Records: Iterator<Item = Record> + Send,
 {
+    watched(input, &mut Unwatched)
+}
+
+/// What is shown everything that the analyses see, in the same pass.
+pub trait Watch {
+    /// Begins: what passes the filter is in this period.
+    fn begin(&mut self, period: &Period);
+
+    /// Takes the next event, and what the record filter lets through of it.
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>);
+
+    /// Takes a gap of a GPU's timeline. It comes some time after the operations on both sides; the gaps of a device come in
+    /// order.
+    fn gap(&mut self, gap: &LoggedGap);
+
+    /// Ends: the process ended at this time, host ns.
+    fn end(&mut self, ended: u64);
+
+    /// Whether it takes gaps.
+    fn takes_gaps(&self) -> bool {
+        true
+    }
+}
+
+/// Nothing watches.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn begin(&mut self, _: &Period) {}
+    fn observe(&mut self, _: &Event<'_>, _: &Scope<'_>) {}
+    fn gap(&mut self, _: &LoggedGap) {}
+    fn end(&mut self, _: u64) {}
+    fn takes_gaps(&self) -> bool {
+        false
+    }
+}
+
+/// Does the same, and shows everything to `watch`, on this thread.
+pub fn watched<Records>(input: Input<'_, Records>, watch: &mut impl Watch) -> ProcessReport
+where
+    Records: Iterator<Item = Record> + Send,
+{
     let Input { path, names, status, damage, clocks, filter, records } = input;
     let began = clocks.began(status);
     let mut reading = Reading::new(names, status, clocks, filter);
@@ -59,11 +103,22 @@ where
     let thread_times = Arc::clone(&clocks.thread_times);
     let start = Start { names, status, damage, began, period, captured, thread_times };
     let (mut timelines, mut analyses) = (Timelines::new(&start), Analyses::new(&start));
+    let gaps = GapLog::default();
+    if watch.takes_gaps() {
+        timelines.log_to(gaps.clone());
+    }
+    watch.begin(&start.period);
     reading.ahead(records, |batches| {
         beside(
             batches,
             |batch| batch.events().for_each(|(event, scope)| timelines.observe(event, &scope)),
-            |batch| batch.events().for_each(|(event, scope)| analyses.observe(event, &scope)),
+            |batch| {
+                batch.events().for_each(|(event, scope)| {
+                    analyses.observe(event, &scope);
+                    watch.observe(event, &scope);
+                });
+                gaps.take().iter().for_each(|gap| watch.gap(gap));
+            },
         );
     });
     let (known, last) = reading.finish();
@@ -73,6 +128,8 @@ where
     let pid = status.map(|status| status.pid);
     let end = End { names, known: &known, pid, status, ended, line };
     let mut tables = analyses.finish(timelines, &end);
+    gaps.take().iter().for_each(|gap| watch.gap(gap));
+    watch.end(ended);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());

@@ -21,7 +21,7 @@ use super::analysis::{Analysis, End, Start};
 use super::bins::Bins;
 use super::devices::{self, DeviceReport};
 use super::gaps::sweep::{Sweep, Swept};
-use super::gaps::{Gaps, Lane, Neighbour};
+use super::gaps::{GapLog, Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
 use super::idle::HtaClasses;
 use super::idle::by_step::StepIdle;
@@ -89,6 +89,8 @@ pub struct Timelines {
     hosts: Vec<Host>,
     /// The processor time of their threads.
     times: LineTimes,
+    /// Where each gap is told.
+    log: Option<GapLog>,
 }
 
 impl<'a> Analysis<'a> for Timelines {
@@ -146,17 +148,27 @@ impl Timelines {
         Timelines { period, hosts, times: times.into(), ..Timelines::default() }
     }
 
+    /// Tells a log of each gap.
+    pub fn log_to(&mut self, log: GapLog) {
+        self.log = Some(log);
+    }
+
     /// Takes an operation.
     fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
-        let Timelines { period, open, owners, hosts, times } = self;
+        let Timelines { period, open, owners, hosts, times, log } = self;
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         if owners.insert(operation.context, owner).is_none()
             && let Some(host) = hosts.get_mut(event.process as usize)
         {
             host.uses(operation.context);
         }
-        let timeline =
-            open.entry(owner).or_insert_with(|| Timeline::new(period.clone(), WINDOW, Arc::clone(times)));
+        let timeline = open.entry(owner).or_insert_with(|| {
+            let mut timeline = Timeline::new(period.clone(), WINDOW, Arc::clone(times));
+            if let Some(log) = log {
+                timeline.sweep.log_to(log.clone(), operation.device);
+            }
+            timeline
+        });
         let mut host = hosts.get_mut(event.process as usize);
         let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
         match operation.when {

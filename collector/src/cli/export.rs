@@ -4,7 +4,7 @@ use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, write_file, write_to};
 use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
-use super::{Failure, panic, say, time};
+use super::{Failure, panic, parquet, say, time};
 use crate::export::chrome::Chrome;
 use crate::export::flame::Weight;
 use crate::export::perfetto::{self, Perfetto};
@@ -36,9 +36,13 @@ pub(super) struct Options {
     #[arg(long, value_name = "gpu|idle|wait|bytes", value_parser = weight)]
     weight: Option<Weight>,
     /// The file to write, compressed if its name ends in .gz [default: stdout]. In a directory (DIR/), a file is written for
-    /// each rank, rank<N>.json.gz (perfetto: .pftrace.gz), and for each process without a rank, pid<N>.json.gz
+    /// each rank, rank<N>.json.gz (perfetto: .pftrace.gz), and for each process without a rank, pid<N>.json.gz. Parquet is
+    /// written into a directory, in which other jobs may be
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// With --to parquet: the name of the job, which is that of its folder [default: the program, and when it began]
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
     /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
@@ -67,6 +71,9 @@ impl Options {
     }
 }
 
+/// Why `--weight` is refused.
+const FOR_STACKS: &str = "--weight is for --to collapsed and --to speedscope";
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     /// Chrome JSON as PyTorch writes it, for ui.perfetto.dev, chrome://tracing and HTA
@@ -77,6 +84,8 @@ enum Format {
     Collapsed,
     /// Stacks as JSON, for speedscope.app
     Speedscope,
+    /// Tables for DuckDB, Spark and other readers of Parquet, in the directory -o
+    Parquet,
 }
 
 fn weight(text: &str) -> Result<Weight, String> {
@@ -89,8 +98,14 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     let filter = options.filter()?;
     panic::about(&options.trace);
     let output = options.output.as_deref().filter(|path| path.as_os_str() != "-");
-    output.map_or(Ok(()), replaceable)?;
+    if !matches!(options.to, Format::Parquet) {
+        output.map_or(Ok(()), replaceable)?;
+        if options.job.is_some() {
+            return Err(Failure::usage("--job is for --to parquet"));
+        }
+    }
     match options.to {
+        Format::Parquet => tables(options, &filter, output),
         Format::Chrome => timeline(options, &filter, output, Timeline::Chrome),
         Format::Perfetto => timeline(options, &filter, output, Timeline::Perfetto),
         Format::Collapsed => flames(options, &filter, output, Flames::Collapsed),
@@ -136,7 +151,7 @@ fn timeline(
     to: Timeline,
 ) -> Result<ExitCode, Failure> {
     if options.weight.is_some() {
-        return Err(Failure::usage("--weight is for --to collapsed and --to speedscope"));
+        return Err(Failure::usage(FOR_STACKS));
     }
     output.map_or(Ok(()), |path| to.fits(path))?;
     if output.is_none() && to == Timeline::Perfetto && io::stdout().is_terminal() {
@@ -158,6 +173,13 @@ fn timeline(
         say(format_args!("the export is empty: nothing in {trace} matches the filters ({filter})"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn tables(options: &Options, filter: &Filter, output: Option<&Path>) -> Result<ExitCode, Failure> {
+    if options.weight.is_some() {
+        return Err(Failure::usage(FOR_STACKS));
+    }
+    parquet::export(&options.trace, filter, output, options.job.as_deref()).map(|()| ExitCode::SUCCESS)
 }
 
 fn flames(

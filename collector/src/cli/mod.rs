@@ -18,8 +18,10 @@ mod machines;
 mod operations;
 mod output;
 mod panic;
+mod parquet;
 mod program;
 mod progress;
+mod queries;
 mod report;
 mod run;
 mod time;
@@ -66,6 +68,9 @@ enum Command {
     /// Export a trace for Perfetto, chrome://tracing or HTA, or its stacks for flame graphs
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
+    /// Print SQL for the tables of `export --to parquet`, for DuckDB and Spark
+    #[command(after_help = examples::QUERIES)]
+    Queries(queries::Options),
     /// Check what works on this machine and what does not, and say what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(doctor::Options),
@@ -199,6 +204,7 @@ fn run_command(command: Command) -> Result<ExitCode, Failure> {
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
         Command::Diff(options) => diff::diff(&options),
+        Command::Queries(options) => queries::queries(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::DemoWorkload => demo::run_workload(),

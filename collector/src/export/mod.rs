@@ -5,5 +5,7 @@
 
 pub mod chrome;
 pub mod flame;
+pub mod parquet;
 pub mod perfetto;
+pub mod queries;
 pub mod timeline;

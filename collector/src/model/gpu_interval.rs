@@ -85,6 +85,7 @@ use super::stamps::MOST_EVENT_COST;
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
+use std::borrow::Cow;
 
 pub use super::host_time::{MOST_TIME, host};
 
@@ -151,6 +152,11 @@ pub struct GpuInterval {
     pub off_by: Option<u64>,
 }
 
+/// Returns the name of a time base's clock; `None` is the host's.
+pub fn clock_name(time_base: Option<u32>) -> Cow<'static, str> {
+    time_base.map_or("host".into(), |time_base| format!("gpu {time_base}").into())
+}
+
 /// How long an operation lasted, in GPU ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Length {
@@ -178,6 +184,21 @@ impl GpuInterval {
     /// The upper bound on its length, ns.
     pub fn hi(&self) -> u64 {
         self.length.hi
+    }
+
+    /// The bounds of its start and of its end with what its clock may be off: host ns. Without a relation between the clocks,
+    /// those of its own clock.
+    pub fn bounds(&self) -> [(i64, i64); 2] {
+        let off = host(self.off_by.unwrap_or(0));
+        [
+            (self.earliest_start - off, self.latest_start + off),
+            (self.earliest_end - off, self.latest_end + off),
+        ]
+    }
+
+    /// The name of the clock that its times are on: the host's, or that of its time base if nothing relates them.
+    pub fn clock(&self) -> Cow<'static, str> {
+        clock_name(self.off_by.is_none().then_some(self.time_base))
     }
 
     /// How far its stamps can be off in either direction, ns: their resolution, and rounding along the time base.

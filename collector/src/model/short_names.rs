@@ -18,6 +18,19 @@ pub fn shorten(name: &str, width: usize) -> String {
     cut(&short, width)
 }
 
+/// Returns the function's own name: without its return type, parameters, template arguments and namespaces.
+pub fn function(name: &str) -> String {
+    let bare = without_parameters(name.strip_prefix("void ").unwrap_or(name));
+    let mut own = without_namespaces(bare);
+    // Brackets of arguments; those of an operator's name are not closed.
+    if own.ends_with('>')
+        && let Some(at) = own.find('<').filter(|at| *at > 0 && !own.starts_with("operator"))
+    {
+        own.truncate(at);
+    }
+    own
+}
+
 /// Returns how many columns a character takes on a terminal.
 pub fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
@@ -152,6 +165,19 @@ mod tests {
             (12, "element....>"),
         ] {
             assert_eq!(shorten(name, width), short, "{width}");
+        }
+    }
+
+    #[test]
+    fn a_functions_own_name_is_its_last_part() {
+        for (name, own) in [
+            ("void at::native::elementwise<4, at::add<float> >(int, float*)", "elementwise"),
+            ("vecadd(float const*, int)", "vecadd"),
+            ("gemm_5us", "gemm_5us"),
+            ("<..>", "<..>"),
+            ("", ""),
+        ] {
+            assert_eq!(function(name), own);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::harmless;
 use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
-use crate::model::gpu_interval::{GpuInterval, MOST_TIME};
+use crate::model::gpu_interval::GpuInterval;
 use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
@@ -63,12 +63,11 @@ struct Times {
 impl Times {
     fn of(o: &GpuInterval) -> Times {
         // If nothing relates the clocks, the operation has a position among its neighbours, but no host time.
-        let clock = o.off_by.map_or_else(|| format!("gpu {}", o.time_base), |_| "host".to_owned());
-        let off = o.off_by.unwrap_or(0).min(MOST_TIME) as i64;
+        let [start, end] = o.bounds();
         Times {
-            clock: Some(clock),
-            start_ns: Some(Estimate::new(o.start, o.earliest_start - off, o.latest_start + off)),
-            finish_ns: Some(Estimate::new(o.end, o.earliest_end - off, o.latest_end + off)),
+            clock: Some(o.clock().into_owned()),
+            start_ns: Some(Estimate::new(o.start, start.0, start.1)),
+            finish_ns: Some(Estimate::new(o.end, end.0, end.1)),
             duration_ns: Some(Estimate::new(o.value(), o.lo(), o.hi())),
         }
     }

@@ -13,8 +13,10 @@ use super::idle::split::Main;
 use crate::hash::HashMap;
 use crate::model::Action;
 use crate::model::stacks::Caller;
+use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// The number of the largest gaps that are kept with their neighbors.
 pub const LARGEST: usize = 10;
@@ -111,6 +113,33 @@ pub struct Gap {
     pub causes: Main,
     /// The thread that led it: the number of its process on the line, and its own there.
     pub leader: Option<(u32, u32)>,
+}
+
+/// A gap of a device, and when it was: host ns on the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoggedGap {
+    /// The device's ordinal; `None` if it is not known.
+    pub device: Option<u32>,
+    /// Its start.
+    pub start: i64,
+    /// The gap.
+    pub gap: Gap,
+}
+
+/// Gaps as they are found, for a reader on another thread.
+#[derive(Clone, Debug, Default)]
+pub struct GapLog(Arc<Mutex<Vec<LoggedGap>>>);
+
+impl GapLog {
+    /// Adds a gap.
+    pub fn add(&self, gap: LoggedGap) {
+        self.0.lock().push(gap);
+    }
+
+    /// Takes all gaps that were added since.
+    pub fn take(&self) -> Vec<LoggedGap> {
+        std::mem::take(&mut *self.0.lock())
+    }
 }
 
 /// Gaps of one or more timelines.

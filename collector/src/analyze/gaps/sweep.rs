@@ -10,7 +10,7 @@ use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::{Closed, Tally};
 use super::edges::{Edge, Edges, Held};
-use super::{Gap, Gaps, Lane, Neighbour};
+use super::{Gap, GapLog, Gaps, Lane, LoggedGap, Neighbour};
 use crate::model::period::Period;
 
 /// A sweep over one timeline. Call [`reach`](Self::reach) with every new start, in order, then [`hold`](Self::hold) the
@@ -29,6 +29,8 @@ pub struct Sweep {
     bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
+    /// Where each gap is told, and the device's ordinal.
+    log: Option<(GapLog, Option<u32>)>,
     /// What the host did before the operations that have not been passed.
     pub leads: Leads,
     /// The gaps by what the host did in them.
@@ -75,6 +77,11 @@ impl Sweep {
     /// Creates a sweep that counts the time in `period`, with the processor time of the threads that may lead gaps.
     pub fn new(period: Period, times: LineTimes) -> Self {
         Sweep { period, idle: Tally::of(Windows::of(times)), ..Sweep::default() }
+    }
+
+    /// Tells a log of each gap, which is of this device.
+    pub fn log_to(&mut self, log: GapLog, device: Option<u32>) {
+        self.log = Some((log, device));
     }
 
     /// Passes to `time`. Everything that is added later starts at `time` or after it, and the next operation is of
@@ -277,7 +284,11 @@ impl Sweep {
         let lead = self.leads.get(after.lead);
         let causes = self.idle.split(closed, lead, &self.period);
         let leader = lead.map(|lead| (lead.process, lead.thread));
-        let start = (start - origin) as u64;
-        self.gaps.add(Gap { start, duration, before: open.before, after, causes, leader });
+        let since = (start - origin) as u64;
+        let gap = Gap { start: since, duration, before: open.before, after, causes, leader };
+        if let Some((log, device)) = &self.log {
+            log.add(LoggedGap { device: *device, start, gap });
+        }
+        self.gaps.add(gap);
     }
 }

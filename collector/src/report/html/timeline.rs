@@ -8,7 +8,7 @@ use crate::analyze::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
-use crate::model::gpu_interval::{GpuInterval, MOST_TIME, host};
+use crate::model::gpu_interval::{GpuInterval, host};
 use crate::model::job::Job;
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::model::run::{Machine, Surveyed};
@@ -231,7 +231,7 @@ impl Pass<'_, '_> {
         };
         let process = &mut self.timeline.processes[self.process as usize];
         process.clock_off_by_ns = process.clock_off_by_ns.max(off_by);
-        let off = off_by.min(MOST_TIME) as i64;
+        let [start, finish] = ran.bounds();
         let shape = match &record.body {
             Body::Work(work) => match work.what {
                 What::Kernel { grid, block, shared_bytes, .. } => {
@@ -250,9 +250,9 @@ impl Pass<'_, '_> {
             correlation: operation.correlation,
             amount,
             start: self.moment(ran.start),
-            start_bounds: (self.moment(ran.earliest_start - off), self.moment(ran.latest_start + off)),
+            start_bounds: (self.moment(start.0), self.moment(start.1)),
             finish: self.moment(ran.end),
-            finish_bounds: (self.moment(ran.earliest_end - off), self.moment(ran.latest_end + off)),
+            finish_bounds: (self.moment(finish.0), self.moment(finish.1)),
             duration: [ran.value(), ran.lo(), ran.hi()],
         };
         let number = self.timeline.operations.push(row);

@@ -1,0 +1,122 @@
+//! Where do the tables of a process lie? In folders that name its job, its machine and its rank.
+
+use crate::model::job::Job;
+use crate::trace::record::{Names, Status};
+use gpuspy_wire::record::{Fact, Namespace};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rank of processes without one, as Hive calls what has no value.
+const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The longest name of a job or a host, bytes.
+const LONGEST: usize = 120;
+
+/// Returns a name as a folder has it: ASCII letters, digits and what no reader takes for something else.
+pub fn safe(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+    let safe: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(LONGEST).collect();
+    if safe.is_empty() { "unknown".to_owned() } else { safe }
+}
+
+/// Returns the folder of a job.
+pub fn of_job(directory: &Path, job: &str) -> PathBuf {
+    directory.join(format!("job={}", safe(job)))
+}
+
+/// Returns the name of the job that these processes are, of those whose collection began first: its program, and when that
+/// was.
+pub fn job_of<'a>(processes: impl Iterator<Item = (&'a Names, Option<&'a Status>)>) -> String {
+    let began = |status: Option<&Status>| status.map_or(u64::MAX, |status| status.began_realtime);
+    let Some((names, status)) = processes.min_by_key(|(_, status)| began(*status)) else {
+        return safe("");
+    };
+    let program = safe(program(names).unwrap_or_default());
+    match status {
+        Some(status) => format!("{program}-{}", time(status.began_realtime / 1_000_000_000)),
+        None => program,
+    }
+}
+
+/// The name of a program: that of the script that an interpreter runs, else that of its file.
+fn program(names: &Names) -> Option<&str> {
+    let line = names.get(Namespace::Fact, Fact::CommandLine as u32);
+    let mut words = line.into_iter().flat_map(|line| line.split('\0'));
+    let first = words.next();
+    let script = words.next().filter(|word| !word.starts_with('-') && word.contains('.'));
+    let executable = names.get(Namespace::Fact, Fact::Executable as u32);
+    let path = match first.map(file_name) {
+        Some(name) if name.starts_with("python") => script.or(first),
+        _ => first.or(executable),
+    };
+    path.or(executable).map(file_name).filter(|name| !name.is_empty())
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Writes a time of day, s since 1970, in UTC.
+fn time(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from a 1 March, so that the day that only some years have is the last one (Howard Hinnant,
+    // "chrono-Compatible Low-Level Date Algorithms").
+    let since = days + 719_468;
+    let (era, day_of_era) = (since / 146_097, since % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{:02}", second % 60)
+}
+
+/// Returns the folder of a process in that of its job.
+pub fn of_process(job: &Path, names: &Names) -> PathBuf {
+    let host = names.get(Namespace::Fact, Fact::Host as u32).unwrap_or("unknown");
+    let rank = Job::of(names).rank.map_or(NO_RANK.to_owned(), |rank| rank.to_string());
+    job.join(format!("host={}", safe(host))).join(format!("rank={rank}"))
+}
+
+/// Returns the name of a process's next file of each table, in its folder: a pid may come again, and a process may have
+/// several files.
+pub fn file(process: &Path, status: Option<&Status>) -> String {
+    let pid = status.map_or(0, |status| status.pid);
+    let table = process.join("process");
+    let name = |part: u32| format!("pid{pid}-{part:05}.parquet");
+    let is_free = |part: &u32| fs::symlink_metadata(table.join(name(*part))).is_err();
+    name((0..u32::MAX).find(is_free).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn names_of_folders_are_harmless() {
+        assert_eq!(safe("../x y/ü=\u{1b}[2J"), ".._x_y______2J");
+        assert_eq!((safe(""), safe(&"a".repeat(500)).len()), ("unknown".to_owned(), LONGEST));
+    }
+
+    #[test]
+    fn a_job_is_named_by_its_program_and_its_start() {
+        let process = |line: &str, began_realtime| {
+            let names =
+                Names(BTreeMap::from([((Namespace::Fact, Fact::CommandLine as u32), line.to_owned())]));
+            (names, Status { began_realtime, ..Status::default() })
+        };
+        let name = |processes: &[(Names, Status)]| {
+            job_of(processes.iter().map(|(names, status)| (names, Some(status))))
+        };
+        let second = 1_000_000_000;
+        let train = process("/usr/bin/python3\0src/train.py\0--lr\x001", 1_795_924_516 * second);
+        let later = process("./a b", 1_795_924_517 * second);
+        assert_eq!(name(&[later.clone(), train]), "train.py-20261129-073516");
+        assert_eq!(name(&[later]), "a_b-20261129-073517");
+        assert_eq!(name(&[process("", 951_782_399 * second)]), "unknown-20000228-235959");
+        assert_eq!(name(&[process("python3\0-c\0x.y", 951_782_400 * second)]), "python3-20000229-000000");
+    }
+}

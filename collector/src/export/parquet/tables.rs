@@ -1,0 +1,233 @@
+//! Which tables are filled while a trace is read, and which columns do they have? docs/parquet.md describes them.
+
+use super::layout::Kind::{Flag, Number, Text};
+use super::layout::{Cell, Kind, Layout};
+use super::sheet::{Block, Entries, Sheet};
+use std::hash::Hash;
+
+/// A table that is filled while the trace is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    Kernel,
+    Memcpy,
+    Memset,
+    Graph,
+    Burst,
+    GraphNode,
+    Runtime,
+    Sync,
+    Alloc,
+    Nvtx,
+    Gap,
+    Step,
+}
+
+/// When an operation ran.
+const TIMES: [&str; 9] =
+    ["start", "end", "start_least", "start_most", "end_least", "end_most", "dur", "dur_least", "dur_most"];
+
+/// Whether an operation has times, and of which clock.
+const STATE: [(&str, Kind); 3] = [("timed", Flag), ("untimed", Text), ("clock", Text)];
+
+/// Where an operation ran, and whose call it was.
+const PLACE: [(&str, Kind); 6] = [
+    ("deviceId", Number),
+    ("contextId", Number),
+    ("streamId", Number),
+    ("globalPid", Number),
+    ("pid", Number),
+    ("tid", Number),
+];
+
+/// Which thread made a call.
+const THREAD: [(&str, Kind); 3] = [("globalTid", Number), ("pid", Number), ("tid", Number)];
+
+/// A call's place in the program, besides its API.
+const CALLER: [(&str, Kind); 3] = [("line", Text), ("stack_id", Number), ("library", Text)];
+
+/// What a call is, and its place in the program.
+fn called(name: &'static str) -> Vec<(&'static str, Kind)> {
+    [(name, Text)].into_iter().chain(CALLER).collect()
+}
+
+/// The columns of an operation, with what is only of its kind.
+fn operation(table: &str, own: &[&str], kind: &[(&'static str, Kind)]) -> Layout {
+    Layout::new(table)
+        .own(&TIMES)
+        .own(&["correlationId", "operationId", "callStart", "callEnd", "step"])
+        .own(own)
+        .group(STATE)
+        .group(PLACE)
+        .group(called("api"))
+        .group(kind.iter().copied())
+}
+
+const NAMES: [(&str, Kind); 3] = [("demangledName", Text), ("shortName", Text), ("mangledName", Text)];
+
+fn kernel() -> Layout {
+    let shape = [
+        ("gridX", Number),
+        ("gridY", Number),
+        ("gridZ", Number),
+        ("blockX", Number),
+        ("blockY", Number),
+        ("blockZ", Number),
+        ("registersPerThread", Number),
+        ("staticSharedMemory", Number),
+        ("dynamicSharedMemory", Number),
+        ("localMemoryPerThread", Number),
+        ("communication", Flag),
+    ];
+    operation("kernel", &[], &NAMES.into_iter().chain(shape).collect::<Vec<_>>())
+}
+
+fn transfer(table: &str, kind: &[(&'static str, Kind)]) -> Layout {
+    let both = [("kind", Text), ("host_memory", Text), ("asynchronous", Flag), ("rows", Number)];
+    operation(table, &["bytes"], &kind.iter().copied().chain(both).collect::<Vec<_>>())
+}
+
+fn alloc() -> Layout {
+    let change = [
+        ("memoryOperationType", Number),
+        ("change", Text),
+        ("kind", Text),
+        ("is_device", Flag),
+        ("deviceId", Number),
+        ("contextId", Number),
+        ("streamId", Number),
+    ];
+    Layout::new("alloc")
+        .own(&["start", "bytes", "delta", "live_bytes", "address", "correlationId", "block_id", "step"])
+        .group(change)
+        .group([("globalPid", Number), ("pid", Number), ("tid", Number)])
+        .group(called("name"))
+}
+
+fn gap() -> Layout {
+    let side = |side: &str| {
+        [("kind", Text), ("name", Text), ("line", Text)].map(|(name, kind)| (format!("{side}_{name}"), kind))
+    };
+    Layout::new("gap")
+        .own(&["start", "end", "dur", "dur_least", "dur_most", "cause_ns", "cause2_ns", "cause3_ns"])
+        .own(&["before_operationId", "after_operationId"])
+        .group([("deviceId", Number), ("tid", Number), ("pid", Number)])
+        .group([("cause", Text), ("cause2", Text), ("cause3", Text)])
+        .group(side("before"))
+        .group(side("after").into_iter().chain([("line".to_owned(), Text)]))
+}
+
+impl Table {
+    /// All of them, in the order of declaration.
+    pub const ALL: [Table; 12] = [
+        Table::Kernel,
+        Table::Memcpy,
+        Table::Memset,
+        Table::Graph,
+        Table::Burst,
+        Table::GraphNode,
+        Table::Runtime,
+        Table::Sync,
+        Table::Alloc,
+        Table::Nvtx,
+        Table::Gap,
+        Table::Step,
+    ];
+
+    /// Its columns.
+    pub fn layout(self) -> Layout {
+        match self {
+            Table::Kernel => kernel(),
+            Table::Memcpy => {
+                transfer("memcpy", &[("copyKind", Number), ("srcKind", Number), ("dstKind", Number)])
+            }
+            Table::Memset => transfer("memset", &[("value", Number)]),
+            Table::Graph => operation(
+                "graph",
+                &["graphId"],
+                &[("kernels", Number), ("copies", Number), ("memsets", Number)],
+            ),
+            Table::Burst => {
+                operation("burst", &[], &[("kind", Text), ("launches", Number), ("ordinary", Number)])
+            }
+            Table::GraphNode => Layout::new("graph_node")
+                .own(&TIMES)
+                .own(&["operationId", "graphNodeId"])
+                .group(STATE)
+                .group([("deviceId", Number), ("contextId", Number), ("globalPid", Number), ("pid", Number)])
+                .group(NAMES),
+            Table::Runtime => Layout::new("runtime")
+                .own(&["start", "end", "correlationId", "host_ns", "step"])
+                .group(called("name"))
+                .group(THREAD)
+                .group([
+                    ("returnValue", Number),
+                    ("failed", Flag),
+                    ("calls", Number),
+                    ("captured", Flag),
+                    ("contextId", Number),
+                ]),
+            Table::Sync => Layout::new("sync")
+                .own(&["start", "end", "correlationId", "step"])
+                .group([("syncType", Number), ("kind", Text)])
+                .group(PLACE)
+                .group(called("name")),
+            Table::Alloc => alloc(),
+            Table::Nvtx => Layout::new("nvtx")
+                .own(&["start", "end", "rangeId"])
+                .group([
+                    ("eventType", Number),
+                    ("text", Text),
+                    ("domain", Text),
+                    ("category", Number),
+                    ("color", Number),
+                    ("open", Flag),
+                ])
+                .group(THREAD),
+            Table::Gap => gap(),
+            Table::Step => {
+                Layout::new("step").own(&["step", "start", "end"]).group([("tid", Number), ("pid", Number)])
+            }
+        }
+    }
+}
+
+/// The rows of all tables of a process, which are given away in blocks.
+pub(super) struct Rows<'g> {
+    sheets: Vec<Sheet>,
+    give: &'g mut dyn FnMut((Table, Block)),
+}
+
+impl<'g> Rows<'g> {
+    /// No rows yet. `give` takes blocks of them.
+    pub fn new(give: &'g mut dyn FnMut((Table, Block))) -> Rows<'g> {
+        Rows { sheets: Table::ALL.iter().map(|table| Sheet::new(&table.layout())).collect(), give }
+    }
+
+    /// Returns the number of an entry of a group of columns, see [`Sheet::entry`].
+    pub fn entry<K: Copy + Eq + Hash>(
+        &mut self,
+        (table, group): (Table, usize),
+        known: &mut Entries<K>,
+        key: K,
+        cells: impl FnOnce() -> Vec<Cell>,
+    ) -> u32 {
+        self.sheets[table as usize].entry(group, known, key, cells)
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, table: Table, own: &[Option<i64>], entries: &[u32]) {
+        let sheet = &mut self.sheets[table as usize];
+        sheet.row(own, entries);
+        if let Some(block) = sheet.due() {
+            (self.give)((table, block));
+        }
+    }
+
+    /// Gives what is left.
+    pub fn finish(self) {
+        let give = self.give;
+        for (table, mut sheet) in Table::ALL.into_iter().zip(self.sheets) {
+            give((table, sheet.take(true)));
+        }
+    }
+}
