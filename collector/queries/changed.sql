@@ -1,5 +1,5 @@
--- What changed between two jobs?
--- Of the jobs in the folder, the one that began first is `before`, and the one that began last is `after`.
+-- What changed between two jobs, the first and the last one in the folder?
+-- `before` is the job that began first, `after` the one that began last.
 -- One row for each figure, summed over the processes; change is after - before. Times in ns. No rows if there is only one job.
 WITH jobs AS (
     SELECT p.job, MIN(p.realtimeBegan) AS began FROM process p GROUP BY p.job

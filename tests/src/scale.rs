@@ -34,6 +34,8 @@ pub struct Measured {
     pub report: Vec<Cost>,
     /// The cost of each `gpuspy export --to chrome`.
     pub export: Vec<Cost>,
+    /// The cost of each `gpuspy export --to parquet`.
+    pub tables: Vec<Cost>,
     /// Answers of the report that differ from what the generator knows.
     pub wrong: Vec<String>,
 }
@@ -66,6 +68,7 @@ impl Measured {
             "bytes": self.bytes,
             "report": costs(&self.report),
             "export": costs(&self.export),
+            "tables": costs(&self.tables),
             "wrong": self.wrong,
         })
     }
@@ -85,17 +88,21 @@ pub fn measure(launches: u64, rounds: u64) -> Measured {
     let mut bytes = String::new();
     said.read_line(&mut bytes).unwrap();
     let bytes = bytes.trim().parse().expect("the generating process did not print the size of its trace");
-    let (mut report, mut export) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
+    let (mut report, mut export, mut tables) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
         report.push(cost("report", &trace, &["--json"], &trace.with_extension("json")));
         export.push(cost("export", &trace, &["--to", "chrome"], Path::new("/dev/null")));
+        let out = folder.path().join(format!("tables-{round}"));
+        let options = ["--to", "parquet", "-o", out.to_str().unwrap()];
+        tables.push(cost("export", &trace, &options, Path::new("/dev/null")));
+        std::fs::remove_dir_all(&out).unwrap();
     }
     drop(knowing.stdin.take());
     let mut wrong = String::new();
     said.read_to_string(&mut wrong).unwrap();
     let status = knowing.wait().unwrap();
     assert!(status.success(), "the generating process ended with {status}");
-    Measured { launches, bytes, report, export, wrong: wrong.lines().map(str::to_owned).collect() }
+    Measured { launches, bytes, report, export, tables, wrong: wrong.lines().map(str::to_owned).collect() }
 }
 
 /// Writes a trace of this many launches, the same as [`measure`] reads.

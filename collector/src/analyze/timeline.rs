@@ -89,7 +89,7 @@ pub struct Timelines {
     hosts: Vec<Host>,
     /// The processor time of their threads.
     times: LineTimes,
-    /// Where each gap is told.
+    /// Where each gap is noted.
     log: Option<GapLog>,
 }
 
@@ -148,7 +148,7 @@ impl Timelines {
         Timelines { period, hosts, times: times.into(), ..Timelines::default() }
     }
 
-    /// Tells a log of each gap.
+    /// Notes each gap in a log.
     pub fn log_to(&mut self, log: GapLog) {
         self.log = Some(log);
     }

@@ -78,6 +78,7 @@ Examples:
   gpuspy export runs/ -o exports/                        a file for each rank
   gpuspy export app.gspy --to speedscope -o app.speedscope.json
   gpuspy export app.gspy --to collapsed --weight idle | flamegraph.pl > idle.svg
+  gpuspy export runs/ --to parquet -o tables/            for DuckDB and Spark: a job in tables/
 
 An earlier export is replaced; other files, and directories that are not empty, are not.
 

@@ -65,7 +65,7 @@ enum Command {
     /// Compare two traces: what became faster or slower, and is that more than noise
     #[command(after_help = examples::DIFF)]
     Diff(diff::Options),
-    /// Export a trace for Perfetto, chrome://tracing or HTA, or its stacks for flame graphs
+    /// Export a trace for Perfetto, chrome://tracing or HTA, as tables for DuckDB and Spark, or its stacks for flame graphs
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
     /// Print SQL for the tables of `export --to parquet`, for DuckDB and Spark

@@ -1,7 +1,7 @@
 //! Trace files, which may come from anybody.
 
 use crate::bounded;
-use gpuspy_collector::analyze::{self, Input};
+use gpuspy_collector::analyze::{self, Input, Tables};
 use gpuspy_collector::export::chrome::Chrome;
 use gpuspy_collector::export::flame::{self, Process, Weight};
 use gpuspy_collector::export::perfetto::Perfetto;
@@ -83,7 +83,7 @@ pub fn report_of<R: std::io::Read + std::io::Seek + Send>(mut reader: TraceReade
     let mut timeline = Timeline::default();
     let of_page = html::Source { names: &names, status: status.as_ref(), clocks: &clocks, filter: &filter };
     timeline.add(of_page, clocks.callers.on_stacks(reader.records()));
-    let (json, sentences) = (json(&reports), sentences(&reports, &[]));
+    let (json, sentences) = (json(&reports), sentences(&reports, Tables::of_run(&reports), &[]));
     let mut page = Vec::new();
     html::write(&mut page, Page { json, sentences, timeline, command: String::new() })
         .expect("memory takes all");

@@ -29,7 +29,7 @@ pub struct Sweep {
     bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
-    /// Where each gap is told, and the device's ordinal.
+    /// Where each gap is noted, and the device's ordinal.
     log: Option<(GapLog, Option<u32>)>,
     /// What the host did before the operations that have not been passed.
     pub leads: Leads,
@@ -79,7 +79,7 @@ impl Sweep {
         Sweep { period, idle: Tally::of(Windows::of(times)), ..Sweep::default() }
     }
 
-    /// Tells a log of each gap, which is of this device.
+    /// Notes each gap in a log, which is of this device.
     pub fn log_to(&mut self, log: GapLog, device: Option<u32>) {
         self.log = Some((log, device));
     }

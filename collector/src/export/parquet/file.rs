@@ -14,8 +14,8 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most rows of a page.
-const PAGE_ROWS: usize = 65_536;
+/// The most rows of a page. All columns of all tables hold a page, and a compressor for one.
+const PAGE_ROWS: usize = 16_384;
 
 /// A file that is being written, under a hidden name.
 pub(super) struct TableFile {
@@ -93,7 +93,7 @@ fn properties() -> Result<WriterProperties, ParquetError> {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(PAGE_ROWS / 8)
+        .set_write_batch_size(PAGE_ROWS / 4)
         .build())
 }
 
@@ -116,4 +116,89 @@ fn schema(layout: &Layout) -> Result<TypePtr, ParquetError> {
     let columns: Result<Vec<TypePtr>, ParquetError> =
         layout.columns.iter().map(|one| column(&one.name, one.kind)).collect();
     Type::group_type_builder(&layout.table).with_fields(columns?).build().map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Cell;
+    use super::super::sheet::{Entries, Sheet};
+    use super::*;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    const ROWS: i64 = 1_100_000;
+
+    /// What row `n` has: a number that some rows lack, a text and a flag that some entries lack, and a number.
+    fn expected(n: i64) -> [Field; 5] {
+        let kind = n / 3 % 50;
+        let text = if kind == 7 { Field::Null } else { Field::Str(format!("kernel {kind}")) };
+        let flag = if kind == 8 { Field::Null } else { Field::Bool(kind % 3 == 0) };
+        // For the longest time, no row has one.
+        let late = if n > ROWS - 70_000 { Field::Double(kind as f64 / 2.0) } else { Field::Null };
+        [if n % 5 == 2 { Field::Null } else { Field::Long(n * n) }, text, flag, Field::Long(kind), late]
+    }
+
+    fn written(folder: &Path) -> PathBuf {
+        let group =
+            [("text", Kind::Text), ("flag", Kind::Flag), ("number", Kind::Number), ("late", Kind::Fraction)];
+        let layout = Layout::new("t").own(&["own"]).group(group);
+        let mut sheet = Sheet::new(&layout);
+        let mut file = TableFile::create(folder, "f.parquet", layout).unwrap();
+        let mut entries = Entries::default();
+        for n in 0..ROWS {
+            let [own, text, flag, number, late] = expected(n);
+            let cell = |field: Field| match field {
+                Field::Long(number) => Cell::Number(number),
+                Field::Double(number) => Cell::Fraction(number),
+                Field::Bool(flag) => Cell::Flag(flag),
+                Field::Str(text) => Cell::text(Some(text)),
+                _ => Cell::Null,
+            };
+            let key = (n / 3 % 50, late == Field::Null);
+            let entry = sheet.entry(0, &mut entries, key, || [text, flag, number, late].map(cell).to_vec());
+            let own = if let Field::Long(number) = own { Some(number) } else { None };
+            sheet.row(&[own], &[entry]);
+            if let Some(block) = sheet.due() {
+                file.write(&block).unwrap();
+            }
+        }
+        assert_eq!(fs::read_dir(folder.join("t")).unwrap().count(), 1, "hidden until it is complete");
+        assert!(!folder.join("t/f.parquet").exists());
+        file.write(&sheet.take(true)).unwrap();
+        file.finish().unwrap();
+        folder.join("t/f.parquet")
+    }
+
+    #[test]
+    fn rows_of_several_row_groups_are_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = SerializedFileReader::new(File::open(written(folder.path())).unwrap()).unwrap();
+        let groups: Vec<i64> = file.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+        assert_eq!(groups, [1_000_000, ROWS - 1_000_000]);
+        let mut count = 0;
+        for (n, row) in file.get_row_iter(None).unwrap().enumerate() {
+            let row = row.unwrap();
+            let found = row.get_column_iter().map(|(_, field)| field.clone());
+            assert!(found.eq(expected(n as i64)), "row {n}: {row}");
+            count += 1;
+        }
+        assert_eq!(count, ROWS);
+    }
+
+    #[test]
+    fn statistics_say_what_is_in_a_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = SerializedFileReader::new(File::open(written(folder.path())).unwrap()).unwrap();
+        let first = file.metadata().row_group(0);
+        let of = |column: usize| first.column(column).statistics().unwrap();
+        let nulls = |column| of(column).null_count_opt().unwrap();
+        let count =
+            |column: usize| (0..1_000_000).filter(|n| expected(*n)[column] == Field::Null).count() as u64;
+        for column in 0..5 {
+            assert_eq!(nulls(column), count(column), "column {column}");
+        }
+        let bytes = |number: i64| number.to_le_bytes();
+        assert_eq!(of(3).min_bytes_opt(), Some(&bytes(0)[..]));
+        assert_eq!(of(3).max_bytes_opt(), Some(&bytes(49)[..]));
+    }
 }

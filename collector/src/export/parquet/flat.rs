@@ -152,11 +152,11 @@ impl<'s> Tables<'s> {
         } else if schema.get("properties").is_some() {
             for (key, inside) in properties(schema) {
                 let keys: Vec<String> = keys.iter().cloned().chain([key.clone()]).collect();
-                let name = if name.is_empty() { named(key) } else { format!("{name}_{key}") };
+                let name = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
                 self.plan(inside, &name, &keys, plan);
             }
         } else if let Some(kind) = kind(schema) {
-            let name = if name.is_empty() { "value" } else { name }.to_owned();
+            let name = named(if name.is_empty() { "value" } else { name });
             plan.fields.push(Field { name, keys, kind });
         }
     }
@@ -200,7 +200,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// The name of a column that a key gives.
+/// The name of a column: that of its keys, unless a partition has it.
 fn named(key: &str) -> String {
     if PARTITIONS.contains(&key) { format!("own_{key}") } else { key.to_owned() }
 }
@@ -279,8 +279,8 @@ mod tests {
             let lower: BTreeSet<String> = flat.columns.iter().map(|(name, _)| name.to_lowercase()).collect();
             assert_eq!(lower.len(), flat.columns.len(), "{}: names of SQL have no case", flat.table);
             assert!(!flat.columns.is_empty(), "{}", flat.table);
-            let is_free = |name: &&str| lower.contains(**name);
-            assert!(!PARTITIONS.iter().any(|name| is_free(&name)), "{}: {lower:?}", flat.table);
+            let has = |name: &&str| lower.contains(*name);
+            assert!(!PARTITIONS.iter().any(has), "{}: {lower:?}", flat.table);
         }
         for (name, flat) in [
             ("report_coverage_untimed", ["parent", "row", "key", "value"]),

@@ -107,8 +107,7 @@ impl Operations {
             let registers = known.map(|facts| facts.registers).filter(|registers| *registers > 0);
             let fixed = known.map(|facts| facts.static_shared_bytes);
             let local = known.map(|facts| facts.local_bytes);
-            let [registers, fixed, local] =
-                [registers.map(u32::from), fixed, local].map(|number| Cell::number(number));
+            let [registers, fixed, local] = [registers.map(u32::from), fixed, local].map(Cell::number);
             let size = grid.into_iter().chain(block).map(|number| Cell::number(Some(number)));
             let mut cells: Vec<Cell> = of.kernel(name).into_iter().chain(size).collect();
             cells.extend([registers, fixed, Cell::number(Some(dynamic)), local, talks.into()]);

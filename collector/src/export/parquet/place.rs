@@ -97,8 +97,19 @@ mod tests {
 
     #[test]
     fn names_of_folders_are_harmless() {
-        assert_eq!(safe("../x y/ü=\u{1b}[2J"), ".._x_y______2J");
+        assert_eq!(safe("../x y/ü=\u{1b}[2J"), ".._x_y_____2J");
         assert_eq!((safe(""), safe(&"a".repeat(500)).len()), ("unknown".to_owned(), LONGEST));
+    }
+
+    #[test]
+    fn a_process_whose_pid_came_before_has_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let status = Status { pid: 7, ..Status::default() };
+        let next = || file(folder.path(), Some(&status));
+        assert_eq!(next(), "pid7-00000.parquet");
+        fs::create_dir(folder.path().join("process")).unwrap();
+        fs::write(folder.path().join("process").join(next()), "").unwrap();
+        assert_eq!(next(), "pid7-00001.parquet");
     }
 
     #[test]
@@ -114,8 +125,8 @@ mod tests {
         let second = 1_000_000_000;
         let train = process("/usr/bin/python3\0src/train.py\0--lr\x001", 1_795_924_516 * second);
         let later = process("./a b", 1_795_924_517 * second);
-        assert_eq!(name(&[later.clone(), train]), "train.py-20261129-073516");
-        assert_eq!(name(&[later]), "a_b-20261129-073517");
+        assert_eq!(name(&[later.clone(), train]), "train.py-20261129-035516");
+        assert_eq!(name(&[later]), "a_b-20261129-035517");
         assert_eq!(name(&[process("", 951_782_399 * second)]), "unknown-20000228-235959");
         assert_eq!(name(&[process("python3\0-c\0x.y", 951_782_400 * second)]), "python3-20000229-000000");
     }

@@ -5,7 +5,7 @@ use crate::hash::HashMap;
 use std::hash::Hash;
 
 /// The rows that are encoded together.
-const BLOCK: usize = 32_768;
+const BLOCK: usize = 16_384;
 
 /// The rows of a row group of a file, at most.
 const MOST_ROWS: usize = 1_000_000;
