@@ -9,6 +9,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$root/scripts/build-sim.sh" >&2
-GPUSPY_ACCURACY=$scratch/page cargo test --quiet --manifest-path "$root/Cargo.toml" -p gpuspy-tests --test e2e -- \
+GPUSPY_ACCURACY=$scratch/page cargo test --quiet --manifest-path "$root/Cargo.toml" --workspace --test e2e -- \
     --ignored --exact accuracy::print_the_accuracy_page >&2
 cat "$scratch/page"

@@ -24,8 +24,8 @@ fi
 pictures=${1:-}
 
 tools=$(page_tools)
-if ! command -v chromium >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
-    (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null) || true
+if ! command -v chromium >/dev/null; then
+    "$root/scripts/install-debian" chromium fonts-dejavu-core || true
 fi
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
     echo "check-page.sh: chromium is missing: install it, or run this as root where apt-get has it" >&2

@@ -8,5 +8,5 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-GPUSPY_SOAK_SECONDS=${1:-60} exec cargo test --quiet -p gpuspy-tests --test e2e -- \
+GPUSPY_SOAK_SECONDS=${1:-60} exec cargo test --quiet --workspace --test e2e -- \
     --ignored --exact soak::nothing_grows_and_every_report_agrees_with_the_truth --nocapture

@@ -86,8 +86,8 @@ go_client() {
 
 # Two pictures go to the GPU, where one is scaled and laid over the other.
 ffmpeg_client() {
-    if ! command -v ffmpeg >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
-        (apt-get update -qq && apt-get install -y -qq --no-install-recommends ffmpeg >/dev/null) || true
+    if ! command -v ffmpeg >/dev/null; then
+        "$root/scripts/install-debian" ffmpeg || true
     fi
     if [[ $(ffmpeg -hide_banner -filters 2>/dev/null) != *overlay_cuda* ]]; then
         echo "ffmpeg: skipped: there is none with overlay_cuda here, and none can be installed (apt-get, as root)"

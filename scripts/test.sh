@@ -13,6 +13,33 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 step() { printf '\n== %s\n' "$*"; }
 
+asides=()
+pids=()
+logs=target/test-steps
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+
+# aside TITLE COMMAND ...: begins a step that goes on beside the following ones, until `join`. It is none that judges durations.
+aside() {
+    mkdir -p "$logs"
+    asides+=("$1")
+    "${@:2}" >"$logs/${#asides[@]}" 2>&1 &
+    pids+=($!)
+}
+
+# join: waits for the steps that were begun, prints what they said, and ends with the first that failed.
+join() {
+    local n
+    for n in "${!asides[@]}"; do
+        local status=0
+        wait "${pids[n]}" || status=$?
+        step "${asides[n]}"
+        cat "$logs/$((n + 1))"
+        [[ $status == 0 ]] || exit "$status"
+    done
+    asides=()
+    pids=()
+}
+
 parts=(--workspace)
 if [[ ${1:-} == --fast ]]; then
     parts+=(--exclude gpuspy-tests)
@@ -58,29 +85,24 @@ scripts/build-sim.sh
 
 # Without these their tests say that they are skipped.
 step "allocators and a false clock, of Debian's"
-if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
-    (apt-get update -qq && apt-get install -y -qq --no-install-recommends libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 \
-        libfaketime >/dev/null) || echo "they cannot be installed"
+if [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
+    scripts/install-debian libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libfaketime || true
 fi
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"
 
-step "a minute of programs with faults, under one collector"
-scripts/soak.sh 60
-
-step "CPython's own tests, with the agent preloaded and without it"
-scripts/check-strangers cpython
-
+aside "a minute of programs with faults, under one collector" scripts/soak.sh 60
+aside "CPython's own tests, with the agent preloaded and without it" scripts/check-strangers cpython
 step "packages, each installed and tried"
-for tool in rpmbuild cpio; do
-    if ! command -v $tool >/dev/null && [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
-        (apt-get update -qq && apt-get install -y -qq rpm cpio >/dev/null) || echo "$tool cannot be installed"
-    fi
-done
+if ! command -v rpmbuild >/dev/null || ! command -v cpio >/dev/null; then
+    scripts/install-debian rpm cpio || true
+fi
 scripts/package.sh
 scripts/check-packages.sh
+join
 
+aside "other clients of CUDA on the simulated GPU" scripts/test-clients.sh
 step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
@@ -93,10 +115,9 @@ scripts/check-queries.sh
 # Where there is no Chromium and none can be installed, it says so, with status 77.
 step "the page of report --html, in a browser"
 scripts/check-page.sh || [[ $? == 77 ]]
+join
 
+# It compares how long programs take, so it runs alone.
 step "PyTorch on the simulated GPU"
 python3 -B -m unittest discover -s scripts/test-clients.d/tests
 scripts/test-pytorch.sh
-
-step "other clients of CUDA on the simulated GPU"
-scripts/test-clients.sh

@@ -106,7 +106,7 @@ fn chunk(
 fn records(numbers: Range<u64>, make: impl Fn(u64) -> Record) -> Vec<u8> {
     let mut encoder = Encoder::default();
     let (first, last) = (make(numbers.start).at, make(numbers.end - 1).at);
-    numbers.clone().for_each(|n| encoder.record(&make(n)));
+    numbers.clone().for_each(|n| encoder.record(&mut make(n)));
     chunk(ChunkKind::Records, encoder.pack().unwrap(), numbers.end - numbers.start, (first, last))
 }
 

@@ -18,6 +18,10 @@
 //!   their number, and `ns inside` the time in them.
 //! - An NVTX range is a `user_annotation`, and a `gpu_user_annotation` for each stream on which its operations ran,
 //!   on a row of its own beside the stream's. `process/ranges.rs` describes the rows. An NVTX marker is an instant.
+//! - A range that PyTorch pushed for an operator (`emit_nvtx`) is a `cpu_op` instead, with the operator's name alone; the
+//!   calls in it, and what they launched, have its `External id`. `process/operators.rs` describes it.
+//! - Steps that gpuspy found are `user_annotation`s on a row of their own, named as torch.profiler names steps.
+//!   `process/steps.rs` describes them.
 //! - A synchronization is inside its call, on the host's thread. As in Kineto, it has the call's correlation, and the
 //!   device and the stream that was waited for, or -1 for all streams.
 //!
@@ -192,8 +196,10 @@ pub struct Summary {
     pub untimed: BTreeMap<&'static str, u64>,
     /// The number of operations that became nodes of a graph instead of being executed.
     pub captured: u64,
-    /// The number of NVTX ranges, on the host and on each stream of a GPU, and of markers.
+    /// The number of NVTX ranges, on the host and on each stream of a GPU, of markers, and of steps that were found.
     pub annotations: u64,
+    /// The number of ranges that are operators of PyTorch's.
+    pub operators: u64,
     /// The number of changes of the device memory that is held.
     pub memory_events: u64,
 }
@@ -210,6 +216,7 @@ impl Summary {
         self.operations += other.operations;
         self.captured += other.captured;
         self.annotations += other.annotations;
+        self.operators += other.operators;
         self.memory_events += other.memory_events;
         for (why, count) in &other.untimed {
             *self.untimed.entry(why).or_default() += count;
@@ -223,6 +230,8 @@ pub struct Export<S> {
     sink: S,
     layout: Layout,
     correlations: u64,
+    /// How many operators of PyTorch's have a number (`External id`).
+    operators: u64,
     summary: Summary,
 }
 
@@ -242,7 +251,7 @@ impl<S: Sink> Export<S> {
         for (source, process) in sources.iter().zip(&layout.processes) {
             name_rows(&mut sink, source, process)?;
         }
-        Ok(Export { sink, layout, correlations: 0, summary: Summary::default() })
+        Ok(Export { sink, layout, correlations: 0, operators: 0, summary: Summary::default() })
     }
 
     /// Makes the second pass over a trace and writes its process's events; `index` is its place in the `sources` that

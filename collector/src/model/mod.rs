@@ -28,8 +28,8 @@
 //! - [`framework`]: which framework does the program use?
 //! - [`stacks`], [`native_stacks`], [`callers`], [`backward`]: which line of the program made a call?
 //! - [`steps`]: which launch begins a step of the program?
-//! - [`ranges`], [`range_names`]: which NVTX ranges are open around a call, and which of their names differ only in a
-//!   number?
+//! - [`ranges`], [`range_names`], [`emit_nvtx`]: which NVTX ranges are open around a call, which of their names differ
+//!   only in a number, and what does PyTorch say in them?
 //!
 //! Selection and context:
 //!
@@ -41,6 +41,7 @@
 pub mod backward;
 pub mod callers;
 pub mod clocks;
+pub mod emit_nvtx;
 pub mod facts;
 pub mod filter;
 pub mod framework;

@@ -126,6 +126,11 @@ impl<T: Inside> Ranges<T> {
         Ok(if self.ended.len() > self.recent { self.ended.pop_front() } else { None })
     }
 
+    /// The range that a thread pushed last in a domain and has not popped.
+    pub fn innermost(&self, thread: u32, domain: u32) -> Option<&Begun<T>> {
+        self.pushed.get(&(thread, domain))?.open.last()
+    }
+
     /// The ranges around a call that a thread began at some time: of each domain the innermost, which passes on what
     /// it has collected when it is popped, and all started ones.
     pub fn around(&mut self, thread: u32, began: u64) -> impl Iterator<Item = &mut Begun<T>> {

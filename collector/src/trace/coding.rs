@@ -680,13 +680,14 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Adds a record.
-    pub fn record(&mut self, record: &Record) {
+    /// Adds a record, which stays as it is: the description that writing shares with reading takes `&mut`, and puts each
+    /// field back.
+    pub fn record(&mut self, record: &mut Record) {
         let kind = kind_of(&record.body);
         self.0.columns.push(0, 0, kind as u64);
         self.0.columns.push(0, 1, u64::from(record.thread));
-        // Writing never fails. The clone is needed because the shared description takes `&mut`.
-        let _always = self.0.record(kind, &mut record.clone());
+        // Writing never fails.
+        let _always = self.0.record(kind, record);
     }
 
     /// Adds a GPU time to a Times chunk.
@@ -780,13 +781,13 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
     fn records_of_unknown_kinds_are_skipped() {
         let mut encoder = Encoder::default();
-        encoder.record(&loss(10));
+        encoder.record(&mut loss(10));
         for kind in [31, 200, Kind::Anchor as u64] {
             encoder.0.columns.push(0, 0, kind);
             encoder.0.columns.push(0, 1, 3);
             encoder.0.columns.push(31, 0, 12345);
         }
-        encoder.record(&loss(20));
+        encoder.record(&mut loss(20));
         let mut decoder = decoder(encoder, 5);
         let read: Vec<_> = (0..5).map(|_| next(&mut decoder).unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, None, None, Some(loss(20))]);
@@ -797,12 +798,12 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_know_thread_times_reads_all_else() {
         let mut encoder = Encoder::default();
-        encoder.record(&loss(10));
+        encoder.record(&mut loss(10));
         let body = Body::ThreadTime(ThreadTime { ran: 5, queued: 6, late: 7 });
         encoder.0.columns.push(0, 0, 31);
         encoder.0.columns.push(0, 1, 4);
         encoder.0.record(Kind::ThreadTime, &mut Record { thread: 4, at: 15, body }).unwrap();
-        encoder.record(&loss(20));
+        encoder.record(&mut loss(20));
         let mut decoder = decoder(encoder, 3);
         let read: Vec<_> = (0..3).map(|_| next(&mut decoder).unwrap()).collect();
         assert_eq!(read, [Some(loss(10)), None, Some(loss(20))]);

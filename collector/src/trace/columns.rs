@@ -56,8 +56,28 @@ fn bits(value: u64) -> u32 {
 /// Columns that are being filled.
 #[derive(Debug)]
 pub struct ColumnWriter {
-    columns: Vec<Vec<u64>>,
+    columns: Vec<Filling>,
     noisy: u64,
+}
+
+/// A column that is being filled. Most values are 0, so these are only counted until another one comes.
+#[derive(Clone, Debug, Default)]
+struct Filling {
+    /// All values up to the last one that is not 0.
+    values: Vec<u64>,
+    /// The number of values, with those that are 0 at the end.
+    count: usize,
+}
+
+impl Filling {
+    #[inline]
+    fn push(&mut self, value: u64) {
+        if value != 0 {
+            self.values.resize(self.count, 0);
+            self.values.push(value);
+        }
+        self.count += 1;
+    }
 }
 
 /// A column ready to be written: its entry in the table without kind and column, and its data in parts that each get a
@@ -70,10 +90,11 @@ struct Packed {
 impl ColumnWriter {
     /// Starts without columns. `noisy` has a bit set for each column, of every kind, whose low bits are noise.
     pub fn new(noisy: u64) -> ColumnWriter {
-        ColumnWriter { columns: vec![Vec::new(); KINDS * COLUMNS], noisy }
+        ColumnWriter { columns: vec![Filling::default(); KINDS * COLUMNS], noisy }
     }
 
     /// Appends to a column of a kind.
+    #[inline]
     pub fn push(&mut self, kind: u8, column: u8, value: u64) {
         self.columns[usize::from(kind) * COLUMNS + usize::from(column)].push(value);
     }
@@ -85,9 +106,9 @@ impl ColumnWriter {
     pub fn pack(self) -> io::Result<(Vec<u8>, u16, u32)> {
         let mut table = Vec::new();
         let mut parts = Vec::new();
-        for (index, values) in self.columns.into_iter().enumerate() {
+        for (index, column) in self.columns.into_iter().enumerate() {
             let noisy = self.noisy >> (index % COLUMNS) & 1 == 1;
-            if let Some(packed) = pack_column(values, noisy) {
+            if let Some(packed) = pack_column(column, noisy) {
                 table.extend([(index / COLUMNS) as u8, (index % COLUMNS) as u8]);
                 table.extend(packed.entry);
                 parts.extend(packed.parts);
@@ -109,20 +130,21 @@ impl ColumnWriter {
 }
 
 /// Packs a column; `None` if there is nothing to write.
-fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
-    let count = values.len();
-    let zeros = values.iter().filter(|value| **value == 0).count();
-    if zeros == count {
+fn pack_column(Filling { mut values, count }: Filling, noisy: bool) -> Option<Packed> {
+    if values.is_empty() {
         return None;
     }
+    values.resize(count, 0);
     let mut flags = 0;
     let mut parts = Vec::new();
+    let zeros = values.iter().filter(|value| **value == 0).count();
     if zeros * 2 > count {
         flags |= SPARSE;
-        parts.push(pack_bits(values.iter().map(|value| u64::from(*value != 0)), 1));
+        parts.push(mask_of(&values));
         values.retain(|value| *value != 0);
     }
-    if values.iter().any(|value| (*value as i64) < 0) {
+    let is_negative = values.iter().fold(0, |all, value| all | value) >> 63 == 1;
+    if is_negative {
         flags |= ZIGZAG;
         values.iter_mut().for_each(|value| *value = zigzag(*value));
     }
@@ -130,8 +152,7 @@ fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
     let constant = values.iter().all(|value| *value == first);
     let (low_bits, planes) = if constant { (0, 0) } else { split(&values, noisy) };
     if low_bits > 0 {
-        let low = values.iter().map(|value| value & !(u64::MAX << low_bits));
-        parts.push(pack_bits(low, low_bits));
+        parts.push(pack_bits(&values, low_bits));
     }
     for plane in 0..planes {
         parts.push(values.iter().map(|value| (value >> (low_bits + 8 * plane)) as u8).collect());
@@ -146,33 +167,47 @@ fn pack_column(mut values: Vec<u64>, noisy: bool) -> Option<Packed> {
 /// Returns how many low bits of the values are stored uncompressed, and how many byte planes are above.
 fn split(values: &[u64], noisy: bool) -> (u32, u32) {
     let widest = bits(values.iter().fold(0, |all, value| all | value));
-    let low_bits = if noisy {
-        // The upper 8 bits of all values but a few outliers fall into plane 0.
-        let mut sorted = values.to_vec();
-        let usual = values.len() - 1 - values.len() / 64;
-        bits(*sorted.select_nth_unstable(usual).1).saturating_sub(8)
-    } else {
-        0
-    };
+    let low_bits = if noisy { usual_bits(values).saturating_sub(8) } else { 0 };
     (low_bits, (widest - low_bits).div_ceil(8))
 }
 
-/// Packs values of `width` < 64 bits without gaps.
-fn pack_bits(values: impl Iterator<Item = u64>, width: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let (mut held, mut have) = (0u128, 0);
+/// Returns the bits that all values but a few outliers fit in: the upper 8 of them fall into plane 0.
+fn usual_bits(values: &[u64]) -> u32 {
+    let mut of_width = [0usize; u64::BITS as usize + 1];
     for value in values {
-        held |= u128::from(value) << have;
+        of_width[bits(*value) as usize] += 1;
+    }
+    let mut outliers = values.len() / 64;
+    let mut width = u64::BITS;
+    while width > 0 && of_width[width as usize] <= outliers {
+        outliers -= of_width[width as usize];
+        width -= 1;
+    }
+    width
+}
+
+/// Returns a bit for each value, set where it is not 0, lowest bit first.
+fn mask_of(values: &[u64]) -> Vec<u8> {
+    let byte =
+        |eight: &[u64]| (0..).zip(eight).fold(0, |byte, (at, value)| byte | u8::from(*value != 0) << at);
+    values.chunks(8).map(byte).collect()
+}
+
+/// Packs the low `width` bits of the values, 0 < `width` < 64, lowest bit first, without gaps.
+fn pack_bits(values: &[u64], width: u32) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity((values.len() * width as usize).div_ceil(8) + 8);
+    let (mut held, mut have) = (0u64, 0);
+    for value in values {
+        let value = value & !(u64::MAX << width);
+        held |= value << have;
         have += width;
-        while have >= 8 {
-            bytes.push(held as u8);
-            held >>= 8;
-            have -= 8;
+        if have >= u64::BITS {
+            bytes.extend(held.to_le_bytes());
+            have -= u64::BITS;
+            held = value >> (width - have); // what of the value did not fit
         }
     }
-    if have > 0 {
-        bytes.push(held as u8);
-    }
+    bytes.extend(&held.to_le_bytes()[..have.div_ceil(8) as usize]);
     bytes
 }
 

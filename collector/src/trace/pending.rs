@@ -145,36 +145,34 @@ impl Pending {
     }
 
     /// The `count` oldest records, ordered by `at`.
-    pub fn oldest(&self, count: usize) -> Vec<&Record> {
-        let mut oldest: Vec<&Record> = self.records.iter().take(count).collect();
+    pub fn oldest(&mut self, count: usize) -> Vec<&mut Record> {
+        let mut oldest: Vec<&mut Record> = self.records.iter_mut().take(count).collect();
         oldest.sort_by_key(|record| record.at);
         oldest
     }
 
     /// Removes the `count` oldest records, which have been written: their times will be late.
     pub fn written(&mut self, count: usize) {
-        for record in self.remove(count) {
-            if let Some(correlation) = wants_time(&record) {
-                self.late.insert(correlation, record.at);
-            }
-        }
+        self.remove(count, |late, correlation, at| late.insert(correlation, at));
     }
 
     /// Removes the `count` oldest records without having written them.
     pub fn give_up(&mut self, count: usize) {
-        drop(self.remove(count));
+        self.remove(count, |_, _, _| ());
     }
 
-    fn remove(&mut self, count: usize) -> Vec<Record> {
-        let removed: Vec<Record> = self.records.drain(..count.min(self.records.len())).collect();
-        self.left += removed.len() as u64;
-        for correlation in removed.iter().filter_map(wants_time) {
+    /// Removes records, and says of which no time has come: their correlation and `at`.
+    fn remove(&mut self, count: usize, mut untimed: impl FnMut(&mut Memory<u64>, u64, u64)) {
+        let count = count.min(self.records.len());
+        self.left += count as u64;
+        for record in self.records.drain(..count) {
+            let Some(correlation) = wants_time(&record) else { continue };
             // A younger record with the same correlation may wait under the same key; it stays.
             if self.waiting.get(&correlation).is_some_and(|position| *position < self.left) {
                 self.waiting.remove(&correlation);
             }
+            untimed(&mut self.late, correlation, record.at);
         }
-        removed
     }
 }
 

@@ -274,7 +274,7 @@ impl TraceWriter {
         let oldest = self.pending.oldest(count);
         let (Some(first), Some(last)) = (oldest.first(), oldest.last()) else { return Ok(()) };
         let (range, entries) = ((first.at, last.at), oldest.len());
-        for record in &oldest {
+        for record in oldest {
             encoder.record(record);
         }
         self.write_chunk(ChunkKind::Records, encoder.pack()?, entries as u32, range)?;

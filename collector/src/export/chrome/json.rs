@@ -40,8 +40,15 @@ impl Put for Value<'_> {
             Value::Fraction(number) => drop(write!(out, "{number:.6}")),
             Value::Three(numbers) => list(&numbers, out),
             Value::Text(text) => Text::of(text).put(out),
+            Value::Lists(lists) => list(lists, out),
             Value::Texts(texts) => list(&texts.iter().map(|text| Text::of(text)).collect::<Vec<_>>(), out),
         }
+    }
+}
+
+impl Put for Vec<i64> {
+    fn put(&self, out: &mut Vec<u8>) {
+        list(self, out);
     }
 }
 

@@ -1,3 +1,6 @@
+mod operators;
+mod steps;
+
 use super::*;
 use crate::export::timeline::given::*;
 use crate::export::timeline::{Export, Source, lay_out};
@@ -104,7 +107,7 @@ fn nothing_overlaps_and_every_arrow_has_both_ends() {
         let row = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
         rows.entry(row).or_default().push(span(event));
     }
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 3 + 3 + 1, "threads, streams, and the steps that are found");
     for row in rows.values_mut() {
         row.sort_unstable();
         assert!(row.windows(2).all(|w| w[0].1 <= w[1].0));

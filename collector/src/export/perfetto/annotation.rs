@@ -34,12 +34,18 @@ pub(super) fn encoded(args: &[Arg<'_>], texts: &mut Texts, event: &mut Vec<u8>) 
 fn annotation(value: &sink::Value<'_>, texts: &mut Texts, used: &mut Vec<usize>) -> DebugAnnotation {
     let array_values = match value {
         sink::Value::Three(numbers) => numbers.iter().map(|number| of(unsigned(*number))).collect(),
+        sink::Value::Lists(lists) => lists.iter().map(|numbers| signed(numbers)).collect(),
         sink::Value::Texts(list) => list.iter().map(|part| of(text(part, texts, used))).collect(),
         sink::Value::Unsigned(number) => return of(unsigned(*number)),
         sink::Value::Signed(number) => return of(Value::Int(*number)),
         sink::Value::Fraction(number) => return of(Value::Double(*number)),
         sink::Value::Text(part) => return of(text(part, texts, used)),
     };
+    DebugAnnotation { array_values, ..DebugAnnotation::default() }
+}
+
+fn signed(numbers: &[i64]) -> DebugAnnotation {
+    let array_values = numbers.iter().map(|number| of(Value::Int(*number))).collect();
     DebugAnnotation { array_values, ..DebugAnnotation::default() }
 }
 

@@ -7,9 +7,10 @@ use crate::model::survey::Survey;
 use crate::model::{Model, When, simulation};
 use crate::trace::generator::{Generator, Options};
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Names, NvtxRange, Record, Status, What, Work,
+    Alloc, Api, Body, Call, Context, Device, Ending, GpuTime, Names, NvtxRange, Record, Status, Synchronize,
+    What, Work,
 };
-use gpuspy_wire::record::{Fact, Memory, Namespace, NvtxChange, flag};
+use gpuspy_wire::record::{Fact, Memory, Namespace, NvtxChange, SyncScope, flag};
 use std::collections::BTreeMap;
 
 pub const LAUNCH: u16 = 1;
@@ -142,6 +143,73 @@ pub fn annotated() -> Given {
         range(1, 70_000, Mark, 0, 1, 1),
     ];
     (Some(status(77)), with_ranges(), records)
+}
+
+/// The host ns from a step to the next in [`stepping`].
+pub const STEP_NS: u64 = 100_000;
+
+/// A loop: three kernels and a wait in each step. `around` adds what is in a step besides, by its number and its start.
+pub fn stepping(steps: u64, mut around: impl FnMut(u64, u64) -> Vec<Record>) -> Given {
+    let mut records = vec![context(1, 0)];
+    for step in 0..steps {
+        let begin = 1_000_000 + step * STEP_NS;
+        records.extend(around(step, begin));
+        for kernel in 0..3 {
+            let mut launched = launch(begin + 10_000 + u64::from(kernel) * 10_000, 5_000, 4_000);
+            if let What::Kernel { name, .. } = &mut launched.what {
+                *name = kernel + 1;
+            }
+            records.push(record(1, Body::Work(launched)));
+        }
+        let (begin, end) = (begin + 50_000, begin + 60_000);
+        let call = Call { api: WAIT, begin, end, context: 1, ..Call::default() };
+        let scope = SyncScope::Stream;
+        records.push(record(1, Body::Synchronize(Synchronize { call, scope, stream: 9, event: 0 })));
+    }
+    records.sort_by_key(|record| record.at);
+    let mut names = with_ranges();
+    names.0.insert((Namespace::Kernel, 2), "_Z4geluPf".to_owned());
+    names.0.insert((Namespace::Kernel, 3), "_Z4lossPf".to_owned());
+    (Some(status(77)), names, records)
+}
+
+/// The ranges of `emit_nvtx` around two launches of the main thread and one of autograd's; the texts are numbered from 10.
+pub fn operators() -> Given {
+    use NvtxChange::{Pop, Push};
+    const TEXTS: [&str; 6] = [
+        "aten::linear, op_id = 41, sizes = [[8, 32], [32, 32], []]",
+        "aten::addmm, seq = 7, op_id = 42, sizes = [[32], [8, 32], [32, 32]], input_op_ids = [(40,0)]",
+        "inside, op_id = 43",
+        "autograd::engine::evaluate_function: AddmmBackward0, seq = 7, op_id = 44",
+        "ProfilerStep#3, op_id = 40",
+        "aten::mm, seq = x",
+    ];
+    let push = |thread, at, text: u32| range(thread, at, Push, 0, 0, 10 + text);
+    let pop = |thread, at| range(thread, at, Pop, 0, 0, 0);
+    let records = vec![
+        context(1, 0),
+        push(1, 5_000, 4),
+        push(1, 8_000, 0),
+        record(1, Body::Work(launch(10_000, 5_000, 4_000))),
+        push(1, 15_000, 1),
+        push(1, 16_000, 2),
+        record(1, Body::Work(launch(20_000, 5_000, 4_000))),
+        pop(1, 25_000),
+        pop(1, 26_000),
+        pop(1, 28_000),
+        push(2, 29_000, 3),
+        record(2, Body::Work(launch(30_000, 5_000, 4_000))),
+        pop(2, 36_000),
+        push(1, 37_000, 5),
+        record(1, Body::Work(launch(40_000, 5_000, 4_000))),
+        pop(1, 45_000),
+        pop(1, 50_000),
+    ];
+    let mut names = names();
+    for (text, id) in TEXTS.iter().zip(10..) {
+        names.0.insert((Namespace::NvtxRange, id), (*text).to_owned());
+    }
+    (Some(status(77)), names, records)
 }
 
 /// Where the model places the operations: (stream, start, end).

@@ -2,7 +2,9 @@
 
 mod memory;
 mod operations;
+mod operators;
 mod ranges;
+mod steps;
 
 use super::layout::{Place, ProcessRows};
 use super::rows::{Sequence, ThreadRow};
@@ -23,6 +25,7 @@ use memory::Held;
 pub use operations::WARP;
 use ranges::RangeRows;
 use std::io;
+use steps::StepRow;
 
 /// The second pass over one process's records.
 pub(super) struct Pass<'e, 's, S: Sink> {
@@ -35,6 +38,7 @@ pub(super) struct Pass<'e, 's, S: Sink> {
     streams: HashMap<u32, Sequence>,
     threads: HashMap<u32, ThreadRow>,
     ranges: RangeRows<S>,
+    steps: StepRow,
     /// By thread: the start of its last call, and that call's number. All records of a call have the same start.
     numbers: HashMap<u32, (u64, u64)>,
     kernels: HashMap<u32, S::Name>,
@@ -66,6 +70,8 @@ struct GpuRow {
     length: Length,
     context: u32,
     correlation: u64,
+    /// The `External id` of the operator in which it was launched.
+    external: Option<u64>,
     /// Whether its call has an event, which is the flow's other end.
     has_call: bool,
     what: Action,
@@ -95,6 +101,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
             streams: HashMap::default(),
             threads: HashMap::default(),
             ranges: RangeRows::default(),
+            steps: StepRow::of(source.clocks.steps.source.as_ref(), &source.names),
             numbers: HashMap::default(),
             kernels: HashMap::default(),
             launches: HashMap::default(),
@@ -111,6 +118,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
     pub fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) -> io::Result<()> {
         let (record, passed) = (event.record, scope.passed());
         self.last = self.last.max(record.at);
+        self.step(event)?;
         if let Body::NvtxRange(range) = &record.body {
             return self.range(record, range, passed);
         }
@@ -147,6 +155,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
         while let Some(due) = self.waiting.pop() {
             self.gpu(due)?;
         }
+        self.last_step()?;
         let ended = self.source.status.as_ref().map_or(self.last, |status| status.ended);
         self.end_ranges(ended.max(self.last))
     }
@@ -212,6 +221,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
             length: occupancy.length,
             context: operation.context,
             correlation: number,
+            external: self.external(record.thread).filter(|_| work.call.api != 0),
             // An arrow begins in the call that this record ends: of a call's several operations, the last one has an
             // arrow.
             has_call: work.call.api != 0 && work.call.flags & flag::MORE == 0,
@@ -225,12 +235,13 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
         let row = Row { pid: self.rows().pid, tid: self.rows().tid(record.thread) };
         let (begin, end) = (self.moment(host(call.begin)), self.moment(host(call.end)));
         let span = self.threads.entry(record.thread).or_default().place(begin, end);
-        let shown = self.api_name(call.api);
+        let (shown, external) = (self.api_name(call.api), self.external(record.thread));
         let sink = &mut self.export.sink;
         let api = self.apis.entry(call.api).or_insert_with(|| Api::of(shown, sink));
         let (category, mut name) = (api.category, api.name.clone());
         let mut calls = 1;
         let mut args = vec![Arg::of(Key::Cbid, 0u32), Arg::of(Key::Correlation, number)];
+        args.extend(external.map(|id| Arg::of(Key::External, id)));
         if let Body::Api(api) = &record.body {
             if api.result != 0 {
                 args.push(Arg::of(Key::Result, i64::from(api.result)));

@@ -136,7 +136,7 @@ pub struct NamedRow<'a> {
 pub enum RowKind {
     /// The calls of a thread, and the ranges that it pushed.
     Thread,
-    /// Started ranges of the process.
+    /// Started ranges of the process, or steps of the program that gpuspy found.
     Ranges,
     /// The operations of a stream.
     Stream,
@@ -226,6 +226,7 @@ macro_rules! named {
 named! {
     /// What kind of event it is, in Kineto's words.
     Category {
+        Operator = "cpu_op",
         Driver = "cuda_driver",
         Runtime = "cuda_runtime",
         Sync = "cuda_sync",
@@ -256,15 +257,21 @@ named! {
         Duration = "gpu duration ns",
         EstimatedOccupancy = "est. achieved occupancy %",
         EvIdx = "Ev Idx",
+        External = "External id",
+        FoundBy = "found by gpuspy",
         Grid = "grid",
+        InputDims = "Input Dims",
+        InputIds = "Input op ids",
         Inside = "ns inside",
         Kernels = "kernels",
         Launches = "launches",
         Line = "line",
         Queued = "queued",
         Rate = "memory bandwidth (GB/s)",
+        RecordFunction = "Record function id",
         Registers = "registers per thread",
         Result = "result",
+        Sequence = "Sequence number",
         SharedMemory = "shared memory",
         Stack = "stack",
         Stream = "stream",
@@ -272,6 +279,7 @@ named! {
         TheoreticalOccupancy = "theoretical occupancy %",
         TotalAllocated = "Total Allocated",
         TotalReserved = "Total Reserved",
+        Until = "until",
         WarpsPerSm = "warps per SM",
     }
 }
@@ -295,6 +303,8 @@ pub enum Value<'a> {
     Text(&'a str),
     /// A list of texts.
     Texts(&'a [String]),
+    /// A list of lists of numbers.
+    Lists(&'a [Vec<i64>]),
 }
 
 impl From<u32> for Value<'_> {

@@ -34,6 +34,7 @@ impl<S: Sink> Pass<'_, '_, S> {
             Arg::of(Key::Correlation, correlation),
             Arg::of(Key::Duration, [lo, value, hi]),
         ];
+        args.extend(row.external.map(|id| Arg::of(Key::External, id)));
         let Described { category, name, more } =
             self.described(&row, span.1.saturating_sub(span.0), &mut args);
         let arrow = row.has_call.then_some(Arrow::Operation(correlation));

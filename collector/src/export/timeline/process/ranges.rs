@@ -4,8 +4,12 @@
 //! that no other open range has. The projections of a thread's ranges onto a stream have a row of their own,
 //! separately for each domain, and so have those of each row of started ranges. Operations of a stream run in the
 //! order of their calls, so ranges that nest on the host also nest on the GPU.
+//!
+//! Operators of PyTorch (`operators`) and steps have no projections: their own modules say why.
 
 use super::Pass;
+use super::operators::Within;
+use super::steps::is_step;
 use crate::analyze::ranges::RangeName;
 use crate::export::timeline::layout::Place;
 use crate::export::timeline::rows::Sequence;
@@ -15,7 +19,7 @@ use crate::model::filter::Passed;
 use crate::model::gpu_interval::{GpuInterval, host};
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::trace::record::{NvtxRange, Record};
-use gpuspy_wire::record::NvtxChange;
+use gpuspy_wire::record::{Namespace, NvtxChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -35,6 +39,7 @@ enum Owner {
 #[derive(Debug, Default)]
 struct Projections {
     is_asked_for: bool,
+    operator: Within,
     by_stream: BTreeMap<Place, (i64, i64)>,
 }
 
@@ -61,6 +66,8 @@ pub(super) struct RangeRows<S: Sink> {
     /// The rows of projections: their numbers and what is on them.
     projected: HashMap<(Place, Owner), (u32, Sequence)>,
     names: HashMap<(u32, u32), S::Name>,
+    /// The names of what PyTorch calls functions: those of ranges whose texts are all different.
+    functions: HashMap<String, S::Name>,
 }
 
 impl<S: Sink> Default for RangeRows<S> {
@@ -73,6 +80,7 @@ impl<S: Sink> Default for RangeRows<S> {
             named: HashSet::default(),
             projected: HashMap::default(),
             names: HashMap::default(),
+            functions: HashMap::default(),
         }
     }
 }
@@ -83,6 +91,19 @@ impl<S: Sink> RangeRows<S> {
         let next = self.lanes.len() as u32;
         let free = &mut self.free;
         *self.lanes.entry(id).or_insert_with(|| free.pop_first().unwrap_or(next))
+    }
+
+    /// The operator that the innermost range of a thread is, or lies in.
+    pub(super) fn innermost(&self, thread: u32) -> Option<Within> {
+        self.open.innermost(thread, 0).map(|begun| begun.inside.operator)
+    }
+
+    /// Prepares a name of a function.
+    pub(super) fn function(&mut self, name: &str, sink: &mut S) -> S::Name {
+        if let Some(known) = self.functions.get(name) {
+            return known.clone();
+        }
+        self.functions.entry(name.to_owned()).or_insert_with(|| sink.name(name)).clone()
     }
 
     fn owner(lanes: &HashMap<u64, u32>, thread: u32, range: &NvtxRange) -> Owner {
@@ -111,7 +132,9 @@ impl<S: Sink> Pass<'_, '_, S> {
         let (thread, at) = (record.thread, record.at);
         let over = match range.change {
             NvtxChange::Push | NvtxChange::Start => {
-                let inside = Projections { is_asked_for: passed.concerns, ..Projections::default() };
+                let operator = self.within(thread, range);
+                let inside =
+                    Projections { is_asked_for: passed.concerns, operator, ..Projections::default() };
                 if self.ranges.open.begin(Begun { thread, at, range: range.clone(), inside }) {
                     self.begin(thread, at, range);
                 }
@@ -160,9 +183,16 @@ impl<S: Sink> Pass<'_, '_, S> {
         if !inside.is_asked_for {
             return Ok(());
         }
-        let name = self.range_name(&range);
-        if self.is_in_time(host(at), host(end)) {
-            let row = Row { pid: self.rows().pid, tid };
+        let (said, row) = (self.said(&range), Row { pid: self.rows().pid, tid });
+        let is_in_time = self.is_in_time(host(at), host(end));
+        if let Some(said) = said.as_ref().filter(|_| inside.operator.is_itself) {
+            return if is_in_time { self.operator(said, inside.operator.id, row, span) } else { Ok(()) };
+        }
+        let name = match &said {
+            Some(said) => self.ranges.function(said.name, &mut self.export.sink),
+            None => self.range_name(&range),
+        };
+        if is_in_time {
             if let Owner::Started { lane } = owner
                 && self.ranges.named.insert(tid)
             {
@@ -171,17 +201,30 @@ impl<S: Sink> Pass<'_, '_, S> {
             }
             self.annotation(Category::Annotation, &name, row, span)?;
         }
-        for (place, (begin, end)) in inside.by_stream {
+        if self.is_step(&range) {
+            return Ok(());
+        }
+        self.projections(owner, inside.by_stream, &name)
+    }
+
+    /// Writes the projections of a range onto streams.
+    fn projections(
+        &mut self,
+        owner: Owner,
+        by_stream: BTreeMap<Place, (i64, i64)>,
+        name: &S::Name,
+    ) -> io::Result<()> {
+        for (place, (begin, end)) in by_stream {
             let Some((tid, _)) = self.ranges.projected.get(&(place, owner)) else { continue };
             if self.is_in_time(begin, end) {
                 let row = Row { pid: place.gpu, tid: *tid };
                 let span = (self.moment(begin), self.moment(end));
                 if self.ranges.named.insert(row.tid) {
-                    let name = &self.projections_name(place, owner);
+                    let title = &self.projections_name(place, owner);
                     let kind = RowKind::Projections { stream: place.row };
-                    self.export.sink.row(&NamedRow { row, name, kind })?;
+                    self.export.sink.row(&NamedRow { row, name: title, kind })?;
                 }
-                self.annotation(Category::GpuAnnotation, &name, row, span)?;
+                self.annotation(Category::GpuAnnotation, name, row, span)?;
             }
         }
         Ok(())
@@ -213,6 +256,11 @@ impl<S: Sink> Pass<'_, '_, S> {
         self.export.summary.annotations += 1;
         let (args, more, arrow, inside) = (&[], None, None, None);
         self.export.sink.slice(&Slice { category, name, row, span, args, more, arrow, inside })
+    }
+
+    /// Whether the program marks a step with this range.
+    fn is_step(&self, range: &NvtxRange) -> bool {
+        self.source.names.get(Namespace::NvtxRange, range.text).is_some_and(is_step)
     }
 
     fn range_name(&mut self, range: &NvtxRange) -> S::Name {
