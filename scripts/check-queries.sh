@@ -54,7 +54,7 @@ fi
 traces=$scratch/traces
 cp "$root"/collector/tests/former/*.gspy "$traces/"
 "$scale" --ranks 8 4 3000 "$traces/ranks"
-"$scale" --generate 3000 "$traces/whole.gspy"
+"$scale" --generate 40000 "$traces/whole.gspy"
 size=$(stat -c %s "$traces/whole.gspy")
 head -c $((size * 2 / 3)) "$traces/whole.gspy" >"$traces/cut.gspy"
 cp "$traces/whole.gspy" "$traces/damaged.gspy"
@@ -69,7 +69,7 @@ if [[ -e $root/target/sim/lib/libcuda.so.1 ]]; then
     }
     capture random3 "$root/target/sim/bin/random_program" 3 50 wide
     capture random4 "$root/target/sim/bin/random_program" 4 50
-    # It launches faster than records are drained, so that some may be dropped.
+    # Nothing is timed, and on a busy machine records are dropped.
     GPUSPY_TIMING=off capture flooded "$root/target/sim/bin/flood" 300000
 fi
 if [[ $thousand == yes ]]; then
