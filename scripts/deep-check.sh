@@ -8,6 +8,7 @@
 #   call, and get a signal at each instruction of the agent's (stable toolchain);
 # - half an hour of programs with faults under one collector; Java and Chromium with the agent preloaded;
 # - the page of report --html, of half a million operations and more (Chromium);
+# - the queries on Spark, which must return what they do on DuckDB (Java);
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
 #   nothing runs (rustup target add aarch64-unknown-linux-gnu);
@@ -56,6 +57,11 @@ check "every allocation fails in turn; kills and signals at every point" env GPU
 check "CPython's tests, Java and Chromium with the agent preloaded" scripts/check-strangers
 check "half an hour of programs with faults, under one collector" scripts/soak.sh 1800
 
+if command -v java >/dev/null; then
+    check "queries on DuckDB and Spark" scripts/check-queries.sh --spark
+else
+    skip "queries on Spark" "it needs Java"
+fi
 if command -v valgrind >/dev/null; then
     check "instructions of a report and an export" scripts/count-instructions
 else

@@ -109,6 +109,9 @@ python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 step "what Perfetto, HTA, TensorBoard's plugin and gpu-idle say of exports"
 scripts/check-exports.sh
 
+step "queries on DuckDB"
+scripts/check-queries.sh
+
 # Where there is no Chromium and none can be installed, it says so, with status 77.
 step "the page of report --html, in a browser"
 scripts/check-page.sh || [[ $? == 77 ]]

@@ -58,6 +58,16 @@ of a step. Without steps, the noise is not known, and --fail-over compares the p
 
 Exit status: 0; 2 on bad usage; 3 when no trace can be read; 4 when AFTER is slower than --fail-over allows.";
 
+pub(super) const QUERIES: &str = "\
+Examples:
+  gpuspy export runs/ --to parquet -o tables/
+  gpuspy queries                              the list, with what each answers
+  (gpuspy queries --setup duckdb tables/; gpuspy queries stragglers) | duckdb
+
+docs/queries.md shows DuckDB and Spark from Python.
+
+Exit status: 0; 2 on bad usage.";
+
 pub(super) const EXPORT: &str = "\
 Examples:
   gpuspy export app.gspy --to chrome -o app.json.gz     for ui.perfetto.dev, or HTA

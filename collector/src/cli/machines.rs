@@ -40,6 +40,12 @@ impl Machines {
         }
     }
 
+    /// The trace whose collection began first.
+    pub(super) fn first(&self) -> Option<&Path> {
+        let began = |place: &Place| place.began.map_or(u64::MAX, |(began, _)| began);
+        self.traces.iter().min_by_key(|(_, place)| began(place)).map(|(path, _)| path.as_path())
+    }
+
     /// The number of traces.
     pub(super) fn count(&self) -> usize {
         self.traces.len()

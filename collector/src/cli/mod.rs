@@ -22,6 +22,7 @@ mod panic;
 mod parquet;
 mod program;
 mod progress;
+mod queries;
 mod report;
 mod run;
 mod time;
@@ -68,6 +69,9 @@ enum Command {
     /// Export a trace for Perfetto, chrome://tracing or HTA, as tables for DuckDB and Spark, or its stacks for flame graphs
     #[command(after_help = examples::EXPORT)]
     Export(export::Options),
+    /// Print SQL for the tables of `export --to parquet`, for DuckDB and Spark
+    #[command(after_help = examples::QUERIES)]
+    Queries(queries::Options),
     /// Check what works on this machine and what does not, and say what to do about it
     #[command(after_help = examples::DOCTOR)]
     Doctor(doctor::Options),
@@ -201,6 +205,7 @@ fn run_command(command: Command) -> Result<ExitCode, Failure> {
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
         Command::Diff(options) => diff::diff(&options),
+        Command::Queries(options) => queries::queries(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Demo(options) => demo::demo(&options),
         Command::DemoWorkload => demo::run_workload(),

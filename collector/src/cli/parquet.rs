@@ -1,11 +1,13 @@
 //! `gpuspy export --to parquet`: writes the tables of a trace into folders for DuckDB and Spark.
 
+use super::machines::Machines;
 use super::output::cannot_write;
-use super::traces::{AllOpened, Opened, PATIENCE, filters, open_all, say_damage, unreadable};
+use super::traces::{Opened, PATIENCE, say_damage, unreadable};
 use super::{Failure, say};
 use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
+use crate::trace::TraceReader;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,28 +26,31 @@ pub(super) fn export(
         let shown = directory.display();
         return Err(Failure::usage(format_args!("{shown} is a file: tables need a directory, -o DIR")));
     }
-    let AllOpened { mut traces, unread } = open_all(trace, PATIENCE)?;
-    unread.iter().for_each(|(path, error)| say(&unreadable(path, error).sentence));
-    let filters = filters(trace, &mut traces, filter)?;
-    let named = || place::job_of(traces.iter().map(|trace| (&trace.names, trace.status.as_ref())));
-    let job = job.map_or_else(named, place::safe);
+    let mut machines = Machines::of(trace, PATIENCE)?;
+    let job = job.map_or_else(|| named(&machines), |job| Ok(place::safe(job)))?;
     let folder = place::of_job(directory, &job);
     free(&folder)?;
     let hidden = hidden(&folder);
-    let all = all(&mut traces, &filters, &hidden).and_then(|written| {
+    let written = all(&mut machines, filter, &hidden).and_then(|written| {
         // A folder that came in the meantime is not replaced, unless it is empty.
-        fs::rename(&hidden, &folder).map(|()| written)
+        let renamed = fs::rename(&hidden, &folder);
+        renamed.map(|()| written).map_err(|e| cannot_write(folder.display(), &e))
     });
-    let written = all.map_err(|e| {
+    if written.is_err() {
         let _ = fs::remove_dir_all(&hidden); // It may not exist.
-        cannot_write(folder.display(), &e)
-    })?;
-    for trace in &traces {
-        say_damage(&trace.path, trace.reader.damage());
     }
+    let written = written?;
+    machines.unread.iter().for_each(|(path, error)| say(&unreadable(path, error).sentence));
     let (shown, rows) = (folder.display(), written.rows);
-    say(format_args!("wrote {shown}, {} with {rows} rows", processes(traces.len())));
+    say(format_args!("wrote {shown}, {} with {rows} rows", processes(machines.count())));
     Ok(())
+}
+
+/// Returns the name of a job that the user has not named.
+fn named(machines: &Machines) -> Result<String, Failure> {
+    let Some(path) = machines.first() else { return Ok(place::safe("")) };
+    let reader = TraceReader::open(path).map_err(|error| unreadable(path, &error))?;
+    Ok(place::job_of([(reader.names(), reader.status())].into_iter()))
 }
 
 fn processes(count: usize) -> String {
@@ -71,14 +76,24 @@ fn hidden(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
-fn all(traces: &mut [Opened], filters: &[Filter], job: &Path) -> io::Result<Written> {
-    let mut all = Written::default();
-    for (trace, filter) in traces.iter_mut().zip(filters) {
-        let folder = place::of_process(job, &trace.names);
-        let file = place::file(&folder, trace.status.as_ref());
-        all.rows += one(trace, filter, &folder, &file)?.rows;
-    }
-    Ok(all)
+/// Writes the tables of all processes, one machine after another.
+fn all(machines: &mut Machines, filter: &Filter, job: &Path) -> Result<Written, Failure> {
+    let (mut all, mut failed) = (Written::default(), None);
+    machines.each(filter, |traces, filters| {
+        for (trace, filter) in traces.iter_mut().zip(filters) {
+            if failed.is_some() {
+                return;
+            }
+            let folder = place::of_process(job, &trace.names);
+            let file = place::file(&folder, trace.status.as_ref());
+            match one(trace, filter, &folder, &file) {
+                Ok(written) => all.rows += written.rows,
+                Err(error) => failed = Some(cannot_write(folder.display(), &error)),
+            }
+            say_damage(&trace.path, trace.reader.damage());
+        }
+    })?;
+    failed.map_or(Ok(all), Err)
 }
 
 /// Writes the tables of a process into its folder, in files of this name.

@@ -7,4 +7,5 @@ pub mod chrome;
 pub mod flame;
 pub mod parquet;
 pub mod perfetto;
+pub mod queries;
 pub mod timeline;

@@ -21,6 +21,17 @@ pub(super) struct Flat {
     pub rows: Vec<Vec<Cell>>,
 }
 
+impl Flat {
+    /// Returns the table with the process's id in each row, so that rows of several processes of a rank can be told apart.
+    pub fn of_process(mut self, pid: &Cell) -> Flat {
+        if self.columns.iter().all(|(name, _)| name != "pid") {
+            self.columns.push(("pid".to_owned(), Kind::Number));
+            self.rows.iter_mut().for_each(|row| row.push(pid.clone()));
+        }
+        self
+    }
+}
+
 /// Returns the tables of a report.
 pub(super) fn tables(report: &Value) -> Vec<Flat> {
     // The schema is part of the program, and a test reads it.

@@ -85,7 +85,10 @@ where
     known.extend(flat::tables(&json));
     // The process is last: it says which files there are.
     known.push(known::process(names, status, began, ended, &json));
-    known.into_iter().try_for_each(|flat| write_flat(folder, name, flat))?;
+    known
+        .into_iter()
+        .map(|flat| flat.of_process(&pid))
+        .try_for_each(|flat| write_flat(folder, name, flat))?;
     Ok(written)
 }
 

@@ -1,0 +1,295 @@
+//! SQL for the tables of a [Parquet export](super::parquet), which `gpuspy queries` prints. The text of a query is the same for all
+//! engines; only what defines the tables differs.
+
+use std::fmt::{self, Write};
+
+/// A query that is shipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text, which begins with a comment that says what it answers.
+    pub text: &'static str,
+}
+
+macro_rules! queries {
+    ($($name:literal)*) => {
+        /// All queries, in the order in which one reads them.
+        pub const ALL: &[Query] =
+            &[$(Query { name: $name, text: include_str!(concat!("../../queries/", $name, ".sql")) },)*];
+    };
+}
+
+queries! {
+    "coverage" "findings" "findings-of-job" "ranks" "gpus" "idle" "idle-of-job" "gaps" "gaps-by-line" "steps" "slow-steps"
+    "kernels" "kernels-of-job" "transfers" "transfers-of-job" "memory" "memory-by-line" "calls" "waits" "lines" "ranges"
+    "stragglers" "last-arrivals" "slowest-hosts" "changed" "changed-kernels"
+}
+
+/// The tables that queries read.
+const TABLES: &[&str] = &[
+    "process",
+    "device",
+    "kernel",
+    "memcpy",
+    "memset",
+    "graph",
+    "graph_node",
+    "burst",
+    "runtime",
+    "sync",
+    "alloc",
+    "nvtx",
+    "stack",
+    "gap",
+    "step",
+    "report_apis",
+    "report_coverage",
+    "report_devices",
+    "report_findings",
+    "report_gaps",
+    "report_graphs",
+    "report_idle_by_cause",
+    "report_kernels",
+    "report_lines",
+    "report_memory",
+    "report_memory_by_kind",
+    "report_steps",
+    "report_syncs",
+    "report_transfers",
+    "report_verdict",
+];
+
+/// What runs the queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// DuckDB, on one machine.
+    DuckDb,
+    /// Spark, on a cluster.
+    Spark,
+}
+
+/// A directory cannot be read by an engine.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pattern(char);
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it contains {:?}, which DuckDB and Spark take for a pattern: give it another name", self.0)
+    }
+}
+
+impl Query {
+    /// Returns the query with this name.
+    pub fn named(name: &str) -> Option<Query> {
+        ALL.iter().find(|query| query.name == name).copied()
+    }
+
+    /// What it answers: the first sentence of its comment.
+    pub fn sentence(self) -> String {
+        let comment =
+            self.text.lines().map_while(|line| line.strip_prefix("-- ")).collect::<Vec<_>>().join(" ");
+        let ends = comment.match_indices(['.', '?']).map(|(at, _)| at + 1);
+        let end = ends.into_iter().find(|end| comment[*end..].is_empty() || comment[*end..].starts_with(' '));
+        comment[..end.unwrap_or(comment.len())].to_owned()
+    }
+}
+
+/// Returns the statements that define the tables of an export, and views of them with the names that Nsight Systems gives its
+/// tables.
+///
+/// # Errors
+/// The directory's name would be taken for a pattern.
+pub fn setup(engine: Engine, directory: &str) -> Result<String, Pattern> {
+    if let Some(special) = directory.chars().find(|c| "*?[]{}".contains(*c)) {
+        return Err(Pattern(special));
+    }
+    let directory = engine.literal(directory.trim_end_matches('/'));
+    let mut text = engine.comment().to_owned();
+    for table in TABLES {
+        text.push_str(&engine.table(table, &directory));
+    }
+    text.push_str(NSIGHT_COMMENT);
+    for (view, select) in NSIGHT {
+        let select = select.replace("HASH(", engine.hash());
+        // Writing into a text does not fail.
+        let _ = writeln!(text, "{} {view} AS\n{select};", engine.create());
+    }
+    Ok(text)
+}
+
+impl Engine {
+    fn comment(self) -> &'static str {
+        match self {
+            Engine::DuckDb => {
+                "-- The tables of a gpuspy export, for DuckDB (1.1 or later): run this once in a connection.
+CREATE OR REPLACE MACRO gpuspy_text(value) AS CAST(hash(value) >> 1 AS BIGINT);
+"
+            }
+            Engine::Spark => {
+                "-- The tables of a gpuspy export, for Spark (4.0 or later): run each statement once in a session.\n"
+            }
+        }
+    }
+
+    /// A text as it stands between apostrophes.
+    fn literal(self, text: &str) -> String {
+        match self {
+            Engine::DuckDb => text.replace('\'', "''"),
+            Engine::Spark => text.replace('\\', "\\\\").replace('\'', "\\'"),
+        }
+    }
+
+    fn create(self) -> &'static str {
+        match self {
+            Engine::DuckDb => "CREATE OR REPLACE VIEW",
+            Engine::Spark => "CREATE OR REPLACE TEMPORARY VIEW",
+        }
+    }
+
+    /// A function of a text, up to its opening parenthesis.
+    fn hash(self) -> &'static str {
+        match self {
+            Engine::DuckDb => "gpuspy_text(",
+            Engine::Spark => "xxhash64(",
+        }
+    }
+
+    fn table(self, table: &str, directory: &str) -> String {
+        match self {
+            Engine::DuckDb => format!(
+                "CREATE OR REPLACE VIEW {table} AS SELECT * FROM read_parquet('{directory}/job=*/host=*/rank=*/{table}/*.parquet', \
+                 hive_partitioning = true, hive_types = {{'job': VARCHAR, 'host': VARCHAR, 'rank': BIGINT}});\n"
+            ),
+            Engine::Spark => format!(
+                "CREATE OR REPLACE TEMPORARY VIEW {table}_files USING parquet OPTIONS (path \
+                 '{directory}/job=*/host=*/rank=*/{table}', basePath '{directory}');\n\
+                 CREATE OR REPLACE TEMPORARY VIEW {table} AS SELECT * EXCEPT (job, host, rank), CAST(job AS STRING) AS job, \
+                 CAST(host AS STRING) AS host, CAST(rank AS BIGINT) AS rank FROM {table}_files;\n"
+            ),
+        }
+    }
+}
+
+const NSIGHT_COMMENT: &str = "-- Views with the names and columns of Nsight Systems' export, for queries that were written for it. Texts are numbers of StringIds
+-- there. Only what has a time is in them; job, host and rank are added.
+";
+
+/// Views by name, with the query that they are.
+const NSIGHT: &[(&str, &str)] = &[
+    (
+        "StringIds",
+        "SELECT HASH(t.value) AS id, t.value FROM (
+    SELECT k.demangledName AS value FROM kernel k UNION SELECT k.shortName FROM kernel k
+    UNION SELECT k.mangledName FROM kernel k UNION SELECT r.name FROM runtime r UNION SELECT s.name FROM sync s
+    UNION SELECT a.name FROM alloc a UNION SELECT n.text FROM nvtx n) t WHERE t.value IS NOT NULL",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "SELECT k.start, k.end, k.deviceId, k.contextId, k.streamId, k.correlationId, k.globalPid, HASH(k.demangledName) AS demangledName,
+    HASH(k.shortName) AS shortName, HASH(k.mangledName) AS mangledName, k.registersPerThread, k.gridX, k.gridY, k.gridZ,
+    k.blockX, k.blockY, k.blockZ, k.staticSharedMemory, k.dynamicSharedMemory, k.localMemoryPerThread, k.job, k.host, k.rank
+FROM kernel k WHERE k.start IS NOT NULL",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "SELECT r.start, r.end, r.globalTid, r.correlationId, HASH(r.name) AS nameId, r.returnValue, r.job, r.host, r.rank FROM runtime r",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "SELECT c.start, c.end, c.deviceId, c.contextId, c.streamId, c.correlationId, c.globalPid, c.bytes, c.copyKind, c.srcKind,
+    c.dstKind, c.job, c.host, c.rank
+FROM memcpy c WHERE c.start IS NOT NULL",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "SELECT s.start, s.end, s.deviceId, s.contextId, s.streamId, s.correlationId, s.globalPid, s.value, s.bytes, s.job,
+    s.host, s.rank
+FROM memset s WHERE s.start IS NOT NULL",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        "SELECT s.start, s.end, s.deviceId, s.contextId, s.streamId, s.correlationId, s.globalPid, s.syncType, s.job, s.host, s.rank
+FROM sync s",
+    ),
+    (
+        "NVTX_EVENTS",
+        "SELECT n.start, n.end, n.eventType, n.rangeId, n.category, n.color, n.text, n.globalTid, HASH(n.text) AS textId, n.domain, n.job,
+    n.host, n.rank
+FROM nvtx n",
+    ),
+    (
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        "SELECT a.start, a.globalPid, a.deviceId, a.contextId, a.streamId, a.correlationId, a.address, a.bytes, a.memoryOperationType,
+    HASH(a.name) AS name, a.job, a.host, a.rank
+FROM alloc a WHERE a.is_device",
+    ),
+    (
+        "TARGET_INFO_GPU",
+        "SELECT d.id, d.name, d.uuid, d.totalMemory, d.smCount, d.computeMajor, d.computeMinor, d.maxWarpsPerSm, d.job, d.host, d.rank
+FROM device d",
+    ),
+    (
+        "ENUM_CUDA_MEMCPY_OPER",
+        "SELECT e.id, e.name, e.label FROM (VALUES (1, 'CUDA_MEMCPY_KIND_HTOD', 'Host-to-Device'),
+    (2, 'CUDA_MEMCPY_KIND_DTOH', 'Device-to-Host'), (8, 'CUDA_MEMCPY_KIND_DTOD', 'Device-to-Device'),
+    (9, 'CUDA_MEMCPY_KIND_HTOH', 'Host-to-Host'), (10, 'CUDA_MEMCPY_KIND_PTOP', 'Peer-to-Peer')) AS e(id, name, label)",
+    ),
+    (
+        "ENUM_CUDA_MEM_KIND",
+        "SELECT e.id, e.name, e.label FROM (VALUES (1, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),
+    (2, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', 'Pinned'), (3, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE', 'Device'),
+    (5, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED', 'Managed')) AS e(id, name, label)",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn every_file_is_a_query_that_says_in_a_sentence_what_it_answers() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("queries");
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files: BTreeSet<String> =
+            files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        let names: BTreeSet<String> = ALL.iter().map(|query| query.name.to_owned()).collect();
+        assert_eq!((files, ALL.len()), (names.clone(), names.len()));
+        for query in ALL {
+            let sentence = query.sentence();
+            assert!(sentence.ends_with(['.', '?']) && sentence.len() > 30, "{}: {sentence}", query.name);
+            assert!(query.text.contains("\nORDER BY "), "{} has rows in any order", query.name);
+        }
+    }
+
+    #[test]
+    fn queries_read_tables_that_the_setup_defines() {
+        for query in ALL {
+            let words: Vec<&str> = query
+                .text
+                .lines()
+                .filter(|line| !line.starts_with("--"))
+                .flat_map(str::split_whitespace)
+                .collect();
+            let own: BTreeSet<&str> =
+                words.windows(2).filter(|pair| pair[1] == "AS").map(|pair| pair[0]).collect();
+            let read = words.windows(2).filter(|pair| ["FROM", "JOIN"].contains(&pair[0]));
+            let read = read.map(|pair| pair[1]).filter(|name| !name.starts_with('('));
+            let unknown: Vec<&str> =
+                read.filter(|name| !TABLES.contains(name) && !own.contains(name)).collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", query.name);
+        }
+    }
+
+    #[test]
+    fn a_folder_with_an_apostrophe_is_a_text_and_a_pattern_is_refused() {
+        assert!(
+            setup(Engine::DuckDb, "it's/").unwrap().contains("'it''s/job=*/host=*/rank=*/kernel/*.parquet'")
+        );
+        assert!(setup(Engine::Spark, "it's").unwrap().contains(r"basePath 'it\'s'"));
+        assert_eq!(setup(Engine::Spark, "a[1]"), Err(Pattern('[')));
+    }
+}

@@ -1,0 +1,217 @@
+"""Runs every query of `gpuspy queries` on an export, and compares what it returns.
+
+    check.py GPUSPY TABLES TRACES SPARK
+
+TABLES is an export with one job for each entry of the folder TRACES, which is a trace or a folder of traces. On DuckDB, queries that
+state a table of the report must equal `report --json` of each trace, those from single operations must add up to it, and
+stragglers must be those of the report of the whole folder. With SPARK = yes, Spark must return the same rows.
+"""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+
+gpuspy, tables, traces, with_spark = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] == "yes"
+wrong = []
+
+
+def ask(*words):
+    return subprocess.run([gpuspy, *words], capture_output=True, text=True, check=True).stdout
+
+
+def report(path):
+    return json.loads(ask("report", "--json", str(path)))
+
+
+def same(one, other):
+    """Whether two values are equal; sums of fractions depend on their order."""
+    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None or isinstance(one, str):
+        return one == other
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def expect(where, found, expected):
+    if len(found) != len(expected):
+        wrong.append(f"{where}: {len(found)} rows instead of {len(expected)}")
+        return
+    for number, (row, truth) in enumerate(zip(found, expected)):
+        if not (len(row) == len(truth) and all(map(same, row, truth))):
+            wrong.append(f"{where}, row {number}: {row} instead of {truth}")
+            return
+
+
+def at(value, path):
+    for key in path.split("."):
+        value = None if value is None else value.get(key)
+    return value
+
+
+# Query -> the list of the report that it states, and its columns with their keys there.
+ESTIMATE = {"_ns": "value", "_ns_lo": "lo", "_ns_hi": "hi", "_ns_kind": "kind"}
+KERNEL = {"name": "name", "symbol": "symbol", "launches": "count", "timed": "timed", "in_graphs": "in_graphs", "line": "line",
+          **{f"total{end}": f"total_ns.{key}" for end, key in ESTIMATE.items()},
+          **{f"{one}_ns": f"{one}_ns.value" for one in ("avg", "median", "min", "max", "stddev")}}
+TRANSFER = {"kind": "kind", "host_memory": "host_memory", "copies": "count", "timed": "timed", "bytes": "bytes", "line": "line",
+            **{f"total{end}": f"total_ns.{key}" for end, key in ESTIMATE.items()}}
+IDLE = {"cause": "cause", "gaps": "count", "total_ns": "total_ns.value", "total_ns_lo": "total_ns.lo", "total_ns_hi": "total_ns.hi"}
+CALL = {"calls": "count", "host_ns": "host_ns", "avg_ns": "avg_ns", "median_ns": "median_ns.value", "max_ns": "max_ns"}
+FINDING = {"id": "id", "title": "title", "saves_ns": "saves_ns.value", "saves_ns_lo": "saves_ns.lo", "saves_ns_hi": "saves_ns.hi",
+           "evidence_text": "evidence.text", "evidence_count": "evidence.count", "evidence_total_ns": "evidence.total_ns.value",
+           "evidence_kernel": "evidence.kernel", "evidence_api": "evidence.api", "evidence_line": "evidence.line", "fix": "fix"}
+GPU = {"device": "id", "name": "name", "uuid": "uuid", "span_ns": "span_ns", "streams": "streams", "idle_ns_lo": "idle_ns.lo",
+       "idle_ns_hi": "idle_ns.hi",
+       **{f"{part}_ns": f"{part}_ns.value" for part in
+          ("compute", "graph", "exposed_comm", "exposed_copy", "undecided", "unobserved", "idle")}}
+MEMORY = {"peak_bytes": "peak_bytes.value", "peak_bytes_lo": "peak_bytes.lo", "peak_bytes_hi": "peak_bytes.hi",
+          **{key: key for key in ("peak_ns", "live_bytes", "allocations", "allocated_bytes", "frees", "out_of_memory")}}
+STEPS = {"steps": "count", **{key: key for key in ("source", "launches_per_step", "warm_up", "median_ns", "mean_ns", "std_ns",
+                                                   "p95_ns", "p99_ns", "min_ns", "max_ns")}}
+COVERAGE = {key: key for key in ("launches", "timed", "captured", "in_graphs", "unattributed", "never_timed", "dropped")}
+DAMAGE = ("records_lost", "times_lost", "chunks_lost", "chunks_refused", "cut", "unfinished")
+STATED = {
+    "kernels": (lambda r: r["kernels"], KERNEL), "transfers": (lambda r: r["transfers"], TRANSFER),
+    "idle": (lambda r: r["idle"]["by_cause"], IDLE), "waits": (lambda r: r["syncs"], {"api": "api", "line": "line", **CALL}),
+    "calls": (lambda r: r["apis"], {"name": "name", "failed": "failed", "min_ns": "min_ns", **CALL}),
+    "findings": (lambda r: r["findings"], FINDING), "gpus": (lambda r: r["devices"], GPU),
+    "memory": (lambda r: [r["memory"]], MEMORY), "steps": (lambda r: [r["steps"]], STEPS),
+    "coverage": (lambda r: [{**r["coverage"], **r["processes"][0]["damage"]}], {**COVERAGE, **{key: key for key in DAMAGE}}),
+}
+
+
+class Answer:
+    def __init__(self, columns, rows):
+        self.columns, self.rows = columns, rows
+
+    def of(self, keys, columns):
+        """The values of columns in the rows that have these values."""
+        places = [self.columns.index(column) for column in columns]
+        keyed = [(self.columns.index(column), value) for column, value in keys.items()]
+        return [[row[at] for at in places] for row in self.rows if all(row[at] == value for at, value in keyed)]
+
+
+class Duck:
+    def __init__(self):
+        self.db = duckdb.connect()
+        self.db.execute(ask("queries", "--setup", "duckdb", tables))
+
+    def run(self, sql):
+        done = self.db.execute(sql)
+        return Answer([column[0] for column in done.description], [list(row) for row in done.fetchall()])
+
+
+class Spark:
+    def __init__(self):
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "4")
+        self.spark = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "2g").getOrCreate()
+        for statement in ask("queries", "--setup", "spark", tables).split(";\n"):
+            if statement.strip():
+                self.spark.sql(statement)
+
+    def run(self, sql):
+        frame = self.spark.sql(sql)
+        return Answer(frame.columns, [list(row) for row in frame.collect()])
+
+
+def states_the_report(answers, job, one):
+    """Compares the queries that state a table of one process's report."""
+    process = one["processes"][0]
+    keys = {"job": job, "rank": process["rank"], "pid": process["pid"] or 0}
+    for name, (rows, columns) in STATED.items():
+        truth = [[at(row, path) for path in columns.values()] for row in rows(one)]
+        expect(f"{job}: {name} of pid {keys['pid']}", answers[name].of(keys, columns), truth)
+    (missing,) = answers["coverage"].of(keys, ["missing"])
+    complete = one["coverage"]["dropped"] == 0 and not any(process["damage"][key] for key in DAMAGE)
+    complete = complete and one["coverage"]["timed"] == one["coverage"]["launches"]
+    if (missing[0] == "") != complete:
+        wrong.append(f"{job}: coverage says {missing[0]!r} of pid {keys['pid']}")
+
+
+def sums(rows, keys, values):
+    """Adds the values of rows with the same keys."""
+    added = {}
+    for row in rows:
+        mine = added.setdefault(tuple(row[key] for key in keys), [0] * len(values))
+        for place, value in enumerate(values):
+            mine[place] += row[value]
+    return [[*key, *value] for key, value in sorted(added.items(), key=str)]
+
+
+def adds_up(duck, answers, job, reports):
+    """Compares what single operations add up to with the reports of all processes."""
+    def ordered(rows):
+        return sorted(rows, key=lambda row: str(tuple(row[:-2])))
+
+    def total(path):
+        return sum(at(one, path) or 0 for one in reports)
+
+    kernels = answers["kernels-of-job"].of({"job": job}, ["launches", "timed"])
+    expect(f"{job}: launches", [[sum(row[0] for row in kernels)]], [[total("coverage.launches")]])
+    transfers = [row for one in reports for row in one["transfers"]]
+    expect(f"{job}: transfers", ordered(answers["transfers-of-job"].of({"job": job}, ["kind", "host_memory", "copies", "bytes"])),
+           ordered(sums(transfers, ["kind", "host_memory"], ["count", "bytes"])))
+    where = f"WHERE t.job = '{job}'"
+    calls = duck.run(f"SELECT t.name, CAST(SUM(t.calls) AS BIGINT), CAST(SUM(t.host_ns) AS BIGINT) FROM runtime t {where} GROUP BY t.name")
+    expect(f"{job}: calls", ordered(calls.rows), ordered(sums([row for one in reports for row in one["apis"]], ["name"], ["count", "host_ns"])))
+    syncs = duck.run(f'SELECT t.name, COUNT(*), CAST(SUM(t."end" - t.start) AS BIGINT) FROM sync t {where} GROUP BY t.name')
+    expect(f"{job}: waits", ordered(syncs.rows), ordered(sums([row for one in reports for row in one["syncs"]], ["api"], ["count", "host_ns"])))
+    expect(f"{job}: gaps", duck.run(f"SELECT COUNT(*) FROM gap t {where}").rows, [[total("gaps.count")]])
+    expect(f"{job}: steps", duck.run(f"SELECT COUNT(*) FROM step t {where}").rows, [[total("steps.count")]])
+    live = duck.run(f"SELECT COALESCE(SUM(CASE WHEN t.change = 'allocated' THEN 1 ELSE 0 END), 0) FROM alloc t {where} AND t.is_device")
+    expect(f"{job}: allocations", live.rows, [[total("memory.allocations")]])
+
+
+def stragglers(answers, job, whole):
+    """Compares who is late in the collectives of a job on several machines."""
+    columns = ["rank", "collectives", "last_arrivals", "late_ns", "vs_best"]
+    found = sorted(answers["stragglers"].of({"job": job}, columns))
+    truth = [(row["rank"], row["straggler"]) for row in whole["ranks"] if row["straggler"] and row["straggler"]["collectives"]]
+    expect(f"{job}: stragglers", found, [[rank, *(of[key] for key in ("collectives", "last_arrivals", "late_ns", "vs_best"))] for rank, of in truth])
+
+
+def main():
+    began = time.monotonic()
+    names = [line.split()[0] for line in ask("queries").splitlines()]
+    texts = {name: ask("queries", name) for name in names}
+    duck, took, answers = Duck(), {}, {}
+    for name, text in texts.items():
+        start = time.monotonic()
+        answers[name] = duck.run(text)
+        took[name] = time.monotonic() - start
+    for entry in sorted(traces.iterdir()):
+        files = sorted(entry.glob("*.gspy")) if entry.is_dir() else [entry]
+        # Of a thousand traces, some are enough.
+        reports = [report(file) for file in (files if len(files) < 100 else files[:: len(files) // 20])]
+        for one in reports:
+            states_the_report(answers, entry.stem, one)
+        if len(reports) == len(files):
+            adds_up(duck, answers, entry.stem, reports)
+        if entry.is_dir():
+            stragglers(answers, entry.stem, report(entry))
+    rows = sum(len(answer.rows) for answer in answers.values())
+    slowest = max(took, key=took.get)
+    print(f"DuckDB {duckdb.__version__}: {len(names)} queries, {rows} rows, {sum(took.values()):.2f} s, the longest {slowest} with {took[slowest]:.2f} s")
+    if with_spark:
+        start = time.monotonic()
+        spark = Spark()
+        print(f"Spark {spark.spark.version}: set up in {time.monotonic() - start:.1f} s")
+        start = time.monotonic()
+        for name, text in texts.items():
+            theirs = spark.run(text)
+            if theirs.columns != answers[name].columns:
+                wrong.append(f"{name}: Spark has the columns {theirs.columns}")
+            expect(f"{name} on Spark", theirs.rows, answers[name].rows)
+        print(f"the same {len(names)} queries in {time.monotonic() - start:.1f} s")
+    for line in wrong[:40]:
+        print(f"WRONG {line}")
+    print(f"{len(wrong)} differences, {time.monotonic() - began:.1f} s")
+    sys.exit(1 if wrong else 0)
+
+
+main()
