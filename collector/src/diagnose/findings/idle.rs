@@ -15,8 +15,9 @@ pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
 }
 
 /// Returns claims of idle time without what gpuspy's hooks took of `calls` in it: without gpuspy the program is faster by
-/// that, which no remedy gains. On a busy machine the time of hooks contains that of other programs, so at most half of
-/// the claims is taken to be theirs.
+/// that, which no remedy gains. `calls` are outermost ones, as the report counts them: a runtime call passes the hook of its
+/// driver call, too, and both hooks' time is its own. On a busy machine the time of hooks contains that of other programs,
+/// so at most half of the claims is taken to be theirs.
 pub fn without_own_cost(
     facts: &Facts<'_>,
     claims: BTreeMap<Bucket, Sum>,
@@ -24,7 +25,8 @@ pub fn without_own_cost(
 ) -> BTreeMap<Bucket, Sum> {
     let Some(own) = &facts.all.overhead else { return claims };
     let all = claims.values().fold(0u64, |sum, claim| sum.saturating_add(claim.value));
-    let cost = Sum { value: own.agent_ns, lo: 0, hi: 0 }.share(calls, own.calls).value;
+    let outermost = facts.all.apis.values().map(|calls| calls.count).sum();
+    let cost = Sum { value: own.agent_ns, lo: 0, hi: 0 }.share(calls, outermost).value;
     let rest = all - cost.min(all / 2);
     claims.into_iter().map(|(bucket, claim)| (bucket, claim.share(rest, all))).collect()
 }
@@ -85,7 +87,24 @@ impl<'a> Idle<'a> {
 mod tests {
     use super::*;
     use crate::analyze::Tables;
+    use crate::analyze::calls::HostTimes;
+    use crate::analyze::overhead::Overhead;
     use crate::diagnose::buckets::Buckets;
+
+    #[test]
+    fn the_cost_of_a_call_is_that_of_the_hooks_of_both_layers() {
+        let mut all = Tables::default();
+        // 100 launches through the runtime: 200 hooks were passed, 1 µs in each.
+        all.overhead = Some(Overhead { agent_ns: 200_000, calls: 200, ..Overhead::default() });
+        let launches = HostTimes { count: 100, ..HostTimes::default() };
+        all.apis.insert("cudaLaunchKernel".to_owned(), launches);
+        let buckets = Buckets::default();
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let idle = Bucket::Idle(Cause::Launching);
+        let claims = BTreeMap::from([(idle, Sum { value: 1_000_000, lo: 900_000, hi: 1_100_000 })]);
+        let rest = without_own_cost(&facts, claims, 50)[&idle];
+        assert_eq!((rest.value, rest.lo, rest.hi), (900_000, 810_000, 990_000));
+    }
 
     #[test]
     fn a_gap_in_which_the_thread_was_in_several_calls_counts_once() {
