@@ -85,6 +85,23 @@ fn scaled(value: f64, unit: &str) -> String {
     }
 }
 
+/// Writes a moment, s since 1970, as a part of a name: `20261125-091000`, in UTC.
+pub fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from a 1 March, so that the day that only some years have is the last one (Howard Hinnant,
+    // "chrono-Compatible Low-Level Date Algorithms").
+    let since = days + 719_468;
+    let (era, day_of_era) = (since / 146_097, since % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{:02}", second % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

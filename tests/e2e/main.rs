@@ -57,3 +57,4 @@ mod teardown;
 mod timing_events;
 mod verify;
 mod waits_and_startup;
+mod windows;

@@ -326,7 +326,8 @@ wire_enum! {
         /// The parent's pid and the process's own, decimal, both in the process's namespace; 0 = in another
         /// namespace.
         Parent = 10 "parent",
-        /// The part of the run that is recorded: the text of `--capture-range`.
+        /// The part of the run that is recorded: the text of `--capture-range`, or the window of time that the trace is about
+        /// (then written by the collector).
         CaptureRange = 11 "capture_range",
         /// What `gpuspy run` was called with, without the place of the trace: each word ends with NUL (written by the
         /// collector).
@@ -337,6 +338,9 @@ wire_enum! {
         StacksNote = 14 "stacks_note",
         /// Why the agent has stopped before its process.
         EndNote = 15 "end_note",
+        /// How many windows of time of the same process came before the one that the trace is about, decimal (written by the
+        /// collector).
+        Window = 16 "window",
     }
 }
 

@@ -1,13 +1,15 @@
 //! `gpuspy collect`.
 
 use super::hangs::HangOptions;
+use super::time::duration;
+use super::windows::{self, Exporter, Tables};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, Traces};
 use crate::model::outcome::Outcome;
 use crate::why::why;
 use clap::builder::FalseyValueParser;
-use clap::{ArgAction, ArgGroup, Args};
+use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use std::fs::{self, DirBuilder};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -32,11 +34,39 @@ pub(super) struct Options {
     /// The trace [default: gpuspy-<program>-<pid>.gspy]
     #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
     output: Option<PathBuf>,
+    /// Begin new traces every so often, as in 10m or 1h: for jobs that run for weeks
+    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with_all = ["pid", "inherit_fd"])]
+    every: Option<Duration>,
+    /// Turn each trace into tables under DIR/job=NAME.TIME/ when its time is over, and remove it (--every is 10m unless given)
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["pid", "inherit_fd"])]
+    to: Option<Format>,
+    /// The job's name in the tables [default: the program's]
+    #[arg(long, value_name = "NAME", requires = "to")]
+    job: Option<String>,
     #[command(flatten)]
     hangs: HangOptions,
     /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
+}
+
+/// What traces become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for DuckDB and Spark
+    Parquet,
+}
+
+/// The length of windows unless it is given.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// Parses the length of windows: whole seconds.
+fn window(text: &str) -> Result<Duration, String> {
+    let length = Duration::from_nanos(duration(text)?);
+    if length.subsec_nanos() != 0 || length.is_zero() {
+        return Err("windows last whole seconds, as in 30s, 10m or 1h".to_owned());
+    }
+    Ok(length)
 }
 
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
@@ -56,8 +86,12 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let socket = directory.join("gpuspy.sock");
     let signals = stopping_signals()?;
     let listener = bind_anew(&socket)?;
-    let (collector, stopper) = Collector::new(Target::Directory(directory))?;
-    let collector = collector.watching(options.hangs.watch());
+    let (collector, stopper) = Collector::new(Target::Directory(directory.clone()))?;
+    let tables = options.to.map(|Format::Parquet| Tables { directory, job: options.job.clone() });
+    let has_tables = tables.is_some();
+    let every = options.every.or(has_tables.then_some(WINDOW));
+    let (division, exporter) = every.map(|length| windows::begin(length, tables)).transpose()?.unzip();
+    let collector = collector.watching(options.hangs.watch()).divided(division);
     if !quiet {
         let socket = quoted(&socket);
         say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"));
@@ -66,7 +100,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {
         let listening = std::thread::Builder::new().spawn_scoped(threads, || {
-            collector.listen(listener, |session, traces| print_session(session, traces, quiet));
+            collector.listen(listener, |session, traces| print_session(session, traces, quiet, has_tables));
             drop(over);
         });
         if listening.is_ok() {
@@ -84,6 +118,8 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     if !quiet {
         progress::total(collector.progress(), began);
     }
+    drop(collector);
+    exporter.into_iter().for_each(Exporter::finish);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -111,7 +147,7 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
         collecting.join().map_err(|_| Failure::usage("the collector thread panicked"))
     });
     let session = session??;
-    print_session(&Ok(session), &collector.traces(), quiet);
+    print_session(&Ok(session), &collector.traces(), quiet, false);
     if !quiet {
         progress::total(collector.progress(), began);
     }
@@ -173,8 +209,8 @@ fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
     Ok(collect::bind(socket)?)
 }
 
-/// Prints how a session ended; with `quiet`, only errors.
-fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: bool) {
+/// Prints how a session ended; with `quiet`, only errors. Traces that become tables are not named: they are removed.
+fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: bool, has_tables: bool) {
     match session {
         Err(error) => say(error),
         Ok(session) => {
@@ -190,7 +226,9 @@ fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: boo
                 outcome @ Outcome::Killed(_) => format!("was {outcome}"),
                 outcome => outcome.to_string(),
             };
-            if !quiet {
+            if !quiet && has_tables {
+                say(format_args!("{program} ({pid}) {how}"));
+            } else if !quiet {
                 say(format_args!("{program} ({pid}) {how}; its trace is {}", path.display()));
             }
             say_what_is_missing(session, path);

@@ -29,6 +29,7 @@ mod time;
 mod traces;
 mod versions;
 mod view;
+mod windows;
 
 use crate::collect::{Session, sys};
 use crate::model::filter::Filter;

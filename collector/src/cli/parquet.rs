@@ -8,6 +8,7 @@ use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
 use crate::trace::TraceReader;
+use crate::units::utc;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,23 @@ pub(super) fn export(
     let (shown, rows) = (folder.display(), written.rows);
     say(format_args!("wrote {shown}, {} with {rows} rows", processes(machines.count())));
     Ok(())
+}
+
+/// Adds the tables of the trace of a window that began then, s since 1970, to the job of that window: `NAME.TIME`.
+pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64) -> Result<Written, Failure> {
+    let mut machines = Machines::of(trace, PATIENCE)?;
+    if let Some((path, error)) = machines.unread.first() {
+        return Err(unreadable(path, error));
+    }
+    let name = match job {
+        Some(job) => job.to_owned(),
+        None => {
+            let reader = TraceReader::open(trace).map_err(|error| unreadable(trace, &error))?;
+            place::program_of(reader.names())
+        }
+    };
+    let folder = place::of_job(directory, &format!("{name}.{}", utc(began)));
+    all(&mut machines, &Filter::default(), &folder)
 }
 
 /// Returns the name of a job that the user has not named.
@@ -88,7 +106,10 @@ fn all(machines: &mut Machines, filter: &Filter, job: &Path) -> Result<Written, 
             let file = place::file(&folder, trace.status.as_ref());
             match one(trace, filter, &folder, &file) {
                 Ok(written) => all.rows += written.rows,
-                Err(error) => failed = Some(cannot_write(folder.display(), &error)),
+                Err(error) => {
+                    place::remove(&folder, &file);
+                    failed = Some(cannot_write(folder.display(), &error));
+                }
             }
             say_damage(&trace.path, trace.reader.damage());
         }

@@ -6,8 +6,9 @@ use super::memory::{Held, MOST_SESSIONS};
 use super::output::{Target, Traces};
 use super::progress::Progress;
 use super::receive::{self, Peer};
-use super::session::Session;
+use super::session::{Place, Session};
 use super::sys::{self, Stop, Stopped};
+use super::windows::Division;
 use super::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::ffi::OsStr;
@@ -29,6 +30,7 @@ pub struct Collector {
     first: Pair,
     progress: Progress,
     hangs: HangWatch,
+    division: Option<Division>,
     held: Held,
 }
 
@@ -66,6 +68,7 @@ impl Collector {
                 first: Pair::now(),
                 progress: Progress::default(),
                 hangs: HangWatch::default(),
+                division: None,
                 held: Held::default(),
             },
             stopper,
@@ -78,6 +81,12 @@ impl Collector {
         Collector { hangs, ..self }
     }
 
+    /// Divides the collection into windows of time, each with traces of its own.
+    #[must_use]
+    pub fn divided(self, division: Option<Division>) -> Collector {
+        Collector { division, ..self }
+    }
+
     /// Sets the words after `gpuspy run` that launch the same processes again, without the place of the trace.
     #[must_use]
     pub fn launched_by(self, words: &[String]) -> Collector {
@@ -87,8 +96,9 @@ impl Collector {
 
     fn run(&self, peer: &Peer) -> Result<Session> {
         let share = self.held.share();
+        let place = Place { traces: &self.traces, division: self.division.as_ref() };
         let session =
-            Session::run(peer, &self.stopped, &self.traces, &self.first, &self.progress, self.hangs, &share);
+            Session::run(peer, &self.stopped, place, &self.first, &self.progress, self.hangs, &share);
         if let Err(why) = &session {
             peer.tell_failed(why);
         }

@@ -5,10 +5,12 @@
 //! When the queue is full, the draining thread waits, and the rings buffer.
 
 mod capture_range;
+mod carry;
 mod collector;
 mod convert;
 mod drain;
 mod hangs;
+mod held;
 mod host_ticks;
 mod line_table;
 mod memory;
@@ -21,6 +23,7 @@ mod stacks;
 pub(crate) mod sys;
 mod texts;
 mod thread_times;
+mod windows;
 
 pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
 pub use convert::{Item, convert};
@@ -31,6 +34,7 @@ pub use line_table::line as python_line;
 pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
 pub use session::Session;
+pub use windows::{Complete, Division, Window};
 
 use crate::why::why;
 

@@ -1,10 +1,12 @@
 //! Where do traces go, and how does one file become a directory when a second process appears?
 
 use super::sys;
+use super::windows::Window;
 use super::{Error, Result};
 use crate::trace::format::MAGIC;
 use crate::trace::record::Status;
 use crate::trace::{PRIVATE, TraceWriter};
+use crate::units::utc;
 use crate::why::said;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -115,7 +117,7 @@ pub struct Traces {
 #[derive(Debug)]
 struct Trace {
     path: PathBuf,
-    /// Its name in a directory of several: `<program>-<pid>`.
+    /// Its name in a directory of several.
     stem: String,
 }
 
@@ -135,7 +137,41 @@ impl Traces {
     /// # Errors
     /// Fails if it cannot be written; then there is no trace.
     pub fn create(&mut self, program: &str, status: &Status) -> Result<(usize, TraceWriter)> {
-        let number = self.place(program, status.pid)?;
+        self.create_as(format!("{program}-{}", status.pid), status)
+    }
+
+    /// Creates the trace of the next process's first window and returns its number.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_in(
+        &mut self,
+        window: Window,
+        program: &str,
+        status: &Status,
+    ) -> Result<(usize, TraceWriter)> {
+        self.create_as(stem_in(window, program, status), status)
+    }
+
+    /// Creates the trace of a process's next window, which takes the place of that of the one before.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); then the one before keeps its place.
+    pub fn next(
+        &mut self,
+        number: usize,
+        window: Window,
+        program: &str,
+        status: &Status,
+    ) -> Result<TraceWriter> {
+        let (last, writer) = self.create_in(window, program, status)?;
+        let created = self.traces.remove(last);
+        self.traces[number] = created;
+        Ok(writer)
+    }
+
+    fn create_as(&mut self, stem: String, status: &Status) -> Result<(usize, TraceWriter)> {
+        let number = self.place(stem)?;
         let path = self.path(number).to_owned();
         let launch = &self.launch;
         let created = TraceWriter::create(&path, status).and_then(|mut writer| {
@@ -155,9 +191,8 @@ impl Traces {
         })
     }
 
-    /// Creates the next process's trace file and returns its number.
-    fn place(&mut self, program: &str, pid: u32) -> Result<usize> {
-        let stem = format!("{program}-{pid}");
+    /// Creates a process's trace file and returns its number.
+    fn place(&mut self, stem: String) -> Result<usize> {
         let cannot = |path: &Path| format!("cannot write {}", path.display());
         let path = match (&self.target, self.traces.len()) {
             (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
@@ -215,6 +250,11 @@ impl Traces {
     }
 }
 
+/// The name of the trace of a window: `<program>-<pid>-<window>`.
+fn stem_in(window: Window, program: &str, status: &Status) -> String {
+    format!("{program}-{}-{}", status.pid, utc(window.began()))
+}
+
 /// Makes directories that only this user can enter.
 fn private_directory() -> DirBuilder {
     let mut builder = DirBuilder::new();
@@ -255,11 +295,11 @@ mod tests {
         let path = place.path().join("run.gspy");
         let mut traces = Traces::new(Target::File(path.clone()));
         assert_eq!(traces.whole(), None);
-        let first = traces.place("python", 7).unwrap();
+        let first = traces.place("python-7".to_owned()).unwrap();
         assert_eq!(traces.whole(), Some(&*path));
         fs::write(traces.path(first), "first").unwrap();
-        let second = traces.place("python", 8).unwrap();
-        let again = traces.place("python", 8).unwrap();
+        let second = traces.place("python-8".to_owned()).unwrap();
+        let again = traces.place("python-8".to_owned()).unwrap();
         assert_eq!(names(&path), ["python-7.gspy", "python-8-2.gspy", "python-8.gspy"]);
         assert_eq!(fs::read(traces.path(first)).unwrap(), b"first", "the file was moved, not made again");
         assert_eq!(traces.path(second), path.join("python-8.gspy"));
@@ -273,7 +313,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for expected in ["gpuspy-a-1.gspy", "gpuspy-a-1-2.gspy", "gpuspy-a-1-3.gspy"] {
             let mut traces = Traces::new(Target::Named(place.path().to_owned()));
-            let n = traces.place("a", 1).unwrap();
+            let n = traces.place("a-1".to_owned()).unwrap();
             assert_eq!(traces.path(n), place.path().join(expected));
         }
     }

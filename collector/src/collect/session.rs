@@ -14,9 +14,10 @@ use super::stacks::{Named, Stacks};
 use super::sys::{self, Stopped};
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
+use super::windows::{Division, Output};
 use super::{Error, Result};
+use crate::trace::FLUSH_INTERVAL;
 use crate::trace::record::{Body, Ending, Exit, Record, Status};
-use crate::trace::{FLUSH_INTERVAL, TraceWriter};
 use crate::why::why;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use gpuspy_wire::record::{CELL_WORDS, Fact, Head, Kind, LossCause, Namespace};
@@ -49,6 +50,14 @@ enum Drained {
     Emptied(Polled),
 }
 
+/// Where sessions write.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'s> {
+    pub traces: &'s Mutex<Traces>,
+    /// The windows of time that have traces of their own, if any.
+    pub division: Option<&'s Division>,
+}
+
 /// A session that has ended.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -73,7 +82,7 @@ impl Session {
     pub(crate) fn run(
         peer: &Peer,
         stopped: &Stopped,
-        traces: &Mutex<Traces>,
+        place: Place<'_>,
         first: &Pair,
         progress: &Progress,
         hangs: HangWatch,
@@ -92,7 +101,7 @@ impl Session {
                 .map_err(|e| Error::no_thread("it", &e).about(pid))?;
             // This owns the receiver: if there is no recorder, the drain notices that it is gone.
             let recorder =
-                Recorder::new(segment, peer, first, traces, &program, hangs, share).map(|mut recorder| {
+                Recorder::new(segment, peer, first, place, &program, hangs, share).map(|mut recorder| {
                     peer.tell_begun();
                     recorder.record(&receiver, progress);
                     recorder
@@ -210,8 +219,7 @@ struct Recorder<'s> {
     process: &'s Process,
     share: &'s Share<'s>,
     clock: HostTime,
-    writer: TraceWriter,
-    trace: usize,
+    output: Output<'s>,
     /// Claim number → tid, and `at` of the thread's last record.
     threads: BTreeMap<u32, (u32, u64)>,
     collected: u64,
@@ -242,7 +250,7 @@ impl<'s> Recorder<'s> {
         segment: Segment<'s>,
         peer: &'s Peer,
         first: &Pair,
-        traces: &Mutex<Traces>,
+        place: Place<'s>,
         program: &'s str,
         hangs: HangWatch,
         share: &'s Share<'s>,
@@ -250,16 +258,14 @@ impl<'s> Recorder<'s> {
         let process = &peer.process;
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
-        let mut traces = traces.lock();
-        let (trace, writer) = traces.create(program, &began)?;
+        let output = Output::create(place.traces, program, &began, place.division)?;
         Ok(Recorder {
             segment,
             peer,
             process,
             share,
             clock,
-            writer,
-            trace,
+            output,
             threads: BTreeMap::new(),
             collected: 0,
             timed: 0,
@@ -286,9 +292,9 @@ impl<'s> Recorder<'s> {
                 Ok(Drained::Batch(batch)) => {
                     self.take(&batch);
                     self.share.unqueue(batch.bytes());
-                    self.share.set_pending(self.writer.pending());
+                    self.share.set_pending(self.output.pending());
                     if self.share.all().is_much_pending() {
-                        let flushed = self.writer.flush();
+                        let flushed = self.output.flush();
                         self.note(flushed);
                     }
                 }
@@ -310,7 +316,7 @@ impl<'s> Recorder<'s> {
             self.sample_threads();
             let now = Instant::now();
             // Records may have come while there was nothing to flush.
-            let pause = if self.writer.pending() == 0 { STATUS } else { FLUSH };
+            let pause = if self.output.pending() == 0 { STATUS } else { FLUSH };
             due = due.min(now + pause);
             if now >= due {
                 due = now + pause;
@@ -318,13 +324,30 @@ impl<'s> Recorder<'s> {
                     status_due = now + STATUS;
                     self.clock.refine();
                     let status = self.status(End::NONE);
-                    self.writer.status(&status);
+                    self.output.status(&status);
                     let figures = self.figures(&status);
                     progress.add(std::mem::replace(&mut reported, figures), figures);
                 }
-                let flushed = self.writer.flush_if_due(now);
+                let flushed = self.output.flush_if_due(now);
                 self.note(flushed);
+                if self.output.is_over() {
+                    self.turn();
+                }
             }
+        }
+    }
+
+    /// Begins the next window.
+    fn turn(&mut self) {
+        // They end the window, and begin the next one.
+        let samples = self.thread_times.sample_now(|| self.clock.now());
+        self.push_all(samples);
+        let status = self.status(End::NONE);
+        if let Err(error) = self.output.turn(status.ended, &status)
+            && self.failure.is_none()
+        {
+            self.peer.tell_failed(&error);
+            self.failure = Some(io::Error::other(error.to_string()));
         }
     }
 
@@ -361,7 +384,7 @@ impl<'s> Recorder<'s> {
             self.threads.pop_first();
         }
         if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
-            let written = self.writer.name(Namespace::Thread, batch.thread, &name);
+            let written = self.output.name(Namespace::Thread, batch.thread, &name);
             self.note(written);
         }
     }
@@ -383,7 +406,7 @@ impl<'s> Recorder<'s> {
                     range.text = number;
                 }
                 let named =
-                    if is_new { self.writer.name(Namespace::NvtxRange, number, &text) } else { Ok(()) };
+                    if is_new { self.output.name(Namespace::NvtxRange, number, &text) } else { Ok(()) };
                 named.and_then(|()| self.push(record))
             }
             Item::Name(namespace, id, text) => {
@@ -391,7 +414,7 @@ impl<'s> Recorder<'s> {
                     self.capture_ranges.begin();
                 }
                 self.watch(|watch| watch.name(namespace, id, &text));
-                self.writer.name(namespace, id, &text)
+                self.output.name(namespace, id, &text)
             }
             Item::Code(code) => {
                 self.stacks.code(code);
@@ -409,7 +432,7 @@ impl<'s> Recorder<'s> {
             Item::GpuTime(correlation, time) => {
                 self.timed += 1;
                 self.watch(|watch| watch.time(correlation, time.seen));
-                self.writer.gpu_time(correlation, time)
+                self.output.gpu_time(correlation, time)
             }
             Item::Anchor(anchor) => {
                 self.clock.anchor(&anchor);
@@ -433,7 +456,7 @@ impl<'s> Recorder<'s> {
     fn push(&mut self, record: Record) -> io::Result<()> {
         self.watch(|watch| watch.record(&record));
         if !self.capture_ranges.is_on() {
-            return self.writer.push(record);
+            return self.output.push(record);
         }
         let decided = self.capture_ranges.take(record);
         self.write(decided);
@@ -442,14 +465,14 @@ impl<'s> Recorder<'s> {
 
     fn write(&mut self, records: Vec<Record>) {
         for record in records {
-            let written = self.writer.push(record);
+            let written = self.output.push(record);
             self.note(written);
         }
     }
 
     fn name_all(&mut self, named: Vec<Named>) {
         for (namespace, id, text) in named {
-            let written = self.writer.name(namespace, id, &text);
+            let written = self.output.name(namespace, id, &text);
             self.note(written);
         }
     }
@@ -463,7 +486,7 @@ impl<'s> Recorder<'s> {
     /// The figures for display.
     fn figures(&self, status: &Status) -> Figures {
         let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
-        Figures { records: self.collected, timed: self.timed, lost, bytes: self.writer.bytes() }
+        Figures { records: self.collected, timed: self.timed, lost, bytes: self.output.bytes() }
     }
 
     /// Keeps the first error.
@@ -500,10 +523,10 @@ impl<'s> Recorder<'s> {
         if let Some(hangs) = &mut self.hangs {
             hangs.finish(&self.clock.clock, self.clock.now(), end.ending);
         }
-        let status = self.status(end);
-        let finished = self.writer.finish(&status).map(drop);
+        let (status, trace) = (self.status(end), self.output.number());
+        let finished = self.output.finish(&status);
         let failure = self.failure.take().or(finished.err());
-        (self.trace, self.unknown, failure)
+        (trace, self.unknown, failure)
     }
 }
 

@@ -6,7 +6,6 @@
 
 use super::record::{Body, GpuTime, Record};
 use crate::hash::HashMap;
-use gpuspy_wire::record::Untimed;
 use std::collections::VecDeque;
 
 /// Limit on the times and launches in `early` and `late`: more than all streams of a process can have in flight.
@@ -72,16 +71,6 @@ pub(super) struct Pending {
     joined: u64,
 }
 
-/// The correlation of a record that should get a GPU time and has none.
-fn wants_time(record: &Record) -> Option<u64> {
-    match &record.body {
-        Body::Work(work) if work.untimed == Untimed::Timed && work.gpu.is_none() => {
-            Some(work.call.correlation)
-        }
-        _ => None,
-    }
-}
-
 fn join(record: &mut Record, time: GpuTime) {
     if let Body::Work(work) = &mut record.body {
         work.gpu = Some(time);
@@ -104,6 +93,11 @@ impl Pending {
         self.records.len()
     }
 
+    /// The number of launches whose times have not come, as far as they are remembered.
+    pub fn awaiting(&self) -> usize {
+        self.waiting.len() + self.late.values.len()
+    }
+
     /// The number of times that met their launch here.
     pub fn joined(&self) -> u64 {
         self.joined
@@ -115,7 +109,7 @@ impl Pending {
     }
 
     pub fn push(&mut self, mut record: Record) {
-        if let Some(correlation) = wants_time(&record) {
+        if let Some(correlation) = record.awaits_time() {
             match self.early.take(correlation) {
                 Some(time) => {
                     join(&mut record, time);
@@ -166,7 +160,7 @@ impl Pending {
         let count = count.min(self.records.len());
         self.left += count as u64;
         for record in self.records.drain(..count) {
-            let Some(correlation) = wants_time(&record) else { continue };
+            let Some(correlation) = record.awaits_time() else { continue };
             // A younger record with the same correlation may wait under the same key; it stays.
             if self.waiting.get(&correlation).is_some_and(|position| *position < self.left) {
                 self.waiting.remove(&correlation);

@@ -24,6 +24,16 @@ pub struct Record {
 }
 
 impl Record {
+    /// The correlation of an operation that should get a GPU time and has none.
+    pub fn awaits_time(&self) -> Option<u64> {
+        match &self.body {
+            Body::Work(work) if work.untimed == Untimed::Timed && work.gpu.is_none() => {
+                Some(work.call.correlation)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the host ns at which its call, or the change of its NVTX range, began; `None` for other records.
     pub fn began(&self) -> Option<u64> {
         match self.body {

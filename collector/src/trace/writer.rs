@@ -158,6 +158,11 @@ impl TraceWriter {
         self.pending.len()
     }
 
+    /// The number of operations whose GPU times have not come.
+    pub fn awaiting(&self) -> usize {
+        self.pending.awaiting()
+    }
+
     /// Size of the file so far, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

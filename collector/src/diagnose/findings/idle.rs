@@ -90,13 +90,15 @@ mod tests {
     use crate::analyze::calls::HostTimes;
     use crate::analyze::overhead::Overhead;
     use crate::diagnose::buckets::Buckets;
+    use crate::model::CountedCall;
 
     #[test]
     fn the_cost_of_a_call_is_that_of_the_hooks_of_both_layers() {
-        let mut all = Tables::default();
         // 100 launches through the runtime: 200 hooks were passed, 1 µs in each.
-        all.overhead = Some(Overhead { agent_ns: 200_000, calls: 200, ..Overhead::default() });
-        let launches = HostTimes { count: 100, ..HostTimes::default() };
+        let overhead = Overhead { agent_ns: 200_000, calls: 200, ..Overhead::default() };
+        let mut all = Tables { overhead: Some(overhead), ..Tables::default() };
+        let mut launches = HostTimes::default();
+        launches.add(CountedCall { api: 1, calls: 100, host_ns: 300_000, failed: false });
         all.apis.insert("cudaLaunchKernel".to_owned(), launches);
         let buckets = Buckets::default();
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };

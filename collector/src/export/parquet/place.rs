@@ -2,6 +2,7 @@
 
 use crate::model::job::Job;
 use crate::trace::record::{Names, Status};
+use crate::units::utc;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,11 +32,16 @@ pub fn job_of<'a>(processes: impl Iterator<Item = (&'a Names, Option<&'a Status>
     let Some((names, status)) = processes.min_by_key(|(_, status)| began(*status)) else {
         return safe("");
     };
-    let program = safe(program(names).unwrap_or_default());
+    let program = program_of(names);
     match status {
-        Some(status) => format!("{program}-{}", time(status.began_realtime / 1_000_000_000)),
+        Some(status) => format!("{program}-{}", utc(status.began_realtime / 1_000_000_000)),
         None => program,
     }
+}
+
+/// Returns the name of a process's program, as a folder has it.
+pub fn program_of(names: &Names) -> String {
+    safe(program(names).unwrap_or_default())
 }
 
 /// The name of a program: that of the script that an interpreter runs, else that of its file.
@@ -56,23 +62,6 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Writes a time of day, s since 1970, in UTC.
-fn time(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from a 1 March, so that the day that only some years have is the last one (Howard Hinnant,
-    // "chrono-Compatible Low-Level Date Algorithms").
-    let since = days + 719_468;
-    let (era, day_of_era) = (since / 146_097, since % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{:02}", second % 60)
-}
-
 /// Returns the folder of a process in that of its job.
 pub fn of_process(job: &Path, names: &Names) -> PathBuf {
     let host = names.get(Namespace::Fact, Fact::Host as u32).unwrap_or("unknown");
@@ -88,6 +77,13 @@ pub fn file(process: &Path, status: Option<&Status>) -> String {
     let name = |part: u32| format!("pid{pid}-{part:05}.parquet");
     let is_free = |part: &u32| fs::symlink_metadata(table.join(name(*part))).is_err();
     name((0..u32::MAX).find(is_free).unwrap_or(u32::MAX))
+}
+
+/// Removes the files of this name from the tables in a process's folder: not all of them could be written.
+pub fn remove(process: &Path, file: &str) {
+    let tables = fs::read_dir(process).into_iter().flatten().flatten();
+    // What is not there need not go.
+    tables.for_each(|table| drop(fs::remove_file(table.path().join(file))));
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod token;
 
 use super::range_names::Folded;
 use crate::trace::record::{Body, Names, Record};
-use gpuspy_wire::record::{Namespace, NvtxChange};
+use gpuspy_wire::record::{Fact, Namespace, NvtxChange};
 use lane::Lane;
 use levels::Anchor;
 use ranges::Opens;
@@ -54,6 +54,8 @@ pub struct StepRule {
     /// How the rule was found; `None` if the program has no steps.
     pub source: Option<Source>,
     begins: Begins,
+    /// Whether the trace begins with the program: else it has prepared, and warmed up, in an earlier window of the collection.
+    prepares: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -133,10 +135,11 @@ impl Finder {
         let Finder { names, ranges, process, threads, .. } = self;
         let unnamed = Arc::new(Names::default());
         let names = names.as_ref().unwrap_or(&unnamed);
+        let prepares = names.get(Namespace::Fact, Fact::Window as u32).is_none_or(|number| number == "0");
         let folded = ranges.folded();
         if let Some((name, text)) = ranges.step(names, process.launches) {
             let begins = Begins::Range { name, folded: Arc::new(folded) };
-            return StepRule { source: Some(Source::NvtxRange(text)), begins };
+            return StepRule { source: Some(Source::NvtxRange(text)), begins, prepares };
         }
         let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(levels::is_optimizer);
         let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
@@ -146,10 +149,11 @@ impl Finder {
             Some((Some(*thread), levels::find(lane, optimizers)?))
         });
         let Some((thread, anchor)) = found else {
-            return StepRule { source: None, begins: Begins::Work { from: process.launches / PREPARING } };
+            let begins = Begins::Work { from: process.launches / PREPARING };
+            return StepRule { source: None, begins, prepares };
         };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
-        StepRule { source: Some(source), begins: Begins::Token { thread, anchor } }
+        StepRule { source: Some(source), begins: Begins::Token { thread, anchor }, prepares }
     }
 }
 
@@ -195,12 +199,14 @@ pub struct StepCounter {
     step: Option<u64>,
     /// The launches so far of a program without steps.
     launches: u64,
+    prepares: bool,
 }
 
 impl StepCounter {
     /// Creates a counter at the start of a trace.
     pub fn new(rule: &StepRule) -> StepCounter {
-        StepCounter { begins: rule.begins.clone(), is_due: true, ..StepCounter::default() }
+        let (begins, prepares) = (rule.begins.clone(), rule.prepares);
+        StepCounter { begins, prepares, is_due: true, ..StepCounter::default() }
     }
 
     /// Takes the next record, and returns the number of its step, from 0; `None` before the first step.
@@ -231,14 +237,15 @@ impl StepCounter {
         self.step
     }
 
-    /// Whether the second step has not begun, or of a program without steps the first twentieth of its launches is not
+    /// Whether the program prepares: the second step has not begun, or of a program without steps the first twentieth of its launches is not
     /// over.
     pub fn is_preparing(&self) -> bool {
-        match self.begins {
-            Begins::Nothing => false,
-            Begins::Work { from } => self.launches <= from,
-            Begins::Range { .. } | Begins::Token { .. } => self.step.is_none_or(|step| step == 0),
-        }
+        self.prepares
+            && match self.begins {
+                Begins::Nothing => false,
+                Begins::Work { from } => self.launches <= from,
+                Begins::Range { .. } | Begins::Token { .. } => self.step.is_none_or(|step| step == 0),
+            }
     }
 
     fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {

@@ -390,20 +390,39 @@ fn random_loops_are_found() {
     assert!(found * 100 >= LOOPS * 99, "the steps of {found} of {LOOPS} loops are found");
 }
 
+/// Returns during how many records of a program it prepares.
+fn prepared(program: &Program) -> usize {
+    let mut counter = StepCounter::new(&program.rule());
+    let is_preparing = program.records.iter().map(|record| {
+        counter.observe(record);
+        counter.is_preparing()
+    });
+    is_preparing.filter(|is_preparing| *is_preparing).count()
+}
+
 #[test]
 fn a_program_without_steps_prepares_for_the_first_twentieth_of_its_launches() {
     let of_launches = |launches: usize| {
         let mut random = Random(9);
         let program =
             of(|p| (0..launches).for_each(|_| p.launch(&[["a", "b", "c"][random.below(3) as usize]])));
-        let rule = program.rule();
-        assert_eq!(rule.source, None, "the sequence has no period");
-        let mut counter = StepCounter::new(&rule);
-        let is_preparing = program.records.iter().map(|record| {
-            counter.observe(record);
-            counter.is_preparing()
-        });
-        is_preparing.filter(|is_preparing| *is_preparing).count()
+        assert_eq!(program.rule().source, None, "the sequence has no period");
+        prepared(&program)
     };
     assert_eq!([19, 20, 200, 400].map(of_launches), [0, 1, 10, 20]);
+}
+
+#[test]
+fn a_program_prepares_in_the_first_window_of_its_collection_only() {
+    let steps = |window: Option<&str>| {
+        let mut program =
+            of(|p| (0..100).for_each(|_| ["a", "b", "c"].iter().for_each(|name| p.launch(&[name]))));
+        let number = window.map(|number| ((Namespace::Fact, Fact::Window as u32), number.to_owned()));
+        program.names.0.extend(number);
+        assert!(program.rule().source.is_some());
+        prepared(&program)
+    };
+    assert!(steps(None) > 0);
+    assert_eq!(steps(Some("0")), steps(None));
+    assert_eq!(steps(Some("7")), 0);
 }

@@ -1,0 +1,410 @@
+//! What does a trace that begins in the middle of a run need to know of the time before? A collection in windows writes it at
+//! the start of each window's trace, so that the trace can be read without the earlier ones.
+//!
+//! It is what gives later records their meaning: names, devices, contexts, streams, graphs, mappings of files, what the driver
+//! says of kernels, blocks of memory that are allocated, open NVTX ranges, the latest samples of clocks and of threads. All of
+//! it is bounded; of more, the oldest is forgotten.
+//!
+//! Memory that a graph allocated and that is still held is not carried: only the model knows which launch holds it.
+
+use super::held::HeldMemory;
+use crate::hash::HashMap;
+use crate::trace::record::{Body, GraphNode, NvtxRange, Record};
+use gpuspy_wire::record::{Namespace, NvtxChange};
+use std::collections::BTreeMap;
+
+/// Limit on the bytes of names that are carried. A run of PyTorch has a few MB.
+const MOST_NAME_BYTES: usize = 64 << 20;
+/// Limit on the records besides those of memory: less than 64 MB.
+const MOST: usize = 1 << 18;
+/// The samples of each GPU clock that are carried. Two of them place a clock and its drift.
+const CLOCK_SAMPLES: usize = 2;
+
+/// What is carried into the next window.
+#[derive(Debug, Default)]
+pub struct Carry {
+    names: BTreeMap<(Namespace, u32), String>,
+    name_bytes: usize,
+    known: Known,
+    memory: HeldMemory,
+    /// Graph number → the handle of the graph.
+    graphs: HashMap<u32, u64>,
+    /// Whether records are inside a capture range; `None` in a run without them.
+    captures: Option<bool>,
+}
+
+/// What records are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Device(u32),
+    Context(u32),
+    Stream {
+        context: u32,
+        stream: u64,
+    },
+    /// By handle: a graph that is instantiated or updated takes the place of what the handle stood for.
+    Graph(u64),
+    Module(u64),
+    Facts {
+        kernel: u32,
+        context: u32,
+        threads: u32,
+        shared_bytes: u32,
+    },
+    Lookup(u32),
+    Thread(u32),
+    TimingWindow,
+    Clock {
+        context: u32,
+        time_base: u32,
+    },
+    Pushed {
+        thread: u32,
+        domain: u32,
+    },
+    Started(u64),
+}
+
+impl Key {
+    fn of(record: &Record) -> Option<Key> {
+        Some(match &record.body {
+            Body::Device(device) => Key::Device(device.ordinal),
+            Body::Context(context) => Key::Context(context.context),
+            Body::Stream(stream) => Key::Stream { context: stream.context, stream: stream.stream },
+            Body::Graph(graph) => Key::Graph(graph.handle),
+            Body::Module(module) => Key::Module(module.start),
+            Body::KernelFacts(facts) => Key::Facts {
+                kernel: facts.kernel,
+                context: facts.context,
+                threads: facts.threads,
+                shared_bytes: facts.shared_bytes,
+            },
+            Body::Lookup(lookup) => Key::Lookup(lookup.function),
+            Body::ThreadTime(_) => Key::Thread(record.thread),
+            Body::Window(_) => Key::TimingWindow,
+            Body::ClockSample(sample) => Key::Clock { context: sample.context, time_base: sample.time_base },
+            Body::NvtxRange(range) => match range.change {
+                NvtxChange::Push | NvtxChange::Pop => {
+                    Key::Pushed { thread: record.thread, domain: range.domain }
+                }
+                NvtxChange::Start | NvtxChange::End => Key::Started(range.id),
+                NvtxChange::Mark => return None,
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Carry {
+    /// Takes a name.
+    pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) {
+        if self.name_bytes + text.len() <= MOST_NAME_BYTES {
+            let replaced = self.names.insert((namespace, id), text.to_owned());
+            self.name_bytes += text.len();
+            self.name_bytes -= replaced.map_or(0, |text| text.len());
+        }
+    }
+
+    /// The names so far.
+    pub fn names(&self) -> impl Iterator<Item = (Namespace, u32, &str)> {
+        self.names.iter().map(|((namespace, id), text)| (*namespace, *id, text.as_str()))
+    }
+
+    /// Takes the next record. Returns whether it changes what is carried.
+    pub fn observe(&mut self, record: &Record) -> bool {
+        match (&record.body, Key::of(record)) {
+            (Body::Context(context), Some(key)) if context.destroyed => {
+                let context = context.context;
+                self.known.remove(key);
+                self.known.forget(|key| matches!(key, Key::Stream { context: of, .. } if of == context));
+                self.memory.context_destroyed(context);
+            }
+            (Body::Stream(stream), Some(key)) if stream.destroyed => self.known.remove(key),
+            (Body::Graph(graph), Some(key)) => {
+                if self.graphs.len() >= MOST {
+                    self.graphs.clear();
+                }
+                self.graphs.insert(graph.graph, graph.handle);
+                self.known.replace(key, record.clone());
+            }
+            (Body::GraphNode(node), _) => self.node(node, record),
+            (Body::ClockSample(_), Some(key)) => self.known.append(key, record.clone(), CLOCK_SAMPLES),
+            (Body::NvtxRange(range), Some(key)) => self.range(range, key, record),
+            (Body::CaptureEdge { begins }, _) => self.captures = Some(*begins),
+            (Body::Alloc(_) | Body::Free(_) | Body::Api(_), _) => return self.memory.observe(record),
+            (_, Some(key)) => self.known.replace(key, record.clone()),
+            (_, None) => return false,
+        }
+        true
+    }
+
+    /// Takes a part of a graph's contents.
+    fn node(&mut self, node: &GraphNode, record: &Record) {
+        let Some(key) = self.graphs.get(&node.graph).map(|handle| Key::Graph(*handle)) else { return };
+        let is_its = |first: &Record| matches!(&first.body, Body::Graph(graph) if graph.graph == node.graph);
+        if self.known.first(key).is_some_and(is_its) {
+            self.known.append(key, record.clone(), MOST);
+        }
+    }
+
+    fn range(&mut self, range: &NvtxRange, key: Key, record: &Record) {
+        match range.change {
+            NvtxChange::Push => self.known.append(key, record.clone(), MOST),
+            NvtxChange::Pop => self.known.pop(key),
+            NvtxChange::Start => self.known.replace(key, record.clone()),
+            NvtxChange::End => self.known.remove(key),
+            NvtxChange::Mark => {}
+        }
+    }
+
+    /// Whether a window that begins now is recorded: it is not between two capture ranges.
+    pub fn is_capturing(&self) -> bool {
+        self.captures != Some(false)
+    }
+
+    /// The records that a trace begins with which has nothing from before `at`, host ns: they are placed at that moment, and
+    /// so are their calls.
+    pub fn records(&self, at: u64) -> impl Iterator<Item = Record> {
+        self.known.records().cloned().chain(self.memory.records()).map(move |record| placed(record, at))
+    }
+}
+
+/// Returns a record with another time.
+pub fn placed(mut record: Record, at: u64) -> Record {
+    record.at = at;
+    if let Some(call) = record.body.call_mut() {
+        (call.begin, call.end) = (at, at);
+    }
+    record
+}
+
+/// Records by what they are about, the oldest first.
+#[derive(Debug, Default)]
+struct Known {
+    by_age: BTreeMap<u64, (Key, Vec<Record>)>,
+    places: HashMap<Key, u64>,
+    next: u64,
+    /// The number of records.
+    count: usize,
+}
+
+impl Known {
+    /// Puts a record in the place of all about the same.
+    fn replace(&mut self, key: Key, record: Record) {
+        self.remove(key);
+        self.append(key, record, 1);
+    }
+
+    /// Adds a record about the same; of more than `most`, the oldest goes.
+    fn append(&mut self, key: Key, record: Record, most: usize) {
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        let (_, records) = self.by_age.entry(place).or_insert_with(|| (key, Vec::new()));
+        if records.len() >= most {
+            records.remove(0);
+            self.count -= 1;
+        }
+        records.push(record);
+        self.count += 1;
+        if self.count > MOST
+            && let Some((_, (oldest, _))) = self.by_age.first_key_value()
+        {
+            let oldest = *oldest;
+            self.remove(oldest);
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        let place = self.places.remove(&key);
+        let removed = place.and_then(|place| self.by_age.remove(&place));
+        self.count -= removed.map_or(0, |(_, records)| records.len());
+    }
+
+    /// Removes the latest record about something.
+    fn pop(&mut self, key: Key) {
+        let Some((_, records)) = self.places.get(&key).and_then(|place| self.by_age.get_mut(place)) else {
+            return;
+        };
+        self.count -= usize::from(records.pop().is_some());
+        if records.is_empty() {
+            self.remove(key);
+        }
+    }
+
+    fn first(&self, key: Key) -> Option<&Record> {
+        self.by_age.get(self.places.get(&key)?)?.1.first()
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(Key) -> bool) {
+        let gone: Vec<Key> = self.places.keys().copied().filter(|key| is_gone(*key)).collect();
+        gone.into_iter().for_each(|key| self.remove(key));
+    }
+
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        self.by_age.values().flat_map(|(_, records)| records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Alloc, Api, Call, Context, Free, Graph, Stream};
+    use gpuspy_wire::record::{Memory, NodeKind, flag};
+
+    fn carried(bodies: Vec<Body>) -> Vec<Body> {
+        let mut carry = Carry::default();
+        for (at, body) in (1..).zip(bodies) {
+            carry.observe(&Record { thread: 1, at, body });
+        }
+        let records: Vec<Record> = carry.records(99).collect();
+        assert!(records.iter().all(|record| record.at == 99));
+        assert!(
+            records
+                .iter()
+                .filter_map(|record| record.body.call())
+                .all(|call| (call.begin, call.end) == (99, 99))
+        );
+        records.into_iter().map(|record| record.body).collect()
+    }
+
+    fn alloc(memory: Memory, address: u64, bytes: u64, pool: u64) -> Body {
+        let call = Call { context: 1, ..Call::default() };
+        Body::Alloc(Alloc { call, memory, address, bytes, stream: 0, pool })
+    }
+
+    fn free(memory: Memory, address: u64, correlation: u64) -> Body {
+        let call = Call { context: 1, correlation, ..Call::default() };
+        Body::Free(Free { call, memory, address, stream: 0, bytes: 0 })
+    }
+
+    fn ended(correlation: u64, flags: u16) -> Body {
+        let call = Call { correlation, flags, ..Call::default() };
+        Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })
+    }
+
+    fn context(context: u32, destroyed: bool) -> Body {
+        Body::Context(Context { context, device: 0, handle: 5, destroyed })
+    }
+
+    fn stream(stream: u64, destroyed: bool) -> Body {
+        Body::Stream(Stream { stream, handle: 7, context: 1, flags: 0, priority: 0, destroyed })
+    }
+
+    fn range(change: NvtxChange, text: u32) -> Body {
+        let id = u64::from(text);
+        Body::NvtxRange(NvtxRange { change, id, domain: 0, text, category: 0, color: 0, payload: false })
+    }
+
+    fn addresses(bodies: &[Body]) -> Vec<u64> {
+        let addresses = bodies.iter().filter_map(|body| match body {
+            Body::Alloc(alloc) => Some(alloc.address),
+            _ => None,
+        });
+        addresses.collect()
+    }
+
+    #[test]
+    fn what_is_destroyed_or_freed_is_not_carried() {
+        let kept = carried(vec![
+            context(1, false),
+            context(2, false),
+            stream(3, false),
+            stream(4, false),
+            alloc(Memory::Device, 64, 8, 0),
+            alloc(Memory::Device, 128, 8, 0),
+            stream(3, true),
+            context(2, true),
+            free(Memory::Device, 64, 11),
+            ended(11, 0),
+        ]);
+        assert_eq!(kept.len(), 3, "{kept:?}");
+        assert_eq!((&kept[0], &kept[1]), (&context(1, false), &stream(4, false)));
+        assert_eq!(addresses(&kept), [128]);
+    }
+
+    #[test]
+    fn the_end_of_a_context_takes_its_streams_and_its_memory_with_it() {
+        let kept = carried(vec![
+            context(1, false),
+            stream(3, false),
+            alloc(Memory::Device, 64, 8, 0),
+            alloc(Memory::Pool, 128, 8, 0),
+            context(1, true),
+        ]);
+        assert_eq!((kept.len(), addresses(&kept)), (1, vec![128]), "pools are the device's");
+    }
+
+    #[test]
+    fn a_block_is_back_when_its_free_failed() {
+        let both = [alloc(Memory::Device, 64, 8, 0), free(Memory::Device, 64, 11)];
+        assert_eq!(addresses(&carried([&both[..], &[ended(11, flag::FAILED)]].concat())), [64]);
+        assert_eq!(addresses(&carried([&both[..], &[ended(12, flag::FAILED)]].concat())), [0; 0]);
+    }
+
+    #[test]
+    fn released_physical_memory_is_carried_while_it_is_mapped() {
+        let mapped = [
+            alloc(Memory::Reserved, 5, 4096, 0),
+            alloc(Memory::Mapped, 64, 4096, 5),
+            free(Memory::Reserved, 5, 11),
+        ];
+        let kept = carried(mapped.to_vec());
+        assert_eq!(addresses(&kept), [5, 64]);
+        assert!(matches!(&kept[2], Body::Free(free) if free.address == 5), "{kept:?}");
+        let unmapped = [&mapped[..], &[ended(11, 0), free(Memory::Mapped, 64, 12)]].concat();
+        assert_eq!(carried(unmapped), []);
+        assert!(
+            matches!(&kept[3], Body::Api(api) if api.call.api == 0 && api.call.correlation == 11),
+            "{kept:?}"
+        );
+        let not_released = [&mapped[..], &[ended(11, flag::FAILED)]].concat();
+        assert_eq!(carried(not_released).len(), 2);
+    }
+
+    #[test]
+    fn open_ranges_are_carried_the_outer_one_first() {
+        use NvtxChange::{End, Pop, Push, Start};
+        let kept = carried(vec![
+            range(Push, 1),
+            range(Push, 2),
+            range(Push, 3),
+            range(Pop, 0),
+            range(Start, 4),
+            range(Start, 5),
+            range(End, 4),
+        ]);
+        assert_eq!(kept, [range(Push, 1), range(Push, 2), range(Start, 5)]);
+    }
+
+    #[test]
+    fn an_updated_graph_takes_the_place_of_what_it_was() {
+        let graph =
+            |graph| Body::Graph(Graph { graph, handle: 9, kernels: 1, copies: 0, memsets: 0, others: 0 });
+        let node = |graph, kernel| {
+            let kind = NodeKind::Kernel;
+            Body::GraphNode(GraphNode { graph, kind, kernel, count: 1, bytes: 0, address: 0 })
+        };
+        let kept = carried(vec![graph(1), node(1, 10), graph(2), node(2, 20), node(1, 11), node(2, 21)]);
+        assert_eq!(kept, [graph(2), node(2, 20), node(2, 21)]);
+    }
+
+    #[test]
+    fn of_too_much_the_oldest_is_forgotten() {
+        let streams = (0..MOST as u64 + 10).map(|number| stream(number, false)).collect();
+        let kept = carried(streams);
+        assert_eq!((kept.len(), &kept[0]), (MOST, &stream(10, false)));
+    }
+
+    #[test]
+    fn names_are_carried_and_their_bytes_are_bounded() {
+        let mut carry = Carry::default();
+        carry.name(Namespace::Kernel, 1, "a");
+        carry.name(Namespace::Kernel, 1, "kernel");
+        let much = "x".repeat(MOST_NAME_BYTES / 4);
+        (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
+        let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
+        assert_eq!((names[0], names.len()), ((Namespace::Kernel, 1, "kernel"), 4));
+    }
+}

@@ -1,0 +1,410 @@
+//! How does a collection that lasts for weeks become traces that can be read, and removed, one by one? By windows of time: each
+//! has a trace of its own, which says what it needs of the time before ([`Carry`]).
+//!
+//! A window is a capture range of its trace, so that what happened once counts in one window: a call where it began, an
+//! operation where it started on the GPU. What crosses the edge between two windows is in both traces, and each counts its own
+//! side:
+//!
+//! - Records of calls that began before the edge, and times of operations that were launched before it, go to the earlier trace
+//!   for [`GRACE`] after it. A call that lasts longer counts in the later window, from the edge on.
+//! - An operation that was still running, or waiting, at the edge is in the later trace, too, and fills the GPU's time there.
+
+use super::carry::{Carry, placed};
+use super::output::Traces;
+use super::{Error, Result};
+use crate::hash::HashMap;
+use crate::trace::TraceWriter;
+use crate::trace::record::{Body, Ending, GpuTime, Record, Status};
+use crossbeam_channel::Sender;
+use gpuspy_wire::record::{Fact, Namespace};
+use parking_lot::Mutex;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a trace takes late records after its window: the drain has them after some 10 ms, and operations that wait in a
+/// full launch queue are done by then.
+const GRACE: Duration = Duration::from_secs(2);
+/// Limit on the operations whose GPU times have not come: more than all streams of a process have in flight.
+const MOST_AWAITED: usize = 1 << 16;
+
+/// A stretch of real time. All begin at whole multiples of their length since 1970, so that those of all processes and
+/// machines are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its length.
+    pub length: Duration,
+    /// Its number since 1970.
+    pub number: u64,
+}
+
+impl Window {
+    /// The present one.
+    pub fn now(length: Duration) -> Window {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Window { length, number: (since.as_nanos() / length.as_nanos().max(1)) as u64 }
+    }
+
+    /// When it began: s since 1970.
+    pub fn began(&self) -> u64 {
+        self.length.as_secs() * self.number
+    }
+}
+
+/// How a collection is divided into windows.
+#[derive(Clone, Debug)]
+pub struct Division {
+    /// The length of each: whole seconds.
+    pub length: Duration,
+    /// Gets the traces that are complete.
+    pub complete: Sender<Complete>,
+}
+
+/// A trace of a window that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complete {
+    /// The window.
+    pub window: Window,
+    /// The trace.
+    pub path: PathBuf,
+}
+
+/// Where the records of a session go: into a trace, or into one for each window.
+pub(super) struct Output<'s> {
+    /// The number of the trace among the [`Traces`].
+    number: usize,
+    writer: TraceWriter,
+    windows: Option<Windows<'s>>,
+}
+
+impl<'s> Output<'s> {
+    /// Creates the first trace of a process with this status.
+    pub fn create(
+        traces: &'s Mutex<Traces>,
+        program: &'s str,
+        status: &Status,
+        division: Option<&'s Division>,
+    ) -> Result<Output<'s>> {
+        let Some(division) = division else {
+            let (number, writer) = traces.lock().create(program, status)?;
+            return Ok(Output { number, writer, windows: None });
+        };
+        let window = Window::now(division.length);
+        let (number, writer) = traces.lock().create_in(window, program, status)?;
+        let windows = Windows {
+            traces,
+            program,
+            division,
+            carry: Carry::default(),
+            window,
+            latest: window,
+            count: 0,
+            began: status.began,
+            first: Status { began: status.began, began_realtime: status.began_realtime, ..Status::default() },
+            before: None,
+            awaited: HashMap::default(),
+            early: HashMap::default(),
+        };
+        let mut output = Output { number, writer, windows: Some(windows) };
+        output.begin().map_err(|e| Error::io("cannot write the trace", e))?;
+        Ok(output)
+    }
+
+    /// The number of the latest trace.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The number of records that wait for their GPU times.
+    pub fn pending(&self) -> usize {
+        self.writer.pending() + self.before().map_or(0, |before| before.writer.pending())
+    }
+
+    /// The bytes of the latest trace so far.
+    pub fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
+    fn before(&self) -> Option<&Before> {
+        self.windows.as_ref()?.before.as_ref()
+    }
+
+    /// Adds a name.
+    pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
+        let earlier = match &mut self.windows {
+            Some(windows) => windows.name(namespace, id, text),
+            None => Ok(()),
+        };
+        self.writer.name(namespace, id, text).and(earlier)
+    }
+
+    /// Adds a record.
+    pub fn push(&mut self, record: Record) -> io::Result<()> {
+        match &mut self.windows {
+            Some(windows) => windows.push(&mut self.writer, record),
+            None => self.writer.push(record),
+        }
+    }
+
+    /// Adds a GPU time.
+    pub fn gpu_time(&mut self, correlation: u64, time: GpuTime) -> io::Result<()> {
+        match &mut self.windows {
+            Some(windows) => windows.gpu_time(&mut self.writer, correlation, time),
+            None => self.writer.gpu_time(correlation, time),
+        }
+    }
+
+    /// Takes the latest status of the process.
+    pub fn status(&mut self, status: &Status) {
+        match &self.windows {
+            Some(windows) => self.writer.status(&windows.part_of(status)),
+            None => self.writer.status(status),
+        }
+    }
+
+    /// Writes what is due, and completes the trace of the window before, if that is due.
+    pub fn flush_if_due(&mut self, now: Instant) -> io::Result<()> {
+        let writer = &mut self.writer;
+        let earlier = self.windows.as_mut().map_or(Ok(()), |windows| windows.flush_if_due(writer, now));
+        self.writer.flush_if_due(now).and(earlier)
+    }
+
+    /// Writes everything.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let earlier = self.windows.as_mut().and_then(|windows| windows.before.as_mut());
+        let earlier = earlier.map_or(Ok(()), |before| before.writer.flush());
+        self.writer.flush().and(earlier)
+    }
+
+    /// Whether the window is over.
+    pub fn is_over(&self) -> bool {
+        let over =
+            |windows: &Windows<'_>| Window::now(windows.division.length).number > windows.window.number;
+        self.windows.as_ref().is_some_and(over)
+    }
+
+    /// Begins the next window at host ns `now`. If its trace cannot be created, the present one goes on.
+    pub fn turn(&mut self, now: u64, status: &Status) -> Result<()> {
+        let Some(windows) = &mut self.windows else { return Ok(()) };
+        let finished = windows.finish_before(&mut self.writer);
+        windows.window = Window::now(windows.division.length);
+        let part = Status { ending: Ending::Detached, ended: now, ..windows.part_of(status) };
+        // What is in the rings now belongs to the next window.
+        let part = Status { published: part.collected, ..part };
+        let realtime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let first = Status {
+            began: now,
+            began_realtime: realtime,
+            published: windows.first.published.saturating_add(part.published),
+            ..status.clone()
+        };
+        let fresh = Status { ended: now, ..since(&first, &first) };
+        let mut traces = windows.traces.lock();
+        let path = traces.path(self.number).to_owned();
+        let next = traces.next(self.number, windows.window, windows.program, &fresh)?;
+        drop(traces);
+        let mut earlier = std::mem::replace(&mut self.writer, next);
+        let closed = earlier.push(edge(now, false));
+        windows.before = Some(Before {
+            writer: earlier,
+            status: part,
+            complete: Complete { window: windows.latest, path },
+            until: Instant::now() + GRACE.min(windows.division.length / 2),
+        });
+        windows.latest = windows.window;
+        // What has not ended for a whole window is forgotten.
+        let oldest = windows.began;
+        windows.awaited.retain(|_, record| record.at >= oldest);
+        (windows.began, windows.first, windows.count) = (now, first, windows.count + 1);
+        let begun = self.begin();
+        finished.and(closed).and(begun).map_err(|e| Error::io("cannot write the trace", e))
+    }
+
+    /// Writes what the trace of a window begins with.
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(windows) = &mut self.windows else { return Ok(()) };
+        let writer = &mut self.writer;
+        for (namespace, id, text) in windows.carry.names() {
+            writer.name(namespace, id, text)?;
+        }
+        let captures = (Namespace::Fact, Fact::CaptureRange as u32);
+        if !windows.carry.names().any(|(namespace, id, text)| (namespace, id) == captures && !text.is_empty())
+        {
+            let seconds = windows.division.length.as_secs();
+            writer.name(captures.0, captures.1, &format!("window of {seconds} s"))?;
+        }
+        writer.name(Namespace::Fact, Fact::Window as u32, &windows.count.to_string())?;
+        for record in windows.carry.records(windows.began.saturating_sub(1)) {
+            writer.push(record)?;
+        }
+        if windows.carry.is_capturing() {
+            writer.push(edge(windows.began, true))?;
+        }
+        Ok(())
+    }
+
+    /// Completes the last trace.
+    pub fn finish(mut self, status: &Status) -> io::Result<()> {
+        let Some(windows) = &mut self.windows else { return self.writer.finish(status).map(drop) };
+        let earlier = windows.finish_before(&mut self.writer);
+        let finished = self.writer.finish(&windows.part_of(status)).map(drop);
+        let path = windows.traces.lock().path(self.number).to_owned();
+        windows.tell(Complete { window: windows.latest, path });
+        finished.and(earlier)
+    }
+}
+
+/// The start or the end of what a trace is about.
+fn edge(at: u64, begins: bool) -> Record {
+    Record { thread: 0, at, body: Body::CaptureEdge { begins } }
+}
+
+/// The windows of a session.
+struct Windows<'s> {
+    traces: &'s Mutex<Traces>,
+    program: &'s str,
+    division: &'s Division,
+    carry: Carry,
+    /// The present window, and that of the latest trace: another one if the trace of a window could not be created.
+    window: Window,
+    latest: Window,
+    /// How many windows of the process came before.
+    count: u64,
+    /// Host ns at which the window began, and the status then.
+    began: u64,
+    first: Status,
+    before: Option<Before>,
+    /// Operations without their GPU times, by correlation.
+    awaited: HashMap<u64, Record>,
+    /// GPU times without their operations, which may belong to either trace.
+    early: HashMap<u64, GpuTime>,
+}
+
+/// The trace of the window before, which takes late records.
+struct Before {
+    writer: TraceWriter,
+    status: Status,
+    complete: Complete,
+    until: Instant,
+}
+
+impl Windows<'_> {
+    fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
+        self.carry.name(namespace, id, text);
+        let before = self.before.as_mut();
+        before.map_or(Ok(()), |before| before.writer.name(namespace, id, text))
+    }
+
+    fn push(&mut self, writer: &mut TraceWriter, mut record: Record) -> io::Result<()> {
+        let is_carried = self.carry.observe(&record);
+        let awaits = record.awaits_time();
+        if let Some(correlation) = awaits
+            && self.awaited.len() < MOST_AWAITED
+        {
+            self.awaited.insert(correlation, record.clone());
+        }
+        match &mut self.before {
+            Some(before) if is_before(&record, self.began) => {
+                if is_carried {
+                    // Memory changes when the call returns, which may be after the edge.
+                    let is_over = record.at < self.began;
+                    let again = record.clone();
+                    writer.push(if is_over { placed(again, self.began.saturating_sub(1)) } else { again })?;
+                }
+                before.writer.push(record)?;
+            }
+            _ => {
+                if let Some(call) = record.body.call_mut() {
+                    call.begin = call.begin.max(self.began);
+                }
+                record.at = record.at.max(self.began);
+                writer.push(record)?;
+            }
+        }
+        match awaits.and_then(|correlation| self.early.remove_entry(&correlation)) {
+            Some((correlation, time)) => self.gpu_time(writer, correlation, time),
+            None => Ok(()),
+        }
+    }
+
+    fn gpu_time(&mut self, writer: &mut TraceWriter, correlation: u64, time: GpuTime) -> io::Result<()> {
+        let Some(mut record) = self.awaited.remove(&correlation) else {
+            if self.before.is_some() && self.early.len() < MOST_AWAITED {
+                self.early.insert(correlation, time);
+                return Ok(());
+            }
+            return writer.gpu_time(correlation, time);
+        };
+        if !is_before(&record, self.began) {
+            return writer.gpu_time(correlation, time);
+        }
+        if let Some(before) = &mut self.before {
+            before.writer.gpu_time(correlation, time)?;
+        }
+        // An operation that was not seen to be over at the edge is in this window, too.
+        if time.seen >= self.began
+            && let Body::Work(work) = &mut record.body
+        {
+            work.gpu = Some(time);
+            record.at = self.began.saturating_sub(1);
+            writer.push(record)?;
+        }
+        Ok(())
+    }
+
+    fn flush_if_due(&mut self, writer: &mut TraceWriter, now: Instant) -> io::Result<()> {
+        match &mut self.before {
+            Some(before) if now < before.until => before.writer.flush_if_due(now),
+            _ => self.finish_before(writer),
+        }
+    }
+
+    /// Completes the trace of the window before. `writer` is that of the present one.
+    fn finish_before(&mut self, writer: &mut TraceWriter) -> io::Result<()> {
+        let Some(Before { writer: earlier, mut status, complete, .. }) = self.before.take() else {
+            return Ok(());
+        };
+        status.pending = earlier.awaiting() as u64;
+        let finished = earlier.finish(&status).map(drop);
+        self.tell(complete);
+        let mut early = std::mem::take(&mut self.early).into_iter();
+        early.try_for_each(|(correlation, time)| writer.gpu_time(correlation, time)).and(finished)
+    }
+
+    fn tell(&self, complete: Complete) {
+        // Whoever wanted to know has ended; the trace is there all the same.
+        let _ = self.division.complete.send(complete);
+    }
+
+    /// Returns the part of a process's status that is about the window.
+    fn part_of(&self, status: &Status) -> Status {
+        since(status, &self.first)
+    }
+}
+
+/// Whether what a record is about began before host ns `edge`.
+fn is_before(record: &Record, edge: u64) -> bool {
+    record.began().unwrap_or(record.at) < edge
+}
+
+/// Returns a status without what had been counted at an earlier moment.
+fn since(status: &Status, first: &Status) -> Status {
+    let lost = status
+        .lost
+        .iter()
+        .map(|(cause, count)| (*cause, count - first.lost.get(cause).unwrap_or(&0).min(count)));
+    Status {
+        began: first.began,
+        began_realtime: first.began_realtime,
+        agent_ns: status.agent_ns.saturating_sub(first.agent_ns),
+        poller_ns: status.poller_ns.saturating_sub(first.poller_ns),
+        calls: status.calls.saturating_sub(first.calls),
+        published: status.published.saturating_sub(first.published),
+        collected: status.collected.saturating_sub(first.collected),
+        lost: lost.filter(|(_, count)| *count > 0).collect(),
+        outside_launches: status.outside_launches.saturating_sub(first.outside_launches),
+        outside_others: status.outside_others.saturating_sub(first.outside_others),
+        hangs: status.hangs.iter().filter(|hang| hang.until >= first.began).cloned().collect(),
+        ..status.clone()
+    }
+}

@@ -1,0 +1,190 @@
+//! `collect --every`: each window of time has a trace that can be read alone, and all of them together say what happened.
+
+use crate::compare::by_name;
+use gpuspy_tests::truth::Truth;
+use gpuspy_tests::{Done, Run, agent, gpuspy, report};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs the client for some seconds under `collect` with these options, which ends when all is written.
+fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
+    let mut command = Command::new(gpuspy());
+    command
+        .arg("collect")
+        .arg("--dir")
+        .arg(folder)
+        .args(options)
+        .env_remove("GPUSPY_QUIET")
+        .stderr(Stdio::piped());
+    let collector = command.spawn().unwrap();
+    let (socket, began) = (folder.join("gpuspy.sock"), Instant::now());
+    while !socket.exists() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the collector does not listen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let run = Run::of("windows").arg(seconds).env("GPUSPY_SOCKET", &socket);
+    let run = run.env("NVTX_INJECTION64_PATH", agent());
+    let program = run.preloaded_command();
+    let done = run.finish(program).succeeded();
+    // SAFETY: signals a process that we started and have not waited for.
+    unsafe { libc::kill(collector.id() as i32, libc::SIGTERM) };
+    let ended = collector.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{said}");
+    (done, said)
+}
+
+/// Returns the files and folders of a folder whose names begin or end so, in order.
+fn listed(folder: &Path, is_one: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> =
+        entries.filter(|path| is_one(path.file_name().unwrap().to_str().unwrap())).collect();
+    paths.sort();
+    paths
+}
+
+/// Adds what each of the reports counts, by name.
+fn summed(reports: &[Value], list: &str, name: &str, count: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for report in reports {
+        for (name, count) in by_name(&report[list], name, count) {
+            *sums.entry(name).or_default() += count;
+        }
+    }
+    sums
+}
+
+fn sum(reports: &[Value], pointer: &str) -> u64 {
+    let of = |report: &Value| {
+        report.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}"))
+    };
+    reports.iter().map(of).sum()
+}
+
+/// Returns how long at least one kernel ran.
+fn busy(truth: &Truth) -> u64 {
+    let mut kernels: Vec<(u64, u64)> =
+        truth.operations().iter().filter(|op| op.kind == "kernel").map(|op| op.interval).collect();
+    kernels.sort_unstable();
+    let (mut busy, mut passed) = (0, 0);
+    for (begin, end) in kernels {
+        busy += end.saturating_sub(begin.max(passed));
+        passed = passed.max(end);
+    }
+    busy
+}
+
+#[test]
+fn the_windows_of_a_run_add_up_to_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (done, said) = collected(folder.path(), &["--every", "1s"], "3.5");
+    let traces = listed(folder.path(), |name| name.ends_with(".gspy"));
+    assert!((4..=9).contains(&traces.len()), "{traces:?}");
+    assert!(said.contains(traces.last().unwrap().to_str().unwrap()), "{said}");
+    let reports: Vec<Value> = traces.iter().map(|trace| report(trace)).collect();
+    let (truth, account) = (done.truth(), done.said());
+
+    let launches = account["launches"].as_u64().unwrap();
+    let kernels = summed(&reports, "kernels", "name", "count");
+    let each = [("windows_20us".to_owned(), launches / 2), ("windows_50us".to_owned(), launches / 2)];
+    assert_eq!(kernels, each.into());
+    let calls = summed(&reports, "apis", "name", "count");
+    let steps = account["steps"].as_u64().unwrap();
+    let waits = steps / 4 + 1;
+    for (name, count) in [
+        ("cuInit", 1),
+        ("cuLaunchKernel", launches),
+        ("cuMemcpyHtoDAsync", steps),
+        ("cuMemFree", steps),
+        ("cuMemAlloc", truth.of("alloc").count() as u64),
+        ("cuCtxSynchronize", waits),
+    ] {
+        assert_eq!(calls[name], count, "{name}");
+    }
+    assert_eq!(sum(&reports, "/memory/frees"), steps);
+    assert_eq!(sum(&reports, "/memory/allocations"), truth.of("alloc").count() as u64);
+    assert_eq!(summed(&reports, "transfers", "kind", "bytes"), [("HtoD".to_owned(), steps * 4096)].into());
+    assert_eq!(summed(&reports, "ranges", "name", "count")["step"], steps);
+
+    let (compute, true_busy) =
+        (|bound| sum(&reports, &format!("/devices/0/compute_ns/{bound}")), busy(&truth));
+    let slack = true_busy / 500;
+    assert!(
+        compute("lo") <= true_busy + slack && true_busy <= compute("hi") + slack,
+        "{true_busy} is not in {} to {}",
+        compute("lo"),
+        compute("hi")
+    );
+    assert!(compute("value").abs_diff(true_busy) < true_busy / 20, "{} for {true_busy}", compute("value"));
+
+    for (at, report) in reports.iter().enumerate() {
+        let process = &report["processes"][0];
+        assert_eq!(
+            (&process["dropped"], &process["captured"]["range"]),
+            (&0.into(), &"window of 1 s".into())
+        );
+        let is_last = at + 1 == reports.len();
+        assert_eq!(process["ending"], if is_last { "exited" } else { "detached" });
+        let began = by_name(&report["ranges"], "name", "count").get("whole job").copied().unwrap_or(0);
+        assert_eq!(began, u64::from(at == 0), "the range began once");
+        let is_cold =
+            report["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "cold-start");
+        assert!(!is_cold || at == 0, "window {at}: the program started in the first one");
+    }
+    let held: Vec<u64> =
+        reports.iter().map(|report| report["memory"]["live_bytes"].as_u64().unwrap()).collect();
+    assert!(held.is_sorted(), "{held:?}");
+    assert_eq!(held.last(), account["kept_bytes"].as_u64().as_ref());
+}
+
+#[test]
+fn each_window_becomes_tables_and_its_trace_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (done, said) =
+        collected(folder.path(), &["--every", "1s", "--to", "parquet", "--job", "lr 3"], "2.5");
+    assert_eq!(listed(folder.path(), |name| name.ends_with(".gspy")), [] as [PathBuf; 0], "{said}");
+    assert!(said.contains("has exited") && !said.contains("its trace is"), "{said}");
+    let jobs = listed(folder.path(), |name| name.starts_with("job="));
+    assert!((3..=8).contains(&jobs.len()), "{jobs:?}");
+    let mut rows: BTreeMap<&str, u64> = BTreeMap::new();
+    for job in &jobs {
+        let name = job.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("job=lr_3.20") && name.len() == "job=lr_3.20261125-091000".len(), "{name}");
+        let host = listed(job, |_| true).remove(0);
+        let rank = listed(&host, |_| true).remove(0);
+        for table in ["kernel", "memcpy", "sync", "process"] {
+            for file in listed(&rank.join(table), |name| name.ends_with(".parquet")) {
+                let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();
+                *rows.entry(table).or_default() += reader.metadata().file_metadata().num_rows() as u64;
+            }
+        }
+    }
+    let (truth, account) = (done.truth(), done.said());
+    assert_eq!(rows["kernel"], account["launches"].as_u64().unwrap());
+    assert_eq!(rows["memcpy"], account["steps"].as_u64().unwrap());
+    assert_eq!(rows["sync"], truth.of("sync").count() as u64);
+    assert_eq!(rows["process"], jobs.len() as u64);
+}
+
+#[test]
+fn windows_are_whole_seconds_of_a_collection_into_a_folder() {
+    for (arguments, reason) in [
+        (&["--dir", "d", "--every", "0s"][..], "whole seconds"),
+        (&["--dir", "d", "--every", "1500ms"], "whole seconds"),
+        (&["--dir", "d", "--every", "10"], "a duration needs its unit"),
+        (&["--pid", "1", "--every", "10s"], "cannot be used with"),
+        (&["--pid", "1", "--to", "parquet"], "cannot be used with"),
+        (&["--dir", "d", "--to", "csv"], "[possible values: parquet]"),
+        (&["--dir", "d", "--job", "x"], "--to"),
+    ] {
+        let output = Command::new(gpuspy()).arg("collect").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?}: {said}");
+    }
+}
