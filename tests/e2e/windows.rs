@@ -1,8 +1,10 @@
 //! `collect --every`: each window of time has a trace that can be read alone, and all of them together say what happened.
 
 use crate::compare::by_name;
+use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::truth::Truth;
 use gpuspy_tests::{Done, Run, agent, gpuspy, report};
+use gpuspy_wire::record::Namespace;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -136,9 +138,19 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
             report["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "cold-start");
         assert!(!is_cold || at == 0, "window {at}: the program started in the first one");
     }
+    // Ranks compare the k-th launch of the run, which each trace knows of the windows before.
+    let mut before = 0;
+    for (trace, report) in traces.iter().zip(&reports) {
+        let names = TraceReader::open(trace).unwrap().names().clone();
+        let launched = names.0.iter().filter(|((space, _), _)| *space == Namespace::Launched);
+        let earlier: u64 = launched.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+        assert_eq!(earlier, before, "{}", trace.display());
+        before += by_name(&report["apis"], "name", "count")["cuLaunchKernel"];
+    }
     let held: Vec<u64> =
         reports.iter().map(|report| report["memory"]["live_bytes"].as_u64().unwrap()).collect();
-    assert!(held.is_sorted(), "{held:?}");
+    // What comes and goes is 1 MiB.
+    assert!(held.windows(2).all(|two| two[0] <= two[1] + (1 << 20)), "{held:?}");
     assert_eq!(held.last(), account["kept_bytes"].as_u64().as_ref());
 }
 

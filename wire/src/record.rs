@@ -298,6 +298,9 @@ wire_enum! {
         /// A native stack, for the field `stack` of calls: the number of the Python stack that the call has besides, decimal, and
         /// return addresses, hexadecimal, the innermost first, with spaces between them (written by the collector).
         NativeStack = 12 "native_stack",
+        /// How often a kernel was launched before the window of time that the trace is about, decimal, by the kernel's number
+        /// (written by the collector).
+        Launched = 13 "launched",
     }
 }
 

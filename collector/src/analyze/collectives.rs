@@ -8,7 +8,8 @@
 use super::analysis::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::hash::HashMap;
-use crate::model::gpu_interval::GpuInterval;
+use crate::model::gpu_interval::{GpuInterval, host};
+use crate::model::period;
 use crate::model::{Action, Event, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
@@ -187,6 +188,10 @@ pub struct CollectiveFold<'a> {
     firsts: HashMap<u32, u32>,
     symbols: HashMap<&'a str, u32>,
     kinds: HashMap<u32, Kind>,
+    /// How many were launched in earlier windows of the collection, by the first number with the symbol; and the start of
+    /// the present one: what was launched before it is among them.
+    earlier: HashMap<u32, u64>,
+    from: i64,
     kept: usize,
     level: u32,
     launches: u64,
@@ -198,14 +203,27 @@ pub struct CollectiveFold<'a> {
 }
 
 impl CollectiveFold<'_> {
-    /// Counts a launch.
-    fn launched(&mut self, name: u32) -> Launched {
-        let kernel = *self.firsts.entry(name).or_insert_with(|| {
+    /// Returns the first number with the symbol of this one.
+    fn first_of(&mut self, name: u32) -> u32 {
+        *self.firsts.entry(name).or_insert_with(|| {
             let symbol = self.names.get(Namespace::Kernel, name).unwrap_or_default();
             *self.symbols.entry(symbol).or_insert(name)
-        });
+        })
+    }
+
+    /// Takes how often a kernel was launched in earlier windows.
+    fn launched_earlier(&mut self, name: u32, count: u64) {
+        let kernel = self.first_of(name);
+        let earlier = self.earlier.entry(kernel).or_default();
+        *earlier = earlier.saturating_add(count);
+    }
+
+    /// Counts a launch.
+    fn launched(&mut self, name: u32) -> Launched {
+        let kernel = self.first_of(name);
         let kind = self.kinds.entry(kernel).or_default();
-        let launched = Launched { kernel, number: kind.count, place: self.launches };
+        let earlier = self.earlier.get(&kernel).copied().unwrap_or(0);
+        let launched = Launched { kernel, number: earlier + kind.count, place: self.launches };
         kind.count += 1;
         self.launches += 1;
         launched
@@ -259,23 +277,34 @@ impl<'a> Analysis<'a> for CollectiveFold<'a> {
     type Rows = Collectives;
 
     fn new(start: &Start<'a>) -> Self {
-        CollectiveFold {
+        let is_first = period::window(start.names).is_none_or(|number| number == 0);
+        let mut fold = CollectiveFold {
             names: start.names,
             firsts: HashMap::default(),
             symbols: HashMap::default(),
             kinds: HashMap::default(),
+            earlier: HashMap::default(),
+            from: if is_first { i64::MIN } else { start.period.ends().0 },
             kept: 0,
             level: 0,
             launches: 0,
             open: HashMap::default(),
             last: None,
             own: OwnTime::default(),
+        };
+        let launched = start.names.0.range((Namespace::Launched, 0)..=(Namespace::Launched, u32::MAX));
+        for ((_, name), count) in launched {
+            fold.launched_earlier(*name, count.parse().unwrap_or(0));
         }
+        fold
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         // Numbers count all kernels, so that they mean the same in every process whatever the filter selects.
         let Some(operation) = &event.operation else { return };
+        if host(operation.called) < self.from {
+            return;
+        }
         let on = (operation.context, operation.stream);
         let launched = match operation.what {
             Action::Kernel { name, communication: true } if operation.when != When::Captured => {
@@ -309,6 +338,12 @@ impl<'a> Analysis<'a> for CollectiveFold<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::Damage;
+    use crate::model::period::Period;
+    use crate::model::simulation::{self, exactly, operation};
+    use crate::trace::record::{Body, Record};
+    use gpuspy_wire::record::Fact;
+    use std::sync::Arc;
 
     #[test]
     fn a_level_keeps_the_same_numbers_everywhere_and_about_half_of_those_below_it() {
@@ -343,5 +378,41 @@ mod tests {
         assert_eq!((near.lo(), near.hi()), (900, 1_200));
         let far = Moment::new(1_000, i64::MIN, i64::MAX);
         assert_eq!((far.lo(), far.hi()), (i64::MIN, i64::MAX));
+    }
+
+    #[test]
+    fn in_a_later_window_collectives_are_numbered_from_the_start_of_the_run() {
+        let text = |space, id, text: &str| ((space, id), text.to_owned());
+        let names = Names(BTreeMap::from([
+            text(Namespace::Kernel, 1, "ncclDevKernel_AllReduce"),
+            text(Namespace::Kernel, 2, "ncclDevKernel_AllReduce"),
+            text(Namespace::Launched, 1, "40"),
+            text(Namespace::Launched, 2, "2"),
+            text(Namespace::Fact, Fact::Window as u32, "3"),
+        ]));
+        let period = Period::between(100_000, i64::MAX);
+        let mut fold = CollectiveFold::new(&Start {
+            names: &names,
+            status: None,
+            damage: Damage::default(),
+            began: 0,
+            captured: period.clone(),
+            period,
+            thread_times: Arc::default(),
+        });
+        // The first was launched before the window, and is in its trace because it was still running.
+        for called in [90_000, 200_000, 300_000] {
+            let mut launch =
+                operation(Action::Kernel { name: 1, communication: true }, (called, called + 5_000));
+            launch.when = When::Timed(exactly(called as i64 + 20_000, called as i64 + 30_000));
+            let body = Body::Work(simulation::work(called, 0, 5_000));
+            let record = Record { thread: 1, at: called + 5_000, body };
+            let event = Event { operation: Some(launch), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+        }
+        let kinds: Vec<&Kind> = fold.kinds.values().collect();
+        let [kind] = kinds[..] else { panic!("{kinds:?}") };
+        assert_eq!(kind.count, 2);
+        assert_eq!(kind.kept.iter().map(|one| one.number).collect::<Vec<_>>(), [42, 43]);
     }
 }

@@ -340,7 +340,15 @@ mod tests {
     fn a_block_is_back_when_its_free_failed() {
         let both = [alloc(Memory::Device, 64, 8, 0), free(Memory::Device, 64, 11)];
         assert_eq!(addresses(&carried([&both[..], &[ended(11, flag::FAILED)]].concat())), [64]);
-        assert_eq!(addresses(&carried([&both[..], &[ended(12, flag::FAILED)]].concat())), [0; 0]);
+        assert_eq!(addresses(&carried([&both[..], &[ended(11, 0)]].concat())), [0; 0]);
+    }
+
+    /// It counts where it returns: both the block and the free are carried, and the return follows.
+    #[test]
+    fn a_free_that_has_not_returned_is_carried() {
+        let kept = carried(vec![alloc(Memory::Device, 64, 8, 0), free(Memory::Device, 64, 11)]);
+        assert_eq!((kept.len(), addresses(&kept)), (2, vec![64]));
+        assert!(matches!(&kept[1], Body::Free(free) if free.call.correlation == 11), "{kept:?}");
     }
 
     #[test]
@@ -353,7 +361,7 @@ mod tests {
         let kept = carried(mapped.to_vec());
         assert_eq!(addresses(&kept), [5, 64]);
         assert!(matches!(&kept[2], Body::Free(free) if free.address == 5), "{kept:?}");
-        let unmapped = [&mapped[..], &[ended(11, 0), free(Memory::Mapped, 64, 12)]].concat();
+        let unmapped = [&mapped[..], &[ended(11, 0), free(Memory::Mapped, 64, 12), ended(12, 0)]].concat();
         assert_eq!(carried(unmapped), []);
         assert!(
             matches!(&kept[3], Body::Api(api) if api.call.api == 0 && api.call.correlation == 11),

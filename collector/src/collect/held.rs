@@ -44,8 +44,17 @@ pub struct HeldMemory {
     /// Physical memory by handle: how many mappings of it there are, and its release, if nothing but mappings holds it.
     mappings: HashMap<u64, u64>,
     released: HashMap<u64, Record>,
-    /// By thread: the free whose call has not returned, and what it took.
-    freeing: HashMap<u32, (u64, Vec<(Key, Record)>)>,
+    /// By thread: the free whose call has not returned.
+    freeing: HashMap<u32, Freeing>,
+}
+
+/// A free whose call has not returned.
+#[derive(Debug)]
+struct Freeing {
+    correlation: u64,
+    free: Record,
+    /// What it took: the allocations, and the releases of memory that mappings still hold.
+    taken: Vec<(Key, Record)>,
 }
 
 impl HeldMemory {
@@ -73,7 +82,12 @@ impl HeldMemory {
     /// The records that say what is held, in the order in which they have to be read.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let releases = self.released.values().flat_map(|free| [free.clone(), returned(free)]);
-        self.blocks.values().flatten().cloned().chain(releases)
+        let freeing = self.freeing.values().flat_map(|freeing| {
+            let taken = freeing.taken.iter().map(|(_, record)| record);
+            let blocks = taken.filter(|record| matches!(record.body, Body::Alloc(_)));
+            blocks.chain([&freeing.free]).cloned()
+        });
+        self.blocks.values().flatten().cloned().chain(releases).chain(freeing)
     }
 
     fn allocated(&mut self, alloc: &Alloc, record: &Record) {
@@ -112,15 +126,16 @@ impl HeldMemory {
         let range = (space, free.address)..=(space, free.address.saturating_add(last));
         let keys: Vec<Key> = self.blocks.range(range).map(|(key, _)| *key).collect();
         let taken = keys.into_iter().filter_map(|key| self.take(key, record)).collect();
-        self.freeing.insert(record.thread, (free.call.correlation, taken));
+        let freeing = Freeing { correlation: free.call.correlation, free: record.clone(), taken };
+        self.freeing.insert(record.thread, freeing);
     }
 
     /// The end of a call. Returns whether it is that of a free, which may have failed.
     fn ended(&mut self, thread: u32, api: &Api) -> bool {
-        if self.freeing.get(&thread).is_none_or(|(correlation, _)| *correlation != api.call.correlation) {
+        if self.freeing.get(&thread).is_none_or(|freeing| freeing.correlation != api.call.correlation) {
             return false;
         }
-        let Some((_, taken)) = self.freeing.remove(&thread) else { return false };
+        let Some(Freeing { taken, .. }) = self.freeing.remove(&thread) else { return false };
         if api.call.flags & flag::FAILED == 0 {
             return true;
         }

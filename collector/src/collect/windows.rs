@@ -1,9 +1,8 @@
 //! How does a collection that lasts for weeks become traces that can be read, and removed, one by one? By windows of time: each
 //! has a trace of its own, which says what it needs of the time before ([`Carry`]).
 //!
-//! A window is a capture range of its trace, so that what happened once counts in one window: a call where it began, an
-//! operation where it started on the GPU. What crosses the edge between two windows is in both traces, and each counts its own
-//! side:
+//! A window is a capture range of its trace, so that what happened once counts in one window: a call, and what it launched,
+//! where the call began. What crosses the edge between two windows is in both traces:
 //!
 //! - Records of calls that began before the edge, and times of operations that were launched before it, go to the earlier trace
 //!   for [`GRACE`] after it. A call that lasts longer counts in the later window, from the edge on.
@@ -14,9 +13,9 @@ use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::HashMap;
 use crate::trace::TraceWriter;
-use crate::trace::record::{Body, Ending, GpuTime, Record, Status};
+use crate::trace::record::{Body, Ending, GpuTime, Record, Status, What, Work};
 use crossbeam_channel::Sender;
-use gpuspy_wire::record::{Fact, Namespace};
+use gpuspy_wire::record::{Fact, Namespace, Untimed, flag};
 use parking_lot::Mutex;
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long a trace takes late records after its window: the drain has them after some 10 ms, and operations that wait in a
 /// full launch queue are done by then.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long before an edge an operation may have been launched that fills the GPU's time after it: longer than a full launch
+/// queue takes. Remembering the operations costs the collector half as much as writing them.
+const LEAD: Duration = Duration::from_secs(10);
 /// Limit on the operations whose GPU times have not come: more than all streams of a process have in flight.
 const MOST_AWAITED: usize = 1 << 16;
 
@@ -41,14 +43,24 @@ pub struct Window {
 impl Window {
     /// The present one.
     pub fn now(length: Duration) -> Window {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Window { length, number: (since.as_nanos() / length.as_nanos().max(1)) as u64 }
+        Window { length, number: (since_1970().as_nanos() / length.as_nanos().max(1)) as u64 }
     }
 
     /// When it began: s since 1970.
     pub fn began(&self) -> u64 {
         self.length.as_secs() * self.number
     }
+
+    /// When it ends: host ns, if it is `now` by that clock.
+    fn ends(&self, now: u64) -> u64 {
+        let end = u128::from(self.number + 1) * self.length.as_nanos();
+        let left = end.saturating_sub(since_1970().as_nanos());
+        now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// How a collection is divided into windows.
@@ -100,10 +112,12 @@ impl<'s> Output<'s> {
             latest: window,
             count: 0,
             began: status.began,
+            ends: window.ends(status.began),
             first: Status { began: status.began, began_realtime: status.began_realtime, ..Status::default() },
             before: None,
             awaited: HashMap::default(),
             early: HashMap::default(),
+            launched: Launched::default(),
         };
         let mut output = Output { number, writer, windows: Some(windows) };
         output.begin().map_err(|e| Error::io("cannot write the trace", e))?;
@@ -188,16 +202,7 @@ impl<'s> Output<'s> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
         let finished = windows.finish_before(&mut self.writer);
         windows.window = Window::now(windows.division.length);
-        let part = Status { ending: Ending::Detached, ended: now, ..windows.part_of(status) };
-        // What is in the rings now belongs to the next window.
-        let part = Status { published: part.collected, ..part };
-        let realtime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let first = Status {
-            began: now,
-            began_realtime: realtime,
-            published: windows.first.published.saturating_add(part.published),
-            ..status.clone()
-        };
+        let (part, first) = windows.divide(now, status);
         let fresh = Status { ended: now, ..since(&first, &first) };
         let mut traces = windows.traces.lock();
         let path = traces.path(self.number).to_owned();
@@ -216,6 +221,8 @@ impl<'s> Output<'s> {
         let oldest = windows.began;
         windows.awaited.retain(|_, record| record.at >= oldest);
         (windows.began, windows.first, windows.count) = (now, first, windows.count + 1);
+        windows.ends = windows.window.ends(now);
+        windows.launched.turn();
         let begun = self.begin();
         finished.and(closed).and(begun).map_err(|e| Error::io("cannot write the trace", e))
     }
@@ -273,11 +280,39 @@ struct Windows<'s> {
     /// Host ns at which the window began, and the status then.
     began: u64,
     first: Status,
+    /// When it ends, if clocks agree: host ns.
+    ends: u64,
     before: Option<Before>,
-    /// Operations without their GPU times, by correlation.
+    /// Operations of the last [`LEAD`] of a window, or of earlier ones, without their GPU times, by correlation.
     awaited: HashMap<u64, Record>,
     /// GPU times without their operations, which may belong to either trace.
     early: HashMap<u64, GpuTime>,
+    launched: Launched,
+}
+
+/// How often each kernel was launched, by the kernel's number: ranks compare the k-th launches of a name.
+#[derive(Debug, Default)]
+struct Launched {
+    in_earlier: HashMap<u32, u64>,
+    in_present: HashMap<u32, u64>,
+}
+
+impl Launched {
+    fn observe(&mut self, record: &Record, is_earlier: bool) {
+        let Body::Work(Work { what: What::Kernel { name, .. }, untimed, call, .. }) = &record.body else {
+            return;
+        };
+        if *untimed != Untimed::Captured && call.flags & flag::CAPTURED == 0 {
+            let counts = if is_earlier { &mut self.in_earlier } else { &mut self.in_present };
+            *counts.entry(*name).or_default() += 1;
+        }
+    }
+
+    fn turn(&mut self) {
+        for (name, count) in self.in_present.drain() {
+            *self.in_earlier.entry(name).or_default() += count;
+        }
+    }
 }
 
 /// The trace of the window before, which takes late records.
@@ -297,14 +332,14 @@ impl Windows<'_> {
 
     fn push(&mut self, writer: &mut TraceWriter, mut record: Record) -> io::Result<()> {
         let is_carried = self.carry.observe(&record);
-        let awaits = record.awaits_time();
-        if let Some(correlation) = awaits
-            && self.awaited.len() < MOST_AWAITED
-        {
-            self.awaited.insert(correlation, record.clone());
-        }
-        match &mut self.before {
-            Some(before) if is_before(&record, self.began) => {
+        let is_near_the_end = record.at.saturating_add(LEAD.as_nanos() as u64) >= self.ends;
+        let remembers = is_near_the_end || self.before.is_some();
+        let awaits =
+            record.awaits_time().filter(|_| remembers).map(|correlation| (correlation, record.clone()));
+        let is_earlier = self.before.is_some() && is_before(&record, self.began);
+        self.launched.observe(&record, is_earlier);
+        match self.before.as_mut().filter(|_| is_earlier) {
+            Some(before) => {
                 if is_carried {
                     // Memory changes when the call returns, which may be after the edge.
                     let is_over = record.at < self.began;
@@ -313,7 +348,7 @@ impl Windows<'_> {
                 }
                 before.writer.push(record)?;
             }
-            _ => {
+            None => {
                 if let Some(call) = record.body.call_mut() {
                     call.begin = call.begin.max(self.began);
                 }
@@ -321,8 +356,20 @@ impl Windows<'_> {
                 writer.push(record)?;
             }
         }
-        match awaits.and_then(|correlation| self.early.remove_entry(&correlation)) {
-            Some((correlation, time)) => self.gpu_time(writer, correlation, time),
+        awaits.map_or(Ok(()), |(correlation, record)| self.awaits(writer, correlation, record))
+    }
+
+    /// Remembers an operation that was written, until its GPU time comes, which may have come before.
+    fn awaits(&mut self, writer: &mut TraceWriter, correlation: u64, record: Record) -> io::Result<()> {
+        let before = self.before.as_ref().filter(|_| is_before(&record, self.began));
+        if !before.map_or(&*writer, |before| &before.writer).awaits(correlation) {
+            return Ok(());
+        }
+        if self.awaited.len() < MOST_AWAITED {
+            self.awaited.insert(correlation, record);
+        }
+        match self.early.remove(&correlation) {
+            Some(time) => self.gpu_time(writer, correlation, time),
             None => Ok(()),
         }
     }
@@ -365,15 +412,31 @@ impl Windows<'_> {
             return Ok(());
         };
         status.pending = earlier.awaiting() as u64;
+        let mut launched = self.launched.in_earlier.iter();
+        let counted = launched
+            .try_for_each(|(name, count)| writer.name(Namespace::Launched, *name, &count.to_string()));
         let finished = earlier.finish(&status).map(drop);
         self.tell(complete);
         let mut early = std::mem::take(&mut self.early).into_iter();
-        early.try_for_each(|(correlation, time)| writer.gpu_time(correlation, time)).and(finished)
+        early
+            .try_for_each(|(correlation, time)| writer.gpu_time(correlation, time))
+            .and(counted)
+            .and(finished)
     }
 
     fn tell(&self, complete: Complete) {
         // Whoever wanted to know has ended; the trace is there all the same.
         let _ = self.division.complete.send(complete);
+    }
+
+    /// Ends the window at host ns `now`: returns the status of its trace, and what has been counted until then.
+    fn divide(&self, now: u64, status: &Status) -> (Status, Status) {
+        let part = Status { ending: Ending::Detached, ended: now, ..self.part_of(status) };
+        // What is in the rings now belongs to the next window.
+        let part = Status { published: part.collected, ..part };
+        let published = self.first.published.saturating_add(part.published);
+        let began_realtime = since_1970().as_nanos() as u64;
+        (part, Status { began: now, began_realtime, published, ..status.clone() })
     }
 
     /// Returns the part of a process's status that is about the window.

@@ -21,7 +21,7 @@ use super::gpu_interval::host;
 use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
-use super::period::{CaptureRanges, Period};
+use super::period::{self, CaptureRanges, Period};
 use super::streams::StreamNumbers;
 use super::{Action, Event, Operation, When};
 use crate::hash::{HashMap, HashSet};
@@ -152,6 +152,9 @@ pub struct RecordFilter<'a> {
     names: &'a Names,
     is_everything: bool,
     period: Period,
+    /// Whether an operation counts where its call began, not where it started: so it counts in one of the traces of a
+    /// collection in windows of time, however uncertain its start is.
+    counts_by_call: bool,
     /// Claim numbers of the selected threads.
     threads: HashSet<u32>,
     /// Kernel number → whether it is selected.
@@ -183,6 +186,7 @@ impl<'a> RecordFilter<'a> {
             filter,
             names,
             is_everything: filter.is_everything() && !period.is_span(),
+            counts_by_call: period::window(names).is_some(),
             period,
             threads: threads.collect(),
             kernels: HashMap::default(),
@@ -210,11 +214,9 @@ impl<'a> RecordFilter<'a> {
             return Passed { concerns: true, call: true, operation: true };
         }
         let concerns = self.concerns(event);
-        Passed {
-            concerns,
-            call: concerns && event.record.began().is_none_or(|begin| self.period.contains(host(begin))),
-            operation: concerns && self.starts_in_time(event),
-        }
+        let call = concerns && event.record.began().is_none_or(|begin| self.period.contains(host(begin)));
+        let operation = if self.counts_by_call { call } else { concerns && self.starts_in_time(event) };
+        Passed { concerns, call, operation }
     }
 
     /// Returns the graph launch or the burst that was checked last, reduced to the members that pass; `None` if the event's

@@ -160,6 +160,12 @@ pub fn requested(names: &Names) -> Option<&str> {
     names.get(Namespace::Fact, Fact::CaptureRange as u32).filter(|text| !text.is_empty())
 }
 
+/// How many windows of time of the same process came before the one that a trace is about; `None` for a trace of the whole
+/// run.
+pub fn window(names: &Names) -> Option<u64> {
+    names.get(Namespace::Fact, Fact::Window as u32)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

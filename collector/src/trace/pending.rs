@@ -98,6 +98,11 @@ impl Pending {
         self.waiting.len() + self.late.values.len()
     }
 
+    /// Whether the launch with this correlation is here and waits for its time.
+    pub fn awaits(&self, correlation: u64) -> bool {
+        self.waiting.contains_key(&correlation)
+    }
+
     /// The number of times that met their launch here.
     pub fn joined(&self) -> u64 {
         self.joined

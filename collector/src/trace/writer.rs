@@ -163,6 +163,11 @@ impl TraceWriter {
         self.pending.awaiting()
     }
 
+    /// Whether this operation is among them, and has not been written.
+    pub fn awaits(&self, correlation: u64) -> bool {
+        self.pending.awaits(correlation)
+    }
+
     /// Size of the file so far, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -23,9 +23,10 @@ mod spacing;
 mod tests;
 mod token;
 
+use super::period;
 use super::range_names::Folded;
 use crate::trace::record::{Body, Names, Record};
-use gpuspy_wire::record::{Fact, Namespace, NvtxChange};
+use gpuspy_wire::record::{Namespace, NvtxChange};
 use lane::Lane;
 use levels::Anchor;
 use ranges::Opens;
@@ -135,7 +136,7 @@ impl Finder {
         let Finder { names, ranges, process, threads, .. } = self;
         let unnamed = Arc::new(Names::default());
         let names = names.as_ref().unwrap_or(&unnamed);
-        let prepares = names.get(Namespace::Fact, Fact::Window as u32).is_none_or(|number| number == "0");
+        let prepares = period::window(names).is_none_or(|number| number == 0);
         let folded = ranges.folded();
         if let Some((name, text)) = ranges.step(names, process.launches) {
             let begins = Begins::Range { name, folded: Arc::new(folded) };

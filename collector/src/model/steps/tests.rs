@@ -4,7 +4,7 @@ use super::*;
 use crate::model::simulation::work;
 use crate::trace::generator::Random;
 use crate::trace::record::{Call, NvtxRange, Synchronize, What};
-use gpuspy_wire::record::SyncScope;
+use gpuspy_wire::record::{Fact, SyncScope};
 use proptest::prelude::*;
 
 /// A program, as records with times of their own.
