@@ -94,7 +94,7 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
     let launches = account["launches"].as_u64().unwrap();
     let kernels = summed(&reports, "kernels", "name", "count");
     let each = [("windows_20us".to_owned(), launches / 2), ("windows_50us".to_owned(), launches / 2)];
-    assert_eq!(kernels, each.into());
+    assert_eq!(kernels, each.clone().into());
     let calls = summed(&reports, "apis", "name", "count");
     let steps = account["steps"].as_u64().unwrap();
     let waits = steps / 4 + 1;
@@ -152,6 +152,16 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
     // What comes and goes is 1 MiB.
     assert!(held.windows(2).all(|two| two[0] <= two[1] + (1 << 20)), "{held:?}");
     assert_eq!(held.last(), account["kept_bytes"].as_u64().as_ref());
+
+    // All of them at once are the run.
+    let whole = report(folder.path());
+    let kernels = by_name(&whole["kernels"], "name", "count");
+    assert_eq!(kernels, each.into());
+    let memory = &whole["memory"];
+    assert_eq!(memory["live_bytes"], account["kept_bytes"]);
+    let peak = memory["peak_bytes"]["value"].as_u64().unwrap();
+    let kept = account["kept_bytes"].as_u64().unwrap();
+    assert!((kept..=kept + (1 << 20)).contains(&peak), "{peak} of {kept}: no window's memory is held twice");
 }
 
 #[test]

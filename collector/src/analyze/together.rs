@@ -36,13 +36,13 @@ use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
-use crate::model::period::Period;
+use crate::model::period::{self, Period};
 use crate::model::run::{Machine, Surveyed};
 use crate::model::stacks::Caller;
 use crate::model::steps::StepCounter;
 use crate::model::thread_times::ThreadTimes;
 use crate::model::{self, Action, Drained, Event, Model, Operation, Reason, When};
-use crate::trace::record::{Body, Names, Record, Status};
+use crate::trace::record::{Body, CARRIED_BEFORE, Names, Record, Status};
 use gpuspy_wire::record::{LossCause, Memory, Namespace, Untimed};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -150,6 +150,9 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     devices: HashMap<u32, u32>,
     /// The bytes that it holds, by kind and by the line's number of the caller that allocated them.
     held: BTreeMap<(Memory, u64), u64>,
+    /// When its memory is none of its trace's any more, host ns: of a process that runs on in the next window of its
+    /// collection, right before the trace of that one has it.
+    hands_over_at: Option<i64>,
 }
 
 /// An event on the line without a record.
@@ -197,6 +200,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
             if process.is_over() && own.ended() < ended {
                 unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
+            }
+            if let Some(moment) = process.hands_over_at {
+                unrecorded.push(Reverse((moment, at, Unrecorded::Ended)));
             }
         }
         let timelines = Timelines::over(
@@ -246,7 +252,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             0 => 0,
             context => self.contexts.of(at, context),
         };
-        event.memory = scope.memory().to_vec();
+        if process.hands_over_at.is_none_or(|moment| host(record.at) <= moment) {
+            event.memory = scope.memory().to_vec();
+        }
         for change in &mut event.memory {
             let caller = &mut change.allocator_mut().caller;
             *caller = self.callers.of(at, Caller { address: *caller, line: 0 }).into();
@@ -433,7 +441,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             devices[place].processes += u64::from(own.timelines > 0);
             numbers.insert(id, place as u32);
         }
-        Process {
+        let mut process = Process {
             report,
             names,
             status,
@@ -444,7 +452,13 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             records: records.peekable(),
             devices: numbers,
             held: BTreeMap::new(),
+            hands_over_at: None,
+        };
+        if period::window(names).is_some() && !process.is_over() {
+            let end = process.record_filter.period().ends().1;
+            process.hands_over_at = Some(end.saturating_sub(host(CARRIED_BEFORE) + 1));
         }
+        process
     }
 
     /// Whether it certainly has ended, so that its memory is free.

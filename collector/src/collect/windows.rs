@@ -13,7 +13,7 @@ use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::HashMap;
 use crate::trace::TraceWriter;
-use crate::trace::record::{Body, Ending, GpuTime, Record, Status, What, Work};
+use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work};
 use crossbeam_channel::Sender;
 use gpuspy_wire::record::{Fact, Namespace, Untimed, flag};
 use parking_lot::Mutex;
@@ -241,7 +241,7 @@ impl<'s> Output<'s> {
             writer.name(captures.0, captures.1, &format!("window of {seconds} s"))?;
         }
         writer.name(Namespace::Fact, Fact::Window as u32, &windows.count.to_string())?;
-        for record in windows.carry.records(windows.began.saturating_sub(1)) {
+        for record in windows.carry.records(placed_before(windows.began)) {
             writer.push(record)?;
         }
         if windows.carry.is_capturing() {
@@ -344,7 +344,7 @@ impl Windows<'_> {
                     // Memory changes when the call returns, which may be after the edge.
                     let is_over = record.at < self.began;
                     let again = record.clone();
-                    writer.push(if is_over { placed(again, self.began.saturating_sub(1)) } else { again })?;
+                    writer.push(if is_over { placed(again, placed_before(self.began)) } else { again })?;
                 }
                 before.writer.push(record)?;
             }
@@ -393,7 +393,7 @@ impl Windows<'_> {
             && let Body::Work(work) = &mut record.body
         {
             work.gpu = Some(time);
-            record.at = self.began.saturating_sub(1);
+            record.at = placed_before(self.began);
             writer.push(record)?;
         }
         Ok(())
@@ -443,6 +443,11 @@ impl Windows<'_> {
     fn part_of(&self, status: &Status) -> Status {
         since(status, &self.first)
     }
+}
+
+/// Returns the time of what a trace has of the time before an edge, host ns.
+fn placed_before(edge: u64) -> u64 {
+    edge.saturating_sub(CARRIED_BEFORE)
 }
 
 /// Whether what a record is about began before host ns `edge`.

@@ -23,6 +23,9 @@ pub struct Record {
     pub body: Body,
 }
 
+/// How long before its window of time a trace places what it has of the time before, ns.
+pub const CARRIED_BEFORE: u64 = 1;
+
 impl Record {
     /// The correlation of an operation that should get a GPU time and has none.
     pub fn awaits_time(&self) -> Option<u64> {
