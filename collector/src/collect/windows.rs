@@ -332,12 +332,18 @@ impl Windows<'_> {
 
     fn push(&mut self, writer: &mut TraceWriter, mut record: Record) -> io::Result<()> {
         let is_carried = self.carry.observe(&record);
+        let is_earlier = self.before.is_some() && is_before(&record, self.began);
+        self.launched.observe(&record, is_earlier);
+        if !is_earlier {
+            if let Some(call) = record.body.call_mut() {
+                call.begin = call.begin.max(self.began);
+            }
+            record.at = record.at.max(self.began);
+        }
         let is_near_the_end = record.at.saturating_add(LEAD.as_nanos() as u64) >= self.ends;
         let remembers = is_near_the_end || self.before.is_some();
         let awaits =
             record.awaits_time().filter(|_| remembers).map(|correlation| (correlation, record.clone()));
-        let is_earlier = self.before.is_some() && is_before(&record, self.began);
-        self.launched.observe(&record, is_earlier);
         match self.before.as_mut().filter(|_| is_earlier) {
             Some(before) => {
                 if is_carried {
@@ -348,13 +354,7 @@ impl Windows<'_> {
                 }
                 before.writer.push(record)?;
             }
-            None => {
-                if let Some(call) = record.body.call_mut() {
-                    call.begin = call.begin.max(self.began);
-                }
-                record.at = record.at.max(self.began);
-                writer.push(record)?;
-            }
+            None => writer.push(record)?,
         }
         awaits.map_or(Ok(()), |(correlation, record)| self.awaits(writer, correlation, record))
     }
@@ -476,3 +476,6 @@ fn since(status: &Status, first: &Status) -> Status {
         ..status.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Two traces and the edge between them.
+
+use super::*;
+use crate::collect::Target;
+use crate::model::simulation::work;
+use crate::trace::TraceReader;
+use crate::trace::record::Call;
+use std::path::Path;
+
+const BEGAN: u64 = 1_000_000;
+const EDGE: u64 = 5_000_000;
+
+/// A collection in hours, of which a test says when one ends.
+struct Collection {
+    folder: tempfile::TempDir,
+    division: Division,
+    traces: Mutex<Traces>,
+}
+
+impl Collection {
+    fn new() -> Collection {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::Directory(folder.path().to_owned());
+        let division =
+            Division { length: Duration::from_secs(3600), complete: crossbeam_channel::unbounded().0 };
+        Collection { folder, division, traces: Mutex::new(Traces::new(target)) }
+    }
+
+    fn begin(&self) -> Output<'_> {
+        let status = Status { pid: 7, began: BEGAN, ..Status::default() };
+        Output::create(&self.traces, "program", &status, Some(&self.division)).unwrap()
+    }
+
+    /// Returns the works of each trace, in the order of the windows.
+    fn works(&self) -> Vec<Vec<Record>> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut paths: Vec<PathBuf> = entries.collect();
+        // Traces of one hour: those after the first have a number at their ends.
+        paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+        let works = |path: &PathBuf| {
+            let mut reader = TraceReader::open(Path::new(path)).unwrap();
+            reader.records().filter(|record| matches!(record.body, Body::Work(_))).collect()
+        };
+        paths.iter().map(works).collect()
+    }
+}
+
+/// A launch whose call began and returned then.
+fn launch(correlation: u64, begin: u64, end: u64) -> Record {
+    let mut work = work(end, end - begin, 0);
+    work.call = Call { correlation, begin, end, context: 1, ..Call::default() };
+    Record { thread: 1, at: end, body: Body::Work(work) }
+}
+
+fn seen_at(seen: u64) -> GpuTime {
+    GpuTime { time_base: 1, start: 100, duration: 50, seen, ..GpuTime::default() }
+}
+
+fn finish(output: Output<'_>) {
+    output.finish(&Status { pid: 7, ended: 9_000_000, ..Status::default() }).unwrap();
+}
+
+/// Returns `(correlation, at, begin, has a time)` of each.
+fn told(works: &[Record]) -> Vec<(u64, u64, u64, bool)> {
+    let one = |record: &Record| {
+        let Body::Work(work) = &record.body else { unreachable!("only works were kept") };
+        (work.call.correlation, record.at, work.call.begin, work.gpu.is_some())
+    };
+    works.iter().map(one).collect()
+}
+
+/// Near the end of a window it was remembered with its own begin, taken for one of the window before, and written again.
+#[test]
+fn a_launch_that_is_the_first_call_keeps_its_time() {
+    let collection = Collection::new();
+    let mut output = collection.begin();
+    output.windows.as_mut().unwrap().ends = BEGAN;
+    output.push(launch(3, BEGAN - 500, BEGAN + 500)).unwrap();
+    output.gpu_time(3, seen_at(BEGAN + 900)).unwrap();
+    finish(output);
+    assert_eq!(told(&collection.works()[0]), [(3, BEGAN + 500, BEGAN, true)]);
+}
+
+#[test]
+fn what_runs_over_the_edge_is_in_both_traces_and_what_comes_late_in_its_own() {
+    let collection = Collection::new();
+    let mut output = collection.begin();
+    output.windows.as_mut().unwrap().ends = EDGE;
+    output.push(launch(1, EDGE - 900, EDGE - 800)).unwrap();
+    output.push(launch(2, EDGE - 700, EDGE - 600)).unwrap();
+    output.gpu_time(1, seen_at(EDGE - 100)).unwrap();
+    output.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
+    output.gpu_time(2, seen_at(EDGE + 400)).unwrap();
+    // Its time comes before it does, and it began before the edge.
+    output.gpu_time(4, seen_at(EDGE + 500)).unwrap();
+    output.push(launch(4, EDGE - 100, EDGE + 100)).unwrap();
+    output.push(launch(5, EDGE, EDGE + 200)).unwrap();
+    output.gpu_time(5, seen_at(EDGE + 600)).unwrap();
+    finish(output);
+    let [earlier, later] = &collection.works()[..] else { panic!("two traces") };
+    assert_eq!(
+        told(earlier),
+        [
+            (1, EDGE - 800, EDGE - 900, true),
+            (2, EDGE - 600, EDGE - 700, true),
+            (4, EDGE + 100, EDGE - 100, true)
+        ]
+    );
+    assert_eq!(
+        told(later),
+        [(2, EDGE - 1, EDGE - 700, true), (4, EDGE - 1, EDGE - 100, true), (5, EDGE + 200, EDGE, true)]
+    );
+}
+
+#[test]
+fn a_window_counts_its_own_part_of_the_status() {
+    let status = |calls, collected, lost| Status {
+        calls,
+        collected,
+        lost: [(gpuspy_wire::record::LossCause::RingFull, lost)].into(),
+        ..Status::default()
+    };
+    let part = since(&status(30, 20, 5), &status(10, 12, 5));
+    assert_eq!((part.calls, part.collected, part.lost.len()), (20, 8, 0));
+    let part = since(&status(30, 20, 5), &status(40, 12, 3));
+    assert_eq!((part.calls, part.lost.values().sum::<u64>()), (0, 2), "a hostile peer's counters go back");
+}
+
+#[test]
+fn windows_begin_at_whole_multiples_of_their_length() {
+    let ten = Window::now(Duration::from_secs(600));
+    let now = since_1970().as_secs();
+    assert_eq!(ten.began() % 600, 0);
+    assert!((ten.began()..ten.began() + 1200).contains(&now));
+    let left = ten.ends(5_000) - 5_000;
+    assert!(left <= 600_000_000_000, "{left}");
+}
