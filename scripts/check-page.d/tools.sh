@@ -1,9 +1,13 @@
-# Sourced by scripts/build-page and scripts/check-page.sh: the tools for the page, from npm, pinned.
+# Sourced by scripts/build-page, scripts/check-page.sh and scripts/check-exports.sh: the tools for the page, from npm, pinned.
 # shellcheck shell=bash
 
 # page_tools: installs the tools once, and prints their folder.
 page_tools() {
-    local sources=$root/collector/html folder=$root/downloads/page
+    local sources=$root/collector/html folder=$root/downloads/page lock
+    mkdir -p "$root/downloads"
+    # Checks run side by side, and each of them may be the first.
+    exec {lock}>"$root/downloads/page.lock"
+    flock "$lock"
     if ! cmp -s "$sources/package-lock.json" "$folder/.complete"; then
         local tool
         for tool in node npm; do
@@ -19,5 +23,6 @@ page_tools() {
         }
         cp "$sources/package-lock.json" "$folder/.complete"
     fi
+    exec {lock}>&-
     echo "$folder"
 }

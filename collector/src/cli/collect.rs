@@ -35,10 +35,10 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "PATH", conflicts_with = "dir")]
     output: Option<PathBuf>,
     /// Begin new traces every so often, as in 10m or 1h: for jobs that run for weeks
-    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with_all = ["pid", "inherit_fd"])]
+    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with = "pid")]
     every: Option<Duration>,
     /// Turn each trace into tables under DIR/job=NAME.TIME/ when its time is over, and remove it (--every is 10m unless given)
-    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["pid", "inherit_fd"])]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "pid")]
     to: Option<Format>,
     /// The job's name in the tables [default: the program's]
     #[arg(long, value_name = "NAME", requires = "to")]
