@@ -2,6 +2,7 @@
 
 use crate::compare::by_name;
 use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::units::utc;
 use gpuspy_tests::truth::Truth;
 use gpuspy_tests::{Done, Run, agent, gpuspy, report};
 use gpuspy_wire::record::Namespace;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs the client for some seconds under `collect` with these options, which ends when all is written.
 fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
@@ -191,6 +192,23 @@ fn each_window_becomes_tables_and_its_trace_goes() {
     assert_eq!(rows["memcpy"], account["steps"].as_u64().unwrap());
     assert_eq!(rows["sync"], truth.of("sync").count() as u64);
     assert_eq!(rows["process"], jobs.len() as u64);
+}
+
+/// A file has the place of the job's folder.
+#[test]
+fn a_trace_whose_tables_cannot_be_written_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // The test may run into the next hour.
+    for hour in [now / 3600, now / 3600 + 1] {
+        fs::write(folder.path().join(format!("job=x.{}", utc(hour * 3600))), "").unwrap();
+    }
+    let (done, said) = collected(folder.path(), &["--every", "1h", "--to", "parquet", "--job", "x"], "0.2");
+    let traces = listed(folder.path(), |name| name.ends_with(".gspy"));
+    assert!(said.contains("cannot write") && said.contains("was kept"), "{said}");
+    assert!(traces.iter().all(|trace| said.contains(trace.to_str().unwrap())), "{said}");
+    let reports: Vec<Value> = traces.iter().map(|trace| report(trace)).collect();
+    assert_eq!(sum(&reports, "/coverage/launches"), done.said()["launches"].as_u64().unwrap());
 }
 
 #[test]

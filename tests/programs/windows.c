@@ -2,7 +2,7 @@
 // and goes, and a range of NVTX lasts the whole time. Prints how much it kept and how often it called.
 //
 //   windows SECONDS
-// link: -l:libcuda.so.1 -lpthread -ldl
+// link: -l:libcuda.so.1
 #include "driver.h"
 
 #include <nvtx3/nvToolsExt.h>

@@ -223,6 +223,10 @@ fn say_what_is_missing(session: &Session, path: &Path) {
     if let Some(failure) = &session.failure {
         say(format_args!("{path} is incomplete: {failure}"));
     }
+    if let Some(why) = &session.undivided {
+        let pid = session.pid;
+        say(format_args!("not every window of process {pid} has a trace of its own, nothing is lost: {why}"));
+    }
     if session.unknown > 0 {
         let unknown = session.unknown;
         say(format_args!(

@@ -53,12 +53,10 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
     if let Some((path, error)) = machines.unread.first() {
         return Err(unreadable(path, error));
     }
-    let name = match job {
-        Some(job) => job.to_owned(),
-        None => {
-            let reader = TraceReader::open(trace).map_err(|error| unreadable(trace, &error))?;
-            place::program_of(reader.names())
-        }
+    let name = match (job, first(&machines)?) {
+        (Some(job), _) => job.to_owned(),
+        (None, Some(reader)) => place::program_of(reader.names()),
+        (None, None) => String::new(),
     };
     let folder = place::of_job(directory, &format!("{name}.{}", utc(began)));
     all(&mut machines, &Filter::default(), &folder)
@@ -66,9 +64,14 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
 
 /// Returns the name of a job that the user has not named.
 fn named(machines: &Machines) -> Result<String, Failure> {
-    let Some(path) = machines.first() else { return Ok(place::safe("")) };
-    let reader = TraceReader::open(path).map_err(|error| unreadable(path, &error))?;
-    Ok(place::job_of([(reader.names(), reader.status())].into_iter()))
+    let reader = first(machines)?;
+    Ok(place::job_of(reader.iter().map(|reader| (reader.names(), reader.status()))))
+}
+
+/// Opens the trace that began first, if there is any.
+fn first(machines: &Machines) -> Result<Option<TraceReader>, Failure> {
+    let open = |path: &Path| TraceReader::open(path).map_err(|error| unreadable(path, &error));
+    machines.first().map(open).transpose()
 }
 
 fn processes(count: usize) -> String {

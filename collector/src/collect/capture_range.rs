@@ -11,9 +11,10 @@
 //! still arrive. They are decided in the order of their times; a record that comes even later is decided by its own
 //! times.
 
+use super::open_ranges::OpenRanges;
 use crate::hash::HashMap;
-use crate::trace::record::{Api, Body, NvtxRange, Record, What, Work};
-use gpuspy_wire::record::{NvtxChange, SyncScope, Untimed, flag};
+use crate::trace::record::{Api, Body, Record, What, Work};
+use gpuspy_wire::record::{SyncScope, Untimed, flag};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Limit on the records held back: if rings never become empty, the oldest are decided by what is known.
@@ -193,9 +194,7 @@ struct Before {
     works: BTreeMap<(u32, u64, u8), Record>,
     /// The last wait by context and stream; `None` = all of the context.
     waits: BTreeMap<(u32, Option<u64>), Record>,
-    /// The open NVTX ranges: by thread and domain if pushed, by id if started.
-    pushed: HashMap<(u32, u32), Vec<Record>>,
-    started: HashMap<u64, Record>,
+    ranges: OpenRanges,
 }
 
 impl Before {
@@ -232,37 +231,9 @@ impl Before {
                 }
                 None
             }
-            Body::NvtxRange(range) => {
-                let range = range.clone();
-                self.range(&range, record)
-            }
+            // The end of a range whose start was written is written, too.
+            Body::NvtxRange(range) => (!self.ranges.change(range, &record)).then_some(record),
             _ => None,
-        }
-    }
-
-    /// Drops a range that is over. The end of a range whose start was written is returned, to be written too.
-    fn range(&mut self, range: &NvtxRange, record: Record) -> Option<Record> {
-        let thread = (record.thread, range.domain);
-        match range.change {
-            NvtxChange::Push => {
-                let stack = self.pushed.entry(thread).or_default();
-                if stack.len() < MOST_REMEMBERED {
-                    stack.push(record);
-                }
-                None
-            }
-            NvtxChange::Pop => match self.pushed.get_mut(&thread).and_then(Vec::pop) {
-                Some(_) => None,
-                None => Some(record),
-            },
-            NvtxChange::Start => {
-                if self.started.len() < MOST_REMEMBERED {
-                    self.started.insert(range.id, record);
-                }
-                None
-            }
-            NvtxChange::End => self.started.remove(&range.id).is_none().then_some(record),
-            NvtxChange::Mark => None,
         }
     }
 
@@ -277,9 +248,8 @@ impl Before {
     fn take_all(&mut self, at: u64) -> Vec<Record> {
         let works = std::mem::take(&mut self.works).into_values();
         let waits = std::mem::take(&mut self.waits).into_values();
-        let pushed = std::mem::take(&mut self.pushed).into_values().flatten();
-        let started = std::mem::take(&mut self.started).into_values();
-        let mut all: Vec<Record> = works.chain(waits).chain(pushed).chain(started).collect();
+        let ranges = std::mem::take(&mut self.ranges);
+        let mut all: Vec<Record> = works.chain(waits).chain(ranges.records().cloned()).collect();
         all.sort_by_key(|record| record.at);
         all.iter_mut().for_each(|record| record.at = at);
         all
@@ -290,8 +260,8 @@ impl Before {
 mod tests {
     use super::*;
     use crate::model::simulation;
-    use crate::trace::record::{Alloc, Call, Free, Synchronize};
-    use gpuspy_wire::record::Memory;
+    use crate::trace::record::{Alloc, Call, Free, NvtxRange, Synchronize};
+    use gpuspy_wire::record::{Memory, NvtxChange};
 
     fn call(correlation: u64, begin: u64, end: u64) -> Call {
         Call { correlation, api: 1, begin, end, context: 1, ..Call::default() }

@@ -8,9 +8,10 @@
 //! Memory that a graph allocated and that is still held is not carried: only the model knows which launch holds it.
 
 use super::held::HeldMemory;
+use super::open_ranges::OpenRanges;
 use crate::hash::HashMap;
-use crate::trace::record::{Body, GraphNode, NvtxRange, Record};
-use gpuspy_wire::record::{Namespace, NvtxChange};
+use crate::trace::record::{Body, GraphNode, Record};
+use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
 
 /// Limit on the bytes of names that are carried. A run of PyTorch has a few MB.
@@ -26,6 +27,7 @@ pub struct Carry {
     names: BTreeMap<(Namespace, u32), String>,
     name_bytes: usize,
     known: Known,
+    ranges: OpenRanges,
     memory: HeldMemory,
     /// Graph number → the handle of the graph.
     graphs: HashMap<u32, u64>,
@@ -58,11 +60,6 @@ enum Key {
         context: u32,
         time_base: u32,
     },
-    Pushed {
-        thread: u32,
-        domain: u32,
-    },
-    Started(u64),
 }
 
 impl Key {
@@ -83,13 +80,6 @@ impl Key {
             Body::ThreadTime(_) => Key::Thread(record.thread),
             Body::Window(_) => Key::TimingWindow,
             Body::ClockSample(sample) => Key::Clock { context: sample.context, time_base: sample.time_base },
-            Body::NvtxRange(range) => match range.change {
-                NvtxChange::Push | NvtxChange::Pop => {
-                    Key::Pushed { thread: record.thread, domain: range.domain }
-                }
-                NvtxChange::Start | NvtxChange::End => Key::Started(range.id),
-                NvtxChange::Mark => return None,
-            },
             _ => return None,
         })
     }
@@ -103,6 +93,11 @@ impl Carry {
             self.name_bytes += text.len();
             self.name_bytes -= replaced.map_or(0, |text| text.len());
         }
+    }
+
+    /// The text of a name.
+    pub fn name_of(&self, namespace: Namespace, id: u32) -> Option<&str> {
+        self.names.get(&(namespace, id)).map(String::as_str)
     }
 
     /// The names so far.
@@ -129,7 +124,9 @@ impl Carry {
             }
             (Body::GraphNode(node), _) => self.node(node, record),
             (Body::ClockSample(_), Some(key)) => self.known.append(key, record.clone(), CLOCK_SAMPLES),
-            (Body::NvtxRange(range), Some(key)) => self.range(range, key, record),
+            (Body::NvtxRange(range), _) => {
+                self.ranges.change(range, record);
+            }
             (Body::CaptureEdge { begins }, _) => self.captures = Some(*begins),
             (Body::Alloc(_) | Body::Free(_) | Body::Api(_), _) => return self.memory.observe(record),
             (_, Some(key)) => self.known.replace(key, record.clone()),
@@ -147,16 +144,6 @@ impl Carry {
         }
     }
 
-    fn range(&mut self, range: &NvtxRange, key: Key, record: &Record) {
-        match range.change {
-            NvtxChange::Push => self.known.append(key, record.clone(), MOST),
-            NvtxChange::Pop => self.known.pop(key),
-            NvtxChange::Start => self.known.replace(key, record.clone()),
-            NvtxChange::End => self.known.remove(key),
-            NvtxChange::Mark => {}
-        }
-    }
-
     /// Whether a window that begins now is recorded: it is not between two capture ranges.
     pub fn is_capturing(&self) -> bool {
         self.captures != Some(false)
@@ -165,7 +152,8 @@ impl Carry {
     /// The records that a trace begins with which has nothing from before `at`, host ns: they are placed at that moment, and
     /// so are their calls.
     pub fn records(&self, at: u64) -> impl Iterator<Item = Record> {
-        self.known.records().cloned().chain(self.memory.records()).map(move |record| placed(record, at))
+        let others = self.known.records().chain(self.ranges.records()).cloned();
+        others.chain(self.memory.records()).map(move |record| placed(record, at))
     }
 }
 
@@ -222,17 +210,6 @@ impl Known {
         self.count -= removed.map_or(0, |(_, records)| records.len());
     }
 
-    /// Removes the latest record about something.
-    fn pop(&mut self, key: Key) {
-        let Some((_, records)) = self.places.get(&key).and_then(|place| self.by_age.get_mut(place)) else {
-            return;
-        };
-        self.count -= usize::from(records.pop().is_some());
-        if records.is_empty() {
-            self.remove(key);
-        }
-    }
-
     fn first(&self, key: Key) -> Option<&Record> {
         self.by_age.get(self.places.get(&key)?)?.1.first()
     }
@@ -250,8 +227,8 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::record::{Alloc, Api, Call, Context, Free, Graph, Stream};
-    use gpuspy_wire::record::{Memory, NodeKind, flag};
+    use crate::trace::record::{Alloc, Api, Call, Context, Free, Graph, NvtxRange, Stream};
+    use gpuspy_wire::record::{Memory, NodeKind, NvtxChange, flag};
 
     fn carried(bodies: Vec<Body>) -> Vec<Body> {
         let mut carry = Carry::default();
@@ -372,18 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn open_ranges_are_carried_the_outer_one_first() {
-        use NvtxChange::{End, Pop, Push, Start};
-        let kept = carried(vec![
-            range(Push, 1),
-            range(Push, 2),
-            range(Push, 3),
-            range(Pop, 0),
-            range(Start, 4),
-            range(Start, 5),
-            range(End, 4),
-        ]);
-        assert_eq!(kept, [range(Push, 1), range(Push, 2), range(Start, 5)]);
+    fn open_ranges_are_carried() {
+        use NvtxChange::{End, Push, Start};
+        let kept = carried(vec![range(Push, 1), range(Start, 4), range(Start, 5), range(End, 4)]);
+        assert_eq!(kept, [range(Push, 1), range(Start, 5)]);
     }
 
     #[test]
@@ -396,6 +365,18 @@ mod tests {
         };
         let kept = carried(vec![graph(1), node(1, 10), graph(2), node(2, 20), node(1, 11), node(2, 21)]);
         assert_eq!(kept, [graph(2), node(2, 20), node(2, 21)]);
+    }
+
+    /// Each allocation of imported memory is another reference to it, and a free takes one.
+    #[test]
+    fn the_allocations_of_all_blocks_are_bounded() {
+        let most = 1 << 18;
+        let mut records: Vec<Body> =
+            (0..most + 10).map(|at| alloc(Memory::Imported, 64 * (1 + at % 3), 8, 0)).collect();
+        assert_eq!(carried(records.clone()).len(), most as usize);
+        records.extend([free(Memory::Imported, 64, 11), ended(11, 0), alloc(Memory::Device, 4096, 8, 0)]);
+        let kept = addresses(&carried(records));
+        assert_eq!((kept.len(), kept.contains(&4096)), (most as usize, true), "a free makes place");
     }
 
     #[test]

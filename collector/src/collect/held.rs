@@ -8,8 +8,10 @@ use crate::trace::record::{Alloc, Api, Body, Call, Free, Record};
 use gpuspy_wire::record::{Memory, flag};
 use std::collections::BTreeMap;
 
-/// Limit on the blocks. Pools of frameworks hold some thousand.
+/// Limit on the allocations of all blocks. Pools of frameworks hold some thousand.
 const MOST: usize = 1 << 18;
+/// Limit on the threads that are in a free; of more, all are taken to have returned.
+const MOST_THREADS: usize = 1 << 12;
 
 /// What an address or a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +43,8 @@ type Block = Vec<Record>;
 #[derive(Debug, Default)]
 pub struct HeldMemory {
     blocks: BTreeMap<Key, Block>,
+    /// The number of allocations in `blocks` and `freeing`.
+    count: usize,
     /// Physical memory by handle: how many mappings of it there are, and its release, if nothing but mappings holds it.
     mappings: HashMap<u64, u64>,
     released: HashMap<u64, Record>,
@@ -57,6 +61,14 @@ struct Freeing {
     taken: Vec<(Key, Record)>,
 }
 
+impl Freeing {
+    /// The allocations that it took.
+    fn blocks(&self) -> impl Iterator<Item = &Record> {
+        let taken = self.taken.iter().map(|(_, record)| record);
+        taken.filter(|record| matches!(record.body, Body::Alloc(_)))
+    }
+}
+
 impl HeldMemory {
     /// Takes the next record of a call. Returns whether it changes what is held.
     pub fn observe(&mut self, record: &Record) -> bool {
@@ -71,22 +83,23 @@ impl HeldMemory {
 
     /// A context's end frees what was allocated in it, except physical memory, mappings of it, and memory of pools.
     pub fn context_destroyed(&mut self, context: u32) {
+        let mut gone = 0;
         self.blocks.retain(|(space, _), block| {
             let Some(Body::Alloc(alloc)) = block.first().map(|record| &record.body) else { return false };
             let is_its_own =
                 !matches!(alloc.memory, Memory::Pool | Memory::Mapped) && *space != Space::Physical;
-            !is_its_own || alloc.call.context != context || context == 0
+            let stays = !is_its_own || alloc.call.context != context || context == 0;
+            gone += if stays { 0 } else { block.len() };
+            stays
         });
+        self.count -= gone;
     }
 
     /// The records that say what is held, in the order in which they have to be read.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let releases = self.released.values().flat_map(|free| [free.clone(), returned(free)]);
-        let freeing = self.freeing.values().flat_map(|freeing| {
-            let taken = freeing.taken.iter().map(|(_, record)| record);
-            let blocks = taken.filter(|record| matches!(record.body, Body::Alloc(_)));
-            blocks.chain([&freeing.free]).cloned()
-        });
+        let freeing =
+            self.freeing.values().flat_map(|freeing| freeing.blocks().chain([&freeing.free]).cloned());
         self.blocks.values().flatten().cloned().chain(releases).chain(freeing)
     }
 
@@ -100,21 +113,18 @@ impl HeldMemory {
             Memory::Imported => true,
             _ => false,
         };
-        if !self.blocks.contains_key(&key)
-            && (self.blocks.len() >= MOST || is_reference && key.0 == Space::Physical)
-        {
-            return;
-        }
         if !is_reference {
             self.forget(key);
+        }
+        let is_of_unknown = is_reference && key.0 == Space::Physical && !self.blocks.contains_key(&key);
+        if is_of_unknown || self.count >= MOST {
+            return;
         }
         if alloc.memory == Memory::Mapped {
             *self.mappings.entry(alloc.pool).or_default() += 1;
         }
-        let block = self.blocks.entry(key).or_default();
-        if block.len() < MOST {
-            block.push(record.clone());
-        }
+        self.blocks.entry(key).or_default().push(record.clone());
+        self.count += 1;
     }
 
     fn freed(&mut self, free: &Free, record: &Record) {
@@ -127,7 +137,17 @@ impl HeldMemory {
         let keys: Vec<Key> = self.blocks.range(range).map(|(key, _)| *key).collect();
         let taken = keys.into_iter().filter_map(|key| self.take(key, record)).collect();
         let freeing = Freeing { correlation: free.call.correlation, free: record.clone(), taken };
-        self.freeing.insert(record.thread, freeing);
+        if self.freeing.len() >= MOST_THREADS {
+            std::mem::take(&mut self.freeing).into_values().for_each(|freeing| self.has_freed(&freeing));
+        }
+        if let Some(before) = self.freeing.insert(record.thread, freeing) {
+            self.has_freed(&before);
+        }
+    }
+
+    /// A free has returned: what it took is gone.
+    fn has_freed(&mut self, freeing: &Freeing) {
+        self.count -= freeing.blocks().count();
     }
 
     /// The end of a call. Returns whether it is that of a free, which may have failed.
@@ -135,11 +155,12 @@ impl HeldMemory {
         if self.freeing.get(&thread).is_none_or(|freeing| freeing.correlation != api.call.correlation) {
             return false;
         }
-        let Some(Freeing { taken, .. }) = self.freeing.remove(&thread) else { return false };
+        let Some(freeing) = self.freeing.remove(&thread) else { return false };
         if api.call.flags & flag::FAILED == 0 {
+            self.has_freed(&freeing);
             return true;
         }
-        for (key, record) in taken {
+        for (key, record) in freeing.taken {
             if let Body::Alloc(Alloc { memory: Memory::Mapped, pool, .. }) = record.body {
                 *self.mappings.entry(pool).or_default() += 1;
             }
@@ -171,9 +192,9 @@ impl HeldMemory {
 
     /// Forgets a block whose free was lost.
     fn forget(&mut self, key: Key) {
-        for record in self.blocks.remove(&key).unwrap_or_default() {
-            self.unmapped(&record);
-        }
+        let block = self.blocks.remove(&key).unwrap_or_default();
+        self.count -= block.len();
+        block.iter().for_each(|record| self.unmapped(record));
         if key.0 == Space::Physical {
             self.mappings.remove(&key.1);
             self.released.remove(&key.1);
@@ -188,7 +209,8 @@ impl HeldMemory {
         if *left == 0 {
             self.mappings.remove(&pool);
             if self.released.remove(&pool).is_some() {
-                self.blocks.remove(&(Space::Physical, pool));
+                let block = self.blocks.remove(&(Space::Physical, pool));
+                self.count -= block.map_or(0, |block| block.len());
             }
         }
     }

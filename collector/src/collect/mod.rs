@@ -14,6 +14,7 @@ mod held;
 mod host_ticks;
 mod line_table;
 mod memory;
+mod open_ranges;
 mod output;
 mod process;
 mod progress;

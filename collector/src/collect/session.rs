@@ -14,7 +14,7 @@ use super::stacks::{Named, Stacks};
 use super::sys::{self, Stopped};
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
-use super::windows::{Division, Output};
+use super::windows::{Division, Recording};
 use super::{Error, Result};
 use crate::trace::FLUSH_INTERVAL;
 use crate::trace::record::{Body, Ending, Exit, Record, Status};
@@ -75,6 +75,8 @@ pub struct Session {
     pub unknown: u64,
     /// Why the trace is incomplete; it contains what could be written.
     pub failure: Option<String>,
+    /// Why a window of time has no trace of its own: then that of the window before has its time, too.
+    pub undivided: Option<String>,
 }
 
 impl Session {
@@ -113,8 +115,10 @@ impl Session {
         // Relaxed: the word stands alone (see `Live`).
         segment.header().live.0.attached.store(0, Ordering::Relaxed);
         let (recorder, End { ending, exit }) = recorded?;
-        let (trace, unknown, failure) = recorder.finish(End { ending, exit });
-        Ok(Session { pid, program, trace, ending, exit, unknown, failure: failure.map(|e| e.to_string()) })
+        let (trace, unknown, undivided) =
+            (recorder.recording.number(), recorder.unknown, recorder.recording.undivided());
+        let failure = recorder.finish(End { ending, exit }).map(|e| e.to_string());
+        Ok(Session { pid, program, trace, ending, exit, unknown, failure, undivided })
     }
 }
 
@@ -219,7 +223,7 @@ struct Recorder<'s> {
     process: &'s Process,
     share: &'s Share<'s>,
     clock: HostTime,
-    output: Output<'s>,
+    recording: Recording<'s>,
     /// Claim number → tid, and `at` of the thread's last record.
     threads: BTreeMap<u32, (u32, u64)>,
     collected: u64,
@@ -258,14 +262,14 @@ impl<'s> Recorder<'s> {
         let process = &peer.process;
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
-        let output = Output::create(place.traces, program, &began, place.division)?;
+        let recording = Recording::create(place.traces, program, &began, place.division)?;
         Ok(Recorder {
             segment,
             peer,
             process,
             share,
             clock,
-            output,
+            recording,
             threads: BTreeMap::new(),
             collected: 0,
             timed: 0,
@@ -292,9 +296,9 @@ impl<'s> Recorder<'s> {
                 Ok(Drained::Batch(batch)) => {
                     self.take(&batch);
                     self.share.unqueue(batch.bytes());
-                    self.share.set_pending(self.output.pending());
+                    self.share.set_pending(self.recording.pending());
                     if self.share.all().is_much_pending() {
-                        let flushed = self.output.flush();
+                        let flushed = self.recording.flush();
                         self.note(flushed);
                     }
                 }
@@ -316,7 +320,7 @@ impl<'s> Recorder<'s> {
             self.sample_threads();
             let now = Instant::now();
             // Records may have come while there was nothing to flush.
-            let pause = if self.output.pending() == 0 { STATUS } else { FLUSH };
+            let pause = if self.recording.pending() == 0 { STATUS } else { FLUSH };
             due = due.min(now + pause);
             if now >= due {
                 due = now + pause;
@@ -324,13 +328,13 @@ impl<'s> Recorder<'s> {
                     status_due = now + STATUS;
                     self.clock.refine();
                     let status = self.status(End::NONE);
-                    self.output.status(&status);
+                    self.recording.status(&status);
                     let figures = self.figures(&status);
                     progress.add(std::mem::replace(&mut reported, figures), figures);
                 }
-                let flushed = self.output.flush_if_due(now);
+                let flushed = self.recording.flush_if_due(now);
                 self.note(flushed);
-                if self.output.is_over() {
+                if self.recording.is_over() {
                     self.turn();
                 }
             }
@@ -343,12 +347,8 @@ impl<'s> Recorder<'s> {
         let samples = self.thread_times.sample_now(|| self.clock.now());
         self.push_all(samples);
         let status = self.status(End::NONE);
-        if let Err(error) = self.output.turn(status.ended, &status)
-            && self.failure.is_none()
-        {
-            self.peer.tell_failed(&error);
-            self.failure = Some(io::Error::other(error.to_string()));
-        }
+        let turned = self.recording.turn(status.ended, &status);
+        self.note(turned);
     }
 
     /// Records how long threads have run, if it is time.
@@ -384,7 +384,7 @@ impl<'s> Recorder<'s> {
             self.threads.pop_first();
         }
         if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
-            let written = self.output.name(Namespace::Thread, batch.thread, &name);
+            let written = self.recording.name(Namespace::Thread, batch.thread, &name);
             self.note(written);
         }
     }
@@ -406,7 +406,7 @@ impl<'s> Recorder<'s> {
                     range.text = number;
                 }
                 let named =
-                    if is_new { self.output.name(Namespace::NvtxRange, number, &text) } else { Ok(()) };
+                    if is_new { self.recording.name(Namespace::NvtxRange, number, &text) } else { Ok(()) };
                 named.and_then(|()| self.push(record))
             }
             Item::Name(namespace, id, text) => {
@@ -414,7 +414,7 @@ impl<'s> Recorder<'s> {
                     self.capture_ranges.begin();
                 }
                 self.watch(|watch| watch.name(namespace, id, &text));
-                self.output.name(namespace, id, &text)
+                self.recording.name(namespace, id, &text)
             }
             Item::Code(code) => {
                 self.stacks.code(code);
@@ -432,7 +432,7 @@ impl<'s> Recorder<'s> {
             Item::GpuTime(correlation, time) => {
                 self.timed += 1;
                 self.watch(|watch| watch.time(correlation, time.seen));
-                self.output.gpu_time(correlation, time)
+                self.recording.gpu_time(correlation, time)
             }
             Item::Anchor(anchor) => {
                 self.clock.anchor(&anchor);
@@ -456,7 +456,7 @@ impl<'s> Recorder<'s> {
     fn push(&mut self, record: Record) -> io::Result<()> {
         self.watch(|watch| watch.record(&record));
         if !self.capture_ranges.is_on() {
-            return self.output.push(record);
+            return self.recording.push(record);
         }
         let decided = self.capture_ranges.take(record);
         self.write(decided);
@@ -465,14 +465,14 @@ impl<'s> Recorder<'s> {
 
     fn write(&mut self, records: Vec<Record>) {
         for record in records {
-            let written = self.output.push(record);
+            let written = self.recording.push(record);
             self.note(written);
         }
     }
 
     fn name_all(&mut self, named: Vec<Named>) {
         for (namespace, id, text) in named {
-            let written = self.output.name(namespace, id, &text);
+            let written = self.recording.name(namespace, id, &text);
             self.note(written);
         }
     }
@@ -486,7 +486,7 @@ impl<'s> Recorder<'s> {
     /// The figures for display.
     fn figures(&self, status: &Status) -> Figures {
         let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
-        Figures { records: self.collected, timed: self.timed, lost, bytes: self.output.bytes() }
+        Figures { records: self.collected, timed: self.timed, lost, bytes: self.recording.bytes() }
     }
 
     /// Keeps the first error.
@@ -513,7 +513,8 @@ impl<'s> Recorder<'s> {
         status
     }
 
-    fn finish(mut self, end: End) -> (usize, u64, Option<io::Error>) {
+    /// Completes the trace. Returns why it is incomplete.
+    fn finish(mut self, end: End) -> Option<io::Error> {
         let samples = self.thread_times.sample_now(|| self.clock.now());
         self.push_all(samples);
         let rest = self.capture_ranges.finish();
@@ -523,10 +524,9 @@ impl<'s> Recorder<'s> {
         if let Some(hangs) = &mut self.hangs {
             hangs.finish(&self.clock.clock, self.clock.now(), end.ending);
         }
-        let (status, trace) = (self.status(end), self.output.number());
-        let finished = self.output.finish(&status);
-        let failure = self.failure.take().or(finished.err());
-        (trace, self.unknown, failure)
+        let status = self.status(end);
+        let finished = self.recording.finish(&status);
+        self.failure.take().or(finished.err())
     }
 }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// full launch queue are done by then.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long before an edge an operation may have been launched that fills the GPU's time after it: longer than a full launch
-/// queue takes. Remembering the operations costs the collector half as much as writing them.
+/// queue takes.
 const LEAD: Duration = Duration::from_secs(10);
 /// Limit on the operations whose GPU times have not come: more than all streams of a process have in flight.
 const MOST_AWAITED: usize = 1 << 16;
@@ -82,24 +82,24 @@ pub struct Complete {
 }
 
 /// Where the records of a session go: into a trace, or into one for each window.
-pub(super) struct Output<'s> {
+pub(super) struct Recording<'s> {
     /// The number of the trace among the [`Traces`].
     number: usize,
     writer: TraceWriter,
     windows: Option<Windows<'s>>,
 }
 
-impl<'s> Output<'s> {
+impl<'s> Recording<'s> {
     /// Creates the first trace of a process with this status.
     pub fn create(
         traces: &'s Mutex<Traces>,
         program: &'s str,
         status: &Status,
         division: Option<&'s Division>,
-    ) -> Result<Output<'s>> {
+    ) -> Result<Recording<'s>> {
         let Some(division) = division else {
             let (number, writer) = traces.lock().create(program, status)?;
-            return Ok(Output { number, writer, windows: None });
+            return Ok(Recording { number, writer, windows: None });
         };
         let window = Window::now(division.length);
         let (number, writer) = traces.lock().create_in(window, program, status)?;
@@ -118,10 +118,11 @@ impl<'s> Output<'s> {
             awaited: HashMap::default(),
             early: HashMap::default(),
             launched: Launched::default(),
+            undivided: None,
         };
-        let mut output = Output { number, writer, windows: Some(windows) };
-        output.begin().map_err(|e| Error::io("cannot write the trace", e))?;
-        Ok(output)
+        let mut recording = Recording { number, writer, windows: Some(windows) };
+        recording.begin().map_err(|e| Error::io("cannot write the trace", e))?;
+        Ok(recording)
     }
 
     /// The number of the latest trace.
@@ -197,8 +198,9 @@ impl<'s> Output<'s> {
         self.windows.as_ref().is_some_and(over)
     }
 
-    /// Begins the next window at host ns `now`. If its trace cannot be created, the present one goes on.
-    pub fn turn(&mut self, now: u64, status: &Status) -> Result<()> {
+    /// Begins the next window at host ns `now`. If its trace cannot be created, the present one goes on, and
+    /// [`undivided`](Self::undivided) says why.
+    pub fn turn(&mut self, now: u64, status: &Status) -> io::Result<()> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
         let finished = windows.finish_before(&mut self.writer);
         windows.window = Window::now(windows.division.length);
@@ -206,7 +208,13 @@ impl<'s> Output<'s> {
         let fresh = Status { ended: now, ..since(&first, &first) };
         let mut traces = windows.traces.lock();
         let path = traces.path(self.number).to_owned();
-        let next = traces.next(self.number, windows.window, windows.program, &fresh)?;
+        let next = match traces.next(self.number, windows.window, windows.program, &fresh) {
+            Ok(next) => next,
+            Err(why) => {
+                windows.undivided.get_or_insert(why);
+                return finished;
+            }
+        };
         drop(traces);
         let mut earlier = std::mem::replace(&mut self.writer, next);
         let closed = earlier.push(edge(now, false));
@@ -224,7 +232,12 @@ impl<'s> Output<'s> {
         windows.ends = windows.window.ends(now);
         windows.launched.turn();
         let begun = self.begin();
-        finished.and(closed).and(begun).map_err(|e| Error::io("cannot write the trace", e))
+        finished.and(closed).and(begun)
+    }
+
+    /// Why a window has no trace of its own, if there is one: the first reason.
+    pub fn undivided(&self) -> Option<String> {
+        self.windows.as_ref()?.undivided.as_ref().map(ToString::to_string)
     }
 
     /// Writes what the trace of a window begins with.
@@ -235,8 +248,7 @@ impl<'s> Output<'s> {
             writer.name(namespace, id, text)?;
         }
         let captures = (Namespace::Fact, Fact::CaptureRange as u32);
-        if !windows.carry.names().any(|(namespace, id, text)| (namespace, id) == captures && !text.is_empty())
-        {
+        if windows.carry.name_of(captures.0, captures.1).is_none_or(str::is_empty) {
             let seconds = windows.division.length.as_secs();
             writer.name(captures.0, captures.1, &format!("window of {seconds} s"))?;
         }
@@ -288,6 +300,7 @@ struct Windows<'s> {
     /// GPU times without their operations, which may belong to either trace.
     early: HashMap<u64, GpuTime>,
     launched: Launched,
+    undivided: Option<Error>,
 }
 
 /// How often each kernel was launched, by the kernel's number: ranks compare the k-th launches of a name.

@@ -26,9 +26,9 @@ impl Collection {
         Collection { folder, division, traces: Mutex::new(Traces::new(target)) }
     }
 
-    fn begin(&self) -> Output<'_> {
+    fn begin(&self) -> Recording<'_> {
         let status = Status { pid: 7, began: BEGAN, ..Status::default() };
-        Output::create(&self.traces, "program", &status, Some(&self.division)).unwrap()
+        Recording::create(&self.traces, "program", &status, Some(&self.division)).unwrap()
     }
 
     /// Returns the works of each trace, in the order of the windows.
@@ -56,8 +56,8 @@ fn seen_at(seen: u64) -> GpuTime {
     GpuTime { time_base: 1, start: 100, duration: 50, seen, ..GpuTime::default() }
 }
 
-fn finish(output: Output<'_>) {
-    output.finish(&Status { pid: 7, ended: 9_000_000, ..Status::default() }).unwrap();
+fn finish(recording: Recording<'_>) {
+    recording.finish(&Status { pid: 7, ended: 9_000_000, ..Status::default() }).unwrap();
 }
 
 /// Returns `(correlation, at, begin, has a time)` of each.
@@ -73,30 +73,30 @@ fn told(works: &[Record]) -> Vec<(u64, u64, u64, bool)> {
 #[test]
 fn a_launch_that_is_the_first_call_keeps_its_time() {
     let collection = Collection::new();
-    let mut output = collection.begin();
-    output.windows.as_mut().unwrap().ends = BEGAN;
-    output.push(launch(3, BEGAN - 500, BEGAN + 500)).unwrap();
-    output.gpu_time(3, seen_at(BEGAN + 900)).unwrap();
-    finish(output);
+    let mut recording = collection.begin();
+    recording.windows.as_mut().unwrap().ends = BEGAN;
+    recording.push(launch(3, BEGAN - 500, BEGAN + 500)).unwrap();
+    recording.gpu_time(3, seen_at(BEGAN + 900)).unwrap();
+    finish(recording);
     assert_eq!(told(&collection.works()[0]), [(3, BEGAN + 500, BEGAN, true)]);
 }
 
 #[test]
 fn what_runs_over_the_edge_is_in_both_traces_and_what_comes_late_in_its_own() {
     let collection = Collection::new();
-    let mut output = collection.begin();
-    output.windows.as_mut().unwrap().ends = EDGE;
-    output.push(launch(1, EDGE - 900, EDGE - 800)).unwrap();
-    output.push(launch(2, EDGE - 700, EDGE - 600)).unwrap();
-    output.gpu_time(1, seen_at(EDGE - 100)).unwrap();
-    output.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
-    output.gpu_time(2, seen_at(EDGE + 400)).unwrap();
+    let mut recording = collection.begin();
+    recording.windows.as_mut().unwrap().ends = EDGE;
+    recording.push(launch(1, EDGE - 900, EDGE - 800)).unwrap();
+    recording.push(launch(2, EDGE - 700, EDGE - 600)).unwrap();
+    recording.gpu_time(1, seen_at(EDGE - 100)).unwrap();
+    recording.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
+    recording.gpu_time(2, seen_at(EDGE + 400)).unwrap();
     // Its time comes before it does, and it began before the edge.
-    output.gpu_time(4, seen_at(EDGE + 500)).unwrap();
-    output.push(launch(4, EDGE - 100, EDGE + 100)).unwrap();
-    output.push(launch(5, EDGE, EDGE + 200)).unwrap();
-    output.gpu_time(5, seen_at(EDGE + 600)).unwrap();
-    finish(output);
+    recording.gpu_time(4, seen_at(EDGE + 500)).unwrap();
+    recording.push(launch(4, EDGE - 100, EDGE + 100)).unwrap();
+    recording.push(launch(5, EDGE, EDGE + 200)).unwrap();
+    recording.gpu_time(5, seen_at(EDGE + 600)).unwrap();
+    finish(recording);
     let [earlier, later] = &collection.works()[..] else { panic!("two traces") };
     assert_eq!(
         told(earlier),
@@ -110,6 +110,28 @@ fn what_runs_over_the_edge_is_in_both_traces_and_what_comes_late_in_its_own() {
         told(later),
         [(2, EDGE - 1, EDGE - 700, true), (4, EDGE - 1, EDGE - 100, true), (5, EDGE + 200, EDGE, true)]
     );
+}
+
+/// The folder is away, as a full disk is: nothing can be created, and what is open can be written.
+#[test]
+fn the_trace_goes_on_where_the_next_one_cannot_be_created() {
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    let (folder, away) = (collection.folder.path().to_owned(), tempfile::tempdir().unwrap());
+    let elsewhere = away.path().join("traces");
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    recording.push(launch(1, EDGE - 900, EDGE - 800)).unwrap();
+    recording.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
+    let why = recording.undivided().unwrap();
+    assert!(why.starts_with("cannot write ") && why.contains("o such file"), "{why}");
+    recording.push(launch(2, EDGE + 100, EDGE + 200)).unwrap();
+    recording.gpu_time(2, seen_at(EDGE + 400)).unwrap();
+    finish(recording);
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    let works = collection.works();
+    assert_eq!(works.len(), 1);
+    let expected = [(1, EDGE - 800, EDGE - 900, false), (2, EDGE + 200, EDGE + 100, true)];
+    assert_eq!(told(&works[0]), expected);
 }
 
 #[test]

@@ -1,0 +1,99 @@
+//! Which NVTX ranges are open? The records that opened them, for a trace that has nothing else of the time before.
+
+use crate::trace::record::{NvtxRange, Record};
+use gpuspy_wire::record::NvtxChange;
+use std::collections::BTreeMap;
+
+/// Limit on the open ranges: more than a process has. Further ones are not followed.
+const MOST: usize = 1 << 16;
+
+/// The open ranges that are followed.
+#[derive(Debug, Default)]
+pub struct OpenRanges {
+    /// By thread and domain, the outermost first.
+    pushed: BTreeMap<(u32, u32), Vec<Record>>,
+    /// By id.
+    started: BTreeMap<u64, Record>,
+    /// How many there are.
+    count: usize,
+}
+
+impl OpenRanges {
+    /// Takes a change of a range. Returns false if it ends a range that is not followed.
+    pub fn change(&mut self, range: &NvtxRange, record: &Record) -> bool {
+        let on = (record.thread, range.domain);
+        match range.change {
+            NvtxChange::Push if self.count < MOST => {
+                self.pushed.entry(on).or_default().push(record.clone());
+                self.count += 1;
+            }
+            NvtxChange::Start if self.count < MOST => {
+                let replaced = self.started.insert(range.id, record.clone());
+                self.count += usize::from(replaced.is_none());
+            }
+            NvtxChange::Push | NvtxChange::Start | NvtxChange::Mark => {}
+            NvtxChange::Pop => return self.popped(on),
+            NvtxChange::End => {
+                let was_followed = self.started.remove(&range.id).is_some();
+                self.count -= usize::from(was_followed);
+                return was_followed;
+            }
+        }
+        true
+    }
+
+    fn popped(&mut self, on: (u32, u32)) -> bool {
+        let Some(stack) = self.pushed.get_mut(&on) else { return false };
+        let was_followed = stack.pop().is_some();
+        if stack.is_empty() {
+            self.pushed.remove(&on);
+        }
+        self.count -= usize::from(was_followed);
+        was_followed
+    }
+
+    /// The records that opened them: of those around each other, the outermost first.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.pushed.values().flatten().chain(self.started.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::Body;
+
+    fn changed(open: &mut OpenRanges, change: NvtxChange, id: u64) -> bool {
+        let range =
+            NvtxRange { change, id, domain: 0, text: id as u32, category: 0, color: 0, payload: false };
+        open.change(&range.clone(), &Record { thread: 1, at: id, body: Body::NvtxRange(range) })
+    }
+
+    fn texts(open: &OpenRanges) -> Vec<u64> {
+        open.records().map(|record| record.at).collect()
+    }
+
+    #[test]
+    fn ranges_are_open_from_their_start_to_their_end() {
+        use NvtxChange::{End, Mark, Pop, Push, Start};
+        let mut open = OpenRanges::default();
+        for (change, id) in
+            [(Push, 1), (Push, 2), (Push, 3), (Pop, 0), (Start, 4), (Mark, 9), (Start, 5), (End, 4)]
+        {
+            assert!(changed(&mut open, change, id), "{change:?} {id}");
+        }
+        assert_eq!((texts(&open), open.count), (vec![1, 2, 5], 3));
+        assert!(!changed(&mut open, End, 4), "it is over");
+        assert!(changed(&mut open, Pop, 0) && changed(&mut open, Pop, 0));
+        assert!(!changed(&mut open, Pop, 0), "it was opened before");
+        assert_eq!((texts(&open), open.count), (vec![5], 1));
+    }
+
+    #[test]
+    fn there_is_a_limit_in_all() {
+        let mut open = OpenRanges::default();
+        assert!((0..MOST as u64 + 10).all(|id| changed(&mut open, NvtxChange::Start, id)));
+        changed(&mut open, NvtxChange::Push, 1);
+        assert_eq!(open.records().count(), MOST);
+    }
+}
