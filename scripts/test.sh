@@ -88,6 +88,8 @@ step "allocators and a false clock, of Debian's"
 if [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
     scripts/install-debian libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libfaketime || true
 fi
+step "CPythons that are newer than this system's, of Debian unstable"
+scripts/fetch-pythons || echo "they cannot be had: lines are tested on the CPythons that are installed"
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 /// The most frames that a call has in a trace.
 const MOST_FRAMES: usize = 126;
 
-/// Returns the interpreters of this machine with their minor versions: the system's, and those of pyenv.
+/// Returns the interpreters of this machine with their minor versions: the system's, those of pyenv, and what
+/// `scripts/fetch-pythons` has brought.
 fn interpreters() -> Vec<(u32, PathBuf)> {
     let of_pyenv = std::env::var("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
-    let installed = of_pyenv.ok().and_then(|folder| folder.read_dir().ok()).into_iter().flatten();
-    let mut found: Vec<PathBuf> = installed.flatten().map(|entry| entry.path().join("bin/python3")).collect();
+    let folders = of_pyenv.into_iter().chain([root().join("downloads/pythons")]);
+    let installed = folders.filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    let mut found: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin/python3")).collect();
     found.push("/usr/bin/python3".into());
     let minor = |python: &Path| -> Option<u32> {
         let mut command = std::process::Command::new(python);
@@ -28,8 +30,8 @@ fn interpreters() -> Vec<(u32, PathBuf)> {
 fn readable() -> Vec<PathBuf> {
     let all = interpreters();
     let known: Vec<PathBuf> =
-        all.into_iter().filter(|(minor, _)| (9..=13).contains(minor)).map(|(_, python)| python).collect();
-    assert!(!known.is_empty(), "the tests need a CPython of 3.9 to 3.13");
+        all.into_iter().filter(|(minor, _)| (9..=15).contains(minor)).map(|(_, python)| python).collect();
+    assert!(!known.is_empty(), "the tests need a CPython of 3.9 to 3.15");
     known
 }
 

@@ -3,7 +3,7 @@
 
 use crate::memory::{can_be_checked, checked_byte, checked_int, checked_word};
 use crate::python::interpreter::Interpreter;
-use crate::python::layout::{C_STACK, TYPE};
+use crate::python::layout::{C_STACK, TAG, TYPE};
 
 /// What a check found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ fn check_frames(interpreter: &Interpreter, thread: u64) -> Option<usize> {
             None => 0,
         };
         if owner < C_STACK {
-            check_code(interpreter, checked_word(place(layout.frame.code)?)?)?;
+            check_code(interpreter, checked_word(place(layout.frame.code)?)? & !TAG)?;
             checked += 1;
         }
         frame = checked_word(place(layout.frame.previous)?)?;

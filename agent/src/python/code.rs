@@ -93,7 +93,7 @@ impl Sent<'_> {
     }
 }
 
-/// The state of a `str`, as its bits are in 3.9 to 3.13 (`Include/cpython/unicodeobject.h`): two that do not matter here,
+/// The state of a `str`, as its bits are in 3.9 to 3.15 (`Include/cpython/unicodeobject.h`): two that do not matter here,
 /// three for the bytes of a character, and whether it is compact, and ASCII.
 #[derive(Debug, PartialEq, Eq)]
 struct State {

@@ -6,7 +6,7 @@ use gpuspy_wire::record::MAX_FRAMES;
 use crate::memory::read;
 use crate::numbers::mix;
 use crate::python::interpreter::Interpreter;
-use crate::python::layout::{BYTES, C_STACK, Code, HASH, Instruction, LENGTH, Layout};
+use crate::python::layout::{BYTES, C_STACK, Code, HASH, Instruction, LENGTH, Layout, TAG};
 
 /// A frame of the program's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +62,7 @@ impl Iterator for Frames<'_> {
                 if at.owner.is_some_and(|owner| read::<u8>(frame + u64::from(owner)) >= C_STACK) {
                     continue;
                 }
-                let code = read(frame + u64::from(at.code));
+                let code = read::<u64>(frame + u64::from(at.code)) & !TAG;
                 let instruction = match at.instruction {
                     Instruction::Index { at, bytes } => {
                         read::<i32>(frame + u64::from(at)).wrapping_mul(bytes)

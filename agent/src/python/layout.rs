@@ -1,7 +1,7 @@
 //! Where do the versions of CPython keep what we read of a thread, a frame and a code object? Offsets in bytes on 64-bit
-//! systems, from `offsetof` in the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0 (`Include/cpython` and
-//! `Include/internal`); they do not change within a minor version. A build that moves them (`Py_TRACE_REFS`) is refused
-//! by [`check`](super::check).
+//! systems, from `offsetof` in the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2
+//! (`Include/cpython` and `Include/internal`); they do not change within a minor version. A build that moves them
+//! (`Py_TRACE_REFS`) is refused by [`check`](super::check).
 
 /// How a frame says which instruction it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +33,13 @@ pub struct Frame {
     pub owner: Option<u32>,
 }
 
-/// The least `owner` of a frame that the interpreter made for itself (`FRAME_OWNED_BY_CSTACK`).
+/// The least `owner` of a frame that the interpreter made for itself: `FRAME_OWNED_BY_CSTACK`, and from 3.14 on
+/// `FRAME_OWNED_BY_INTERPRETER`.
 pub const C_STACK: u8 = 3;
+
+/// The bits of a frame's pointer to its code object that say how the reference is counted (`Py_TAG_BITS`, from 3.14 on);
+/// before, they are always zero.
+pub const TAG: u64 = 3;
 
 /// Offsets in a code object.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +122,8 @@ const PYTHON_3_12: Layout = Layout {
     text: TEXT,
 };
 
-/// The words of 3.13's `_Py_DebugOffsets` up to the last one that we read.
-pub const DEBUG_WORDS: usize = 71;
+/// The words of `_Py_DebugOffsets` up to the last one that we read of any version.
+pub const DEBUG_WORDS: usize = 93;
 /// Its first word: the text `xdebugpy`.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
@@ -135,83 +140,144 @@ pub enum Unknown {
 
 impl Layout {
     /// Returns the offsets of a version, `major << 8 | minor`. `debug`: the interpreter's `_Py_DebugOffsets`, with which
-    /// 3.13 describes itself.
+    /// it describes itself from 3.13 on.
     pub fn of(version: u16, debug: Option<&[u64; DEBUG_WORDS]>) -> Result<Layout, Unknown> {
-        match version {
-            0x0309 => Ok(PYTHON_3_9),
-            0x030a => Ok(PYTHON_3_10),
-            0x030b => Ok(PYTHON_3_11),
-            0x030c => Ok(PYTHON_3_12),
-            0x030d => debug.ok_or(Unknown::Offsets).and_then(|words| described(version, words)),
-            _ => Err(Unknown::Version),
-        }
+        let description = match version {
+            0x0309 => return Ok(PYTHON_3_9),
+            0x030a => return Ok(PYTHON_3_10),
+            0x030b => return Ok(PYTHON_3_11),
+            0x030c => return Ok(PYTHON_3_12),
+            0x030d => &DEBUG_3_13,
+            0x030e => &DEBUG_3_14,
+            0x030f => &DEBUG_3_15,
+            _ => return Err(Unknown::Version),
+        };
+        debug.ok_or(Unknown::Offsets).and_then(|words| description.read(version, words))
     }
 }
 
-/// Reads 3.13's `_Py_DebugOffsets` (`Include/internal/pycore_runtime.h`). The offset of a code object's version is not in
-/// it.
-fn described(version: u16, words: &[u64; DEBUG_WORDS]) -> Result<Layout, Unknown> {
-    let [cookie, hex, free_threaded, ..] = *words;
-    if cookie != COOKIE || hex >> 16 != u64::from(version) {
-        return Err(Unknown::Offsets);
+/// Where a version's `_Py_DebugOffsets` (`Include/internal/pycore_debug_offsets.h`, in 3.13 `pycore_runtime.h`) has what we
+/// read: numbers of words. A group begins with the size of its struct, and the versions have the same members at the
+/// beginnings of these groups.
+struct Description {
+    /// `thread_state.current_frame` and `thread_state.thread_id`.
+    current_frame: usize,
+    thread_id: usize,
+    /// The groups `interpreter_frame`, `code_object`, `bytes_object` and `unicode_object`.
+    frame: usize,
+    code: usize,
+    bytes: usize,
+    text: usize,
+}
+
+const DEBUG_3_13: Description =
+    Description { current_frame: 23, thread_id: 24, frame: 28, code: 34, bytes: 64, text: 67 };
+const DEBUG_3_14: Description =
+    Description { current_frame: 26, thread_id: 27, frame: 31, code: 39, bytes: 74, text: 77 };
+const DEBUG_3_15: Description =
+    Description { current_frame: 26, thread_id: 30, frame: 39, code: 47, bytes: 86, text: 89 };
+
+impl Description {
+    /// Reads the offsets. That of a code object's version is not among them.
+    fn read(&self, version: u16, words: &[u64; DEBUG_WORDS]) -> Result<Layout, Unknown> {
+        let [cookie, hex, free_threaded, ..] = *words;
+        if cookie != COOKIE || hex >> 16 != u64::from(version) {
+            return Err(Unknown::Offsets);
+        }
+        if free_threaded != 0 {
+            return Err(Unknown::FreeThreaded);
+        }
+        // No offset that we use is anywhere near this large.
+        let at = |index: usize| {
+            let offset = words.get(index).copied().filter(|offset| *offset < 1024);
+            offset.map(|offset| offset as u32).ok_or(Unknown::Offsets)
+        };
+        let (state, length, first_byte) = (at(self.text + 1)?, at(self.text + 2)?, at(self.bytes + 2)?);
+        if [length, first_byte, state].map(u64::from) != [LENGTH, BYTES, STATE] {
+            return Err(Unknown::Offsets);
+        }
+        Ok(Layout {
+            thread: Thread { frame: at(self.current_frame)?, in_cframe: None, id: at(self.thread_id)? },
+            frame: Frame {
+                previous: at(self.frame + 1)?,
+                code: at(self.frame + 2)?,
+                instruction: Instruction::Pointer { at: at(self.frame + 3)?, bytecode: at(self.code + 9)? },
+                owner: Some(at(self.frame + 5)?),
+            },
+            code: Code {
+                file: at(self.code + 1)?,
+                name: at(self.code + 3)?,
+                line_table: at(self.code + 4)?,
+                first_line: at(self.code + 5)?,
+                version: Some(92),
+            },
+            text: Text { ascii: at(self.text + 3)?, ..TEXT },
+        })
     }
-    if free_threaded != 0 {
-        return Err(Unknown::FreeThreaded);
-    }
-    // No offset that we use is anywhere near this large.
-    let at = |index: usize| {
-        let offset = words.get(index).copied().filter(|offset| *offset < 1024);
-        offset.map(|offset| offset as u32).ok_or(Unknown::Offsets)
-    };
-    let (length, first_byte) = (at(69)?, at(66)?);
-    if u64::from(length) != LENGTH || u64::from(first_byte) != BYTES || u64::from(at(68)?) != STATE {
-        return Err(Unknown::Offsets);
-    }
-    Ok(Layout {
-        thread: Thread { frame: at(23)?, in_cframe: None, id: at(24)? },
-        frame: Frame {
-            previous: at(29)?,
-            code: at(30)?,
-            instruction: Instruction::Pointer { at: at(31)?, bytecode: at(43)? },
-            owner: Some(at(33)?),
-        },
-        code: Code {
-            file: at(35)?,
-            name: at(37)?,
-            line_table: at(38)?,
-            first_line: at(39)?,
-            version: Some(92),
-        },
-        text: Text { ascii: at(70)?, ..TEXT },
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The words of CPython 3.13.0 that are read, as its header makes them.
-    fn words() -> [u64; DEBUG_WORDS] {
+    /// The words that are read of an interpreter, as the headers of 3.13.0, 3.14.10 and 3.15.2 make them.
+    fn words(version: u16) -> [u64; DEBUG_WORDS] {
+        let read: [(usize, u64); 15] = match version {
+            0x030d => [
+                (23, 72),
+                (24, 152),
+                (29, 8),
+                (30, 0),
+                (31, 56),
+                (33, 70),
+                (35, 112),
+                (37, 128),
+                (38, 136),
+                (39, 68),
+                (43, 200),
+                (66, 32),
+                (68, 32),
+                (69, 16),
+                (70, 40),
+            ],
+            0x030e => [
+                (26, 72),
+                (27, 152),
+                (32, 8),
+                (33, 0),
+                (34, 56),
+                (36, 74),
+                (40, 112),
+                (42, 128),
+                (43, 136),
+                (44, 68),
+                (48, 208),
+                (76, 32),
+                (78, 32),
+                (79, 16),
+                (80, 40),
+            ],
+            _ => [
+                (26, 72),
+                (30, 176),
+                (40, 8),
+                (41, 0),
+                (42, 56),
+                (44, 74),
+                (48, 112),
+                (50, 128),
+                (51, 136),
+                (52, 68),
+                (56, 208),
+                (88, 32),
+                (90, 32),
+                (91, 16),
+                (92, 40),
+            ],
+        };
         let mut words = [0; DEBUG_WORDS];
         words[0] = COOKIE;
-        words[1] = 0x030d_00f0;
-        let read = [
-            (23, 72),
-            (24, 152),
-            (29, 8),
-            (30, 0),
-            (31, 56),
-            (33, 70),
-            (35, 112),
-            (37, 128),
-            (38, 136),
-            (39, 68),
-            (43, 200),
-            (66, 32),
-            (68, 32),
-            (69, 16),
-            (70, 40),
-        ];
+        words[1] = u64::from(version) << 16 | 0x00f0;
         for (index, value) in read {
             words[index] = value;
         }
@@ -220,24 +286,34 @@ mod tests {
 
     #[test]
     fn an_interpreter_that_describes_itself_is_read_by_its_own_offsets() {
-        let layout = Layout::of(0x030d, Some(&words())).unwrap();
-        assert_eq!((layout.thread.frame, layout.code.name, layout.text.ascii), (72, 128, 40));
-        assert_eq!(layout.frame.instruction, Instruction::Pointer { at: 56, bytecode: 200 });
+        for (version, id, owner, bytecode) in
+            [(0x030d, 152, 70, 200), (0x030e, 152, 74, 208), (0x030f, 176, 74, 208)]
+        {
+            let layout = Layout::of(version, Some(&words(version))).unwrap();
+            assert_eq!((layout.thread.frame, layout.thread.id), (72, id));
+            assert_eq!((layout.frame.previous, layout.frame.code, layout.frame.owner), (8, 0, Some(owner)));
+            assert_eq!(layout.frame.instruction, Instruction::Pointer { at: 56, bytecode });
+            let Code { file, name, line_table, first_line, .. } = layout.code;
+            assert_eq!((file, name, line_table, first_line, layout.text.ascii), (112, 128, 136, 68, 40));
+        }
     }
 
     #[test]
     fn an_interpreter_that_is_not_as_its_version_should_be_is_refused() {
-        let refused = |change: &dyn Fn(&mut [u64; DEBUG_WORDS])| {
-            let mut words = words();
-            change(&mut words);
-            Layout::of(0x030d, Some(&words)).err()
-        };
-        assert_eq!(refused(&|words| words[0] ^= 1), Some(Unknown::Offsets));
-        assert_eq!(refused(&|words| words[1] = 0x030e_00f0), Some(Unknown::Offsets));
-        assert_eq!(refused(&|words| words[2] = 1), Some(Unknown::FreeThreaded));
-        assert_eq!(refused(&|words| words[31] = u64::MAX), Some(Unknown::Offsets));
-        assert_eq!(Layout::of(0x030d, None).err(), Some(Unknown::Offsets));
-        for version in [0x0207, 0x0308, 0x030e, 0x0400] {
+        for version in [0x030d, 0x030e, 0x030f] {
+            let refused = |change: &dyn Fn(&mut [u64; DEBUG_WORDS])| {
+                let mut words = words(version);
+                change(&mut words);
+                Layout::of(version, Some(&words)).err()
+            };
+            assert_eq!(refused(&|_| {}), None);
+            assert_eq!(refused(&|words| words[0] ^= 1), Some(Unknown::Offsets));
+            assert_eq!(refused(&|words| words[1] ^= 1 << 16), Some(Unknown::Offsets));
+            assert_eq!(refused(&|words| words[2] = 1), Some(Unknown::FreeThreaded));
+            assert_eq!(refused(&|words| words[26..45].fill(u64::MAX)), Some(Unknown::Offsets));
+            assert_eq!(Layout::of(version, None).err(), Some(Unknown::Offsets));
+        }
+        for version in [0x0207, 0x0308, 0x0310, 0x0400] {
             assert_eq!(Layout::of(version, None).err(), Some(Unknown::Version));
         }
     }

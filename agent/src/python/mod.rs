@@ -85,7 +85,7 @@ const DIFFERENT: u8 = 4;
 const REFUSED: u8 = 5;
 const NOTES: [&str; 5] = [
     "GPUSPY_STACKS is not one of auto, full and off: auto is used",
-    "no lines: the Python interpreter of this process is not one whose frames are known (CPython 3.9 to 3.13)",
+    "no lines: the Python interpreter of this process is not one whose frames are known (CPython 3.9 to 3.15)",
     "no lines: the Python interpreter of this process is a free-threaded build, whose frames are not read",
     "no lines: the Python interpreter of this process is not laid out as its version should be",
     "no lines: the system refuses process_vm_readv, without which the Python interpreter of this process cannot be checked",
