@@ -2,13 +2,16 @@
 //!
 //! The backward pass runs in threads of autograd, which have no frames of Python. Meanwhile the thread that called
 //! `loss.backward()` waits, and the last call that it made, for the gradient of the loss, has its frames. So a call of
-//! autograd's threads has the line of the only thread that is in the backward pass then. It is **inferred**: the function
-//! of that line says `(backward)`. With several such threads, or none that was seen to enter the pass, the line is not known.
+//! autograd's threads has the line of the only thread that is in the backward pass then. Where PyTorch's ranges say which
+//! [operator of the forward pass](super::forward) a call computes the gradient of, it has the line of that operator instead.
+//! Either is **inferred**: the function of that line says `(backward)`. With several threads in the pass, or none that was
+//! seen to enter it, the line is not known.
 
+use super::forward::Forward;
 use super::native_stacks::NativeStack;
 use super::stacks::{Frame, Stacks};
 use crate::hash::{HashMap, HashSet};
-use crate::trace::record::{Names, Record};
+use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::Namespace;
 
 /// How PyTorch names these threads, before the number of the GPU (`Engine::thread_init`, torch/csrc/autograd/engine.cpp).
@@ -28,6 +31,8 @@ pub enum Behind {
     Unknown,
     /// The thread whose last call has the stack with this number.
     Stack(u32),
+    /// The call computes the gradient of an operator that was called with this stack of Python.
+    Forward(u32),
 }
 
 /// The threads that are in the backward pass, as the calls of a trace show it.
@@ -38,8 +43,11 @@ pub struct Backward {
     /// The stacks that lead through an entry of the backward pass: the stack of Python, and how many of its innermost frames are
     /// inside of the pass.
     entries: HashMap<u32, (u32, usize)>,
+    /// The stacks of Python in the native ones.
+    pythons: HashMap<u32, u32>,
     /// The threads in the pass, with the stack of the last call of each.
     inside: HashMap<u32, u32>,
+    forward: Forward,
 }
 
 impl Backward {
@@ -58,15 +66,16 @@ impl Backward {
             frames.iter().position(|frame| frame.is_some_and(is_entry))
         };
         let own = of(Namespace::Stack).map(|(stack, _)| (stack, stack));
-        let natives = NativeStack::all(names);
-        let all = own.chain(natives.iter().map(|(stack, native)| (*stack, native.python)));
+        let pythons: HashMap<u32, u32> =
+            NativeStack::all(names).into_iter().map(|(stack, native)| (stack, native.python)).collect();
+        let all = own.chain(pythons.iter().map(|(stack, python)| (*stack, *python)));
         let entries = all.filter_map(|(stack, python)| Some((stack, (python, entry(python)?)))).collect();
-        Backward { threads, entries, inside: HashMap::default() }
+        Backward { threads, entries, pythons, inside: HashMap::default(), forward: Forward::of(names) }
     }
 
     /// Returns it as it is before the first record.
     pub fn again(&self) -> Backward {
-        Backward { inside: HashMap::default(), ..self.clone() }
+        Backward { inside: HashMap::default(), forward: self.forward.again(), ..self.clone() }
     }
 
     /// Takes the next record, and returns who waits for its call.
@@ -74,31 +83,50 @@ impl Backward {
         if self.threads.is_empty() {
             return Behind::Nobody;
         }
+        if let Body::NvtxRange(range) = &record.body {
+            self.forward.range(record.thread, range);
+        }
         let Some(call) = record.body.call() else { return Behind::Nobody };
         if self.threads.contains(&record.thread) {
-            let mut inside = self.inside.values();
-            return match (inside.next(), inside.next()) {
-                (Some(stack), None) => Behind::Stack(*stack),
-                _ => Behind::Unknown,
-            };
+            return self.waiting(record.thread);
         }
         match self.entries.get(&call.stack) {
             Some((python, _)) => self.inside.insert(record.thread, *python),
             None => self.inside.remove(&record.thread),
         };
+        let python = self.pythons.get(&call.stack).copied().unwrap_or(call.stack);
+        if python != 0 {
+            self.forward.call(record.thread, python);
+        }
         Behind::Nobody
     }
 
-    /// Returns the frames of a stack from the entry of the backward pass outwards, the line of the program's own marked.
-    /// `None`: the stack does not lead through such an entry.
-    pub fn frames(&self, stack: u32, stacks: &Stacks) -> Option<Vec<Frame>> {
-        let (_, inside) = *self.entries.get(&stack)?;
-        let (frames, _) = stacks.frames(stack)?;
+    /// Returns who waits for a call that a thread of autograd's makes.
+    fn waiting(&self, thread: u32) -> Behind {
+        let mut inside = self.inside.iter();
+        let waiting = inside.next().filter(|_| inside.next().is_none());
+        match (self.forward.stack(thread, waiting.map(|(thread, _)| *thread)), waiting) {
+            (Some(stack), _) => Behind::Forward(stack),
+            (None, Some((_, stack))) => Behind::Stack(*stack),
+            (None, None) => Behind::Unknown,
+        }
+    }
+
+    /// Returns the frames of who waits for a call of autograd's threads, the line of the program's own marked: of a stack in
+    /// the backward pass those from its entry outwards, of one in the forward pass all.
+    pub fn frames(&self, behind: Behind, stacks: &Stacks) -> Vec<Frame> {
+        let (stack, inside) = match behind {
+            Behind::Nobody => return Vec::new(),
+            Behind::Unknown => return vec![unknown()],
+            Behind::Stack(stack) => (stack, self.entries.get(&stack).map_or(0, |(_, inside)| *inside)),
+            Behind::Forward(stack) => (stack, 0),
+        };
+        let frames = stacks.frames(stack).map(|(frames, _)| frames).unwrap_or_default();
         let mut frames: Vec<Frame> = frames.into_iter().skip(inside).flatten().cloned().collect();
         if let Some(own) = frames.iter_mut().find(|frame| frame.is_users()) {
             own.function.push_str(" (backward)");
         }
-        Some(frames)
+        frames
     }
 }
 
@@ -106,7 +134,7 @@ impl Backward {
 const LIBRARY: &str = "autograd's thread";
 
 /// Returns that frame.
-pub fn unknown() -> Frame {
+fn unknown() -> Frame {
     let library = LIBRARY.to_owned();
     Frame { function: "backward".to_owned(), file: library.clone(), line: 0, library }
 }
@@ -188,12 +216,14 @@ mod tests {
         let names = names();
         let stacks = Stacks::of(&names);
         let backward = Backward::of(&names, &stacks);
-        let frames = backward.frames(LOSS, &stacks).unwrap();
+        let frames = backward.frames(Behind::Stack(LOSS), &stacks);
         let functions: Vec<&str> = frames.iter().map(|frame| frame.function.as_str()).collect();
         assert_eq!(functions, ["backward", "Tensor.backward", "train (backward)"]);
         assert_eq!(frames[2].place(), "train.py:42");
-        assert_eq!(backward.frames(FORWARD, &stacks), None);
-        assert_eq!(unknown().place(), "backward in autograd's thread");
+        let of_forward = backward.frames(Behind::Forward(FORWARD), &stacks);
+        assert_eq!((of_forward[0].function.as_str(), of_forward.len()), ("train (backward)", 1));
+        let of_unknown = backward.frames(Behind::Unknown, &stacks);
+        assert_eq!(of_unknown[0].place(), "backward in autograd's thread");
     }
 
     #[test]

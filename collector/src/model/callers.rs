@@ -5,7 +5,7 @@
 //! number of its stack: its native frames, and then those of Python that were read, if any. Of a call of autograd's threads
 //! they are those of [the line that waits for it](super::backward).
 
-use super::backward::{self, Backward, Behind};
+use super::backward::{Backward, Behind};
 use super::names::demangle;
 use super::native_stacks::NativeStack;
 use super::stacks::{Frame, Stacks};
@@ -22,14 +22,14 @@ const MOST_MODULES: usize = 16_384;
 /// The most files that a note names.
 const MOST_NAMED: usize = 3;
 
-/// A return address in a file.
+/// A return address in a file, or in code that the program generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file's path.
+    /// The file's path; empty if it is in no file.
     pub path: String,
     /// Its build id; zeros if it had none.
     pub build_id: BuildId,
-    /// The address in the file's own numbering.
+    /// The address in the file's own numbering, or in the process.
     pub offset: u64,
 }
 
@@ -101,6 +101,7 @@ impl CallerFold {
 
     /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
+        let behind = self.backward.observe(record);
         let Some(call) = record.body.call() else {
             if let Body::Module(module) = &record.body
                 && self.modules.len() <= MOST_MODULES
@@ -109,7 +110,7 @@ impl CallerFold {
             }
             return;
         };
-        let key = Origin::of(record, call, self.backward.observe(record), &self.natives);
+        let key = Origin::of(record, call, behind, &self.natives);
         // Most calls come from where the one before came from.
         if key != self.last && self.calls.len() < MOST_CALLERS && call.caller != 0 {
             self.last = key;
@@ -154,7 +155,7 @@ impl Callers {
         for address in self.calls.iter().flat_map(|call| self.addresses(call)) {
             if places.len() < MOST_CALLERS
                 && !numbers.contains_key(address)
-                && let Some(place) = self.place(*address, names)
+                && let Some(place) = self.place(*address, names).or_else(|| self.generated(*address))
             {
                 numbers.insert(*address, places.len());
                 places.push(place);
@@ -169,11 +170,7 @@ impl Callers {
             let python = self.natives.get(&call.stack).map_or(call.stack, |native| native.python);
             let has_line = stacks.line_of(&Call { stack: python, ..Call::default() }) != 0;
             let native = self.native(call, has_line, names, &found);
-            let waiting = match call.behind {
-                Behind::Nobody => Vec::new(),
-                Behind::Unknown => vec![backward::unknown()],
-                Behind::Stack(stack) => self.backward.frames(stack, &stacks).unwrap_or_default(),
-            };
+            let waiting = self.backward.frames(call.behind, &stacks);
             if !(native.is_empty() && waiting.is_empty()) {
                 added.stack(names, (&native, python, &waiting)).map(|stack| numbered.insert(*call, stack));
             } else if python != call.stack {
@@ -227,6 +224,13 @@ impl Callers {
         let path = names.get(Namespace::Path, module.path).filter(|_| around.all(is_same))?;
         let offset = address.wrapping_sub(module.bias);
         Some(Place { path: path.to_owned(), build_id: module.build_id, offset })
+    }
+
+    /// Returns the place of an address that lay in no file.
+    fn generated(&self, address: u64) -> Option<Place> {
+        let is_in_a_file = self.modules.iter().any(|module| (module.start..module.end).contains(&address));
+        let place = Place { path: String::new(), build_id: BuildId::default(), offset: address };
+        (!is_in_a_file).then_some(place)
     }
 
     /// Returns the records of the trace, from its start on, with the numbers of their calls' stacks.
@@ -373,11 +377,11 @@ mod tests {
             asked =
                 places.iter().map(|place| (place.path.clone(), place.offset, place.build_id[0])).collect();
             let step = Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app");
-            let frames = vec![vec![step], Vec::new()];
+            let frames = vec![vec![step], Vec::new(), Vec::new()];
             Found { frames, changed: vec!["/lib/x.so".to_owned()] }
         });
         let app = ("/opt/app".to_owned(), 0x1500, 1);
-        assert_eq!(asked, [app, ("/lib/x.so".to_owned(), 0x4100, 2)]);
+        assert_eq!(asked, [app, ("/lib/x.so".to_owned(), 0x4100, 2), (String::new(), 0x9000, 0)]);
         let stacks = Stacks::of(&names);
         let on = |record: &Record| callers.on_stacks([record.clone()].into_iter()).next().unwrap();
         let line = |record: &Record| {
@@ -423,6 +427,7 @@ mod tests {
                 0x1500 => vec![Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app")],
                 0x1600 => vec![Frame::native("main", Some(("/src/app.cpp".to_owned(), 34)), "/opt/app")],
                 0x1700 => vec![Frame::native("__device_stub__Z3addPfi", None, "/opt/app")],
+                0x9500 | 0x9600 if place.path.is_empty() => Vec::new(),
                 other => panic!("{other:#x}"),
             };
             Found { frames: places.iter().map(frame).collect(), changed: Vec::new() }

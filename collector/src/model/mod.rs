@@ -44,6 +44,7 @@ pub mod clocks;
 pub mod emit_nvtx;
 pub mod facts;
 pub mod filter;
+pub mod forward;
 pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_interval;
