@@ -345,3 +345,33 @@ fn a_launch_of_nvcc_s_has_the_line_of_its_brackets() {
         assert_eq!((&launches[0]["function"], &launches[0]["launches"]), (&json!("main"), &json!(3)));
     }
 }
+
+/// Before, calls from code that a just-in-time compiler made came from an unknown file, also where it lists that code.
+#[test]
+fn code_that_is_generated_has_the_names_that_the_program_lists_for_perf() {
+    let rows = |done: &Done| {
+        let report = report(&done.trace());
+        let rows = report["lines"].as_array().unwrap().clone();
+        let of = |row: &Value| (row["function"].clone(), row["calls"]["cudaDeviceSynchronize"].clone());
+        rows.iter().map(of).filter(|(_, calls)| calls.is_u64()).collect::<Vec<_>>()
+    };
+    let program = || Run::command(gpuspy_tests::program("generated_code"));
+    let done = program().observed().succeeded();
+    let list = PathBuf::from(format!("/tmp/perf-{}.map", done.stdout.trim()));
+    let listed = fs::read(&list);
+    let seen = rows(&done);
+    // The process's number is used again by another one, which writes a list of its own.
+    let written = fs::metadata(&list).unwrap().modified().unwrap();
+    let later = fs::File::options().write(true).open(&list).unwrap();
+    later.set_modified(written + std::time::Duration::from_secs(60)).unwrap();
+    let after = rows(&done);
+    fs::remove_file(&list).unwrap();
+    assert!(listed.is_ok());
+    let names = [("Lapp/Train;::step", 3), ("Lapp/Train;::\u{202e}last", 1)];
+    let expected: Vec<_> = names.map(|(name, calls)| (json!(name), json!(calls))).into();
+    assert_eq!(seen, expected);
+    let is_named = |(function, _): &(Value, Value)| function.to_string().contains("Train");
+    assert!(!after.iter().any(is_named), "{after:?}");
+    let unlisted = program().arg("unlisted").observed().succeeded();
+    assert!(!rows(&unlisted).iter().any(is_named));
+}

@@ -10,12 +10,12 @@ use crate::model::run::{self, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
-use crate::symbols;
+use crate::symbols::{self, Process};
 use crate::trace::record::{Names, Status};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a report waits for a trace that is still being written. A collector needs a moment after its program ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -98,8 +98,12 @@ pub(super) fn read(path: &Path) -> Result<Opened, TraceError> {
 
 /// Finds out which lines of the program's source the calls come from, in its files as they are now.
 pub(super) fn resolve_callers(callers: &mut Callers, names: &mut Names, status: Option<&Status>) {
-    let began = status.map(|status| status.began_realtime);
-    callers.resolve(names, |places| symbols::resolve(places, began));
+    let process = status.map(|status| {
+        let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(status.began_realtime);
+        let ran = Duration::from_nanos(status.ended.saturating_sub(status.began));
+        Process { pid: status.pid, began, ended: began + ran }
+    });
+    callers.resolve(names, |places| symbols::resolve(places, process.as_ref()));
 }
 
 /// Returns the filter of each trace, which has the numbers of its streams. Traces of ranks that are not selected are

@@ -9,11 +9,13 @@
 //! - [`symbol_table`]: the names of functions
 //! - [`debug_info`]: lines, and functions that were inlined
 //! - [`separate`]: debug information in a file of its own
+//! - [`perf_map`]: code that lies in no file, since the program generated it
 #![forbid(unsafe_code)]
 
 mod debug_info;
 mod elf;
 mod file;
+mod perf_map;
 mod separate;
 mod symbol_table;
 #[cfg(test)]
@@ -23,16 +25,15 @@ use crate::hash::HashMap;
 use crate::model::callers::{Found, Place};
 use file::Answer;
 use gpuspy_wire::build_id::BuildId;
+pub use perf_map::Process;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
-/// Finds the frames of each place. `began` is when the run began, ns since 1970; `None` = not known.
-pub fn resolve(places: &[Place], began: Option<u64>) -> Found {
+/// Finds the frames of each place in the files of a process; `None`: nothing is known of the process.
+pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
     let mut files: HashMap<(&str, BuildId), Vec<usize>> = HashMap::default();
     for (number, place) in places.iter().enumerate() {
         files.entry((&place.path, place.build_id)).or_default().push(number);
     }
-    let began = began.map(|began| SystemTime::UNIX_EPOCH + Duration::from_nanos(began));
     let mut found = Found { frames: vec![Vec::new(); places.len()], changed: Vec::new() };
     for ((path, build_id), numbers) in files {
         // A return address is that of the next instruction, which may be of another line or even of another function.
@@ -40,7 +41,15 @@ pub fn resolve(places: &[Place], began: Option<u64>) -> Found {
         let mut addresses: Vec<u64> = addresses.collect();
         addresses.sort_unstable();
         addresses.dedup();
-        match file::look_up(Path::new(path), build_id, began, &addresses) {
+        let answer = match path {
+            "" => process
+                .and_then(|process| perf_map::look_up(process, &addresses))
+                .map_or(Answer::Unknown, Answer::Frames),
+            path => {
+                file::look_up(Path::new(path), build_id, process.map(|process| process.began), &addresses)
+            }
+        };
+        match answer {
             Answer::Unknown => {}
             Answer::Changed => found.changed.push(path.to_owned()),
             Answer::Frames(frames) => {
