@@ -1,9 +1,11 @@
 """operators.py PYTHON: compares what an export says of the operators of a program, from the texts of emit_nvtx, with what
 torch.profiler says of the same program on the CPU: names, sequence numbers and shapes of all operators that autograd knows,
-what the program records itself, and which operators launch kernels."""
+what the program records itself, which operators launch kernels, and the functions of Python that called the operator, of the
+forward pass, which a kernel belongs to."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,56 @@ def annotations(events):
     return Counter(name for name in names if not name.startswith("ProfilerStep#"))
 
 
+def inside(events, thread, moment):
+    """Returns those of a thread's events that are open at a moment, the innermost first."""
+    of_thread = (e for e in events if e["tid"] == thread and e["ts"] <= moment < e["ts"] + e["dur"])
+    return sorted(of_thread, key=lambda e: -e["ts"])
+
+
+def functions_of_torch(events):
+    """Returns the functions of Python that called the last operator of the forward pass with each of autograd's numbers, as
+    torch.profiler has them. On the CPU, the backward pass runs in the thread that waits for it."""
+    named = re.compile(r"(.*\.py)\(\d+\): (.*)")
+    python = [e for e in events if e.get("cat") == "python_function" and named.fullmatch(e["name"])]
+    operators = [e for e in events if e.get("cat") == "cpu_op" and "Sequence number" in e["args"]]
+    found = {}
+    for operator in sorted(operators, key=lambda e: e["ts"]):
+        calls = [named.fullmatch(e["name"]).groups() for e in inside(python, operator["tid"], operator["ts"])]
+        if not any(file.endswith("torch/autograd/__init__.py") for file, _ in calls):
+            found[operator["args"]["Sequence number"]] = calls
+    return found
+
+
+def check_functions(ours, theirs):
+    """Compares the functions of Python that the kernels of both passes have. Returns how many of each pass were compared."""
+    frame = re.compile(r"(\S*?)( \(backward\))? \((.*\.py):\d+\)")
+    calls = {e["args"]["correlation"]: e for e in ours if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+    operators = [e for e in ours if e.get("cat") == "cpu_op" and "Sequence number" in e["args"]]
+    expected, compared = functions_of_torch(theirs), Counter()
+    for kernel in (e for e in ours if e.get("cat") == "kernel"):
+        call = calls[kernel["args"]["correlation"]]
+        around = inside(operators, call["tid"], call["ts"])
+        frames = [frame.fullmatch(text) for text in call["args"].get("stack", [])]
+        python = [match.groups() for match in frames if match]
+        is_backward = any(backward for _, backward, _ in python)
+        # In the backward pass the outermost range with a number is the function that computes a gradient; sums of gradients
+        # have none.
+        numbers = [e["args"]["Sequence number"] for e in around]
+        number = (numbers[-1] if is_backward else numbers[0]) if numbers else None
+        if number not in expected or is_backward and "AccumulateGrad" in around[0]["name"]:
+            continue
+        found = [(name.rsplit(".", 1)[-1], file) for name, _, file in python]
+        # In its place torch.profiler has the name of the module.
+        found = [(name, file) for name, file in found if name != "_wrapped_call_impl"]
+        names = [name for name, _ in found]
+        if names != [name for _, name in expected[number]] or not all(
+            file.endswith(suffix) for (_, file), (suffix, _) in zip(found, expected[number])
+        ):
+            sys.exit(f"operators.py: the operator with the number {number} was called by {expected[number]}, and not by {found}")
+        compared["backward" if is_backward else "forward"] += 1
+    return compared
+
+
 def main(python):
     gpuspy = ROOT / "target" / "release" / "gpuspy"
     run = lambda command, **more: subprocess.run([str(part) for part in command], check=True, timeout=300, **more)
@@ -51,6 +103,11 @@ def main(python):
     # Two linear layers: a product each in the forward pass, and three in the backward pass, since features need no gradient.
     if (launched["aten::addmm"], launched["aten::mm"]) != (2 * STEPS, 3 * STEPS):
         sys.exit(f"operators.py: kernels by operator are {launched}")
+    compared = check_functions(ours, theirs)
+    # Each linear layer, relu and the loss have kernels in both passes.
+    if min(compared["forward"], compared["backward"]) < 4 * STEPS:
+        sys.exit(f"operators.py: functions of Python were compared for {compared}")
+    print(f"functions of Python: {compared['forward']} kernels of the forward pass and {compared['backward']} of the backward pass as in torch.profiler")
     print(f"operators: {sum(known(ours).values())} as in torch.profiler, {len(kernels)} kernels of {len(launched)} operators")
 
 

@@ -3,7 +3,8 @@
 //! Inside `torch.autograd.profiler.emit_nvtx()`, the range of an operator has a number, `seq`: the one that a function of the
 //! backward pass gets if the operator makes one. Later operators have the same number until one does, so it belongs to the
 //! last operator that had it. In the backward pass, the outermost range with a number is the function that has it. (PyTorch's
-//! documentation of `emit_nvtx`.)
+//! documentation of `emit_nvtx`.) What autograd does with the function's results, such as the sum of a gradient that was
+//! broadcast, comes behind that range, in the one around it.
 //!
 //! Each thread counts for itself, and a range does not say which thread's number it has. It is that of the thread that waits
 //! for the pass, if that thread had it, or else of the only one that had.
@@ -20,36 +21,58 @@ const MOST_NUMBERS: usize = 1 << 16;
 /// The ranges that are open, and the calls of operators.
 #[derive(Clone, Debug, Default)]
 pub struct Forward {
-    /// The numbers that the texts of ranges have.
-    numbers: HashMap<u32, u64>,
-    /// The numbers of each thread's open ranges, the outermost first.
-    open: HashMap<u32, Vec<Option<u64>>>,
+    /// The ranges that say something, by their texts.
+    texts: HashMap<u32, Open>,
+    /// Each thread's open ranges, the outermost first.
+    open: HashMap<u32, Vec<Open>>,
     /// The stacks of the last call of an operator, by its number and thread.
     stacks: BTreeMap<(u64, u32), u32>,
 }
 
+/// A range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open {
+    /// Its number; that of the last function inside if it is around functions of the backward pass.
+    number: Option<u64>,
+    /// Whether it is around a function of the backward pass.
+    evaluates: bool,
+}
+
+impl Open {
+    fn of(text: &str) -> Option<Open> {
+        let said = Said::of(text)?;
+        let open = Open { number: said.sequence, evaluates: said.evaluates() };
+        (open != Open::default()).then_some(open)
+    }
+}
+
 impl Forward {
-    /// Reads from a trace's names which ranges have a number.
+    /// Reads from a trace's names which ranges say something.
     pub fn of(names: &Names) -> Forward {
         let texts = names.0.range((Namespace::NvtxRange, 0)..=(Namespace::NvtxRange, u32::MAX));
-        let number = |text: &String| Said::of(text).and_then(|said| said.sequence);
-        let numbers = texts.filter_map(|((_, id), text)| Some((*id, number(text)?))).collect();
-        Forward { numbers, ..Forward::default() }
+        let texts = texts.filter_map(|((_, id), text)| Some((*id, Open::of(text)?))).collect();
+        Forward { texts, ..Forward::default() }
     }
 
     /// Returns it as it is before the first record.
     pub fn again(&self) -> Forward {
-        Forward { numbers: self.numbers.clone(), ..Forward::default() }
+        Forward { texts: self.texts.clone(), ..Forward::default() }
     }
 
     /// Takes a range that a thread begins or ends. PyTorch's are in the default domain.
     pub fn range(&mut self, thread: u32, range: &NvtxRange) {
-        if self.numbers.is_empty() || range.domain != 0 {
+        if self.texts.is_empty() || range.domain != 0 {
             return;
         }
         let open = self.open.entry(thread).or_default();
         match range.change {
-            NvtxChange::Push => open.push(self.numbers.get(&range.text).copied()),
+            NvtxChange::Push => {
+                let pushed = self.texts.get(&range.text).copied().unwrap_or_default();
+                if let Some(around) = open.last_mut().filter(|around| around.evaluates) {
+                    around.number = pushed.number.or(around.number);
+                }
+                open.push(pushed);
+            }
             NvtxChange::Pop => drop(open.pop()),
             NvtxChange::Start | NvtxChange::End | NvtxChange::Mark => {}
         }
@@ -58,7 +81,7 @@ impl Forward {
     /// Takes a call of a thread that is not autograd's.
     pub fn call(&mut self, thread: u32, stack: u32) {
         let open = self.open.get(&thread).into_iter().flatten();
-        if let Some(number) = open.rev().find_map(|number| *number) {
+        if let Some(number) = open.rev().find_map(|open| open.number) {
             self.stacks.insert((number, thread), stack);
             if self.stacks.len() > MOST_NUMBERS {
                 self.stacks.pop_first();
@@ -69,7 +92,7 @@ impl Forward {
     /// Returns the stack of the operator whose gradient a thread of autograd's computes now. `waiting`: the thread that waits
     /// for the pass, if it is known.
     pub fn stack(&self, thread: u32, waiting: Option<u32>) -> Option<u32> {
-        let number = self.open.get(&thread)?.iter().find_map(|number| *number)?;
+        let number = self.open.get(&thread)?.iter().find_map(|open| open.number)?;
         let of_waiting = waiting.and_then(|waiting| self.stacks.get(&(number, waiting)));
         let mut all = self.stacks.range((number, 0)..=(number, u32::MAX)).map(|(_, stack)| stack);
         of_waiting.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
@@ -145,6 +168,11 @@ mod tests {
         });
         assert_eq!(found(&mut program, Some(MAIN)), Some(21));
         assert_eq!(program.forward.stack(AUTOGRAD, Some(MAIN)), None, "no range is open");
+        program.inside(AUTOGRAD, EVALUATE, |program| {
+            assert_eq!(program.forward.stack(AUTOGRAD, Some(MAIN)), None, "the function has not begun");
+            program.inside(AUTOGRAD, BACKWARD, |_| {});
+            assert_eq!(program.forward.stack(AUTOGRAD, Some(MAIN)), Some(21), "its results are summed");
+        });
         assert_eq!(program.forward.again().stacks.len(), 0);
     }
 
