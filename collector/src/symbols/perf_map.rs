@@ -1,6 +1,6 @@
 //! What does a program say of code that it generated while it ran?
 //!
-//! Compilers of such code (Java's, Node's, PyPy's, LuaJIT's) can list it in `/tmp/perf-PID.map`, for `perf` (Linux,
+//! Compilers of such code (Java's, Node's, LuaJIT's) can list it in `/tmp/perf-PID.map`, for `perf` (Linux,
 //! tools/perf/Documentation/jit-interface.txt): lines of a function's address, its length (both hexadecimal), and its name.
 //!
 //! A process with the same number may have written the file at another time, so it is believed only if it was last written
