@@ -135,15 +135,21 @@ fn with_enough_stack(work: fn() -> ExitCode) -> ExitCode {
     if sys::limit(libc::RLIMIT_STACK).0 >= STACK as u64 {
         return work();
     }
+    // Before the other thread begins: a signal that reaches this one would end the process.
+    let before = sys::Mask::block_all();
     std::thread::scope(|threads| {
         let thread = std::thread::Builder::new().stack_size(STACK);
-        match thread.spawn_scoped(threads, work) {
-            Ok(running) => {
-                sys::leave_signals_to_other_threads();
-                // A panic goes on here, where its exit code is decided.
-                running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let running = thread.spawn_scoped(threads, move || {
+            before.restore();
+            work()
+        });
+        match running {
+            // A panic goes on here, where its exit code is decided.
+            Ok(running) => running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => {
+                before.restore();
+                work()
             }
-            Err(_) => work(),
         }
     })
 }

@@ -384,13 +384,27 @@ pub(crate) fn ignore_signals(numbers: &[c_int]) {
     }
 }
 
-/// Blocks all signals in this thread, so that those to the process reach a thread that waits for them.
-pub(crate) fn leave_signals_to_other_threads() {
-    // SAFETY: a signal set for which zeros are storage, filled by the first call; the thread's own mask.
-    unsafe {
-        let mut all: libc::sigset_t = zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+/// The signals that a thread blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(libc::sigset_t);
+
+impl Mask {
+    /// Blocks all signals in this thread, so that those to the process reach a thread that waits for them. Returns what it
+    /// blocked before.
+    pub(crate) fn block_all() -> Mask {
+        // SAFETY: signal sets are plain; each call gets a valid one, and changes the thread's own mask alone.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            Mask(before)
+        }
+    }
+
+    /// Has this thread block these, and no others.
+    pub(crate) fn restore(self) {
+        // SAFETY: a signal set; the thread's own mask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }
 
