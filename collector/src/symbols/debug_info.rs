@@ -8,7 +8,7 @@ mod lines;
 use super::elf::Elf;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry, Dwarf, DwarfSections, EndianSlice,
-    LittleEndian, Range, SectionId, Unit, UnitOffset, constants,
+    LittleEndian, Range, RangeIter, SectionId, Unit, UnitOffset, constants,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -152,7 +152,8 @@ impl<'a> Search<'a> {
     /// Returns which of the addresses with these numbers are in a unit.
     fn of_unit(&self, unit: &Unit<Slice<'a>>, numbers: &[usize]) -> Option<Vec<usize>> {
         let mut is_in = vec![false; numbers.len()];
-        let mut ranges = self.dwarf.unit_ranges(unit).ok()?;
+        let mut entries = unit.entries();
+        let mut ranges = self.ranges(unit, entries.next_dfs().ok()??)?;
         while let Some(range) = ranges.next().ok()? {
             self.clock.step()?;
             for number in self.within(range, numbers)? {
@@ -160,6 +161,27 @@ impl<'a> Search<'a> {
             }
         }
         Some(numbers.iter().zip(is_in).filter(|(_, is_in)| *is_in).map(|(number, _)| *number).collect())
+    }
+
+    /// Returns the ranges of code of an entry.
+    fn ranges(
+        &self,
+        unit: &Unit<Slice<'a>>,
+        entry: &DebuggingInformationEntry<Slice<'a>>,
+    ) -> Option<RangeIter<Slice<'a>>> {
+        // gimli 0.34 adds the length of a range to its start without a check.
+        let (mut start, mut length) = (0, 0);
+        for attribute in entry.attrs() {
+            match (attribute.name(), attribute.value()) {
+                (constants::DW_AT_low_pc, value) => {
+                    start = start.max(self.dwarf.attr_address(unit, value).ok()??);
+                }
+                (constants::DW_AT_high_pc, AttributeValue::Udata(bytes)) => length = length.max(bytes),
+                _ => {}
+            }
+        }
+        start.checked_add(length)?;
+        self.dwarf.die_ranges(unit, entry).ok()
     }
 
     /// Returns which of the addresses with these numbers are in a range of code.
@@ -206,7 +228,7 @@ impl<'a> Search<'a> {
                 constants::DW_TAG_inlined_subroutine => true,
                 _ => continue,
             };
-            let Ok(mut ranges) = self.dwarf.die_ranges(unit, entry) else { continue };
+            let Some(mut ranges) = self.ranges(unit, entry) else { continue };
             while let Some(range) = ranges.next().ok()? {
                 self.clock.step()?;
                 for number in self.within(range, numbers)? {
