@@ -299,13 +299,13 @@ def claims(said, report, truth):
 
 def not_reported_busy(report, busy):
     """Lists what is wrong with the report of a GPU that ran kernels for `busy` ns and was the bottleneck: its time must
-    be known, and some launches of each kernel must have been timed alone."""
+    be known, and some launches must have been timed alone."""
     [device] = report["devices"]
     compute, undecided = device["compute_ns"], device["undecided_ns"]["value"]
     if abs(compute["value"] / busy - 1) > 0.04 or compute["lo"] < 0.9 * busy or undecided > 0.05 * busy:
         yield f"compute: gpuspy says {compute}, {undecided} undecided, the simulator {busy}"
     coverage = report["coverage"]
-    if coverage["runs"]["launches"] == 0 or coverage["timed"] < coverage["launches"] / 10:
+    if coverage["timed"] < coverage["launches"] / 10:
         yield f"coverage: {coverage}"
 
 
@@ -330,6 +330,8 @@ def misdiagnosed(said, report):
         is_of_machine = name == "host-stall" and saves(findings.get(name)) < report["identity"]["wall_ns"] / 10
         if name in findings and not is_of_machine:
             yield f"finding {name}, which the client does not have: {findings[name]['evidence']}"
+    if said.get("held_up") and report["coverage"]["runs"]["launches"] == 0:
+        yield "no launch is part of a run: the host was never far ahead of the GPU"
     steps, verdict = report["steps"], report["verdict"]
     if "steps" in said and abs(steps["count"] - said["steps"]) > 1:
         yield f"steps: gpuspy says {steps['count']}, the client {said['steps']}"
@@ -419,8 +421,9 @@ def compare(name, command):
 
 
 # What bounds a program also depends on the machine: where other work holds up the simulated GPU, its kernels take longer,
-# and the program is bound by them. A diagnosis that is wrong is wrong in every run.
-RUNS = 4
+# and the program is bound by them; where it holds up the host, the GPU waits for that. A diagnosis that is wrong is wrong in
+# every run.
+RUNS = 8
 
 
 def check(name, command):

@@ -66,9 +66,9 @@ fn a_host_that_sleeps_between_steps_is_outside_cuda_and_its_waits_owe_little() {
         assert!(site["library"].as_str().unwrap().ends_with("/idle_causes"), "{site}");
         // The first gap comes after the synchronization before the loop.
         assert!(site["count"].as_u64().unwrap() + 1 >= done.said()["steps"].as_u64().unwrap() - 1, "{site}");
+        // On a busy machine a launch can take longer than the host sleeps.
         let longest = &report["gaps"]["largest"][0]["causes"][0];
-        assert_eq!(longest["cause"], "outside_cuda");
-        Ok(())
+        if longest["cause"] == "outside_cuda" { Ok(()) } else { Err(format!("the longest gap: {longest}")) }
     });
 }
 

@@ -117,8 +117,10 @@ fn a_step_has_the_idle_time_and_the_causes_of_its_own_gaps() {
         let steps = &report["steps"];
         let warm_up = whole(&steps["warm_up"]) as f64;
         assert_eq!(steps["count"], 60, "{steps:#}");
-        // The first launches of the kernels load code.
-        assert!(warm_up <= 3.0, "{steps:#}");
+        // The first launches of the kernels load code. On a busy machine further steps take as long.
+        if warm_up > 3.0 {
+            return Err(format!("{steps:#}"));
+        }
         let per_step = &steps["per_step"]["idle_by_cause_ns"];
         let mean = |cause: &str| per_step[cause].as_f64().unwrap_or(0.0);
         let idle = steps["per_step"]["idle_ns"].as_f64().unwrap();
