@@ -90,8 +90,9 @@ enum Why {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     timed: u64,
-    /// The time of the timed ones, ns.
+    /// The time of the timed ones, ns, and the sum of its squares by the best values.
     known: Sum,
+    squares: f64,
     /// The shortest and the longest of them by the best values, ns.
     shortest: Option<u64>,
     longest: u64,
@@ -198,6 +199,7 @@ impl Sample {
     fn timed(&mut self, windows: &Windows, time: Sum, is_drawn: bool) {
         self.timed += 1;
         self.known.add(time);
+        self.squares += (time.value as f64).powi(2);
         self.shortest = Some(self.shortest.map_or(time.value, |shortest| shortest.min(time.value)));
         self.longest = self.longest.max(time.value);
         self.windows.timed(windows, time, is_drawn);
@@ -223,6 +225,7 @@ impl Sample {
     pub fn merge(&mut self, other: &Sample) {
         self.timed += other.timed;
         self.known.add(other.known);
+        self.squares += other.squares;
         self.shortest = self.shortest.into_iter().chain(other.shortest).min();
         self.longest = self.longest.max(other.longest);
         self.not_drawn += other.not_drawn;
@@ -242,7 +245,7 @@ impl Sample {
 
     /// Returns the time of the untimed ones, ns; `None` without any.
     fn untimed_time(&self) -> Option<Range> {
-        let in_runs = || self.draws.rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
+        let in_runs = || self.drawn_rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
         let others = self.paused + self.others;
         (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
     }
@@ -264,7 +267,16 @@ impl Sample {
     }
 
     fn has_draws(&self) -> bool {
-        self.draws.rest().is_some()
+        self.drawn_rest().is_some()
+    }
+
+    /// Returns the time of those in runs that were not drawn, ns; `None` with too few draws.
+    fn drawn_rest(&self) -> Option<Range> {
+        let mean = self.known.value as f64 / self.timed.max(1) as f64;
+        let variance = (self.squares / self.timed.max(1) as f64 - mean * mean).max(0.0);
+        // Of equal times only rounding is left.
+        let varies = self.shortest != Some(self.longest);
+        self.draws.rest(if varies { variance } else { 0.0 })
     }
 
     fn has_windows(&self) -> bool {

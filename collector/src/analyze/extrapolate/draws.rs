@@ -9,9 +9,17 @@
 //! weighted with the weights of its own two draws, so that the end of a phase is accounted for where it is. Student's
 //! t is taken with as many degrees of freedom as the differences are worth, two thirds of their number if all are
 //! alike.
+//!
+//! Few draws can miss what is rare: of operations of which one in eight takes four times as long, two in five samples of
+//! seven have none of those, and all differences are zero. So with fewer than [`FEW`] draws s² is no less than the variance
+//! of all timed operations of the kind, drawn or not.
 
 use super::{LEAST, Range, student};
 use crate::analyze::estimate::Sum;
+
+/// From so many draws on, their own differences say how much the operations vary (the usual least sample for a normal
+/// approximation of a mean).
+const FEW: u64 = 30;
 
 /// Operations of one kind in runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,6 +36,8 @@ pub struct Draws {
     /// The variances that successive draws add, v: Σv, Σv².
     variance: f64,
     squares: f64,
+    /// The sum of the factors of s² that result from the weights.
+    factors: f64,
 }
 
 impl Draws {
@@ -58,10 +68,12 @@ impl Draws {
         self.rest = self.rest.plus(other.rest);
         self.variance += other.variance;
         self.squares += other.squares;
+        self.factors += other.factors;
     }
 
-    /// Returns the time of the operations that were not drawn, ns; `None` with too few draws.
-    pub fn rest(&self) -> Option<Range> {
+    /// Returns the time of the operations that were not drawn, ns; `None` with too few draws. `spread`: the variance of all
+    /// timed operations of the kind, ns².
+    pub fn rest(&self, spread: f64) -> Option<Range> {
         let mut all = *self;
         all.settle();
         // Operations of a process in which none was drawn cannot be estimated.
@@ -71,8 +83,9 @@ impl Draws {
         let n = all.drawn as f64;
         // The first and the last draw are in one difference only.
         let variance = all.variance * n / (n - 1.0);
-        if variance == 0.0 {
-            return Some(all.rest);
+        let of_all = if all.drawn < FEW { spread * all.factors } else { 0.0 };
+        if variance <= of_all {
+            return Some(all.rest.widened(student(n - 1.0) * of_all.sqrt()));
         }
         let freedom = (2.0 * all.variance * all.variance / all.squares).max((LEAST - 1) as f64);
         Some(all.rest.widened(student(freedom) * variance.sqrt()))
@@ -84,6 +97,7 @@ impl Draws {
         self.drawn += 1;
         self.rest = self.rest.plus(each.scaled(weight));
         let factor = weight * weight + weight;
+        self.factors += factor;
         if let Some((value, before)) = self.before.replace((each.value, factor)) {
             let apart = each.value - value;
             let one = apart * apart / 2.0 * (before + factor) / 2.0;

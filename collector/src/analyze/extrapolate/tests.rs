@@ -182,16 +182,41 @@ fn draws_hold_the_truth_in_99_of_100_cases() {
 #[test]
 fn draws_stand_for_the_launches_in_runs_only() {
     let mut sample = Sample::default();
-    for _ in 0..10 {
+    for _ in 0..30 {
         sample.timed(&Windows::alike(0), exactly(100), true);
         sample.miss(9, Why::NotDrawn);
     }
-    (0..5).for_each(|_| sample.add(0, 1_000));
+    (0..15).for_each(|_| sample.add(0, 1_000));
     let total = sample.total().unwrap();
-    assert_eq!((total.lo, total.value, total.hi), (15_000, 15_000, 15_001));
+    assert_eq!((total.lo, total.value, total.hi), (45_000, 45_000, 45_001));
     sample.miss(10, Why::Other);
     let total = sample.total().unwrap();
-    assert_eq!((total.lo, total.value, total.hi), (16_000, 15_000 + 4_000, 25_001), "10 of 100 .. 1000 each");
+    assert_eq!((total.lo, total.value, total.hi), (46_000, 45_000 + 4_000, 55_001), "10 of 100 .. 1000 each");
+}
+
+/// One operation in eight takes four times as long. Most were timed one by one, and of the others a few were drawn: on a busy
+/// machine the host is seldom far ahead. Before, the truth was in the interval in 346 of 500 cases, and the table of kernels
+/// disagreed with the GPU's compute time.
+#[test]
+fn few_draws_say_no_less_than_what_all_timed_operations_vary() {
+    let one = |seed| {
+        let mut random = Random(seed);
+        let (mut sample, mut truth) = (Sample::default(), 0);
+        for n in 0..200 {
+            let ns = if random.below(8) == 0 { 4_000_000 } else { 1_000_000 };
+            truth += ns;
+            match (n % 3 == 0, random.below(8) == 0) {
+                (false, _) => sample.timed(&Windows::alike(0), exactly(ns), false),
+                (true, true) => sample.timed(&Windows::alike(0), exactly(ns), true),
+                (true, false) => sample.untimed(&Windows::alike(0), Why::NotDrawn),
+            }
+        }
+        (sample.total().unwrap(), truth)
+    };
+    let all: Vec<_> = (0..500).map(one).collect();
+    let (whole, half) = held(&all);
+    println!("{whole} of 500, {half} in half of the interval");
+    assert!(whole >= 490 && half < 495, "{whole} of 500, {half} in half of the interval");
 }
 
 #[test]
