@@ -1,5 +1,6 @@
 // Launches at a steady pace without waiting, and then does nothing. Arguments: KERNEL, launches per second, seconds of
-// that, milliseconds of nothing, number of repetitions. Prints how long it took, and the processor time that the thread
+// that, milliseconds of nothing, number of repetitions; then, if they are given, how many other streams have one launch
+// before that, and how many are only created. Prints how long it took, and the processor time that the thread
 // named "gpuspy", if there is one, has used until then by the Linux kernel's count.
 // link: -l:libcuda.so.1
 #include "driver.h"
@@ -37,7 +38,7 @@ static uint64_t tracer_cpu_ns(void)
 
 int main(int argc, char **argv)
 {
-    REQUIRE(argc == 6);
+    REQUIRE(argc == 6 || argc == 8);
     uint64_t rate = strtoull(argv[2], NULL, 10), idle_ms = strtoull(argv[4], NULL, 10);
     uint64_t count = (uint64_t)((double)rate * atof(argv[3])), rounds = strtoull(argv[5], NULL, 10);
     alarm(20); // whatever it still waits for after 20 s will not come
@@ -45,6 +46,10 @@ int main(int argc, char **argv)
     CUfunction kernel = load_kernel(argv[1]);
     CUstream stream = new_stream();
     uint64_t launched = 0, began = now_ns();
+    for (int used = argc == 8 ? atoi(argv[6]) : 0; used > 0; used--, launched++)
+        launch(kernel, new_stream());
+    for (int unused = argc == 8 ? atoi(argv[7]) : 0; unused > 0; unused--)
+        new_stream();
     for (uint64_t round = 0; round < rounds; round++) {
         uint64_t from = now_ns();
         for (uint64_t n = 0; n < count; n++) {

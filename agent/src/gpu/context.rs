@@ -206,8 +206,7 @@ impl Contexts {
             device: device as u32,
             pool,
             samples: samples as u64,
-            // The legacy default stream always exists.
-            queues: Queues::new(connections, 1 + u32::from(!samples.is_null())),
+            queues: Queues::new(connections, u32::from(!samples.is_null())),
             legacy: CallCounts::default(),
             blocking: CallCounts::default(),
             ending: AtomicU32::new(0),

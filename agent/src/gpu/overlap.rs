@@ -7,8 +7,10 @@
 //! Another thread's work may come in between on the same stream. Between the legacy default stream and the
 //! blocking streams, it may also come from a stream of the other kind: an event on either kind waits for what
 //! the other kind has queued (CUDA Programming Guide, "Default stream"). Where streams share a hardware queue,
-//! because there are more streams than `CUDA_DEVICE_MAX_CONNECTIONS`, an event waits for whatever another
-//! stream has put into the queue before it, so all streams of the context count as one.
+//! because more streams have had work than `CUDA_DEVICE_MAX_CONNECTIONS`, an event may wait for whatever another
+//! stream has put into the queue before it, so all streams of the context count as one. (On an H200, a stream
+//! waits for others exactly while timed events are pending on as many others as there are connections:
+//! `docs/hardware.md`.)
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -20,11 +22,11 @@ pub struct CallCounts {
     done: AtomicU64,
 }
 
-/// The hardware queues of a context, to which its streams are assigned in turn.
+/// The hardware queues of a context, to which its streams are assigned when they get their first work.
 pub struct Queues {
     /// How many there are (`CUDA_DEVICE_MAX_CONNECTIONS`).
     count: u32,
-    /// The number of streams that have been assigned one, ours included. SeqCst, as a call's count on its stream: either the
+    /// The number of streams that have had work, and so a queue, ours included. SeqCst, as a call's count on its stream: either the
     /// call sees that streams share queues, or [`Queues::settle`] sees the call.
     streams: AtomicU32,
     /// The calls on all streams, from the moment at which some share a queue.
@@ -131,7 +133,7 @@ impl Queues {
         self.is_one() || self.streams.load(Ordering::SeqCst) > self.count
     }
 
-    /// Takes note that the context has one more stream.
+    /// Takes note that one more stream of the context has work.
     pub fn add_stream(&self) {
         self.streams.fetch_add(1, Ordering::SeqCst);
     }

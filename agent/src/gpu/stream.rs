@@ -14,7 +14,7 @@ use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
-use crate::gpu::overlap::{CallCounts, Since, StreamCounts};
+use crate::gpu::overlap::{CallCounts, Queues, Since, StreamCounts};
 use crate::gpu::stream_capture::is_captured;
 use crate::heap;
 use crate::keyed::Keyed;
@@ -91,6 +91,9 @@ pub struct Stream {
     /// What [`is_counted`](Self::is_counted) has found. Relaxed: the poller's own; a thread that turns it into another stream writes
     /// it before the stream is in use.
     is_counted: AtomicBool,
+    /// Whether it has been assigned a hardware queue, which its first work does. Relaxed: the thread that changes it counts the
+    /// stream in its context's [`Queues`], whose order is the one that matters.
+    has_queue: AtomicBool,
     /// The entries enqueued on it.
     pub entries: Entries,
     /// Operations to be read: written by the holder, read by the poller. The release / acquire pair on `tail`
@@ -221,6 +224,7 @@ impl Stream {
             last: UnsafeCell::new(Last::default()),
             call_counts: CallCounts::default(),
             is_counted: AtomicBool::new(false),
+            has_queue: AtomicBool::new(false),
             entries: Entries::default(),
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -248,7 +252,19 @@ impl Stream {
     #[inline(always)]
     pub fn counts(&'static self) -> StreamCounts {
         let queues = self.context().map(|context| &context.queues);
+        if !self.has_queue.load(Ordering::Relaxed) {
+            self.take_queue(queues);
+        }
         StreamCounts { stream: &self.call_counts, queues, across: self.counts_across() }
+    }
+
+    /// Takes note of the stream's first work. cuBLAS of CUDA 13 creates 16 or 32 streams in each context and uses almost none: if
+    /// those counted, every program that multiplies matrices would seem to share queues.
+    #[cold]
+    fn take_queue(&self, queues: Option<&Queues>) {
+        if !self.has_queue.swap(true, Ordering::Relaxed) {
+            queues.into_iter().for_each(Queues::add_stream);
+        }
     }
 
     /// Poller: whether all calls on it that are under way are counted as calls on shared queues, which streams of its context
@@ -576,15 +592,13 @@ impl Streams {
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.green.store(green as u64, Ordering::Relaxed);
         stream.is_counted.store(false, Ordering::Relaxed);
+        stream.has_queue.store(false, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
         // Two threads can meet a new stream at the same time: the first one to store it wins, and the other's
         // goes back.
         let new = core::ptr::from_ref(stream).cast_mut();
         match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
-                if !matches!(name, Name::Legacy) {
-                    context.queues.add_stream();
-                }
                 call.publish(&describe(driver, stream, context, recorded_on, flags));
                 Some(stream)
             }

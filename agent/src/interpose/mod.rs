@@ -17,7 +17,7 @@ mod runtime;
 pub mod unknown;
 
 use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
-use crate::loader::{self, libraries};
+use crate::loader::{self, libraries, symbols};
 use crate::sink;
 use crate::sys::{Caller, Errno};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +84,7 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
 /// The function that follows ours in search order, or else the driver's own. (A variable of that name is none.)
 fn behind(hook: &Hook) -> Option<usize> {
     let export = real_export(hook);
-    let next = loader::next_definition(hook.symbol);
+    let next = loader::next_definition(hook.symbol).filter(|found| !hook.is_wrapper(*found));
     next.filter(|found| Some(*found) == export || libraries::is_code(*found)).or(export)
 }
 
@@ -110,7 +110,10 @@ pub fn real_export(hook: &Hook) -> Option<usize> {
     let [export, _] = &hook.real;
     learned(export, || {
         let driver = libraries::driver()?;
-        Some(loader::in_library(driver, hook.symbol).unwrap_or(ABSENT))
+        // What Nsight Compute injects answers a lookup in libcuda with the first function of that name in the process, which is
+        // ours; to call that as the driver's would never end.
+        let found = loader::in_library(driver, hook.symbol).filter(|found| !hook.is_wrapper(*found));
+        Some(found.or_else(|| symbols::in_driver(hook.symbol)).unwrap_or(ABSENT))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Which CUDA libraries are loaded, and which object contains an address? The agent never loads a CUDA
 //! library.
 
-use crate::loader::{in_library, next_dlopen, quietly};
+use crate::loader::{in_library, libc_dlopen, quietly};
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ pub fn with<T>(name: &CStr, get: impl FnOnce(*mut c_void) -> Option<T>) -> Optio
 fn open(name: &CStr, flags: c_int) -> Option<*mut c_void> {
     quietly(|| {
         // SAFETY: a terminated name; RTLD_NOLOAD never loads.
-        let handle = unsafe { next_dlopen()(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
+        let handle = unsafe { libc_dlopen()(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | flags) };
         (!handle.is_null()).then_some(handle)
     })
 }
@@ -323,6 +323,11 @@ impl Loaded<'_> {
         }
         // SAFETY: a terminated path.
         unsafe { CStr::from_ptr(self.info.dlpi_name) }.to_bytes()
+    }
+
+    /// Whether this is the driver, by its file name.
+    pub fn is_driver(&self) -> bool {
+        file_name(self.path()).starts_with(b"libcuda.so")
     }
 
     /// Its load bias and its path.

@@ -66,6 +66,20 @@ unsafe extern "C" fn no_dlopen(_: *const c_char, _: c_int) -> *mut c_void {
     core::ptr::null_mut()
 }
 
+/// libc's dlopen, for our own lookups: what Nsight Compute injects answers one of libcuda with a handle through which functions
+/// of other libraries are found. In glibc before 2.34 it is in libdl, where it is not looked for: there, the next one.
+pub fn libc_dlopen() -> Dlopen {
+    // Relaxed: code, immutable, and every thread finds the same.
+    static LIBC_DLOPEN: AtomicUsize = AtomicUsize::new(0);
+    let mut address = LIBC_DLOPEN.load(Ordering::Relaxed);
+    if address == 0 {
+        address = symbols::in_libc(c"dlopen").unwrap_or(next_dlopen() as usize);
+        LIBC_DLOPEN.store(address, Ordering::Relaxed);
+    }
+    // SAFETY: a function named dlopen, found in libc or by the loader: it has dlopen's prototype.
+    unsafe { core::mem::transmute::<usize, Dlopen>(address) }
+}
+
 /// The definition that follows ours in search order.
 pub fn next_definition(symbol: &CStr) -> Option<usize> {
     quietly(|| {

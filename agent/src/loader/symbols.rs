@@ -91,6 +91,13 @@ pub fn in_libc(name: &CStr) -> Option<usize> {
     libraries::search(own).flatten().map(|address| address as usize)
 }
 
+/// Returns the address of libcuda's own function of this name, read from its tables: what lookups by dlsym find may be another
+/// library's.
+pub fn in_driver(name: &CStr) -> Option<usize> {
+    let own = |loaded: &Loaded<'_>| loaded.is_driver().then(|| Symbols::of(loaded)?.get(name));
+    libraries::search(own).flatten().map(|address| address as usize)
+}
+
 /// GNU's hash of a symbol's name (Bernstein's, with 33 and 5381).
 fn hash(name: &[u8]) -> u32 {
     name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))

@@ -194,7 +194,7 @@ pub const ALL: &[Assumption] = &[
         &["queues", "streams"],
         "queues",
         "whether work that waits at the head of its stream also delays the other streams on its hardware queue (a \
-         context's streams take its CUDA_DEVICE_MAX_CONNECTIONS queues in turn)",
+         context's streams take its CUDA_DEVICE_MAX_CONNECTIONS queues in turn, with their first work)",
     ),
     word(
         "other_binaries",

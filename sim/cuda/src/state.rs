@@ -102,8 +102,8 @@ pub struct Stream {
     pub flags: u32,
     /// Its priority.
     pub priority: i32,
-    /// The index of its connection in [`Context::taken`].
-    pub connection: usize,
+    /// The index of its connection in [`Context::taken`]; none before its first work.
+    pub connection: Option<usize>,
     /// The last work submitted to it.
     pub tail: Done,
     /// Entries of its launch queue that were not done at the last check.
@@ -378,16 +378,14 @@ impl State {
     ) -> Outcome<Handle> {
         let id = self.id();
         let root = self.root(context);
-        let owner = self.live(root)?;
-        let connection = owner.connected % owner.taken.len();
-        owner.connected += 1;
+        self.live(root)?;
         let stream = Stream {
             id,
             context,
             kind,
             flags,
             priority,
-            connection,
+            connection: None,
             tail: Done::At(0),
             queue: VecDeque::new(),
             dirty: false,

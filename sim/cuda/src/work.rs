@@ -186,9 +186,10 @@ impl State {
     /// Returns what a piece of work waits for once it has taken its turn on its connection, and when it was at the head
     /// of its stream, where its GPU interval starts, for the truth file.
     ///
-    /// A context's streams get its connections in turn, and the streams of one connection share a queue into the device
-    /// (CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; that they get them in turn
-    /// and that each context has its own connections are assumptions). A piece of work at the head of its stream waits
+    /// A context's streams get its connections in turn, with their first work, and the streams of one connection share a queue
+    /// into the device (CUDA C++ Programming Guide, "CUDA Environment Variables", CUDA_DEVICE_MAX_CONNECTIONS; that they keep
+    /// theirs is stricter than an H200, where a stream waits only if events are pending on all connections, and that each
+    /// context has its own is an assumption). A piece of work at the head of its stream waits
     /// until all work that was submitted before it to any of these streams has left the queue.
     pub fn turn(&mut self, stream: Handle, mut before: Vec<Done>, truth: Told) -> (Vec<Done>, Told) {
         if config().connections == 0 {
@@ -213,6 +214,12 @@ impl State {
     fn last_taken(&mut self, stream: Handle) -> Option<&mut Done> {
         let Stream { context, connection, .. } = *self.checked(stream);
         let root = self.root(context);
+        let owner = self.contexts.get_mut(root)?;
+        let connection = connection.unwrap_or_else(|| {
+            owner.connected += 1;
+            (owner.connected - 1) % owner.taken.len()
+        });
+        self.checked(stream).connection = Some(connection);
         self.contexts.get_mut(root)?.taken.get_mut(connection)
     }
 

@@ -481,9 +481,20 @@ fn elapsed_time_from_a_later_to_an_earlier_event_can_be_refused() {
     );
 }
 
-/// Launches two kernels on a stream, then one on another stream that is created this many streams later. Returns when
+/// Launches two kernels on a stream, then one on another stream that has its first work this many streams later. Returns when
 /// the last one was at the head of its stream and when it started, ns after the first one's start.
 fn behind_another_stream(test: &str, settings: &[(&str, &str)], later: usize, expected: (i64, i64)) {
+    behind_a_stream(test, settings, later, true, expected);
+}
+
+/// Does the same; with `all_have_work` false, the streams between the two are created and never used.
+fn behind_a_stream(
+    test: &str,
+    settings: &[(&str, &str)],
+    later: usize,
+    all_have_work: bool,
+    expected: (i64, i64),
+) {
     with_truth(
         test,
         settings,
@@ -491,7 +502,11 @@ fn behind_another_stream(test: &str, settings: &[(&str, &str)], later: usize, ex
             begin();
             let streams: Vec<u64> = (0..=later).map(|_| stream(1)).collect();
             let (first, second) = (streams[0], streams[later]);
-            let (long, other) = (kernel("long_50us"), kernel("other_5us"));
+            let (long, other, short) = (kernel("long_50us"), kernel("other_5us"), kernel("short_1us"));
+            for used in streams.iter().filter(|s| all_have_work || [first, second].contains(*s)) {
+                launch(short, *used, 0);
+                synchronize(*used);
+            }
             let gate = Gate::close(&[first, second]);
             launch(long, first, 0);
             launch(long, first, 0);
@@ -522,6 +537,12 @@ fn work_that_waits_in_one_stream_delays_the_other_streams_of_its_connection() {
 #[test]
 fn streams_take_the_eight_connections_in_turn() {
     behind_another_stream("streams_take_the_eight_connections_in_turn", &[], 8, (0, 50_000));
+}
+
+/// cuBLAS of CUDA 13 creates 16 or 32 streams in each context, which never have work.
+#[test]
+fn streams_without_work_take_no_connection() {
+    behind_a_stream("streams_without_work_take_no_connection", &[], 8, false, (0, 0));
 }
 
 #[test]
