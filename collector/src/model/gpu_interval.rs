@@ -291,7 +291,7 @@ pub fn derive(
     let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
     if let Some(usual) = usual {
         length.value = usual;
-        (start, end) = placed(&pair, &spread, start, host(usual));
+        (start, end) = placed(&pair, &spread, clock.stamps.cost(), start, host(usual));
     }
     let events = [clock.to_host(pair.start), clock.to_host(pair.end())];
     // Work may start and end long after it was submitted, and the clocks drift apart meanwhile.
@@ -338,10 +338,11 @@ fn busy_from(pair: &Pair, spread: &Spread, submitted: Theta, clock: &Clock) -> i
 
 /// Places an operation of the given length: it ended with its end event if that was queued, and began when it was
 /// submitted if the length leaves room for that.
-fn placed(pair: &Pair, spread: &Spread, submitted: i64, length: i64) -> (i64, i64) {
+fn placed(pair: &Pair, spread: &Spread, cost: i64, submitted: i64, length: i64) -> (i64, i64) {
     let ends_last = spread.end_was_queued || submitted + length > pair.end();
     let latest = pair.end().min(pair.start + spread.over_start);
-    let start = if ends_last { (pair.end() - length).clamp(pair.start, latest) } else { submitted };
+    let end = if spread.end_was_queued { (pair.end() - cost).max(spread.earliest_end) } else { pair.end() };
+    let start = if ends_last { (end - length).clamp(pair.start, latest) } else { submitted };
     (start, (start + length).min(pair.end()))
 }
 
@@ -368,7 +369,8 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
     let guess = clock.guess(theta).unwrap_or(MOST_TIME as i64);
     let late = clock.stamps.resolution();
     let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
-    let (start, end) = estimate(pair, &spread, guess, blocking);
+    let cost = clock.stamps.cost();
+    let (start, end) = estimate(pair, &spread, guess, cost, blocking);
     let is_conclusive = Spread::of(pair, upper, late, 0).is_conclusive(pair);
     Measured { theta, spread, start, end, length: spread.length(pair, end - start), is_conclusive }
 }
@@ -411,13 +413,15 @@ pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
 }
 
 /// Best estimates of start and end, GPU ns.
-fn estimate(pair: &Pair, spread: &Spread, guess: i64, blocking: bool) -> (i64, i64) {
+fn estimate(pair: &Pair, spread: &Spread, guess: i64, cost: i64, blocking: bool) -> (i64, i64) {
     let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
+    // A queued end event is stamped when its own time is over, too.
+    let last = if spread.end_was_queued { (pair.end() - cost).max(spread.earliest_end) } else { pair.end() };
     if blocking {
-        return (pair.start, if spread.end_was_queued { pair.end() } else { returned });
+        return (pair.start, if spread.end_was_queued { last } else { returned });
     }
-    let start = returned.min(pair.start + spread.over_start);
-    let rest = pair.end() - start;
+    let start = returned.min(pair.start + spread.over_start).min(last);
+    let rest = last - start;
     let over_at_once = !spread.end_was_queued && rest <= pair.tail;
     (start, start + if over_at_once { rest / 2 } else { rest })
 }
