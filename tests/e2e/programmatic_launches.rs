@@ -41,3 +41,16 @@ fn programmatic_launches_of_the_driver_api_overlap_and_are_counted() {
 fn programmatic_launches_of_the_runtime_overlap_and_are_counted() {
     sequences_overlap_and_are_counted("programmatic_runtime");
 }
+
+/// Found on an H200 under JAX: a launch without a time left all that followed it undecided, for 0.6 s.
+#[test]
+fn a_programmatic_launch_behind_work_that_is_over_is_timed() {
+    let done = Run::of("programmatic_alone").observed().succeeded();
+    let rounds = done.said()["rounds"].as_u64().unwrap();
+    let report = done.report();
+    let bursts = report["coverage"]["bursts"]["launches"].as_u64().unwrap();
+    assert!(bursts * 2 > rounds, "{bursts} of {rounds}: {}", report["coverage"]);
+    let device = &report["devices"][0];
+    let share = device["undecided_ns"]["value"].as_f64().unwrap() / device["span_ns"].as_f64().unwrap();
+    assert!(share < 0.5, "{share}: {device}");
+}

@@ -54,6 +54,8 @@ use crate::thread::Call;
 /// The largest number of launches in a burst. Without a limit, a program that launches only programmatically
 /// would never have a GPU time. The cost is that one launch in 256 waits for the launch ahead of it.
 const LONGEST: u32 = 256;
+/// So many entries may well be done, though nobody has seen it.
+const FEW: u64 = 8;
 
 /// A launch under way that will be part of a burst or run.
 pub struct Member {
@@ -122,7 +124,8 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &Ove
         }
         stale => {
             stale.into_iter().for_each(|end| context.pool.give(end.event));
-            may_cut(&mut hold).then(|| event_pairs::recorded(call, driver, context, stream).ok())??
+            may_cut(call, driver, &mut hold)
+                .then(|| event_pairs::recorded(call, driver, context, stream).ok())??
         }
     };
     hold.last().skipped_programmatic = 0;
@@ -131,13 +134,21 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &Ove
 
 /// Whether an event may be recorded before a programmatic launch: either nothing is left on the stream that
 /// the launch could overlap, or [`LONGEST`] launches have gone without a time, so that one may wait.
-fn may_cut(hold: &mut Hold) -> bool {
+///
+/// What the poller has read may be a few ms old. A launch without a time leaves all that follows it undecided until something
+/// else is known to be over: under XLA, which launches everything programmatically, that took 0.6 s. So the driver is queried
+/// while few entries are left, and otherwise at the first such launch, the second, the fourth and so on.
+fn may_cut(call: &Call, driver: &Driver, hold: &mut Hold) -> bool {
     if hold.stream().entries.depth() == 0 {
         return true;
     }
+    let is_shallow = hold.stream().entries.depth() <= FEW;
     let last = hold.last();
     last.skipped_programmatic += 1;
-    last.skipped_programmatic >= LONGEST
+    let skipped = last.skipped_programmatic;
+    skipped >= LONGEST
+        || (is_shallow || skipped.is_power_of_two())
+            && event_pairs::is_drained(call.session, driver, hold.stream())
 }
 
 /// How a kernel's launch on a deep stream is timed.

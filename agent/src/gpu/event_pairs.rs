@@ -300,6 +300,21 @@ fn query_at_intervals(session: Session, driver: &Driver, stream: &Stream, contex
     }
 }
 
+/// Whether the driver says that nothing is left on a stream. False without a query while anything is being captured.
+pub fn is_drained(session: Session, driver: &Driver, stream: &Stream) -> bool {
+    let entries = stream.entries.submitted();
+    if session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    let Some(query) = driver.stream_query else { return false };
+    // RELAXED all the same: a capture may begin meanwhile. SAFETY: a stream that the app is about to use.
+    let is_empty = driver.relaxed(|| unsafe { query(stream.handle()) }) == Some(CUDA_SUCCESS);
+    if is_empty {
+        stream.entries.observe_complete(entries);
+    }
+    is_empty
+}
+
 /// Searches the unread operations by halving for the newest that is complete, with eleven queries at most.
 fn search(driver: &Driver, stream: &Stream, context: &Context) {
     let entries = stream.entries.submitted();

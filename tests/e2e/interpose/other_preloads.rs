@@ -103,7 +103,8 @@ fn wrappers_and_dlsym_hooks_on_both_sides_are_called_and_nothing_is_counted_twic
 /// Found on an H200: under Nsight Compute the agent took its own function for the driver's, and called itself until the stack was
 /// full.
 #[test]
-fn a_tool_that_answers_lookups_in_libcuda_with_the_first_function_of_the_process_does_not_make_the_agent_call_itself() {
+fn a_tool_that_answers_lookups_in_libcuda_with_the_first_function_of_the_process_does_not_make_the_agent_call_itself()
+ {
     for client in [BY_GETPROC, BY_SYMBOL] {
         let done = run(client).preloaded_among(&[], &["libinjected.so"]).succeeded();
         assert_each_launch_is_counted_once(&done);
