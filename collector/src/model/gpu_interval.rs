@@ -49,12 +49,12 @@
 //!
 //! So the length is in [lo, hi] with hi = raw, and lo = raw − B or 0. `duration_error` and the precision of
 //! [stamps](super::stamps) widen both: an event fires up to one resolution after its stamp, and a queued end event
-//! takes GPU time itself.
+//! takes GPU time itself, as a launch does.
 //!
 //! # Best estimate
 //!
 //! Work reaches the GPU at the end of the call that submits it, so the operation began at θ̂ + submitted, or at g_s
-//! if that is later ([`Clock::guess`] gives θ̂). If the rest until g_e is no longer than *tail*, the operation was
+//! if that is later ([`Clock::guess`] gives θ̂), plus what a [launch](super::stamps::Launch) usually takes the GPU. If the rest until g_e is no longer than *tail*, the operation was
 //! over before the end event arrived; the estimate is the middle between nothing and that rest. A call that blocks
 //! until its work is done is different: the work lies inside the call, begins soon after the start event and is over
 //! when the call returns.
@@ -81,7 +81,7 @@
 pub(super) mod pair;
 
 use super::gpu_clock::{Bounds, Clock, Theta};
-use super::stamps::MOST_EVENT_COST;
+use super::stamps::{MOST_EVENT_COST, Stamps};
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
 use pair::{Pair, Spread};
@@ -313,7 +313,8 @@ pub fn derive(
         earliest_end: ends(spread.earliest_end),
         latest_end: ends(spread.latest_end),
         busy_from: begins(busy_from(&pair, &spread, theta, clock)),
-        start: begins(start),
+        // What a launch usually takes may be more than the time until it was seen to be over.
+        start: begins(start).min(ends(end)),
         end: ends(end),
         starved: 0,
         length,
@@ -340,8 +341,8 @@ fn busy_from(pair: &Pair, spread: &Spread, submitted: Theta, clock: &Clock) -> i
 /// submitted if the length leaves room for that.
 fn placed(pair: &Pair, spread: &Spread, cost: i64, submitted: i64, length: i64) -> (i64, i64) {
     let ends_last = spread.end_was_queued || submitted + length > pair.end();
-    let latest = pair.end().min(pair.start + spread.over_start);
-    let end = if spread.end_was_queued { (pair.end() - cost).max(spread.earliest_end) } else { pair.end() };
+    let end = spread.last(pair, cost);
+    let latest = end.min(spread.latest_start).max(pair.start);
     let start = if ends_last { (end - length).clamp(pair.start, latest) } else { submitted };
     (start, (start + length).min(pair.end()))
 }
@@ -368,10 +369,9 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
     let upper = upper.map(|theta| theta.upper.unwrap_or(MOST_TIME as i64));
     let guess = clock.guess(theta).unwrap_or(MOST_TIME as i64);
     let late = clock.stamps.resolution();
-    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost());
-    let cost = clock.stamps.cost();
-    let (start, end) = estimate(pair, &spread, guess, cost, blocking);
-    let is_conclusive = Spread::of(pair, upper, late, 0).is_conclusive(pair);
+    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost(), clock.stamps.launch().most);
+    let (start, end) = estimate(pair, &spread, guess, &clock.stamps, blocking);
+    let is_conclusive = Spread::of(pair, upper, late, 0, 0).is_conclusive(pair);
     Measured { theta, spread, start, end, length: spread.length(pair, end - start), is_conclusive }
 }
 
@@ -413,14 +413,16 @@ pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
 }
 
 /// Best estimates of start and end, GPU ns.
-fn estimate(pair: &Pair, spread: &Spread, guess: i64, cost: i64, blocking: bool) -> (i64, i64) {
+fn estimate(pair: &Pair, spread: &Spread, guess: i64, stamps: &Stamps, blocking: bool) -> (i64, i64) {
     let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
     // A queued end event is stamped when its own time is over, too.
-    let last = if spread.end_was_queued { (pair.end() - cost).max(spread.earliest_end) } else { pair.end() };
+    let last = spread.last(pair, stamps.cost());
     if blocking {
         return (pair.start, if spread.end_was_queued { last } else { returned });
     }
-    let start = returned.min(pair.start + spread.over_start).min(last);
+    let submitted = returned.min(pair.start + spread.over_start);
+    let launch = if spread.over_start > 0 { stamps.launch().late } else { stamps.launch().queued };
+    let start = (submitted + launch).min(last).max(pair.start);
     let rest = last - start;
     let over_at_once = !spread.end_was_queued && rest <= pair.tail;
     (start, start + if over_at_once { rest / 2 } else { rest })

@@ -248,7 +248,7 @@ impl Lengths {
         let moved = transfer::moved(&work.what, &self.blocks);
         let Some(like) = Like::of(work, moved) else { return };
         let blocking = transfer::blocks_host(work.call.flags, moved);
-        let spread = Spread::of(&pair, [ahead; 2], 0, 0);
+        let spread = Spread::of(&pair, [ahead; 2], 0, 0, 0);
         let is_conclusive = spread.is_conclusive(&pair);
         let chance = self.chance();
         let alike = self.alike.entry((work.call.context, like)).or_default();

@@ -101,8 +101,8 @@ pub struct Spread {
 impl Spread {
     /// Computes the spread of a pair. `upper` holds the upper bounds on θ when the operation was submitted and when
     /// the end event had been recorded. An event fires up to `late` ns after its stamp and costs the GPU up to `cost`
-    /// ns.
-    pub fn of(pair: &Pair, upper: [i64; 2], late: i64, cost: i64) -> Spread {
+    /// ns; a launch takes it up to `launch` ns.
+    pub fn of(pair: &Pair, upper: [i64; 2], late: i64, cost: i64, launch: i64) -> Spread {
         // GPU ns: the latest time of submission minus the start event.
         let fired_before = pair.submitted + upper[0] - (pair.start - pair.start_error);
         let over_start = fired_before.clamp(0, pair.lead + parted(pair.lead));
@@ -110,17 +110,26 @@ impl Spread {
         let end_was_queued = !shared && end_was_queued(pair, over_start, upper[1], late + cost);
         let latest_end = pair.end() + pair.duration_error + late;
         // Other work between the events may have run first.
-        let latest_start = if shared { latest_end } else { (pair.start + over_start + late).min(latest_end) };
+        let latest_start = match shared {
+            true => latest_end,
+            false => (pair.start + over_start + late + launch).min(latest_end),
+        };
         let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
         Spread { over_start, end_was_queued, latest_start, earliest_end, latest_end }
     }
 
     /// Whether the pair determines the operation's length: the over-read is at most a fifth of it. Errors that all
-    /// pairs have in common, an event's cost and the rounding of stamps, do not count; so call this on a spread that
-    /// was computed with a cost of 0.
+    /// pairs have in common, an event's cost, a launch's and the rounding of stamps, do not count; so call this on a spread
+    /// that was computed with costs of 0.
     pub fn is_conclusive(&self, pair: &Pair) -> bool {
         let off_by = self.over_start.saturating_add(2 * pair.duration_error);
         self.end_was_queued && off_by.saturating_mul(5) <= pair.raw
+    }
+
+    /// Best estimate of the last moment at which the operation ran, GPU ns: a queued end event is stamped when its own time,
+    /// `cost` ns, is over as well.
+    pub fn last(&self, pair: &Pair, cost: i64) -> i64 {
+        if self.end_was_queued { (pair.end() - cost).max(self.earliest_end) } else { pair.end() }
     }
 
     /// Returns the bounds on the operation's length, with `value` as the best estimate.
