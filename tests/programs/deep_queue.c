@@ -1,5 +1,5 @@
 // Queues kernels behind a wait that only the program can end, as many as a program may that knows the length of the
-// queue. The driver's queue takes 1024 entries and then blocks the submitting thread, so a tracer that adds too many
+// queue. The driver's queue takes 1020 entries and then blocks the submitting thread, so a tracer that adds too many
 // entries of its own makes the program hang. An alarm ends it after 20 s with exit code 98.
 //
 //   deep_queue value|host-function|spinning [QUEUED [AHEAD]]

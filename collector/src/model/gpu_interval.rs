@@ -291,7 +291,7 @@ pub fn derive(
     let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
     if let Some(usual) = usual {
         length.value = usual;
-        (start, end) = placed(&pair, &spread, clock.stamps.cost(), start, host(usual));
+        (start, end) = placed(&pair, &spread, &clock.stamps, start, host(usual));
     }
     let events = [clock.to_host(pair.start), clock.to_host(pair.end())];
     // Work may start and end long after it was submitted, and the clocks drift apart meanwhile.
@@ -339,9 +339,9 @@ fn busy_from(pair: &Pair, spread: &Spread, submitted: Theta, clock: &Clock) -> i
 
 /// Places an operation of the given length: it ended with its end event if that was queued, and began when it was
 /// submitted if the length leaves room for that.
-fn placed(pair: &Pair, spread: &Spread, cost: i64, submitted: i64, length: i64) -> (i64, i64) {
+fn placed(pair: &Pair, spread: &Spread, stamps: &Stamps, submitted: i64, length: i64) -> (i64, i64) {
     let ends_last = spread.end_was_queued || submitted + length > pair.end();
-    let end = spread.last(pair, cost);
+    let end = spread.last(pair, stamps);
     let latest = end.min(spread.latest_start).max(pair.start);
     let start = if ends_last { (end - length).clamp(pair.start, latest) } else { submitted };
     (start, (start + length).min(pair.end()))
@@ -416,12 +416,12 @@ pub fn breaks_causality(work: &Work, gpu: &GpuTime, clock: &Clock) -> bool {
 fn estimate(pair: &Pair, spread: &Spread, guess: i64, stamps: &Stamps, blocking: bool) -> (i64, i64) {
     let returned = (guess + pair.submitted).clamp(pair.start, pair.end());
     // A queued end event is stamped when its own time is over, too.
-    let last = spread.last(pair, stamps.cost());
+    let last = spread.last(pair, stamps);
     if blocking {
         return (pair.start, if spread.end_was_queued { last } else { returned });
     }
     let submitted = returned.min(pair.start + spread.over_start);
-    let launch = if spread.over_start > 0 { stamps.launch().late } else { stamps.launch().queued };
+    let launch = if spread.over_start > 0 { 0 } else { stamps.launch().queued };
     let start = (submitted + launch).min(last).max(pair.start);
     let rest = last - start;
     let over_at_once = !spread.end_was_queued && rest <= pair.tail;

@@ -24,15 +24,16 @@ pub const MOST_RESOLUTION: i64 = 2_048;
 /// events with nothing in between commonly reads 1 to 2 µs.
 pub const MOST_EVENT_COST: i64 = 3_000;
 
-/// How long the GPU takes from the start event, or from the return of the call if that is later, until an operation runs, in
-/// multiples of an event's cost: both are the work of its front end, and nothing in a trace shows the former. Measured on an H200,
-/// where an event costs 1248 ns, against CUPTI (`tests/gpu-results`).
+/// How much of the time between two events is neither the operation's nor the end event's own, but the launch's. In multiples of
+/// an event's cost: both are the work of the GPU's front end, and nothing in a trace shows a launch's. Measured on an H200, where
+/// an event costs 1248 ns, against CUPTI (`tests/gpu-results/h200-580.159.04-2026-11-25`).
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// Usually, behind a start event that was queued, ns: beyond the time that it would take behind another kernel, 1.0 µs, which
-    /// counts as the operation's.
+    /// Usually, if the operation was queued behind its start event, ns. Kernels follow each other at a distance of 1.0 µs where
+    /// no event is between them; that much is left as part of the operation, as it is in runs.
     pub queued: i64,
-    /// Usually, if the stream may have been empty when the call returned, ns.
+    /// Usually, if the stream may have been empty when the call returned, ns. The same 1.0 µs is left, or up to 2 µs on a GPU that
+    /// had nothing else to do.
     pub late: i64,
     /// At most, ns: with it, CUPTI's time lay inside the interval of each of 2 099 launches.
     pub most: i64,
@@ -101,7 +102,7 @@ impl Stamps {
     /// How long a launch takes on the GPU, where events show it; otherwise nothing is assumed.
     pub fn launch(&self) -> Launch {
         let cost = self.cost();
-        Launch { queued: cost / 2, late: 2 * cost, most: 13 * cost / 4 }
+        Launch { queued: cost / 2, late: 3 * cost / 2, most: 13 * cost / 4 }
     }
 
     /// An upper bound on the cost of an event, ns.

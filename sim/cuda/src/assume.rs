@@ -228,8 +228,8 @@ pub const ALL: &[Assumption] = &[
     ),
     number(
         "launch_queue",
-        "1024",
-        "entries that a stream takes before a call blocks (about 1024 in OneFlow PR#890)",
+        "1020",
+        "entries that a stream takes before a call blocks (1020 on an H200: 1024 less four, also where the queue is scaled)",
     ),
     number("pinned_mbps", "25000", "MB/s of copies between page-locked host memory and a device"),
     number("pageable_mbps", "6000", "MB/s of copies between pageable host memory and a device"),

@@ -128,6 +128,9 @@ fn scaled(entries: usize) -> usize {
     }
 }
 
+/// Places of a launch queue that no entry takes, however long it is: an H200's queues hold 252, 1020 and 4092.
+const TAKEN: usize = 4;
+
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: usize = 8;
 
@@ -158,7 +161,7 @@ impl Config {
                 epoch: clocks::now(),
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
-            launch_queue: scaled(assume.number("launch_queue") as usize),
+            launch_queue: scaled(assume.number("launch_queue") as usize + TAKEN).saturating_sub(TAKEN),
             connections: if assume.is("connections", "queues") { connections } else { 0 },
             assume,
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),

@@ -243,9 +243,9 @@ fn a_copy_engine_runs_one_copy_of_its_direction_at_a_time() {
 }
 
 #[test]
-fn the_launch_queue_holds_1024_entries_and_then_blocks_the_caller() {
+fn the_launch_queue_holds_1020_entries_and_then_blocks_the_caller() {
     with_truth(
-        "the_launch_queue_holds_1024_entries_and_then_blocks_the_caller",
+        "the_launch_queue_holds_1020_entries_and_then_blocks_the_caller",
         &[("SIMCUDA_HOST_COST", "off")],
         || {
             begin();
@@ -253,7 +253,7 @@ fn the_launch_queue_holds_1024_entries_and_then_blocks_the_caller() {
             let work = kernel("k_1us");
             // The gate is the first entry. If one of the others blocked already, the gate would never open.
             let gate = Gate::close(&[stream]);
-            for _ in 0..1023 {
+            for _ in 0..1019 {
                 launch(work, stream, 0);
             }
             let opener = std::thread::spawn(move || {
@@ -264,13 +264,13 @@ fn the_launch_queue_holds_1024_entries_and_then_blocks_the_caller() {
             });
             launch(work, stream, 0);
             let returned = now();
-            assert!(returned >= opener.join().unwrap(), "the 1025th entry waits for the first to end");
+            assert!(returned >= opener.join().unwrap(), "the 1021st entry waits for the first to end");
             synchronize(stream);
         },
         |truth| {
             let queues: Vec<_> = of_kind(&truth, "kernel").iter().map(|line| number(line, "queue")).collect();
-            assert_eq!(queues[..1023], (1..1024).collect::<Vec<_>>()[..]);
-            assert!(queues[1023] < 1024);
+            assert_eq!(queues[..1019], (1..1020).collect::<Vec<_>>()[..]);
+            assert!(queues[1019] < 1020);
         },
     );
 }

@@ -1,6 +1,7 @@
 //! What does one pair of event stamps say about the length of the operation between them?
 
 use super::super::gpu_clock::parted;
+use super::super::stamps::Stamps;
 use super::{Length, MOST_TIME, host};
 use crate::trace::record::{GpuTime, What, Work};
 use gpuspy_wire::record::flag;
@@ -110,11 +111,15 @@ impl Spread {
         let end_was_queued = !shared && end_was_queued(pair, over_start, upper[1], late + cost);
         let latest_end = pair.end() + pair.duration_error + late;
         // Other work between the events may have run first.
+        // Behind a queued start event the launch comes before the operation. Otherwise the call's return says when it began, and
+        // what follows came late (on an H200, by CUPTI's times).
+        let is_late = over_start > 0;
         let latest_start = match shared {
             true => latest_end,
-            false => (pair.start + over_start + late + launch).min(latest_end),
+            false => (pair.start + over_start + late + if is_late { 0 } else { launch }).min(latest_end),
         };
-        let earliest_end = if end_was_queued { pair.end() - pair.duration_error - cost } else { pair.start };
+        let after = if is_late { cost + launch } else { cost };
+        let earliest_end = if end_was_queued { pair.end() - pair.duration_error - after } else { pair.start };
         Spread { over_start, end_was_queued, latest_start, earliest_end, latest_end }
     }
 
@@ -126,10 +131,14 @@ impl Spread {
         self.end_was_queued && off_by.saturating_mul(5) <= pair.raw
     }
 
-    /// Best estimate of the last moment at which the operation ran, GPU ns: a queued end event is stamped when its own time,
-    /// `cost` ns, is over as well.
-    pub fn last(&self, pair: &Pair, cost: i64) -> i64 {
-        if self.end_was_queued { (pair.end() - cost).max(self.earliest_end) } else { pair.end() }
+    /// Best estimate of the last moment at which the operation ran, GPU ns: a queued end event is stamped when its own time is
+    /// over as well.
+    pub fn last(&self, pair: &Pair, stamps: &Stamps) -> i64 {
+        if !self.end_was_queued {
+            return pair.end();
+        }
+        let late = if self.over_start > 0 { stamps.launch().late } else { 0 };
+        (pair.end() - stamps.cost() - late).max(self.earliest_end).max(pair.start)
     }
 
     /// Returns the bounds on the operation's length, with `value` as the best estimate.
