@@ -51,8 +51,9 @@ pub struct Stamps {
 
 /// By how much gaps that show what an event costs differ, ns: two steps of an H200's stamps.
 const ALIKE: i64 = 64;
-/// How many such gaps show it.
-const ENOUGH: u64 = 16;
+/// How many such gaps show it. In a long trace in which the GPU always waits for the host, as many gaps are alike by chance; the
+/// least of them is then hardly more, since recording an event takes the host as long.
+const ENOUGH: u64 = 8;
 
 impl Stamps {
     /// Adds a distance between two stamps, exact to the ns.
@@ -151,12 +152,12 @@ mod tests {
         };
         let busy: Vec<i64> = (0..40).map(|n| 1_248 + n % 2 * 32).collect();
         assert_eq!(of(&busy).cost(), 1_248);
-        assert_eq!(of(&busy[..15]).cost(), 0, "too few");
+        assert_eq!(of(&busy[..7]).cost(), 0, "too few");
         let host: Vec<i64> = (0..40).map(|n| 1_900 + n * 20).collect();
         assert_eq!(of(&host).cost(), 0, "a host's calls");
         let both: Vec<i64> = host.iter().chain(&busy).copied().collect();
         assert_eq!(of(&both).cost(), 1_248);
-        let halves = (of(&busy[..10]), of(&busy[10..20]));
+        let halves = (of(&busy[..5]), of(&busy[5..10]));
         assert_eq!((halves.0.cost(), halves.0.and(halves.1).cost()), (0, 1_248));
         assert_eq!(of(&vec![9_000; 40]).cost(), 0, "no event costs so much");
         assert_eq!(of(&vec![0; 40]).cost(), 0);
