@@ -161,8 +161,9 @@ struct Lane {
     now: u64,
     /// Host time of the stream's last end event; 0 = none yet.
     gpu_end: u64,
-    /// Whether one operation has followed another at once, which shows that an event costs next to nothing.
-    is_free: bool,
+    /// Whether one operation has followed another sooner than all others do, so that their gaps are not taken for what an event
+    /// costs.
+    has_short_gap: bool,
     /// Time of the poller's present round, and the last `seen`.
     round: u64,
     seen: u64,
@@ -242,7 +243,7 @@ impl Generator {
             calls: 0,
             now: BEGAN + u64::from(thread) * 1_234,
             gpu_end: 0,
-            is_free: false,
+            has_short_gap: false,
             round: BEGAN,
             seen: 0,
             step: 0,
@@ -357,8 +358,8 @@ impl Generator {
         let previous_end = self.lanes[lane].gpu_end;
         let gap = self.random.around(o.gpu_gap, o.gpu_jitter);
         let follows = start_record + LATENCY <= previous_end;
-        let gap = if follows && !self.lanes[lane].is_free { 8 } else { gap };
-        self.lanes[lane].is_free |= follows;
+        let gap = if follows && !self.lanes[lane].has_short_gap { gap * 4 / 5 } else { gap };
+        self.lanes[lane].has_short_gap |= follows;
         let start = (start_record + LATENCY).max(previous_end + gap);
         let begun = start.max(submitted + LATENCY);
         let done = begun + self.random.around(nanoseconds, o.gpu_jitter);
