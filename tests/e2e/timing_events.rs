@@ -184,7 +184,8 @@ fn sampling_pauses_cut_no_sequence_of_programmatic_launches() {
     let pauses = done.report()["coverage"]["untimed"]["budget"].as_u64().unwrap();
     assert!(pauses > 500, "the test proves nothing: only {pauses} launches were in pauses");
     println!("{} of {} sequences were cut", cut(&done), done.said()["launches"].as_u64().unwrap() / 2);
-    // Beside other programs, 9 of 11 000 were: a host that loses the processor inside a sequence lets the stream run empty.
+    // Where other programs hold up the simulated GPU the stream is deep, and on a stream that holds some 1 000 entries a few
+    // launches of ten thousand are cut off.
     let sequences = done.said()["launches"].as_u64().unwrap() as usize / 2;
     assert!(cut(&done) <= 4 + sequences / 500, "events of the agent cut off {} launches", cut(&done));
 }

@@ -3,7 +3,6 @@
 // in the whole process: this library's, unless the agent is before it.
 #include <dlfcn.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef void *(*open_library)(const char *path, int flags);

@@ -302,13 +302,17 @@ fn query_at_intervals(session: Session, driver: &Driver, stream: &Stream, contex
 
 /// Whether the driver says that nothing is left on a stream. False without a query while anything is being captured.
 pub fn is_drained(session: Session, driver: &Driver, stream: &Stream) -> bool {
+    // RELAXED all the same: a capture may begin meanwhile.
+    session.get::<StreamCaptures>().open.load(Ordering::Relaxed) == 0
+        && driver.relaxed(|| query_stream(driver, stream)) == Some(true)
+}
+
+/// Queries the driver whether nothing is left on a stream, and takes note of it. The thread has to be RELAXED.
+fn query_stream(driver: &Driver, stream: &Stream) -> bool {
     let entries = stream.entries.submitted();
-    if session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0 {
-        return false;
-    }
-    let Some(query) = driver.stream_query else { return false };
-    // RELAXED all the same: a capture may begin meanwhile. SAFETY: a stream that the app is about to use.
-    let is_empty = driver.relaxed(|| unsafe { query(stream.handle()) }) == Some(CUDA_SUCCESS);
+    // SAFETY: a stream that the app is about to use.
+    let result = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
+    let is_empty = result == Some(CUDA_SUCCESS);
     if is_empty {
         stream.entries.observe_complete(entries);
     }
@@ -317,14 +321,9 @@ pub fn is_drained(session: Session, driver: &Driver, stream: &Stream) -> bool {
 
 /// Searches the unread operations by halving for the newest that is complete, with eleven queries at most.
 fn search(driver: &Driver, stream: &Stream, context: &Context) {
-    let entries = stream.entries.submitted();
     if stream.oldest().is_none() {
-        // SAFETY: a stream that the app is about to use. No event of ours is unread; only the driver knows
-        // whether the stream is empty.
-        let result = driver.stream_query.map(|query| unsafe { query(stream.handle()) });
-        if result == Some(CUDA_SUCCESS) {
-            stream.entries.observe_complete(entries);
-        }
+        // No event of ours is unread; only the driver knows whether the stream is empty.
+        query_stream(driver, stream);
         return;
     }
     // Operations of a stream complete in order, so halving finds the newest that is complete.

@@ -9,7 +9,7 @@
 //! the other kind has queued (CUDA Programming Guide, "Default stream"). Where streams share a hardware queue,
 //! because more streams have had work than `CUDA_DEVICE_MAX_CONNECTIONS`, an event may wait for whatever another
 //! stream has put into the queue before it, so all streams of the context count as one. (On an H200, a stream
-//! waits for others exactly while timed events are pending on as many others as there are connections:
+//! waits for others only while timed events are pending on about as many others as there are connections:
 //! `docs/hardware.md`.)
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -56,9 +56,7 @@ pub fn runtime_at(address: usize) -> Option<&'static CStr> {
 
 /// Whether an address is in libcuda or in a shared libcudart.
 pub fn is_cuda(address: usize) -> bool {
-    path_at(address).is_some_and(|path| {
-        is_runtime_name(path.to_bytes()) || file_name(path.to_bytes()).starts_with(b"libcuda.so")
-    })
+    path_at(address).is_some_and(|path| is_runtime_name(path.to_bytes()) || is_driver_name(path.to_bytes()))
 }
 
 /// The path of the object that contains an address.
@@ -76,6 +74,11 @@ fn path_at(address: usize) -> Option<&'static CStr> {
 /// The file name of a path.
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
+}
+
+/// Whether a path names the driver.
+fn is_driver_name(path: &[u8]) -> bool {
+    file_name(path).starts_with(b"libcuda.so")
 }
 
 /// Whether a path names a shared libcudart: `libcudart.so.12`, or `libcudart-d0da41ae.so.11.0`, as auditwheel
@@ -327,7 +330,7 @@ impl Loaded<'_> {
 
     /// Whether this is the driver, by its file name.
     pub fn is_driver(&self) -> bool {
-        file_name(self.path()).starts_with(b"libcuda.so")
+        is_driver_name(self.path())
     }
 
     /// Its load bias and its path.

@@ -54,8 +54,10 @@
 //! # Best estimate
 //!
 //! Work reaches the GPU at the end of the call that submits it, so the operation began at θ̂ + submitted, or at g_s
-//! if that is later ([`Clock::guess`] gives θ̂), plus what a [launch](super::stamps::Launch) usually takes the GPU. If the rest until g_e is no longer than *tail*, the operation was
-//! over before the end event arrived; the estimate is the middle between nothing and that rest. A call that blocks
+//! if that is later ([`Clock::guess`] gives θ̂). A queued end event's own cost is taken off its end, and what a
+//! [launch](super::stamps::Launch) usually takes the GPU off its start if it was queued, else off its end. If the rest
+//! until g_e is no longer than *tail*, the operation was over before the end event arrived; the estimate is the middle
+//! between nothing and that rest. A call that blocks
 //! until its work is done is different: the work lies inside the call, begins soon after the start event and is over
 //! when the call returns.
 //!

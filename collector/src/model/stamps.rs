@@ -13,7 +13,7 @@
 //! equals it if the stream was not empty in between. Until there are neighbors, [`MOST_EVENT_COST`] bounds it. The
 //! test `the_least_gap_of_neighbors_bounds_an_events_cost` checks this. If many gaps are as short as the least one, it is the
 //! cost: on an H200 the least is 1248 ns, most gaps of a busy stream are up to 32 ns longer, and two events with nothing
-//! between them are 1248 ns apart. How long a host takes between two calls varies by more.
+//! between them are 1248 ns apart.
 
 /// The coarsest resolution of CUDA event times, ns. The CUDA Runtime API's documentation of `cudaEventElapsedTime`
 /// says "around 0.5 microseconds", and GPUs whose timer counts in multiples of 1.024 µs have been reported. This
@@ -35,7 +35,7 @@ pub struct Launch {
     /// Usually, if the stream may have been empty when the call returned, ns. The same 1.0 µs is left, or up to 2 µs on a GPU that
     /// had nothing else to do.
     pub late: i64,
-    /// At most, ns: with it, CUPTI's time lay inside the interval of each of 2 099 launches.
+    /// At most, ns: with it, CUPTI's time lay inside the interval of 2 098 of 2 099 launches.
     pub most: i64,
 }
 

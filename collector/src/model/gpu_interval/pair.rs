@@ -110,16 +110,17 @@ impl Spread {
         let shared = pair.is_shared();
         let end_was_queued = !shared && end_was_queued(pair, over_start, upper[1], late + cost);
         let latest_end = pair.end() + pair.duration_error + late;
-        // Other work between the events may have run first.
         // Behind a queued start event the launch comes before the operation. Otherwise the call's return says when it began, and
-        // what follows came late (on an H200, by CUPTI's times).
-        let is_late = over_start > 0;
+        // its end event came late (on an H200, by CUPTI's times).
+        let (before, after) = if over_start > 0 { (0, launch) } else { (launch, 0) };
         let latest_start = match shared {
-            true => latest_end,
-            false => (pair.start + over_start + late + if is_late { 0 } else { launch }).min(latest_end),
+            true => latest_end, // other work between the events may have run first
+            false => (pair.start + over_start + late + before).min(latest_end),
         };
-        let after = if is_late { cost + launch } else { cost };
-        let earliest_end = if end_was_queued { pair.end() - pair.duration_error - after } else { pair.start };
+        let earliest_end = match end_was_queued {
+            true => pair.end() - pair.duration_error - cost - after,
+            false => pair.start,
+        };
         Spread { over_start, end_was_queued, latest_start, earliest_end, latest_end }
     }
 
