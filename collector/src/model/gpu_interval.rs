@@ -253,7 +253,7 @@ pub fn teach(work: &Work, gpu: &GpuTime, before: Option<i64>, bounds: &mut Bound
     }
     // If both are one event, nothing lies between them whose cost could be measured.
     if let Some(before) = before.filter(|_| pair.flags & flag::SHARED_START == 0) {
-        bounds.stamps.gap(pair.start - before + pair.start_error);
+        bounds.stamps.gap(pair.start - before, pair.start_error);
     }
     if pair.lead < MOST_TIME as i64 {
         bounds.recorded(pair.submitted - pair.lead, pair.start, pair.start_error);
@@ -528,7 +528,7 @@ mod tests {
     fn clocks_of(work: &Work, gpu: &GpuTime, known: &[(i64, i64)]) -> Clocks {
         let mut bounds = Bounds::default();
         bounds.stamps.distance(1);
-        bounds.stamps.gap(0);
+        bounds.stamps.gap(0, 0);
         known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
         teach(work, gpu, None, &mut bounds);
         Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::default())

@@ -44,8 +44,11 @@ pub struct Launch {
 pub struct Stamps {
     /// The greatest common divisor of the measured distances, ns; 0 before the first.
     divisor: u64,
+    /// The least upper bound on a gap, ns.
+    least_bound: Option<i64>,
+    /// The least gap as it was measured, ns.
     least_gap: Option<i64>,
-    /// The number of gaps that are at most [`ALIKE`] longer than the least.
+    /// The number of gaps that are at most [`ALIKE`] longer than that.
     alike: u64,
 }
 
@@ -65,15 +68,23 @@ impl Stamps {
         self.divisor = divisor;
     }
 
-    /// Adds the distance from an operation's end event to the next start event on its stream, rounded up, ns.
-    pub fn gap(&mut self, ns: i64) {
-        self.gaps(ns, 1);
+    /// Adds the distance from an operation's end event to the next start event on its stream, ns. It is up to `off_by` longer.
+    pub fn gap(&mut self, ns: i64, off_by: i64) {
+        let bound = ns.saturating_add(off_by);
+        if bound >= 0 {
+            self.bound(bound);
+            self.gaps(ns.max(0), 1);
+        }
+    }
+
+    fn bound(&mut self, ns: i64) {
+        self.least_bound = Some(self.least_bound.map_or(ns, |least| least.min(ns)));
     }
 
     /// Adds as many gaps that are `ns` long, or hardly longer.
     fn gaps(&mut self, ns: i64, alike: u64) {
         let least = self.least_gap.unwrap_or(i64::MAX);
-        if ns < 0 || ns > least.saturating_add(ALIKE) {
+        if ns > least.saturating_add(ALIKE) {
             return;
         }
         self.alike = if ns.saturating_add(ALIKE) < least { alike } else { self.alike.saturating_add(alike) };
@@ -83,6 +94,7 @@ impl Stamps {
     /// Combines two time bases of one GPU.
     pub fn and(mut self, other: Stamps) -> Stamps {
         self.distance(other.divisor.min(i64::MAX as u64) as i64);
+        other.least_bound.into_iter().for_each(|bound| self.bound(bound));
         other.least_gap.into_iter().for_each(|gap| self.gaps(gap, other.alike));
         self
     }
@@ -108,7 +120,7 @@ impl Stamps {
 
     /// An upper bound on the cost of an event, ns.
     pub fn most_cost(&self) -> i64 {
-        self.least_gap.map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap + self.resolution()))
+        self.least_bound.map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap.saturating_add(self.resolution())))
     }
 }
 
@@ -135,9 +147,9 @@ mod tests {
     fn time_bases_of_one_gpu_combine_what_each_has_shown() {
         let (mut one, mut other) = (Stamps::default(), Stamps::default());
         one.distance(96);
-        one.gap(2_000);
+        one.gap(2_000, 0);
         other.distance(64);
-        other.gap(700);
+        other.gap(690, 10);
         let both = one.and(other);
         assert_eq!((both.resolution(), both.most_cost()), (31, 731));
         assert_eq!(both.and(Stamps::default()).most_cost(), 731);
@@ -147,7 +159,7 @@ mod tests {
     fn many_gaps_like_the_least_are_what_an_event_costs() {
         let of = |gaps: &[i64]| {
             let mut stamps = Stamps::default();
-            gaps.iter().for_each(|gap| stamps.gap(*gap));
+            gaps.iter().for_each(|gap| stamps.gap(*gap, 0));
             stamps
         };
         let busy: Vec<i64> = (0..40).map(|n| 1_248 + n % 2 * 32).collect();
@@ -164,12 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn what_gaps_are_off_by_is_in_the_bound_and_not_in_the_cost() {
+        // After a second, a time base is read to 60 ns.
+        let mut stamps = Stamps::default();
+        stamps.distance(1);
+        (0..40).for_each(|n| stamps.gap(n % 3 - 1, 60));
+        assert_eq!((stamps.cost(), stamps.most_cost()), (0, 59));
+    }
+
+    #[test]
     fn the_least_gap_of_neighbors_bounds_an_events_cost() {
         let mut stamps = Stamps::default();
         stamps.distance(3);
         stamps.distance(5);
         for (gap, most) in [(-4, 3_000), (9_000, 3_000), (320, 320), (900, 320), (0, 0)] {
-            stamps.gap(gap);
+            stamps.gap(gap, 0);
             assert_eq!(stamps.most_cost(), most);
         }
     }
