@@ -38,16 +38,19 @@ def inside(events, thread, moment):
     return sorted(of_thread, key=lambda e: -e["ts"])
 
 
+# The name of a function of Python: its file, the line on which it begins, and its own name.
+NAMED = re.compile(r"(.*\.py)\((\d+)\): (.*)")
+
+
 def functions_of_torch(events):
     """Returns the functions of Python that called the last operator of the forward pass with each of autograd's numbers, as
     torch.profiler has them. On the CPU, the backward pass runs in the thread that waits for it."""
-    named = re.compile(r"(.*\.py)\(\d+\): (.*)")
-    python = [e for e in events if e.get("cat") == "python_function" and named.fullmatch(e["name"])]
+    python = [e for e in events if e.get("cat") == "python_function" and NAMED.fullmatch(e["name"])]
     operators = [e for e in events if e.get("cat") == "cpu_op" and "Sequence number" in e["args"]]
     found = {}
     for operator in sorted(operators, key=lambda e: e["ts"]):
-        calls = [named.fullmatch(e["name"]).groups() for e in inside(python, operator["tid"], operator["ts"])]
-        if not any(file.endswith("torch/autograd/__init__.py") for file, _ in calls):
+        calls = [NAMED.fullmatch(e["name"]).groups() for e in inside(python, operator["tid"], operator["ts"])]
+        if not any(file.endswith("torch/autograd/__init__.py") for file, _, _ in calls):
             found[operator["args"]["Sequence number"]] = calls
     return found
 
@@ -74,11 +77,36 @@ def check_functions(ours, theirs):
         # In its place torch.profiler has the name of the module.
         found = [(name, file) for name, file in found if name != "_wrapped_call_impl"]
         names = [name for name, _ in found]
-        if names != [name for _, name in expected[number]] or not all(
-            file.endswith(suffix) for (_, file), (suffix, _) in zip(found, expected[number])
+        if names != [name for _, _, name in expected[number]] or not all(
+            file.endswith(suffix) for (_, file), (suffix, _, _) in zip(found, expected[number])
         ):
             sys.exit(f"operators.py: the operator with the number {number} was called by {expected[number]}, and not by {found}")
         compared["backward" if is_backward else "forward"] += 1
+    return compared
+
+
+def check_rows(ours, theirs):
+    """Compares the functions of Python that are drawn around the forward pass's operators and their calls, on the thread's own row.
+    Returns how many calls were compared."""
+    python = [e for e in ours if e.get("cat") == "python_function"]
+    operators = [e for e in ours if e.get("cat") == "cpu_op" and "Sequence number" in e["args"]]
+    expected, compared = functions_of_torch(theirs), 0
+    for call in (e for e in ours if e.get("cat") in ("cuda_runtime", "cuda_driver")):
+        around = inside(operators, call["tid"], call["ts"])
+        functions = inside(python, call["tid"], call["ts"])
+        if not around or not functions or around[0]["args"]["Sequence number"] not in expected:
+            continue
+        outermost = inside(python, call["tid"], around[-1]["ts"])
+        if outermost != functions:
+            sys.exit(f"operators.py: {around[-1]['name']} does not lie inside of the functions that called it: {outermost}, {functions}")
+        found = [NAMED.fullmatch(e["name"]).groups() for e in functions]
+        found = [function for function in found if function[2] != "_wrapped_call_impl"]
+        wanted = expected[around[0]["args"]["Sequence number"]]
+        # Of the program's own files torch.profiler has the whole path.
+        is_same = lambda a, b: a[1:] == b[1:] and (a[0].endswith(b[0]) or b[0].endswith(a[0]))
+        if len(found) != len(wanted) or not all(map(is_same, found, wanted)):
+            sys.exit(f"operators.py: {around[0]['name']} was called by {wanted}, and is drawn inside of {found}")
+        compared += 1
     return compared
 
 
@@ -107,6 +135,10 @@ def main(python):
     # Each linear layer, relu and the loss have kernels in both passes.
     if min(compared["forward"], compared["backward"]) < 4 * STEPS:
         sys.exit(f"operators.py: functions of Python were compared for {compared}")
+    drawn = check_rows(ours, theirs)
+    if drawn < 4 * STEPS:
+        sys.exit(f"operators.py: the functions of Python around {drawn} calls were compared")
+    print(f"functions of Python: those around {drawn} calls are drawn as in torch.profiler")
     print(f"functions of Python: {compared['forward']} kernels of the forward pass and {compared['backward']} of the backward pass as in torch.profiler")
     print(f"operators: {sum(known(ours).values())} as in torch.profiler, {len(kernels)} kernels of {len(launched)} operators")
 

@@ -28,7 +28,7 @@ pub fn exported(trace: &Path) -> Value {
 }
 
 /// Converts µs to ns digit by digit, since a thousand times a number of µs has more digits than a double keeps.
-fn ns(value: &Value) -> i64 {
+pub fn ns(value: &Value) -> i64 {
     let text = value.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
     whole.parse::<i64>().unwrap() * 1000 + format!("{part:0<3}").parse::<i64>().unwrap()
@@ -41,7 +41,8 @@ fn zero_of(base: &Value, trace: &Path) -> i64 {
     base.as_i64().unwrap() - (status.began_realtime as i64 - host(status.began))
 }
 
-fn number(event: &Value, pointer: &str) -> u64 {
+/// Returns a number of an event.
+pub fn number(event: &Value, pointer: &str) -> u64 {
     event.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {pointer} in {event}"))
 }
 

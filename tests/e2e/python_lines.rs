@@ -1,5 +1,6 @@
 //! Which line of a Python program made a call: compared with what Python itself says of its frames.
 
+use crate::export::{exported, ns, number};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::{Done, Run, report, root, until_one_is_good};
 use gpuspy_wire::record::Namespace;
@@ -81,11 +82,54 @@ fn check(done: &Done) -> usize {
     checked
 }
 
+/// Compares the functions that an export draws around each memset with those that the program says that Python said at that
+/// call. Returns how many calls were compared.
+fn check_functions(done: &Done) -> usize {
+    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said: HashMap<u64, Vec<String>> = said
+        .map(|call| {
+            let functions = serde_json::from_value(call["functions"].clone()).unwrap();
+            (call["bytes"].as_u64().unwrap(), functions)
+        })
+        .collect();
+    let trace = exported(&done.trace());
+    let events = || trace["traceEvents"].as_array().unwrap().iter();
+    let sizes: HashMap<u64, u64> = events()
+        .filter(|event| event["cat"] == "gpu_memset")
+        .map(|set| (number(set, "/args/correlation"), number(set, "/args/bytes")))
+        .collect();
+    let mut functions: HashMap<u64, Vec<(i64, i64, &str)>> = HashMap::new();
+    for event in events().filter(|event| event["cat"] == "python_function") {
+        let (begin, end) = (ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]));
+        let of_thread = functions.entry(number(event, "/tid")).or_default();
+        of_thread.push((begin, end, event["name"].as_str().unwrap()));
+    }
+    functions.values_mut().for_each(|of_thread| of_thread.sort_by_key(|(begin, end, _)| (-begin, *end)));
+    let mut checked = 0;
+    for call in events().filter(|event| event["cat"] == "cuda_runtime") {
+        let Some(bytes) = sizes.get(&number(call, "/args/correlation")) else { continue };
+        let (begin, end) = (ns(&call["ts"]), ns(&call["ts"]) + ns(&call["dur"]));
+        let of_thread = functions[&number(call, "/tid")].iter();
+        let around = of_thread.filter(|function| function.0 < begin && end < function.1);
+        let around: Vec<&str> = around.map(|(.., name)| *name).collect();
+        // Of a stack that is deeper than what is read, those that were open before may stand for the others.
+        let expected = &said[bytes][..said[bytes].len().min(MOST_FRAMES)];
+        let is_cut = expected.len() < said[bytes].len();
+        let compared = if is_cut { &around[..expected.len()] } else { &around[..] };
+        assert_eq!(compared, expected, "{call}");
+        checked += 1;
+    }
+    // A memset that was not timed is in no row, so nothing says which call it was.
+    assert!(done.is_share(checked, said.len(), 0.9), "{checked} of {}", said.len());
+    checked
+}
+
 #[test]
-fn each_call_has_the_frames_that_python_says_it_has() {
+fn each_call_has_the_frames_and_the_functions_that_python_says_it_has() {
     for python in readable() {
         let done = script(&python, "python_calls.py").observed().succeeded();
         assert!(check(&done) > 1000, "{}", python.display());
+        assert!(check_functions(&done) > 1000, "{}", python.display());
     }
 }
 

@@ -1,7 +1,7 @@
 """Calls CUDA from many kinds of Python code, and prints for each call what Python itself says of its stack.
 
-Each call is a memset of a size of its own, by which a test finds its operation: `call(…)` prints the size and the frames of
-the line that it is called on, the innermost first.
+Each call is a memset of a size of its own, by which a test finds its operation: `call(…)` prints the size, the frames of
+the line that it is called on, and their functions, the innermost first.
 """
 
 import asyncio
@@ -30,14 +30,20 @@ def described(frame):
     return f"{name} ({code.co_filename}:{frame.f_lineno})"
 
 
+def named(code):
+    """The name of a function as torch.profiler has it."""
+    return f"{os.path.basename(code.co_filename)}({code.co_firstlineno}): {code.co_name}"
+
+
 def call(bytes, result):
     """Prints the frames of the caller, on whose line CUDA was called with this size."""
     assert result == 0
-    frames, frame = [], sys._getframe(1)
+    frames, functions, frame = [], [], sys._getframe(1)
     while frame:
         frames.append(described(frame))
+        functions.append(named(frame.f_code))
         frame = frame.f_back
-    line = json.dumps({"bytes": bytes, "stack": frames})
+    line = json.dumps({"bytes": bytes, "stack": frames, "functions": functions})
     with lock:
         os.write(1, (line + "\n").encode())
 

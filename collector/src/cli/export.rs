@@ -62,6 +62,9 @@ pub(super) struct Options {
     /// Leave out the steps that gpuspy found: HTA leaves out all that comes after the start of a file's last step
     #[arg(long)]
     without_steps: bool,
+    /// Leave out the rows of Python functions that called CUDA: the file is smaller, and the stacks of calls stay in their arguments
+    #[arg(long)]
+    without_functions: bool,
 }
 
 impl Options {
@@ -72,6 +75,15 @@ impl Options {
         }
         let (devices, streams) = (self.devices.clone(), self.streams.clone());
         Ok(Filter { devices, streams, since, until, steps: self.steps, ..Filter::default() })
+    }
+
+    /// Refuses the options that are for timelines only.
+    fn of_timelines(&self) -> Result<(), Failure> {
+        let given =
+            [(self.without_steps, "--without-steps"), (self.without_functions, "--without-functions")];
+        given.into_iter().find(|(is_given, _)| *is_given).map_or(Ok(()), |(_, option)| {
+            Err(Failure::usage(format_args!("{option} is for --to chrome and --to perfetto")))
+        })
     }
 }
 
@@ -167,6 +179,7 @@ fn timeline(
         is_whole: filter.is_everything(),
         is_shared: is_one_file && traces_of(&options.trace)?.len() > 1,
         without_steps: options.without_steps,
+        without_functions: options.without_functions,
     });
     // On one terminal, the line and the export would mix.
     let shows = output.is_some() || !io::stdout().is_terminal();
@@ -195,6 +208,7 @@ fn tables(options: &Options, filter: &Filter, output: Option<&Path>) -> Result<E
     if options.weight.is_some() {
         return Err(Failure::usage(FOR_STACKS));
     }
+    options.of_timelines()?;
     parquet::export(&options.trace, filter, output, options.job.as_deref()).map(|()| ExitCode::SUCCESS)
 }
 
@@ -208,9 +222,7 @@ fn flames(
         let shown = directory.display();
         return Err(Failure::usage(format_args!("{shown} is a directory: stacks are written to one file")));
     }
-    if options.without_steps {
-        return Err(Failure::usage("--without-steps is for --to chrome and --to perfetto"));
-    }
+    options.of_timelines()?;
     let processes = flame::read(&options.trace, filter)?;
     let write = |out: &mut dyn Write| {
         let mut out = BufWriter::new(out);
@@ -393,6 +405,9 @@ fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io:
     let mut export = Export::begin(sink, &sources)?;
     if exporting.asked.without_steps {
         export = export.without_steps();
+    }
+    if exporting.asked.without_functions {
+        export = export.without_functions();
     }
     for (index, (reader, source)) in readers.iter_mut().zip(&sources).enumerate() {
         let callers = &source.contents().2.callers;

@@ -26,6 +26,8 @@ pub(super) struct Asked {
     pub is_shared: bool,
     /// Whether the steps that gpuspy found are left out.
     pub without_steps: bool,
+    /// Whether the functions of Python are left out.
+    pub without_functions: bool,
 }
 
 /// What is known of an export while it is under way.

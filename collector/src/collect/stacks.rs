@@ -135,7 +135,8 @@ impl Stacks {
     fn frame(&mut self, frame: &Frame, named: &mut Vec<Named>) -> u32 {
         let Some(known) = self.codes.get(&frame.code) else { return 0 };
         let Known { code, texts: [file, name, table] } = known;
-        let line = line(code.python, table, code.first_line, frame.instruction).unwrap_or(0);
+        let first_line = code.first_line;
+        let line = line(code.python, table, first_line, frame.instruction).unwrap_or(0);
         if let Some(&number) = self.frames.get(&(frame.code, line)) {
             return number;
         }
@@ -144,7 +145,9 @@ impl Stacks {
         }
         let number = self.frames.len() as u32 + 1;
         self.frames.insert((frame.code, line), number);
-        named.push((Namespace::Frame, number, format!("{}\n{}\n{line}", text(name), text(file))));
+        // Between the lines is the library of native functions.
+        let frame = format!("{}\n{}\n{line}\n\n{first_line}", text(name), text(file));
+        named.push((Namespace::Frame, number, frame));
         number
     }
 }
@@ -201,8 +204,8 @@ mod tests {
         assert_eq!(
             first,
             [
-                (Namespace::Frame, 1, "step\ntrain.py\n11".to_owned()),
-                (Namespace::Frame, 2, "step\ntrain.py\n12".to_owned()),
+                (Namespace::Frame, 1, "step\ntrain.py\n11\n\n10".to_owned()),
+                (Namespace::Frame, 2, "step\ntrain.py\n12\n\n10".to_owned()),
                 (Namespace::Stack, 1, "1 2".to_owned()),
             ]
         );
@@ -241,7 +244,7 @@ mod tests {
         stacks.part(parts[2].0, &parts[2].1);
         stacks.code(code);
         let named = stacks.stack(stack(1), vec![at(4, 0)]);
-        assert_eq!(named[0].2, "step\ntrain.py\n11");
+        assert_eq!(named[0].2, "step\ntrain.py\n11\n\n10");
     }
 
     #[test]

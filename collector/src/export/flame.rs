@@ -66,16 +66,9 @@ impl Drawn {
         if frame.is_without_line() {
             return Drawn::named(frame.place());
         }
-        let name = format!("{} ({}:{})", frame.function, short(&frame.file), frame.line);
+        let name = format!("{} ({}:{})", frame.function, frame.short_file(), frame.line);
         Drawn { name, file: Some(frame.file.clone()), line: Some(frame.line) }
     }
-}
-
-/// A path without what is the same for all files of a package, or of the program.
-fn short(file: &str) -> &str {
-    let installed =
-        ["/site-packages/", "/dist-packages/"].into_iter().find_map(|folder| file.split_once(folder));
-    installed.map_or_else(|| file.rsplit('/').next().unwrap_or(file), |(_, inside)| inside)
 }
 
 /// Stacks of a process, the outermost frame first, with their weights.

@@ -20,6 +20,7 @@
 //!   on a row of its own beside the stream's. `process/ranges.rs` describes the rows. An NVTX marker is an instant.
 //! - A range that PyTorch pushed for an operator (`emit_nvtx`) is a `cpu_op` instead, with the operator's name alone; the
 //!   calls in it, and what they launched, have its `External id`. `process/operators.rs` describes it.
+//! - A function of Python that called CUDA is a `python_function` around its calls. `process/functions.rs` describes it.
 //! - Steps that gpuspy found are `user_annotation`s on a row of their own, named as torch.profiler names steps.
 //!   `process/steps.rs` describes them.
 //! - A synchronization is inside its call, on the host's thread. As in Kineto, it has the call's correlation, and the
@@ -46,6 +47,7 @@ mod process;
 mod rows;
 mod scene;
 pub mod sink;
+mod thread_row;
 
 #[cfg(test)]
 pub(super) mod given;
@@ -232,7 +234,10 @@ pub struct Export<S> {
     correlations: u64,
     /// How many operators of PyTorch's have a number (`External id`).
     operators: u64,
+    /// How many functions of Python were written.
+    functions: u64,
     has_steps: bool,
+    has_functions: bool,
     summary: Summary,
 }
 
@@ -257,7 +262,9 @@ impl<S: Sink> Export<S> {
             layout,
             correlations: 0,
             operators: 0,
+            functions: 0,
             has_steps: true,
+            has_functions: true,
             summary: Summary::default(),
         })
     }
@@ -265,6 +272,11 @@ impl<S: Sink> Export<S> {
     /// Leaves out the steps that gpuspy found.
     pub fn without_steps(self) -> Export<S> {
         Export { has_steps: false, ..self }
+    }
+
+    /// Leaves out the functions of Python.
+    pub fn without_functions(self) -> Export<S> {
+        Export { has_functions: false, ..self }
     }
 
     /// Makes the second pass over a trace and writes its process's events; `index` is its place in the `sources` that

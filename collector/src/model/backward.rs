@@ -54,10 +54,7 @@ impl Backward {
     /// Reads from a trace's names which threads and stacks are meant.
     pub fn of(names: &Names, stacks: &Stacks) -> Backward {
         let of = |space| names.0.range((space, 0)..=(space, u32::MAX)).map(|((_, id), text)| (*id, text));
-        let threads: HashSet<u32> = of(Namespace::Thread)
-            .filter(|(_, name)| name.starts_with(THREAD))
-            .map(|(thread, _)| thread)
-            .collect();
+        let threads = threads(names);
         if threads.is_empty() {
             return Backward::default();
         }
@@ -130,13 +127,19 @@ impl Backward {
     }
 }
 
+/// Returns autograd's threads.
+pub fn threads(names: &Names) -> HashSet<u32> {
+    let named = names.0.range((Namespace::Thread, 0)..=(Namespace::Thread, u32::MAX));
+    named.filter(|(_, name)| name.starts_with(THREAD)).map(|((_, thread), _)| *thread).collect()
+}
+
 /// What stands in place of a library in the frame of a call of autograd's threads if nobody is known to wait for it.
 const LIBRARY: &str = "autograd's thread";
 
 /// Returns that frame.
 fn unknown() -> Frame {
     let library = LIBRARY.to_owned();
-    Frame { function: "backward".to_owned(), file: library.clone(), line: 0, library }
+    Frame { function: "backward".to_owned(), file: library.clone(), library, ..Frame::default() }
 }
 
 impl Frame {

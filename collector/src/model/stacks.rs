@@ -26,10 +26,13 @@ pub struct Frame {
     pub function: String,
     /// The file of the library or program that contains a native function; empty for Python.
     pub library: String,
+    /// The line on which a function of Python begins; 0 = not known.
+    pub first_line: u32,
 }
 
 impl Frame {
-    /// Reads a frame of a trace: its function, its file and its line, and of a native one the library, a line each.
+    /// Reads a frame of a trace: its function, its file, its line, of a native one the library, and the function's first line; a
+    /// line each, of which the last two may be missing.
     fn parse(text: &str) -> Option<Frame> {
         let mut parts = text.split('\n');
         let (function, file, line) = (parts.next()?, parts.next()?, parts.next()?);
@@ -38,6 +41,7 @@ impl Frame {
             line: line.parse().ok()?,
             function: function.to_owned(),
             library: parts.next().unwrap_or_default().to_owned(),
+            first_line: parts.next().and_then(|line| line.parse().ok()).unwrap_or(0),
         })
     }
 
@@ -57,6 +61,19 @@ impl Frame {
     /// Whether it is of Python, and may be what `python -c` was given.
     fn is_given(&self) -> bool {
         self.library.is_empty() && is_given(&self.file)
+    }
+
+    /// The file without what is the same for all files of a package, or of the program.
+    pub fn short_file(&self) -> &str {
+        let file = self.file.as_str();
+        let installed =
+            ["/site-packages/", "/dist-packages/"].into_iter().find_map(|folder| file.split_once(folder));
+        installed.map_or_else(|| file.rsplit('/').next().unwrap_or(file), |(_, inside)| inside)
+    }
+
+    /// Whether it is of Python.
+    pub fn is_python(&self) -> bool {
+        self.library.is_empty()
     }
 
     /// Whether it is of Python, and in the program's own files.

@@ -120,7 +120,8 @@ impl Stamps {
 
     /// An upper bound on the cost of an event, ns.
     pub fn most_cost(&self) -> i64 {
-        self.least_bound.map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap.saturating_add(self.resolution())))
+        self.least_bound
+            .map_or(MOST_EVENT_COST, |gap| MOST_EVENT_COST.min(gap.saturating_add(self.resolution())))
     }
 }
 

@@ -1,5 +1,6 @@
 //! How do the records of a process become events? This is the second pass over a trace.
 
+mod functions;
 mod memory;
 mod operations;
 mod operators;
@@ -7,8 +8,9 @@ mod ranges;
 mod steps;
 
 use super::layout::{Place, ProcessRows};
-use super::rows::{Sequence, ThreadRow};
+use super::rows::Sequence;
 use super::sink::{Arg, Arrow, Category, Key, Row, Sink, Slice, Value};
+use super::thread_row::ThreadRow;
 use super::{Export, Source};
 use crate::analyze::calls::base_name;
 use crate::analyze::scope::Scope;
@@ -20,6 +22,7 @@ use crate::model::period::Period;
 use crate::model::stacks::Stacks;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::{Body, Call, Record, Synchronize, What};
+use functions::Functions;
 use gpuspy_wire::record::{Namespace, SyncScope, flag};
 use memory::Held;
 pub use operations::WARP;
@@ -46,6 +49,7 @@ pub(super) struct Pass<'e, 's, S: Sink> {
     launches: HashMap<(u32, u32, Launch), S::Args>,
     apis: HashMap<u16, Api<S>>,
     stacks: Stacks,
+    functions: Functions<S>,
     /// By the number of a stack, and of a line: the arguments that they add to their calls.
     stack_args: HashMap<(u32, u32), Option<S::Args>>,
     /// The name of all changes of memory.
@@ -93,6 +97,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
     pub fn new(export: &'e mut Export<S>, source: &'s Source, index: usize, period: Period) -> Self {
         let memory_name = export.sink.name("[memory]");
         let found = source.clocks.steps.source.as_ref().filter(|_| export.has_steps);
+        let functions = Functions::of(&source.names, export.has_functions);
         Pass {
             period,
             export,
@@ -108,6 +113,7 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
             launches: HashMap::default(),
             apis: HashMap::default(),
             stacks: Stacks::of(&source.names),
+            functions,
             stack_args: HashMap::default(),
             memory_name,
             held: Held::default(),
@@ -158,7 +164,8 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
         }
         self.last_step()?;
         let ended = self.source.status.as_ref().map_or(self.last, |status| status.ended);
-        self.end_ranges(ended.max(self.last))
+        self.end_ranges(ended.max(self.last))?;
+        self.last_functions()
     }
 
     fn rows(&self) -> &ProcessRows {
@@ -235,7 +242,9 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
     fn call(&mut self, record: &Record, call: &Call, number: u64, has_flow: bool) -> io::Result<()> {
         let row = Row { pid: self.rows().pid, tid: self.rows().tid(record.thread) };
         let (begin, end) = (self.moment(host(call.begin)), self.moment(host(call.end)));
-        let span = self.threads.entry(record.thread).or_default().place(begin, end);
+        let chain = self.functions.chain(record.thread, call, &self.stacks, &mut self.export.sink);
+        let span = self.threads.entry(record.thread).or_default().place(&chain, begin, end);
+        self.ended_functions(record.thread)?;
         let (shown, external) = (self.api_name(call.api), self.external(record.thread));
         let sink = &mut self.export.sink;
         let api = self.apis.entry(call.api).or_insert_with(|| Api::of(shown, sink));

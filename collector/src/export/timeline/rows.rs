@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 /// Least distance between the ends of different events, ns.
-const APART: i64 = 1;
+pub(super) const APART: i64 = 1;
 
 /// The row of a stream, with operations in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
@@ -46,23 +46,53 @@ pub(super) struct Nest {
     outermost: VecDeque<(i64, i64)>,
     /// The end of the calls that are no longer kept.
     floor: i64,
+    /// The beginning of the first of those.
+    first: Option<i64>,
 }
 
 impl Default for Nest {
     fn default() -> Self {
-        Nest { outermost: VecDeque::new(), floor: i64::MIN }
+        Nest::after(i64::MIN)
     }
 }
 
 impl Nest {
     /// An empty row that begins after `floor`.
-    fn after(floor: i64) -> Nest {
-        Nest { outermost: VecDeque::new(), floor }
+    pub fn after(floor: i64) -> Nest {
+        Nest { outermost: VecDeque::new(), floor, first: None }
+    }
+
+    /// A row with one event.
+    pub fn of(span: (i64, i64)) -> Nest {
+        Nest { outermost: VecDeque::from([span]), ..Nest::after(span.0) }
+    }
+
+    /// Whether nothing is on the row.
+    pub fn is_empty(&self) -> bool {
+        self.outermost.is_empty()
+    }
+
+    /// The beginning of everything on the row.
+    pub fn begin(&self) -> i64 {
+        self.first.or(self.outermost.front().map(|first| first.0)).unwrap_or(self.floor)
     }
 
     /// The end of everything on the row.
-    fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.outermost.back().map_or(self.floor, |last| last.1)
+    }
+
+    /// Takes from the row what begins after `end`, of what is kept; all of that if there is no such end.
+    pub fn split_after(&mut self, end: Option<i64>) -> VecDeque<(i64, i64)> {
+        let kept = self.outermost.partition_point(|span| end.is_some_and(|end| span.0 < end));
+        self.outermost.split_off(kept)
+    }
+
+    /// Adds events that come after all others.
+    pub fn extend(&mut self, later: VecDeque<(i64, i64)>) {
+        for span in later {
+            self.keep(span);
+        }
     }
 
     /// Returns where the next call is drawn: around earlier ones, or after them.
@@ -79,63 +109,18 @@ impl Nest {
             self.outermost.pop_back();
         }
         let end = end.max(begin);
-        self.outermost.push_back((begin, end));
+        self.keep((begin, end));
+        (begin, end)
+    }
+
+    fn keep(&mut self, span: (i64, i64)) {
+        self.outermost.push_back(span);
         if self.outermost.len() > KEPT
             && let Some(oldest) = self.outermost.pop_front()
         {
             self.floor = oldest.1.saturating_add(APART);
+            self.first.get_or_insert(oldest.0);
         }
-        (begin, end)
-    }
-}
-
-/// The row of a thread: its calls, and the ranges around them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ThreadRow {
-    outside: Nest,
-    /// The open ranges, the innermost last.
-    open: Vec<OpenRange>,
-}
-
-/// An open range on a row.
-#[derive(Clone, Debug)]
-struct OpenRange {
-    domain: u32,
-    begin: i64,
-    inside: Nest,
-}
-
-impl ThreadRow {
-    /// Returns where the next call is drawn.
-    pub fn place(&mut self, begin: i64, end: i64) -> (i64, i64) {
-        self.innermost().place(begin, end)
-    }
-
-    /// Opens a range around what follows.
-    pub fn push(&mut self, domain: u32, at: i64) {
-        let begin = at.max(self.innermost().end().saturating_add(APART));
-        self.open.push(OpenRange { domain, begin, inside: Nest::after(begin) });
-    }
-
-    /// Closes the innermost range of a domain and returns where it is drawn. Ranges that are open inside it begin
-    /// again after it.
-    pub fn pop(&mut self, domain: u32, at: i64) -> Option<(i64, i64)> {
-        let index = self.open.iter().rposition(|range| range.domain == domain)?;
-        let end = self.open[index..]
-            .iter()
-            .map(|range| range.inside.end().saturating_add(APART))
-            .fold(at, i64::max);
-        let range = self.open.remove(index);
-        for crossing in &mut self.open[index..] {
-            let begin = end.saturating_add(APART);
-            (crossing.begin, crossing.inside) = (begin, Nest::after(begin));
-        }
-        let around = self.open[..index].last_mut().map_or(&mut self.outside, |around| &mut around.inside);
-        Some(around.place(range.begin, end))
-    }
-
-    fn innermost(&mut self) -> &mut Nest {
-        self.open.last_mut().map_or(&mut self.outside, |range| &mut range.inside)
     }
 }
 
@@ -163,24 +148,6 @@ mod tests {
         assert_eq!(row.place(49, 60), (51, 60), "no two cross");
         assert_eq!(row.place(5, 70), (5, 70), "around all of them");
         assert_eq!(row.place(71, 71), (71, 71));
-    }
-
-    #[test]
-    fn ranges_lie_around_their_calls_and_never_cross() {
-        let mut row = ThreadRow::default();
-        assert_eq!(row.pop(0, 1), None);
-        row.push(0, 10);
-        for call in 1..1_000 {
-            assert_eq!(row.place(call * 20, call * 20 + 5), (call * 20, call * 20 + 5));
-        }
-        row.push(0, 20_000);
-        row.push(7, 20_010);
-        assert_eq!(row.place(20_020, 20_030), (20_020, 20_030));
-        assert_eq!(row.pop(0, 20_040), Some((20_000, 20_040)), "the inner one of this domain");
-        assert_eq!(row.place(20_035, 20_050), (20_041, 20_050));
-        assert_eq!(row.pop(7, 20_060), Some((20_041, 20_060)), "it would cross the other");
-        assert_eq!(row.pop(0, 20_070), Some((10, 20_070)), "around all of them, however many");
-        assert_eq!(row.place(20_000, 20_080), (20_071, 20_080));
     }
 
     #[test]

@@ -227,6 +227,7 @@ named! {
     /// What kind of event it is, in Kineto's words.
     Category {
         Operator = "cpu_op",
+        Python = "python_function",
         Driver = "cuda_driver",
         Runtime = "cuda_runtime",
         Sync = "cuda_sync",
@@ -258,7 +259,9 @@ named! {
         EstimatedOccupancy = "est. achieved occupancy %",
         EvIdx = "Ev Idx",
         External = "External id",
+        File = "file",
         FoundBy = "found by gpuspy",
+        Function = "function",
         Grid = "grid",
         InputDims = "Input Dims",
         InputIds = "Input op ids",
@@ -266,6 +269,7 @@ named! {
         Kernels = "kernels",
         Launches = "launches",
         Line = "line",
+        PythonId = "Python id",
         Queued = "queued",
         Rate = "memory bandwidth (GB/s)",
         RecordFunction = "Record function id",

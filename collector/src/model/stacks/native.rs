@@ -21,7 +21,7 @@ impl Frame {
             function.truncate(function.floor_char_boundary(LONGEST_FUNCTION));
             function.push('…');
         }
-        Frame { file: one_line(&file), line, function, library: one_line(library) }
+        Frame { file: one_line(&file), line, function, library: one_line(library), first_line: 0 }
     }
 
     /// Returns the frames of a caller, the innermost first, such that one of them is the user's. If all are in headers of
@@ -64,7 +64,7 @@ impl Frame {
     /// The frame of a function that its file, if that is known, says nothing of.
     pub fn lost(library: Option<String>) -> Frame {
         let library = library.unwrap_or_else(|| "an unknown file".to_owned());
-        Frame { function: LOST.to_owned(), file: String::new(), line: 0, library: one_line(&library) }
+        Frame { function: LOST.to_owned(), library: one_line(&library), ..Frame::default() }
     }
 
     /// Whether it is one of those.
@@ -84,8 +84,8 @@ impl Frame {
 
     /// Returns it as a trace has it.
     pub(in crate::model) fn text(&self) -> String {
-        let Frame { file, line, function, library } = self;
-        format!("{function}\n{file}\n{line}\n{library}")
+        let Frame { file, line, function, library, first_line } = self;
+        format!("{function}\n{file}\n{line}\n{library}\n{first_line}")
     }
 
     /// Whether it is native, and in the program's own files; of a library without debug information every function is.

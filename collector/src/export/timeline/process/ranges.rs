@@ -137,7 +137,7 @@ impl<S: Sink> Pass<'_, '_, S> {
                 let inside =
                     Projections { is_asked_for: passed.concerns, operator, ..Projections::default() };
                 if self.ranges.open.begin(Begun { thread, at, range: range.clone(), inside }) {
-                    self.begin(thread, at, range);
+                    self.begin(thread, at, range, operator);
                 }
                 return Ok(());
             }
@@ -157,12 +157,12 @@ impl<S: Sink> Pass<'_, '_, S> {
         open.into_iter().try_for_each(|over| self.over(over))
     }
 
-    fn begin(&mut self, thread: u32, at: u64, range: &NvtxRange) {
+    fn begin(&mut self, thread: u32, at: u64, range: &NvtxRange, operator: Within) {
         if range.change == NvtxChange::Start {
             self.ranges.lane(range.id);
         } else {
-            let at = self.moment(host(at));
-            self.threads.entry(thread).or_default().push(range.domain, at);
+            let (at, is_operator) = (self.moment(host(at)), operator.is_itself);
+            self.threads.entry(thread).or_default().push(range.domain, is_operator, at);
         }
     }
 
@@ -178,6 +178,7 @@ impl<S: Sink> Pass<'_, '_, S> {
             }
             Owner::Pushed { domain, .. } => {
                 let placed = self.threads.entry(thread).or_default().pop(domain, span.1);
+                self.ended_functions(thread)?;
                 (self.rows().tid(thread), placed.unwrap_or(span))
             }
         };
