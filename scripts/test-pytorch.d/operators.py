@@ -86,12 +86,13 @@ def check_functions(ours, theirs):
 
 
 def check_rows(ours, theirs):
-    """Compares the functions of Python that are drawn around the forward pass's operators and their calls, on the thread's own row.
-    Returns how many calls were compared."""
+    """Compares the functions of Python that are drawn around the launches of the forward pass, and around the operators that they
+    belong to, on the thread's own row. Returns how many launches were compared."""
     python = [e for e in ours if e.get("cat") == "python_function"]
     operators = [e for e in ours if e.get("cat") == "cpu_op" and "Sequence number" in e["args"]]
+    calls = {e["args"]["correlation"]: e for e in ours if e.get("cat") in ("cuda_runtime", "cuda_driver")}
     expected, compared = functions_of_torch(theirs), 0
-    for call in (e for e in ours if e.get("cat") in ("cuda_runtime", "cuda_driver")):
+    for call in (calls[e["args"]["correlation"]] for e in ours if e.get("cat") == "kernel"):
         around = inside(operators, call["tid"], call["ts"])
         functions = inside(python, call["tid"], call["ts"])
         if not around or not functions or around[0]["args"]["Sequence number"] not in expected:
@@ -102,8 +103,8 @@ def check_rows(ours, theirs):
         found = [NAMED.fullmatch(e["name"]).groups() for e in functions]
         found = [function for function in found if function[2] != "_wrapped_call_impl"]
         wanted = expected[around[0]["args"]["Sequence number"]]
-        # Of the program's own files torch.profiler has the whole path.
-        is_same = lambda a, b: a[1:] == b[1:] and (a[0].endswith(b[0]) or b[0].endswith(a[0]))
+        # Of the program's own files torch.profiler has the whole path, and of a function that ran when it began, the line then.
+        is_same = lambda a, b: a[2] == b[2] and (a[1] == b[1] or a[2] == "<module>") and a[0].endswith(b[0].rsplit("/", 1)[-1])
         if len(found) != len(wanted) or not all(map(is_same, found, wanted)):
             sys.exit(f"operators.py: {around[0]['name']} was called by {wanted}, and is drawn inside of {found}")
         compared += 1
@@ -137,8 +138,8 @@ def main(python):
         sys.exit(f"operators.py: functions of Python were compared for {compared}")
     drawn = check_rows(ours, theirs)
     if drawn < 4 * STEPS:
-        sys.exit(f"operators.py: the functions of Python around {drawn} calls were compared")
-    print(f"functions of Python: those around {drawn} calls are drawn as in torch.profiler")
+        sys.exit(f"operators.py: the functions of Python around {drawn} launches were compared")
+    print(f"functions of Python: those around {drawn} launches are drawn as in torch.profiler")
     print(f"functions of Python: {compared['forward']} kernels of the forward pass and {compared['backward']} of the backward pass as in torch.profiler")
     print(f"operators: {sum(known(ours).values())} as in torch.profiler, {len(kernels)} kernels of {len(launched)} operators")
 

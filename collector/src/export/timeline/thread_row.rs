@@ -64,9 +64,9 @@ impl Open {
         }
     }
 
-    /// Whether it is an operator in which nothing has happened so far.
-    fn is_empty_operator(&self) -> bool {
-        matches!(self.kind, Kind::Range { is_operator: true, .. }) && self.inside.is_empty()
+    /// Whether it is an operator that has made no call so far.
+    fn is_operator_without_calls(&self) -> bool {
+        matches!(self.kind, Kind::Range { is_operator: true, .. }) && self.called.is_none()
     }
 }
 
@@ -170,16 +170,31 @@ impl ThreadRow {
         whole.or_else(most).unwrap_or((0, 0))
     }
 
+    /// Returns what functions around a call that begins lie in front of, as an index, and when the outermost of them begins.
+    fn beginning(&mut self, functions: usize, call: i64) -> (usize, i64) {
+        let length = i64::try_from(functions).unwrap_or(i64::MAX).saturating_mul(APART);
+        let operators = self.open.iter().rev().take_while(|open| open.is_operator_without_calls()).count();
+        let place = |row: &mut ThreadRow, index: usize| {
+            let inside = row.open.get(index).map_or(call, |operator| operator.begin);
+            let begin = inside.saturating_sub(length).max(row.nest(index).end().saturating_add(APART));
+            (index, begin, begin.saturating_add(length) <= inside)
+        };
+        let innermost = self.open.len();
+        let (index, begin, is_room) = place(self, innermost - operators);
+        // Operators in front of which there is no room begin later, unless that would cut what is in them.
+        if is_room || self.open[index..].iter().all(|operator| operator.inside.is_empty()) {
+            return (index, begin);
+        }
+        let (index, begin, _) = place(self, innermost);
+        (index, begin)
+    }
+
     /// Opens functions around a call that begins, the innermost last.
     fn begin_functions(&mut self, functions: &[u32], call: i64) {
         if functions.is_empty() {
             return;
         }
-        let operators = self.open.iter().rev().take_while(|open| open.is_empty_operator()).count();
-        let index = self.open.len() - operators;
-        let inside = self.open.get(index).map_or(call, |operator| operator.begin);
-        let room = i64::try_from(functions.len()).unwrap_or(i64::MAX).saturating_mul(APART);
-        let mut begin = inside.saturating_sub(room).max(self.nest(index).end().saturating_add(APART));
+        let (index, mut begin) = self.beginning(functions.len(), call);
         let operators = self.open.split_off(index);
         for function in functions {
             let inside = Nest::after(begin.saturating_add(APART));
@@ -187,10 +202,11 @@ impl ThreadRow {
             begin = begin.saturating_add(APART);
         }
         for mut operator in operators {
-            begin = begin.max(operator.begin);
-            (operator.begin, operator.inside) = (begin, Nest::after(begin));
+            if begin > operator.begin {
+                (operator.begin, operator.inside) = (begin, Nest::after(begin));
+            }
+            begin = operator.begin.saturating_add(APART);
             self.open.push(operator);
-            begin = begin.saturating_add(APART);
         }
     }
 
@@ -281,8 +297,10 @@ mod tests {
     #[test]
     fn a_function_lies_around_the_operators_that_it_calls() {
         let mut row = ThreadRow::default();
-        // aten::linear calls aten::addmm, which launches; aten::relu launches nothing.
+        // aten::linear calls aten::t and aten::addmm, of which only that launches; aten::relu launches nothing.
         row.push(0, true, 100);
+        row.push(0, true, 110);
+        assert_eq!(row.pop(0, 115), Some((110, 115)));
         row.push(0, true, 120);
         assert_eq!(row.place(&chain(&[1, 2]), 150, 160), (150, 160));
         assert_eq!(row.pop(0, 170), Some((120, 170)));
