@@ -2,8 +2,8 @@
 # Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
 # losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
 # gpuspy finds. It, gpu-idle and the PyTorch Profiler plugin of TensorBoard must find the steps that gpuspy found, and the
-# operators of PyTorch that are in NVTX ranges. speedscope must show Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a
-# program with NVTX ranges, one with PyTorch's, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
+# operators of PyTorch that are in NVTX ranges; HTA must find the functions of Python that made each call. speedscope must show Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a
+# program with NVTX ranges, one with PyTorch's, one in Python, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
 # and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # TraceLens is asked, too, if downloads/tracelens is a clone of https://github.com/AMD-AGI/TraceLens: it is not on PyPI.
@@ -57,7 +57,9 @@ if ! command -v chromium >/dev/null; then
 fi
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 needed=("$judges/requirements.txt")
+asked_tracelens=
 if [[ -d $tracelens/TraceLens ]]; then
+    asked_tracelens=yes
     needed+=("$judges/requirements-tracelens.txt")
 fi
 if ! cat "${needed[@]}" | cmp -s - "$hta/.complete"; then
@@ -86,18 +88,18 @@ judge() {
 # steps NAME: asks about the steps and the operators of a trace that was judged.
 steps() {
     "$hta/bin/python" -B "$judges/ask_steps.py" "$scratch/$1.json" "$scratch/$1.operations" "$scratch/$1.report"
-    if [[ -d $tracelens/TraceLens ]]; then
+    if [[ -n $asked_tracelens ]]; then
         PYTHONPATH=$tracelens "$hta/bin/python" -B "$judges/ask_tracelens.py" "$scratch/$1.json" "$scratch/$1.report"
     else
         echo "TraceLens is not asked: $tracelens is no clone of https://github.com/AMD-AGI/TraceLens"
     fi
 }
 
-# capture NAME COMMAND...: records a program and checks its export.
+# capture NAME COMMAND...: records a program, keeps what it says, and checks its export.
 capture() {
     local name=$1 trace=$scratch/$1.gspy
     shift
-    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >/dev/null
+    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$trace" -- "$@" >"$scratch/$name.said"
     judge "$name" "$trace"
 }
 
@@ -111,6 +113,8 @@ capture processes "$root/target/sim/bin/fork_child" before
 capture ranges "$root/target/sim/bin/nvtx"
 capture operators "$root/target/sim/bin/operators" 40
 steps operators
+capture functions python3 "$root/tests/programs/python_calls.py"
+"$hta/bin/python" -B "$judges/ask_functions.py" "$scratch"/functions.{json,said} ${asked_tracelens:+"$tracelens"}
 
 # Two ranks in a directory: HTA has to find both without help, and each one's operations in its file.
 echo "ranks:"
@@ -151,7 +155,7 @@ if [[ -n $chromium ]]; then
     "$gpuspy" export "$job" --to speedscope -o "$scratch/job.speedscope.json"
     "$gpuspy" export "$scratch/gpuspy-demo.gspy" --to speedscope -o "$scratch/demo.speedscope.json"
     tools=$(page_tools)
-    node "$judges/ask_speedscope.mjs" "$tools" "$chromium" "$speedscope" "$scratch"/{operators,job,demo.speedscope,job.speedscope}.json
+    node "$judges/ask_speedscope.mjs" "$tools" "$chromium" "$speedscope" "$scratch"/{operators,functions,job,demo.speedscope,job.speedscope}.json
 else
     echo "speedscope is not asked: Chromium is missing"
 fi

@@ -40,6 +40,11 @@ join() {
     pids=()
 }
 
+# optional COMMAND ...: what may fail, since the tests that need it say that they are skipped.
+optional() {
+    "$@" || echo "$1: it cannot be had, and the tests that need it are skipped"
+}
+
 parts=(--workspace)
 if [[ ${1:-} == --fast ]]; then
     parts+=(--exclude gpuspy-tests)
@@ -62,9 +67,6 @@ python3 -B -m unittest discover -s scripts/check-words.d/tests
 scripts/check-words
 scripts/check-links
 
-step "lints"
-cargo clippy --workspace --all-targets --quiet -- -D warnings
-
 step "the agent's dependencies"
 scripts/check-agent-deps.sh
 
@@ -75,21 +77,28 @@ scripts/check-layers
 step "NVIDIA's headers and runtimes, from PyPI"
 scripts/fetch.sh
 
+# What users get is compiled beside the lints and the tests: either leaves a core idle while it works on its largest crate.
+if [[ ${#parts[@]} -eq 1 ]]; then
+    aside "gpuspy, the simulated GPU and the client programs" scripts/build-sim.sh
+    # Without these their tests say that they are skipped.
+    if [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
+        aside "allocators and a false clock, of Debian's" optional scripts/install-debian libjemalloc2 libmimalloc2.0 \
+            libtcmalloc-minimal4 libfaketime
+    fi
+    aside "CPythons that are newer than this system's, of Debian unstable" optional scripts/fetch-pythons
+fi
+
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+
 if [[ ${#parts[@]} -gt 1 ]]; then
     step "tests of each part"
     exec cargo nextest run "${parts[@]}" "$@"
 fi
 
-step "gpuspy, the simulated GPU and the client programs"
-scripts/build-sim.sh
-
-# Without these their tests say that they are skipped.
-step "allocators and a false clock, of Debian's"
-if [[ ! -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ]]; then
-    scripts/install-debian libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 libfaketime || true
-fi
-step "CPythons that are newer than this system's, of Debian unstable"
-scripts/fetch-pythons || echo "they cannot be had: lines are tested on the CPythons that are installed"
+step "compiling the tests"
+cargo nextest run --no-run --cargo-quiet "${parts[@]}"
+join
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"

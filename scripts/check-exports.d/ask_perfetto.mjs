@@ -1,5 +1,5 @@
 // ask_perfetto.mjs ENGINE TRACE: loads a Chrome trace into Perfetto's trace processor and says what that met: errors and lost data
-// fail, and so does an export whose calls, operations, ranges, operators, marks and arrows are not all there. ENGINE is its folder.
+// fail, and so does an export whose calls, operations, ranges, operators, functions, marks and arrows are not all there. ENGINE is its folder.
 import fs from 'node:fs';
 import { Loaded } from './engine.mjs';
 
@@ -17,12 +17,13 @@ const seen = {
   operations: await count("slice where category in ('kernel', 'gpu_memcpy', 'gpu_memset')"),
   annotations: await count("slice where category in ('user_annotation', 'gpu_user_annotation')"),
   operators: await count("slice where category = 'cpu_op'"),
+  functions: await count("slice where category = 'python_function'"),
   arrows: await count('flow'),
 };
 const { gpuspy, traceEvents } = JSON.parse(new TextDecoder().decode(bytes));
 const arrows = traceEvents.filter((event) => event.ph === 's').length;
-const { calls, operations, annotations, operators } = gpuspy;
-const expected = { calls, operations, annotations, operators, arrows };
+const { calls, operations, annotations, operators, functions } = gpuspy;
+const expected = { calls, operations, annotations, operators, functions, arrows };
 const differ = JSON.stringify(seen) !== JSON.stringify(expected);
 
 for (const [name, value] of losses) console.error(`Perfetto met ${name}: ${value}`);

@@ -240,13 +240,13 @@ impl<W: Write> Sink for Chrome<W> {
     }
 
     fn finish(mut self, summary: &Summary) -> io::Result<W> {
-        let Summary { calls, operations, untimed, captured, annotations, operators, .. } = summary;
+        let Summary { calls, operations, untimed, captured, annotations, operators, functions, .. } = summary;
         let untimed: Vec<String> = untimed.iter().map(|(why, count)| format!("\"{why}\": {count}")).collect();
         let version = env!("CARGO_PKG_VERSION");
         write!(
             self.out,
             "\n],\n\"gpuspy\": {{\"version\": \"{version}\", \"calls\": {calls}, \"operations\": {operations}, \
-             \"annotations\": {annotations}, \"operators\": {operators}, \
+             \"annotations\": {annotations}, \"operators\": {operators}, \"functions\": {functions}, \
              \"captured\": {captured}, \"untimed\": {{{}}}}}\n}}\n",
             untimed.join(", ")
         )?;

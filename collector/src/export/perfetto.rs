@@ -353,12 +353,13 @@ impl<W: Write> Sink for Perfetto<W> {
     }
 
     fn finish(mut self, summary: &Summary) -> io::Result<W> {
-        let Summary { calls, operations, untimed, captured, annotations, operators, .. } = summary;
+        let Summary { calls, operations, untimed, captured, annotations, operators, functions, .. } = summary;
         let known = [
             ("calls", calls),
             ("operations", operations),
             ("annotations", annotations),
             ("operators", operators),
+            ("functions", functions),
             ("captured", captured),
         ];
         let known = known.map(|(name, count)| (name.to_owned(), *count)).into_iter();

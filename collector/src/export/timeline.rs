@@ -202,6 +202,8 @@ pub struct Summary {
     pub annotations: u64,
     /// The number of ranges that are operators of PyTorch's.
     pub operators: u64,
+    /// The number of functions of Python around calls.
+    pub functions: u64,
     /// The number of changes of the device memory that is held.
     pub memory_events: u64,
 }
@@ -219,6 +221,7 @@ impl Summary {
         self.captured += other.captured;
         self.annotations += other.annotations;
         self.operators += other.operators;
+        self.functions += other.functions;
         self.memory_events += other.memory_events;
         for (why, count) in &other.untimed {
             *self.untimed.entry(why).or_default() += count;
@@ -234,8 +237,6 @@ pub struct Export<S> {
     correlations: u64,
     /// How many operators of PyTorch's have a number (`External id`).
     operators: u64,
-    /// How many functions of Python were written.
-    functions: u64,
     has_steps: bool,
     has_functions: bool,
     summary: Summary,
@@ -262,7 +263,6 @@ impl<S: Sink> Export<S> {
             layout,
             correlations: 0,
             operators: 0,
-            functions: 0,
             has_steps: true,
             has_functions: true,
             summary: Summary::default(),

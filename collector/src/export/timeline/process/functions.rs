@@ -84,8 +84,8 @@ impl<S: Sink> Pass<'_, '_, S> {
         let row = Row { pid: self.rows().pid, tid: self.rows().tid(thread) };
         for Drawn { function, span } in ended {
             let Some((name, more)) = self.functions.shown.get(function as usize) else { continue };
-            self.export.functions += 1;
-            let args = &[Arg::of(Key::PythonId, self.export.functions)];
+            self.export.summary.functions += 1;
+            let args = &[Arg::of(Key::PythonId, self.export.summary.functions)];
             let (category, more, arrow, inside) = (Category::Python, Some(more), None, None);
             self.export.sink.slice(&Slice { category, name, row, span, args, more, arrow, inside })?;
         }
