@@ -209,13 +209,25 @@ pub fn is_last_thread() -> bool {
     read_file(c"/proc/self/stat", &mut buffer).is_some_and(is_left_alone)
 }
 
-/// Whether a process's first thread is a zombie, and it has at most one other (proc(5), `/proc/pid/stat`: fields 3 and 20).
+/// Whether a process's first thread is a zombie, and it has at most one other.
 fn is_left_alone(stat: &[u8]) -> bool {
+    state_and_threads(stat).is_some_and(|(state, threads)| state == b"Z" && matches!(threads, 1 | 2))
+}
+
+/// Returns the state of a process's first thread and the number of its threads (proc(5), `/proc/pid/stat`: fields 3 and 20).
+fn state_and_threads(stat: &[u8]) -> Option<(&[u8], u64)> {
     // The command name is in parentheses and may contain anything, so fields are counted from the last ')'.
     let mut parts = stat.rsplitn(2, |byte| *byte == b')');
-    let (Some(rest), Some(_)) = (parts.next(), parts.next()) else { return false };
+    let (rest, _name) = (parts.next()?, parts.next()?);
     let mut fields = rest.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    fields.next() == Some(b"Z") && matches!(fields.nth(16), Some(b"1" | b"2"))
+    Some((fields.next()?, decimal(fields.nth(16)?)))
+}
+
+/// Whether this process has one thread.
+fn is_one_thread() -> bool {
+    let mut buffer = [0u8; 1024];
+    let stat = read_file(c"/proc/self/stat", &mut buffer);
+    stat.and_then(state_and_threads).is_some_and(|(_, threads)| threads == 1)
 }
 
 /// Reads the start of a file into `buffer`, without allocating and without changing errno.
@@ -383,13 +395,28 @@ pub fn keep_one_heap() {
     }
 }
 
+/// Returns for how many descriptors the kernel's table has room (proc(5), `/proc/pid/status`: FDSize).
+fn descriptors() -> Option<u64> {
+    let mut buffer = [0u8; 1024];
+    let status = read_file(c"/proc/self/status", &mut buffer)?;
+    let number = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"FDSize:"))?;
+    Some(decimal(number.trim_ascii()))
+}
+
 /// Moves a descriptor of ours to a number that the app is unlikely to use: not 0 to 2, which an app may have closed and
 /// programs write to, and not the lowest free ones, which the app's next files would get after it closed them all.
 pub fn out_of_the_way(fd: c_int) -> c_int {
     // Just below the usual limit: the kernel's table of descriptors grows with the highest number.
-    const HIGH: libc::rlim_t = 1000;
-    let highest = limit(libc::RLIMIT_NOFILE).unwrap_or(0).saturating_sub(24).clamp(3, HIGH) as c_int;
-    for lowest in [highest, 3] {
+    const HIGH: u64 = 1000;
+    const ROOM: u64 = 24;
+    let highest = limit(libc::RLIMIT_NOFILE).unwrap_or(0).saturating_sub(ROOM).clamp(3, HIGH);
+    // In a process with several threads the kernel waits for all processors before it enlarges the table (`expand_fdtable`,
+    // fs/file.c: synchronize_rcu). That was measured to take 20 ms, in which the app's first call would wait, too.
+    let lowest = match descriptors().filter(|_| !is_one_thread()) {
+        Some(room) => room.saturating_sub(ROOM).clamp(3, highest),
+        None => highest,
+    };
+    for lowest in [lowest as c_int, 3] {
         // SAFETY: our own descriptors; the copy takes the place of the first.
         unsafe {
             let moved = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest);

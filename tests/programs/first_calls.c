@@ -1,5 +1,5 @@
 // Starts 32 threads whose first CUDA calls, which are also the process's first, come at the same moment. Prints how
-// many of the process's threads are the agent's.
+// many of the process's threads are the agent's, and for how many descriptors the kernel's table had room before and has now.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -38,10 +38,25 @@ static int threads_named(const char *wanted)
     return found;
 }
 
+// Reads how many descriptors the kernel's table has room for.
+static int descriptors(void)
+{
+    int room = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "r");
+    REQUIRE(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        sscanf(line, "FDSize: %d", &room);
+    fclose(file);
+    return room;
+}
+
 int main(void)
 {
+    int before = descriptors();
     CHECK(pthread_barrier_init(&ready, NULL, THREADS));
     run_threads(THREADS, call_at_once);
-    printf("{\"program\":\"first_calls\",\"agent_threads\":%d}\n", threads_named("gpuspy"));
+    printf("{\"program\":\"first_calls\",\"agent_threads\":%d,\"descriptors\":[%d,%d]}\n", threads_named("gpuspy"), before,
+           descriptors());
     return 0;
 }

@@ -108,7 +108,7 @@ const fn started(pid: u32) -> u64 {
     starting(pid) | 1
 }
 
-/// Calls that passed unrecorded while another thread was making the session.
+/// Calls that passed unrecorded while another thread was making the session, and were not counted in it so far.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
 impl Begin for Beginning {
@@ -145,9 +145,16 @@ fn wait_for_start(pid: u32) -> Option<Session> {
         }
         sys::sleep_ns(50_000);
     }
-    // Relaxed: a counter, read by `start` or never.
-    MISSED.fetch_add(1, Ordering::Relaxed);
+    // Acquire and release, as in `count_missed`: either that of `start` sees this call, or what follows sees its session.
+    MISSED.fetch_add(1, Ordering::AcqRel);
+    sink::existing().iter().for_each(count_missed);
     None
+}
+
+/// Counts the calls that were missed so far as lost.
+fn count_missed(session: &Session) {
+    // Acquire and release: see `wait_for_start`.
+    session.lost(LossCause::Starting, MISSED.swap(0, Ordering::AcqRel));
 }
 
 fn start(pid: u32) -> Option<Session> {
@@ -159,6 +166,7 @@ fn start(pid: u32) -> Option<Session> {
     STATE.store(started(pid), Ordering::Release);
     match made {
         Ok(session) => {
+            count_missed(&session);
             range_begins(session);
             sink::existing()
         }
@@ -207,7 +215,6 @@ fn make() -> Result<Session, &'static str> {
     // SAFETY: mapped for good; the front is the mapping's first field, and the rest of it lies behind that.
     let session = unsafe { Session::new(NonNull::new_unchecked(memory.cast::<Live>())) };
     lookups::bring_over(&session);
-    session.lost(LossCause::Starting, MISSED.swap(0, Ordering::Relaxed));
     let claim =
         session.segment.claim(POLLER_SLOT..POLLER_SLOT + 1).ok_or("its shared memory cannot be mapped")?;
     session.get::<Waiting>().put(Environment::copy().ok_or("there is no memory for it")?);

@@ -156,10 +156,10 @@ pub const ALL: &[Assumption] = &[
     ),
     word(
         "stale_handles",
-        &["refused", "crash"],
-        "refused",
-        "what happens on use of a destroyed stream, event or context: an error, or a crash (cuStreamIsCapturing \
-         crashed on driver 590 in lupine #441)",
+        &["events", "refused", "crash"],
+        "events",
+        "what happens on use of a destroyed stream, event or context: a crash for events and an error for the others \
+         (driver 580 on an H200), an error, or a crash (cuStreamIsCapturing crashed on driver 590 in lupine #441)",
     ),
     word(
         "kernel_handles",

@@ -35,13 +35,23 @@ pub enum Kind {
 impl Kind {
     /// The first handle of a kind. It looks like a heap address, but is none.
     const fn base(self) -> Handle {
-        0x5C00_0000_0000 + (self as u64) * 0x100_0000_0000
+        0x5C00_0000_0000 + (self as u64) * DISTANCE
+    }
+
+    /// Whether a handle is of this kind, of an object that is live or was.
+    const fn is_of(self, handle: Handle) -> bool {
+        handle > self.base() && handle - self.base() < DISTANCE
     }
 }
 
-/// Handles the use of a destroyed object's handle: returns `error`, or aborts the process under `stale_handles=crash`.
+/// The distance between the handles of two kinds.
+const DISTANCE: u64 = 0x100_0000_0000;
+
+/// Handles the use of a destroyed object's handle: returns `error`, or aborts the process where `stale_handles` says so.
 pub fn stale(error: i32, handle: Handle) -> i32 {
-    if crate::config::config().assume.is("stale_handles", "crash") {
+    let assume = &crate::config::config().assume;
+    let is_crash = |what: &str| assume.is("stale_handles", what);
+    if is_crash("crash") || is_crash("events") && Kind::Event.is_of(handle) {
         eprintln!("simcuda: {handle:#x} was used after its object was destroyed");
         std::process::abort();
     }

@@ -7,6 +7,8 @@ use common::{
     try_launch, with_truth,
 };
 use std::ffi::CString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const INVALID_VALUE: i32 = 1;
@@ -39,7 +41,8 @@ fn nothing_works_before_init_and_nothing_but_context_calls_without_a_context() {
 
 #[test]
 fn a_destroyed_objects_handle_is_reused() {
-    alone("a_destroyed_objects_handle_is_reused", &[], || {
+    let refused = [("SIMCUDA_ASSUME", "stale_handles=refused")];
+    alone("a_destroyed_objects_handle_is_reused", &refused, || {
         begin();
         let (first, mut id) = (stream(1), 0u64);
         ok!(cuStreamGetId(first => u64, &mut id => &mut u64));
@@ -56,6 +59,21 @@ fn a_destroyed_objects_handle_is_reused() {
         assert_eq!(cu!(cuEventQuery(again => u64)), INVALID_HANDLE, "a stream is no event");
         assert_eq!(try_launch(event, again, 0), INVALID_HANDLE);
     });
+}
+
+#[test]
+fn the_use_of_a_destroyed_event_ends_the_process() {
+    const ALONE: &str = "SIMCUDA_TEST_CRASHES";
+    if std::env::var_os(ALONE).is_some() {
+        begin();
+        let event = event(0);
+        ok!(cuEventDestroy_v2(event => u64));
+        cu!(cuEventQuery(event => u64));
+        return;
+    }
+    let mut itself = Command::new(std::env::current_exe().unwrap());
+    itself.args(["the_use_of_a_destroyed_event_ends_the_process", "--exact"]).env(ALONE, "1");
+    assert_eq!(itself.output().unwrap().status.signal(), Some(libc::SIGABRT));
 }
 
 #[test]

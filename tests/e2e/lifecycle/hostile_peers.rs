@@ -18,7 +18,11 @@ fn segment_of(pid: u32) -> Option<File> {
         for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
             let is_segment =
                 fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some("/memfd:gpuspy (deleted)"));
-            if is_segment && let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) {
+            // It has no size until just after it has appeared.
+            if is_segment
+                && let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path())
+                && file.metadata().is_ok_and(|segment| segment.len() > 0)
+            {
                 return Some(file);
             }
         }

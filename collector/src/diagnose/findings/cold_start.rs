@@ -24,6 +24,23 @@ const FIX: Advice = Advice {
 /// one is all start-up.
 const LEAST: (f64, u64) = (0.05, 100_000_000);
 
+/// Says what took the time: loading and linking, and what is outside CUDA, of which either may be nothing.
+fn evidence([load, link]: [u64; 2], loads: u64, mode: Option<&str>, outside: u64) -> String {
+    let loading = (load + link > 0).then(|| {
+        format!(
+            "{} of loading and {} of linking before the first kernel, in {} of modules and libraries of kernels{}",
+            duration(load),
+            duration(link),
+            plural(loads, "load", "loads"),
+            mode.map(|mode| format!(" (CUDA_MODULE_LOADING={mode})")).unwrap_or_default()
+        )
+    });
+    let outside = (outside > 0).then(|| {
+        format!("{} outside CUDA between the first launches, as in imports and compilers", duration(outside))
+    });
+    loading.into_iter().chain(outside).collect::<Vec<String>>().join("; ") + "."
+}
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let startup = facts.all.startup.as_ref()?;
@@ -42,28 +59,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let loads = startup.loads.values().map(|calls| calls.count).sum();
     let most = startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns);
     let source = most.map(|(source, _)| source.clone()).unwrap_or_default();
-    let mut text = format!(
-        "{} of loading and {} of linking before the first kernel, in {} of modules and libraries of kernels",
-        duration(load),
-        duration(link),
-        plural(loads, "load", "loads")
-    );
-    if let Some(mode) = &startup.module_loading {
-        text += &format!(" (CUDA_MODULE_LOADING={mode})");
-    }
-    if prepared > 0 {
-        text += &format!(
-            "; between its first launches the program was outside CUDA for {}, as in imports and compilers",
-            duration(prepared)
-        );
-    }
+    let text = evidence([load, link], loads, startup.module_loading.as_deref(), prepared);
     let at_most = |ns: u64| Sum { value: ns, lo: 0, hi: ns };
     Some(Claimed {
         finding: Finding {
             id: Id::ColdStart,
             title: "Loading and compiling code takes much of the time".to_owned(),
             evidence: Evidence {
-                text: text + ".",
+                text,
                 count: loads,
                 total: Some(Sum { value: ns, lo: ns, hi: ns }),
                 source,
@@ -80,4 +83,21 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             (Bucket::Idle(Cause::SetUp), at_most(prepared)),
         ]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_took_time_is_said() {
+        let outside = "2.50 s outside CUDA between the first launches, as in imports and compilers.";
+        assert_eq!(evidence([0, 0], 4, Some("LAZY"), 2_500_000_000), outside);
+        let both = evidence([300_000_000, 0], 4, Some("LAZY"), 2_500_000_000);
+        assert!(
+            both.starts_with("300 ms of loading and 0 ns of linking") && both.ends_with(outside),
+            "{both}"
+        );
+        assert!(evidence([300_000_000, 0], 4, None, 0).ends_with("libraries of kernels."));
+    }
 }
