@@ -79,7 +79,7 @@ const SETTINGS: &[Setting] = &[
     )],
     &[(
         "SIMCUDA_ASSUME",
-        "event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied,captured_kernel=kernel",
+        "stale_handles=refused,event_needs_context=yes,free_in_capture=safe,event_sync_invalidates=no,batch_in_capture=copied,captured_kernel=kernel",
     )],
     &[(
         "SIMCUDA_ASSUME",
