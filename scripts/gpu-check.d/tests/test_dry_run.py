@@ -80,6 +80,8 @@ def begin(folder, script, *arguments, tools="fakes", **environment):
         "PATH": os.path.join(HERE, tools) + os.pathsep + os.environ["PATH"],
         "LINES_FOLDER": lines,
         "SIM_STEADY": STEADY,
+        # So that each question of a probe has an answer; a driver may crash on a destroyed event instead.
+        "SIMCUDA_ASSUME": "stale_handles=refused",
         **environment,
     }
     command = [SIMGPU, sys.executable, "-B", *script, *arguments]
