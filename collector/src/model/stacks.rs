@@ -60,7 +60,7 @@ impl Frame {
 
     /// Whether it is of Python, and may be what `python -c` was given.
     fn is_given(&self) -> bool {
-        self.library.is_empty() && is_given(&self.file)
+        self.is_python() && is_given(&self.file)
     }
 
     /// The file without what is the same for all files of a package, or of the program.
@@ -78,7 +78,7 @@ impl Frame {
 
     /// Whether it is of Python, and in the program's own files.
     pub(super) fn is_users(&self) -> bool {
-        self.library.is_empty() && is_users(&self.file)
+        self.is_python() && is_users(&self.file)
     }
 }
 

@@ -177,7 +177,7 @@ fn simultaneous_first_calls_of_many_threads_start_one_session() {
     }
 }
 
-/// The kernel waits for all processors before it enlarges the table of a process with several threads: 20 ms were measured.
+/// The kernel waits for all processors, for milliseconds, before it enlarges the table of a process with several threads.
 #[test]
 fn the_first_call_of_a_process_with_threads_does_not_wait_for_a_larger_table_of_descriptors() {
     let program = || Run::of("first_calls");
