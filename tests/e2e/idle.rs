@@ -235,3 +235,22 @@ fn two_processes_that_sleep_at_the_same_time_are_off_the_cpu() {
         if hi * 4 > all { Err(format!("{row}")) } else { Ok(()) }
     });
 }
+
+/// On an H100, the compilation of a JAX program lay in its first four steps, and was counted as gaps of its loop: the report said
+/// that input should be prepared in another thread.
+#[test]
+fn a_compiler_that_runs_in_the_first_steps_is_set_up() {
+    until_one_is_good(|| {
+        let done =
+            Run::of("compiled_in_first_steps").observed_with(&["--quiet", "--timing", "exact"]).succeeded();
+        let (report, said) = (done.report(), done.said());
+        let compiling = said["compiling_ns"].as_u64().unwrap() as f64;
+        let ratio = of(&report, "set_up") as f64 / compiling;
+        let steps = &report["steps"];
+        println!("{ratio}, steps {}, warm-up {}", steps["count"], steps["warm_up"]);
+        if steps["count"] != said["steps"] || steps["warm_up"].as_u64() < Some(3) {
+            return Err(format!("{} steps, {} of them warm-up", steps["count"], steps["warm_up"]));
+        }
+        if (0.98..1.3).contains(&ratio) { Ok(()) } else { Err(format!("{compiling}: {}", report["idle"])) }
+    });
+}

@@ -83,7 +83,14 @@ impl DeviceReport {
         self.work.most_compute =
             ordinary.map(|kernel| kernel.strata.most(id)).sum::<Option<u64>>().filter(|_| has_all);
         self.gaps.total.hi = self.whole().idle.hi;
-        self.idle.complete(self.whole().idle);
+        self.complete_idle();
+    }
+
+    /// Adds to the gaps the idle time that lies in none.
+    pub fn complete_idle(&mut self) {
+        let idle = self.whole().idle;
+        self.idle.add_pauses(idle.value.saturating_sub(self.identity.idle.value));
+        self.idle.complete(idle);
     }
 
     /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be

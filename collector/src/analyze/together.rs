@@ -366,8 +366,10 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 None => DeviceReport { line, processes: 1, ..DeviceReport::default() },
             };
             device.idle = time.idle.report(&Processes(&known));
-            let found = placed(&mut device, time, &own(number));
-            device.idle.complete(device.whole().idle);
+            let own = own(number);
+            own.iter().for_each(|row| device.idle.set_warm_up_of(&row.idle));
+            let found = placed(&mut device, time, &own);
+            device.complete_idle();
             device.gaps =
                 GapReport::of(found, (device.id, device.began_ns), beside, source, &Processes(&known));
             match number.and_then(|number| devices.get_mut(number as usize)) {

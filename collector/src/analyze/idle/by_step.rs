@@ -41,6 +41,11 @@ impl StepIdle {
         }
     }
 
+    /// Returns the step that the device is in, if that is one of the first.
+    pub fn first_now(&self) -> Option<u64> {
+        self.open.map(|(step, _)| step).filter(|step| *step < FIRST as u64)
+    }
+
     /// Adds a part of a gap to the step that the device is in.
     pub fn add(&mut self, cause: Cause, ns: u64) {
         if let Some((_, causes)) = self.open.as_mut() {

@@ -5,6 +5,7 @@
 //! copied out then, and what a thread keeps is bounded by a number of calls. Time before the oldest of them is undecided.
 
 use super::Cause;
+use super::pauses::HostTimes;
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
@@ -57,12 +58,17 @@ pub struct Thread {
     pub ends: Option<(i64, i64)>,
     /// What it spent in calls, by [`Cause`], ns.
     pub calls: [u64; Cause::COUNT],
+    /// The same while operations were timed and in pauses, and the time between the calls.
+    pub host: HostTimes,
+    /// Whether its last call was in a pause.
+    is_paused: bool,
 }
 
 impl Thread {
     fn new() -> Self {
-        let calls = [0; Cause::COUNT];
-        Thread { spent: VecDeque::new(), known_from: i64::MIN, waited: None, ends: None, calls }
+        let (calls, host) = ([0; Cause::COUNT], HostTimes::default());
+        let spent = VecDeque::new();
+        Thread { spent, known_from: i64::MIN, waited: None, ends: None, calls, host, is_paused: false }
     }
 
     /// Adds a part of a call. Calls of a thread do not overlap: what a part covers of the one before is left out.
@@ -81,11 +87,17 @@ impl Thread {
     pub fn count(&mut self, cause: Cause, from: i64, to: i64, period: &Period) {
         let ns = period.length(from, to);
         self.calls[cause as usize] = self.calls[cause as usize].saturating_add(ns);
+        self.host.of(self.is_paused).call(cause, ns);
     }
 
-    /// Notes a call, for the time from the first to the last.
-    pub fn reach(&mut self, from: i64, to: i64) {
+    /// Notes a call, for the time from the first to the last and for that between them. A pause of `--timing auto` ends with
+    /// a call, so the time before a call is of the pause if the call before it was.
+    pub fn reach(&mut self, from: i64, to: i64, is_paused: bool, period: &Period) {
         let (first, last) = self.ends.unwrap_or((from, to));
+        if from > last {
+            self.host.of(self.is_paused).outside(period.length(last, from));
+        }
+        self.is_paused = is_paused;
         self.ends = Some((first.min(from), last.max(to)));
     }
 

@@ -10,9 +10,10 @@ use super::lead::Lead;
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
+use crate::model::transfer::TransferKind;
 use crate::model::{CountedCall, Event, Operation, When};
 use crate::trace::record::{Api, Body, Call, Names, NvtxRange};
-use gpuspy_wire::record::{Namespace, NvtxChange, flag};
+use gpuspy_wire::record::{Namespace, NvtxChange, WindowChange, flag};
 
 /// Nothing is collected inside of ranges: only which ones are open counts.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub struct Host {
     contexts: Vec<u32>,
     /// The number of operations so far.
     launches: u64,
+    /// Whether the budget has paused the timing.
+    is_paused: bool,
 }
 
 impl Host {
@@ -59,6 +62,7 @@ impl Host {
             enqueued: Enqueued::default(),
             contexts: Vec::new(),
             launches: 0,
+            is_paused: false,
         }
     }
 
@@ -93,6 +97,7 @@ impl Host {
                 }
                 _ => {}
             },
+            Body::Window(window) => self.is_paused = window.change == WindowChange::Closes,
             Body::Loss { count, .. } if *count > 0 => {
                 self.history.of(event.record.thread).0.lost_until(host(event.record.at));
             }
@@ -133,7 +138,8 @@ impl Host {
         // A host that is ahead of the GPU did nothing in the gap.
         let (calls, known_from, before) =
             if returned <= from { (Box::default(), i64::MIN, i64::MIN) } else { thread.since(from, most) };
-        let in_call = if operation.what.moved().is_some() { Cause::Copying } else { Cause::Launching };
+        let moved = operation.what.moved();
+        let in_call = if moved.is_some() { Cause::Copying } else { Cause::Launching };
         Some(Lead {
             process: event.process,
             thread: number,
@@ -143,6 +149,7 @@ impl Host {
             returned,
             in_call,
             enqueued: enqueued.unwrap_or(Cause::Starting),
+            is_input: moved.is_some_and(|(kind, ..)| kind == TransferKind::HtoD),
             calls,
             known_from,
             before,
@@ -175,6 +182,7 @@ impl Host {
         let may_wait = self.may_wait(event, call);
         let Some(of) = event.record.body.call() else { return };
         let (from, caller) = (host(of.begin), event.caller);
+        let is_paused = self.is_paused;
         let (thread, most) = self.history.of(event.record.thread);
         if let Body::Api(api) = &event.record.body
             && api.calls > 1
@@ -182,7 +190,7 @@ impl Host {
             return self.queries(event, api, period);
         }
         let to = from.saturating_add(host(call.host_ns));
-        thread.reach(from, to);
+        thread.reach(from, to, is_paused, period);
         let (api, cause) = (call.api, Cause::of(class));
         // It waited if the work was unfinished when it was entered, and over when it returned.
         let waited = over.filter(|over| from < over.at && over.at <= to.saturating_add(over.off_by));
@@ -205,10 +213,10 @@ impl Host {
     /// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it waits
     /// for the GPU. Else the time between them is the program's own.
     fn queries(&mut self, event: &Event<'_>, api: &Api, period: &Period) {
-        let (number, caller) = (event.record.thread, event.caller);
+        let (number, caller, is_paused) = (event.record.thread, event.caller, self.is_paused);
         let (thread, most) = self.history.of(number);
         let (from, to) = (host(api.call.begin), host(api.call.end));
-        thread.reach(from, to);
+        thread.reach(from, to, is_paused, period);
         if api.inside.saturating_mul(2) < api.call.end.saturating_sub(api.call.begin) {
             return thread.count(
                 Cause::OtherCall,

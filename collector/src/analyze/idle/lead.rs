@@ -23,6 +23,8 @@ pub struct Lead {
     pub in_call: Cause,
     /// What the time after its call is.
     pub enqueued: Cause,
+    /// Whether it copies from the host to the device.
+    pub is_input: bool,
     /// The calls of the thread before that one, from `known_from` on.
     pub calls: Box<[Spent]>,
     /// What the thread did before this is not known.

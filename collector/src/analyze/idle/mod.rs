@@ -9,7 +9,8 @@
 //!   lies before a stream's next operation
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided; [`rows`]: the names
 //! - [`running`]: whether the leading threads ran while they were outside CUDA
-//! - [`by_step`]: the idle time in each step of the program
+//! - [`by_step`]: the idle time in each step of the program; [`warm_up`]: what of it turns out to be warm-up
+//! - [`pauses`]: the idle time in which nothing was timed
 //! - [`without_waits`]: the gaps that would not be there if the threads did not wait for the GPU
 //! - [`hta`]: the classes of Holistic Trace Analysis
 //!
@@ -21,11 +22,14 @@ pub mod history;
 pub mod host;
 pub mod hta;
 pub mod lead;
+pub mod pauses;
 pub mod rows;
 pub mod running;
 pub mod split;
+pub mod warm_up;
 pub mod without_waits;
 
+use self::pauses::HostTimes;
 use self::running::{Outside, Running};
 use super::call_class::CallClass;
 use super::estimate::Sum;
@@ -65,8 +69,8 @@ named! {
         OtherCall = "other_call",
         /// In no CUDA call.
         OutsideCuda = "outside_cuda",
-        /// The same for [`ONE_OFF`] or longer before the second step of the program, or without steps before a twentieth of
-        /// its launches: it imports, reads, compiles or tunes once.
+        /// The same for [`ONE_OFF`] or longer before the second step of the program or in its warm-up, or without steps before a
+        /// twentieth of its launches: it imports, reads, compiles or tunes once.
         SetUp = "set_up",
         /// Not known: the clocks, missing GPU times or lost records leave it open.
         Undecided = "undecided",
@@ -149,6 +153,8 @@ pub struct Site {
     pub after_wait: Option<Wait>,
     /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
     pub is_long: bool,
+    /// Outside CUDA, whether the call that ended the gap copies from the host to the device: input that the host prepared.
+    pub is_input: bool,
 }
 
 impl Site {
@@ -208,6 +214,10 @@ pub struct IdleReport {
     pub threads: Vec<ThreadUse>,
     /// Whether the leading threads ran in the time outside CUDA.
     pub running: BTreeMap<Outside, Running>,
+    /// How the leading threads spent the host's time.
+    pub host: HostTimes,
+    /// Parts of long gaps of steps that [may be warm-up](warm_up): the step, and where.
+    pub early: Vec<(u64, Site, Part)>,
 }
 
 /// The fewest waits that are a habit of a program.
@@ -258,6 +268,7 @@ impl Merge for IdleReport {
         }
         self.hta.add(&other.hta);
         Merge::merge(&mut self.running, &other.running);
+        self.host.merge(&other.host);
         for thread in &other.threads {
             // A thread that led gaps of several GPUs has the same calls in the row of each.
             let is_same = |own: &&mut ThreadUse| own.tid.is_some() && own.tid == thread.tid;

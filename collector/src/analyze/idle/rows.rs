@@ -4,6 +4,7 @@ use super::super::calls::shown_name;
 use super::super::merge::Merge;
 use super::super::source::Source;
 use super::history::Thread;
+use super::pauses::HostTimes;
 use super::running::{Outside, Running};
 use super::split::{Place, Tally};
 use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse, Wait};
@@ -31,12 +32,13 @@ pub struct Used {
     span: u64,
     calls: [u64; Cause::COUNT],
     led: u64,
+    host: HostTimes,
 }
 
 impl Used {
     /// A thread with calls in the period, that led idle time of `led` ns.
     pub fn of(thread: &Thread, span: u64, led: u64) -> Used {
-        Used { span, calls: thread.calls, led }
+        Used { span, calls: thread.calls, led, host: thread.host }
     }
 }
 
@@ -79,6 +81,10 @@ impl Found {
         for ((cause, place), part) in &self.tally.places {
             report.sites.entry((*cause, site(*cause, place, resolve))).or_default().merge(part);
         }
+        self.threads.values().for_each(|used| report.host.merge(&used.host));
+        let early = self.tally.early.iter();
+        report.early =
+            early.map(|one| (one.step, site(Cause::OutsideCuda, &one.place, resolve), one.part)).collect();
         for ((process, api), count) in &self.tally.waits {
             *report.waits.entry(api_name(*process, *api, resolve)).or_default() += count;
         }
@@ -123,6 +129,7 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .map(str::to_owned),
         after_wait: place.waited.map(wait),
         is_long: place.is_long,
+        is_input: place.is_input,
     }
 }
 
@@ -142,6 +149,7 @@ impl Tally {
         for (key, part) in &other.places {
             self.places.entry(*key).or_default().merge(part);
         }
+        self.early.add(&other.early);
         for (key, led) in &other.led {
             let mine = self.led.entry(*key).or_default();
             *mine = mine.saturating_add(*led);

@@ -22,6 +22,7 @@ use super::super::estimate::{Estimate, Sum};
 use super::by_step::StepIdle;
 use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
+use super::warm_up::{Early, EarlyGaps};
 use super::without_waits::{Owed, WithoutWaits};
 use super::{Cause, LONG, ONE_OFF, Part, SITES};
 use crate::hash::HashMap;
@@ -56,6 +57,8 @@ pub struct Place {
     pub waited: Option<(u16, u32)>,
     /// Whether the part of a gap is [`LONG`] or longer.
     pub is_long: bool,
+    /// Outside CUDA, whether the call that ended the gap copies from the host to the device.
+    pub is_input: bool,
 }
 
 /// A gap that has been closed. Times are host ns on the line.
@@ -129,6 +132,10 @@ pub struct Tally {
     pub without_waits: WithoutWaits,
     /// The waits that gaps are owed to, by process and API.
     pub waits: HashMap<(u32, u16), u64>,
+    /// Long gaps of the first steps.
+    pub early: EarlyGaps,
+    /// The step that the gap lies in, if that may be warm-up and the gap is long.
+    may_warm_up: Option<u64>,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
     /// Whether the thread did nothing but launch in all the time that was laid out.
@@ -152,7 +159,9 @@ impl Tally {
         let led = self.led.entry((lead.process, lead.thread)).or_default();
         *led = led.saturating_add(gap.duration.value);
         let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
-        let is_set_up = lead.is_preparing && gap.duration.value >= ONE_OFF;
+        let is_long = gap.duration.value >= ONE_OFF;
+        let is_set_up = lead.is_preparing && is_long;
+        self.may_warm_up = self.by_step.first_now().filter(|_| is_long);
         self.lay_out(
             lead,
             if is_set_up { Cause::SetUp } else { Cause::OutsideCuda },
@@ -278,8 +287,10 @@ impl Tally {
     ) -> Main {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
         let (process, thread, range) = (lead.process, lead.thread, lead.range);
-        let place =
-            |api, caller, is_long| Place { process, thread, api, caller, range, waited: None, is_long };
+        let place = |api: Option<u16>, caller, is_long| {
+            let is_input = api.is_none() && lead.is_input;
+            Place { process, thread, api, caller, range, waited: None, is_long, is_input }
+        };
         let waited = lead.waited.map(|waited| (waited.api, waited.line));
         let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
@@ -385,6 +396,9 @@ impl Tally {
     }
 
     fn site(&mut self, cause: Cause, place: Place, part: Part) {
+        if let Some(step) = self.may_warm_up.filter(|_| cause == Cause::OutsideCuda) {
+            self.early.keep(Early { step, place, part });
+        }
         let is_full = self.places.len() >= SITES;
         let sum = match self.places.get_mut(&(cause, place)) {
             Some(sum) => sum,

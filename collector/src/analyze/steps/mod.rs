@@ -11,7 +11,7 @@
 //!   standard deviations, taken from the quantiles between which 68 % of the times lie.
 //! - **Drift**: how much the median of the last third of the plot is above that of the first.
 //! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
-//!   operations have no GPU time, the share of the devices' whole time is used instead.
+//!   operations have no GPU time, the share of the devices' whole time is used instead, without set-up and the loading of code.
 //!
 //! - **Idle**, by cause: the gaps that lie in the steps after the warm-up, see [`by_step`](super::idle::by_step). If
 //!   nearly all operations have a GPU time, the gaps of several GPUs are scaled to the time in which all were idle, and idle
@@ -181,12 +181,14 @@ fn named(causes: &by_step::Causes) -> impl Iterator<Item = (Cause, u64)> {
 }
 
 impl Contents {
-    /// Divides a step of `mean` ns like the whole time of the devices.
+    /// Divides a step of `mean` ns like the whole time of the devices, without the idle time in which the program prepared.
     fn share_busy(&mut self, devices: &[DeviceReport], mean: f64) {
         let all = devices.iter().fold((0.0, 0.0), |(busy, idle), device| {
             let whole = device.whole();
             let sum: u64 = whole.busy.iter().map(|part| part.value).sum();
-            (busy + sum as f64, idle + whole.idle.value as f64)
+            let of = |cause| device.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
+            let once = of(Cause::SetUp).saturating_add(of(Cause::Loading));
+            (busy + sum as f64, idle + whole.idle.value.saturating_sub(once) as f64)
         });
         let share = if all.0 + all.1 > 0.0 { all.0 / (all.0 + all.1) } else { 0.0 };
         (self.busy, self.idle) = (share * mean, (1.0 - share) * mean);

@@ -8,9 +8,10 @@ use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, Site};
-use crate::units::{duration, plural};
+use crate::units::{duration, percent, plural};
 
-const FIX: Advice = Advice {
+/// Of gaps that end with a copy to the device: the host prepared input.
+const INPUT: Advice = Advice {
     pytorch: "Use DataLoader(num_workers=4 or more, persistent_workers=True, prefetch_factor=2 or more), decode and augment \
               in its workers or on the GPU, and log and save checkpoints in another thread: the thread that launches has \
               to stay free. py-spy dump --pid PID shows what it does.",
@@ -21,25 +22,54 @@ const FIX: Advice = Advice {
 };
 
 /// If the thread is off the CPU.
-const FIX_OFF_CPU: Advice = Advice {
+const INPUT_OFF_CPU: Advice = Advice {
     pytorch: "Use DataLoader(num_workers=4 or more, persistent_workers=True, prefetch_factor=2 or more), so that batches are \
               ready before they are needed, and save checkpoints in another thread: this one slept, or waited for a \
               worker, I/O or a lock. py-spy dump --pid PID shows where.",
     jax: "Load batches ahead in other threads or processes (grain, tf.data with prefetch), and put them on the device one \
           or two steps early: the thread slept, or waited for input, I/O or a lock. py-spy dump --pid PID shows where.",
-    cuda: "Load the input of the next steps ahead in another thread: the one that launches slept, or waited for input, I/O \
-           or a lock. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
+    cuda: OFF_CPU.cuda,
 };
 
 /// If the thread is running.
-const FIX_RUNNING: Advice = Advice {
+const INPUT_RUNNING: Advice = Advice {
     pytorch: "Move what this thread computes elsewhere: decode and augment in workers of a DataLoader(num_workers=4 or more) or \
               on the GPU, and use fewer Python operations from one launch to the next. py-spy record --pid PID shows what \
               it computes.",
     jax: "Move what this thread computes elsewhere: prepare batches in other threads or processes, and put more of a step \
           into one jitted function. py-spy record --pid PID shows what it computes.",
+    cuda: RUNNING.cuda,
+};
+
+/// Of gaps that end with other work: the host did something else from one launch to the next.
+const RUNNING: Advice = Advice {
+    pytorch: "Let Python do less from one launch to the next: torch.compile(model), or torch.cuda.make_graphed_callables, \
+              leaves most of it out, a fused optimizer (fused=True) launches once, and logging and metrics can run every \
+              100 steps or in another thread. py-spy record --pid PID shows what the thread computes.",
+    jax: "Put more of a step into one jitted function, and compute in NumPy or Python in another thread. py-spy record \
+          --pid PID shows what the thread computes.",
     cuda: "Move what this thread computes to other threads, or onto the GPU. perf record -p PID, or py-spy record --pid PID \
            for Python, shows what that is.",
+};
+
+/// If the thread is off the CPU.
+const OFF_CPU: Advice = Advice {
+    pytorch: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. Write \
+              checkpoints and logs, and read files, in other threads. py-spy dump --pid PID shows where it waits.",
+    jax: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. py-spy dump \
+          --pid PID shows where.",
+    cuda: "Load the input of the next steps ahead in another thread: the one that launches slept, or waited for input, I/O \
+           or a lock. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
+};
+
+/// If that is not known.
+const OTHER: Advice = Advice {
+    pytorch: "Keep the thread that launches free: torch.compile(model), or torch.cuda.make_graphed_callables, leaves out most \
+              of what Python does from one launch to the next, and logging, metrics and checkpoints can run every 100 \
+              steps or in another thread. py-spy dump --pid PID shows what it does.",
+    jax: "Put more of a step into one jitted function, and log and save checkpoints in another thread: the thread that \
+          launches has to stay free. py-spy dump --pid PID shows what it does.",
+    cuda: INPUT.cuda,
 };
 
 /// If the thread also waits for a processor.
@@ -50,28 +80,44 @@ const BUSY: &str = " Other threads take the processors that it needs: start fewe
 const HABIT: u64 = 3;
 
 /// Says why that costs time.
-fn explanation(state: Option<State>) -> &'static str {
-    match state {
-        Some(State::OffCpu) => {
-            "The thread that launches work slept or waited for so long that the GPU finished all that was queued. Waiting \
-             for input data is the usual reason."
-        }
-        Some(State::Running) => {
-            "The thread that launches work computed something else for so long that the GPU finished all that was queued. \
-             Preparing input data is the usual reason."
-        }
-        Some(State::Both) | None => {
-            "The thread that launches work was busy with something else or asleep for so long that the GPU finished all \
-             that was queued. Waiting for input data is the usual reason; on a machine whose processors are all busy, the \
-             thread may wait for one."
-        }
+fn explanation(state: Option<State>, is_input: bool) -> String {
+    let what = match state {
+        Some(State::OffCpu) => "slept or waited",
+        Some(State::Running) => "computed something else",
+        Some(State::Both) | None => "was busy with something else or asleep",
+    };
+    let mut text = format!(
+        "The thread that launches work {what} for so long that the GPU finished all that was queued."
+    );
+    if is_input {
+        text += " Then it copied to the GPU: preparing input, or waiting for it, is the usual reason.";
     }
+    if matches!(state, Some(State::Both) | None) {
+        text += " On a machine whose processors are all busy, the thread may wait for one.";
+    }
+    text
+}
+
+/// Returns the remedy.
+fn remedy(state: Option<State>, is_input: bool) -> Advice {
+    match (state, is_input) {
+        (Some(State::OffCpu), true) => INPUT_OFF_CPU,
+        (Some(State::Running), true) => INPUT_RUNNING,
+        (Some(State::Both) | None, true) => INPUT,
+        (Some(State::OffCpu), false) => OFF_CPU,
+        (Some(State::Running), false) => RUNNING,
+        (Some(State::Both) | None, false) => OTHER,
+    }
+}
+
+/// Whether the host was elsewhere for long.
+fn is_stall(cause: Cause, site: &Site) -> bool {
+    cause == Cause::OutsideCuda && site.is_long
 }
 
 /// Returns the gaps in which the host was elsewhere. Those that waits have caused are part of it only where they are the smaller
 /// part, as where a loader sleeps for longer than the GPU has work.
 fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
-    let is_stall = |cause, site: &Site| cause == Cause::OutsideCuda && site.is_long;
     let all = Idle::of(facts, is_stall);
     let own = Idle::of(facts, |cause, site| is_stall(cause, site) && facts.all.idle.habit(site).is_none());
     if own.part.total.value >= all.part.total.value / 2 { all } else { own }
@@ -96,11 +142,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
-    let fix = match state {
-        Some(State::OffCpu) => FIX_OFF_CPU,
-        Some(State::Running) => FIX_RUNNING,
-        Some(State::Both) | None => FIX,
-    };
+    let before_input = Idle::of(facts, |cause, site| is_stall(cause, site) && site.is_input).part.total.value;
+    let is_input = before_input > idle.part.total.value / 2;
+    if is_input {
+        let share = percent(before_input.min(idle.part.total.value), idle.part.total.value);
+        text += &format!(" {share} of it ended with a copy to the GPU.");
+    }
+    let fix = remedy(state, is_input);
     Some(Claimed {
         finding: Finding {
             id: Id::HostStall,
@@ -115,7 +163,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 source: idle.source(),
                 tid: site.tid,
             },
-            explanation: explanation(state).to_owned(),
+            explanation: explanation(state, is_input),
             fix: if running::queued(&running).is_some() { fix.of(facts) + BUSY } else { fix.of(facts) },
             saves: Estimate::exactly(0),
         },

@@ -24,7 +24,11 @@ const FIX: Advice = Advice {
 /// hide the next launch.
 const TINY: u64 = 10_000;
 
-/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches.
+/// The share of the time that is judged from which on it is a fault if the GPU waits for launches, though only some of the
+/// kernels are tiny.
+const MUCH: f64 = 0.1;
+
+/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches; or it did so for long.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
     let launched: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
@@ -32,15 +36,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let tiny = || facts.all.kernels.iter().filter(|kernel| median(kernel).is_some_and(|ns| ns < TINY));
     let number: u64 = tiny().map(|kernel| kernel.count).sum();
     let commonest = tiny().max_by_key(|kernel| kernel.count)?;
-    // What is replayed as a graph is launched already as the remedy says.
-    if number * 2 < launched + in_graphs {
-        return None;
-    }
     let idle = Idle::of(facts, |cause, site| {
         let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
         is_launching && facts.all.idle.habit(site).is_none()
     });
-    let site = idle.main?;
+    // What is replayed as a graph is launched already as the remedy says.
+    let most_are_tiny = number * 2 >= launched + in_graphs;
+    let is_bound = idle.part.total.value as f64 >= facts.buckets.judged() as f64 * MUCH;
+    let site = idle.main.filter(|_| most_are_tiny || is_bound)?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
          the next launch; the commonest runs for {}.",

@@ -70,8 +70,15 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
 /// Returns the idle time by cause and site, and for causes without sites as a whole.
 fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
     const UNKNOWN: Source = Source { library: None, line: None };
-    static NOWHERE: Site =
-        Site { api: None, source: UNKNOWN, tid: None, range: None, after_wait: None, is_long: false };
+    static NOWHERE: Site = Site {
+        api: None,
+        source: UNKNOWN,
+        tid: None,
+        range: None,
+        after_wait: None,
+        is_long: false,
+        is_input: false,
+    };
     let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
     let without =
         idle.by_cause.iter().filter(|(cause, _)| !idle.sites.keys().any(|(with, _)| with == *cause));

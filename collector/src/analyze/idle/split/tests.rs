@@ -30,6 +30,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         launches: 1,
         step: None,
         is_preparing: false,
+        is_input: false,
     }
 }
 

@@ -43,6 +43,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         launches: machine.launches,
         step: None,
         is_preparing: false,
+        is_input: false,
     }
 }
 

@@ -1,0 +1,137 @@
+//! Why was a GPU idle in the pauses of the budget (`--timing auto`)?
+//!
+//! In a pause no operation is timed, so there are no gaps to divide, but how long the GPU was idle follows from the counted
+//! launches ([`whole`](super::super::whole)), and what the host did is known in full: all calls are recorded. Where gaps were
+//! seen, a part of the time that the host spent on something was idle time of the GPU: of an hour outside CUDA half an
+//! hour, say, and of a launch a third. The same parts are taken of what the host did in the pauses, and fitted to the idle
+//! time that there was.
+//!
+//! So a thread that sleeps in a pause is found to have slept, although no gap was seen there. The values assume that what
+//! was timed is like the rest. The bounds do not: the least is what was seen, and the most is all of the host's time of that
+//! kind in the pauses.
+
+use super::super::estimate::Sum;
+use super::super::merge::Merge;
+use super::{Cause, IdleReport, LONG, Part, Site};
+
+/// The fewest gaps that are a sample.
+const LEAST_GAPS: u64 = 100;
+
+/// How a thread spent its time, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTime {
+    /// In calls, by the [`Cause`] that such a call is of idle time.
+    calls: [u64; Cause::COUNT],
+    /// Outside CUDA, for less than [`LONG`] at once and for longer.
+    outside: [u64; 2],
+}
+
+impl HostTime {
+    /// Adds time in a call of this cause.
+    pub fn call(&mut self, cause: Cause, ns: u64) {
+        self.calls[cause as usize] = self.calls[cause as usize].saturating_add(ns);
+    }
+
+    /// Adds time outside CUDA, all at once.
+    pub fn outside(&mut self, ns: u64) {
+        let place = &mut self.outside[usize::from(ns >= LONG)];
+        *place = place.saturating_add(ns);
+    }
+
+    /// Returns the time in which the host did what a cause says. Of an operation that waits on its stream this is the time in
+    /// which operations were launched, and of time that is undecided all of it.
+    fn of(&self, cause: Cause, is_long: bool) -> u64 {
+        match cause {
+            Cause::OutsideCuda => self.outside[usize::from(is_long)],
+            Cause::Starting | Cause::BetweenLaunches => self.calls[Cause::Launching as usize],
+            Cause::StreamWait | Cause::HostCallback | Cause::Undecided => self.all(),
+            // It is over before the pauses.
+            Cause::SetUp => 0,
+            cause => self.calls[cause as usize],
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.calls.iter().chain(&self.outside).fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+}
+
+impl Merge for HostTime {
+    fn merge(&mut self, other: &HostTime) {
+        let all = self.calls.iter_mut().chain(&mut self.outside);
+        all.zip(other.calls.iter().chain(&other.outside))
+            .for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
+    }
+}
+
+/// How a thread spent its time while operations were timed, and in pauses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTimes {
+    /// While they were timed.
+    pub timed: HostTime,
+    /// In pauses.
+    pub paused: HostTime,
+}
+
+impl HostTimes {
+    /// Returns the one or the other.
+    pub fn of(&mut self, is_paused: bool) -> &mut HostTime {
+        if is_paused { &mut self.paused } else { &mut self.timed }
+    }
+}
+
+impl Merge for HostTimes {
+    fn merge(&mut self, other: &HostTimes) {
+        self.timed.merge(&other.timed);
+        self.paused.merge(&other.paused);
+    }
+}
+
+impl IdleReport {
+    /// Adds `idle` ns of idle time in pauses, by cause and site. Nothing is added if too few gaps were seen.
+    pub fn add_pauses(&mut self, idle: u64) {
+        let HostTimes { timed, paused } = self.host;
+        let steady = self.by_cause.iter().filter(|(cause, _)| **cause != Cause::SetUp);
+        if steady.map(|(_, part)| part.count).sum::<u64>() < LEAST_GAPS {
+            return;
+        }
+        let more = |cause: Cause, site: &Site, part: &Part| {
+            let of = |host: HostTime| host.of(cause, site.is_long) as f64;
+            if of(timed) > 0.0 { part.total.value as f64 * of(paused) / of(timed) } else { 0.0 }
+        };
+        let expected: f64 = self.sites.iter().map(|((cause, site), part)| more(*cause, site, part)).sum();
+        if expected <= 0.0 {
+            return;
+        }
+        let mut left = idle;
+        for ((cause, site), part) in &mut self.sites {
+            let share = more(*cause, site, part) / expected;
+            // What is cut off has no known cause.
+            let ns = ((idle as f64 * share) as u64).min(left);
+            if ns == 0 {
+                continue;
+            }
+            left -= ns;
+            let count = part.count as f64 * ns as f64 / part.total.value.max(1) as f64;
+            let most = idle.min(paused.of(*cause, site.is_long)).max(ns);
+            let added = Part { count: count.round() as u64, total: Sum { value: ns, lo: 0, hi: most } };
+            part.merge(&added);
+            let all = self.by_cause.entry(*cause).or_default();
+            all.count += added.count;
+            all.total.value += ns;
+        }
+        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::SetUp) {
+            let most = paused.of(cause, false).saturating_add(match cause {
+                Cause::OutsideCuda => paused.of(cause, true),
+                _ => 0,
+            });
+            if most > 0 {
+                let total = &mut self.by_cause.entry(cause).or_default().total;
+                total.hi = total.hi.saturating_add(idle.min(most)).max(total.value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+import torch
+from torch import nn
+model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.LayerNorm(256)) for _ in range(6)]).cuda()
+optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+@torch.compile(mode="reduce-overhead")
+def forward(x):
+    return nn.functional.mse_loss(model(x), x)
+x = torch.randn(64, 256, device="cuda")
+for step in range(300):
+    torch.compiler.cudagraph_mark_step_begin()
+    loss = forward(x)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 50 == 0:
+        print(step, loss.item())

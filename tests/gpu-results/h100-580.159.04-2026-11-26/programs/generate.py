@@ -1,0 +1,8 @@
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+model = GPT2LMHeadModel(GPT2Config(vocab_size=1000, n_positions=256, n_embd=512, n_layer=8, n_head=8, eos_token_id=None, bos_token_id=None)).cuda().half().eval()
+prompt = torch.randint(0, 1000, (1, 16), device="cuda")
+for round in range(3):
+    with torch.no_grad():
+        out = model.generate(prompt, max_new_tokens=80, min_new_tokens=80, do_sample=True, pad_token_id=0)
+    print(out.shape, out[0, -1].item())
