@@ -16,7 +16,8 @@
 //!
 //! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
 //!
-//! Removing a bound saves at most its group.
+//! Removing a bound saves at most its group. What is said to do first is the remedy of the bound, unless another finding saves
+//! twice as much.
 
 mod groups;
 mod safety;
@@ -40,6 +41,8 @@ const BUSY: f64 = 0.85;
 const LEAST: f64 = 0.1;
 /// If more than this share of the span is undecided, there is no verdict.
 const UNDECIDED: f64 = 0.25;
+/// What another finding saves, as a multiple of what the one saves that removes the bound, from which on the other comes first.
+const MUCH_MORE: u64 = 2;
 /// The columns that a kernel's name has in the verdict.
 const NAME: usize = 24;
 
@@ -98,7 +101,11 @@ impl Verdict {
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
         let mut text = vec![what(facts, bound, &group), gain(facts, bound, &group, saves)];
-        let first = removing.or_else(|| gaining().next());
+        let largest = gaining().max_by_key(|finding| (finding.saves.value, Reverse(finding.id)));
+        let is_first = |removing: &&Finding| {
+            largest.is_none_or(|largest| removing.saves.value.saturating_mul(MUCH_MORE) > largest.saves.value)
+        };
+        let first = removing.filter(is_first).or(largest);
         text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
         let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }

@@ -244,6 +244,18 @@ fn the_first_thing_to_change_is_what_removes_the_bound_and_all_that_it_gains_cou
     assert_eq!(verdict.text[2], "First: pin it");
 }
 
+/// A training loop on an H100 waited for its data for 461 ms and for launches for 188 ms; it was told to fuse kernels first.
+#[test]
+fn a_remedy_that_saves_twice_as_much_as_that_of_the_bound_comes_first() {
+    let findings = |stall| {
+        [finding(Id::HostStall, stall * MS, "load ahead"), finding(Id::PageableCopies, 188 * MS, "pin it")]
+    };
+    let first = |stall| {
+        judged_with(&run(0, [600, 0, 0, 400], &[]), ProcessInfo::default(), &findings(stall)).text[2].clone()
+    };
+    assert_eq!((first(375), first(376)), ("First: pin it".to_owned(), "First: load ahead".to_owned()));
+}
+
 #[test]
 fn a_part_of_a_run_is_called_one() {
     let all = run(0, [600, 0, 0, 400], &[]);

@@ -4,7 +4,9 @@
 //! micro-batches of a step, its steps, evaluation after some steps. The innermost level that the loop consists of is
 //! where the search begins; it goes on to the next outer level if the inner one looks like a part of a step:
 //!
-//! 1. Kernels whose names reveal an optimizer recur at one level: that one is the step.
+//! 1. Kernels whose names reveal an optimizer recur at one level: that one is the step. If they do at several, it is the
+//!    outermost one that has more than a fourth as many of them as another: a value that is read after some steps comes before
+//!    one of them.
 //! 2. The inner level is a **phase**: other tokens recur as often, but not between its own, as do the layers' forward and
 //!    backward kernels.
 //! 3. What the outer level adds to the inner segments is shorter than one of them, both in launches and in host time,
@@ -59,8 +61,8 @@ const MOST_INNER: f64 = 128.0;
 /// How far the distances of tokens of a level can differ, as a ratio.
 const ALIKE: f64 = 1.15;
 
-/// How many times more tokens an outer level has at most if it is a variant of the inner one. Steps on two streams by
-/// turns have each precise token twice, and precise tokens tell apart kernels that plain ones do not.
+/// How many times more tokens a level has at most than another one that is a variant of it. Steps on two streams by turns have
+/// each precise token twice, and precise tokens tell apart kernels that plain ones do not.
 const RICHER: usize = 4;
 
 /// Parts of kernel names that reveal an optimizer, in small letters: PyTorch's foreach and fused optimizers, Apex,
@@ -152,9 +154,13 @@ pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anch
         levels.retain(|level| level.is_loop(places) && level.is_sure());
     }
     let updates = |level: &Level<'_>| {
-        level.tokens.iter().any(|token| matches!(token.of.kind, Kind::Kernel(name) if optimizers(name)))
+        let is_update =
+            |token: &&Regular<'_>| matches!(token.of.kind, Kind::Kernel(name) if optimizers(name));
+        moments(level.tokens.iter().filter(is_update))
     };
-    let step = levels.iter().rposition(updates).unwrap_or_else(|| outermost_part(&levels, &all));
+    let most = levels.iter().map(updates).max().unwrap_or(0);
+    let has_them = |level: &Level<'_>| updates(level) > 0 && updates(level) * RICHER > most;
+    let step = levels.iter().rposition(has_them).unwrap_or_else(|| outermost_part(&levels, &all));
     let (step, inner) = (levels.get(step)?, levels[..step].last());
     let is_graph = lane.in_graphs > lane.launches;
     Some(Anchor { is_graph, ..step.anchor(inner)? })

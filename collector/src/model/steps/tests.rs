@@ -181,6 +181,24 @@ fn an_optimizer_decides_whether_a_short_rest_ends_the_step() {
     assert_eq!(program.steps(), 100);
 }
 
+/// In a program that torch.compile had made graphs of on an H100, the loss was read after every 50 steps, before the kernel that
+/// begins the optimizer's update: 7 steps were found instead of 300.
+#[test]
+fn a_value_that_is_read_before_an_optimizers_kernel_ends_no_longer_step() {
+    let read_now_and_then = of(|p| {
+        for step in 0..300 {
+            if step % 50 == 1 {
+                p.wait();
+            }
+            p.launch(&["multi_tensor_apply_kernel<copy>", "forward", "loss", "backward"]);
+            for part in 0..6 {
+                p.launch(&[&format!("multi_tensor_apply_kernel<{part}>"), "divide"]);
+            }
+        }
+    });
+    assert_eq!(read_now_and_then.steps(), 300);
+}
+
 #[test]
 fn layers_are_parts_of_a_step() {
     let training = of(|p| {
