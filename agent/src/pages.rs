@@ -22,7 +22,8 @@ impl<T> Pages<T> {
     /// Maps a table of `count` values. `None`: there is no memory for it.
     ///
     /// # Safety
-    /// A value may have all bits zero, at any time and by another thread's doing: it consists of atomic numbers.
+    /// A value may have all bits zero; if memory is [given back](Self::give_back), at any time and by another thread's doing, so
+    /// that it consists of atomic numbers. It needs no drop.
     pub unsafe fn new(count: usize) -> Option<Pages<T>> {
         let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| *bytes > 0)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -62,7 +63,7 @@ impl<T> Deref for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, to which there are no references any more. Atomic numbers need no drop.
+        // SAFETY: our own mapping, to which there are no references any more. `new`'s caller promises that values need no drop.
         unsafe { libc::munmap(self.place(), self.bytes()) };
     }
 }

@@ -106,3 +106,14 @@ fn work_behind_an_external_semaphore_is_timed_from_its_signal() {
         assert!(done.is_share(after.iter().filter(|c| c.timed().is_some()).count(), after.len(), 0.9));
     }
 }
+
+/// PyTorch creates 64 streams at once, and cuBLAS 32. Each took 112 KiB and 60 µs, whether it was used or not.
+#[test]
+fn streams_that_are_not_used_take_little_memory() {
+    let grown = |done: Done| done.succeeded().said()["grown_kib"].as_i64().unwrap();
+    let (plain, observed) =
+        (grown(Run::of("idle_streams").plain()), grown(Run::of("idle_streams").observed()));
+    // A page of each queue, and what the agent knows of each stream.
+    println!("500 streams take {plain} KiB, and {observed} KiB with the agent");
+    assert!(observed - plain < 500 * 16, "500 streams take {plain} KiB, and {observed} KiB with the agent");
+}

@@ -16,8 +16,8 @@ use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
 use crate::gpu::overlap::{CallCounts, Queues, Since, StreamCounts};
 use crate::gpu::stream_capture::is_captured;
-use crate::heap;
 use crate::keyed::Keyed;
+use crate::pages::Pages;
 use crate::sink::poller;
 use crate::sys::ticks;
 use crate::thread::Call;
@@ -103,12 +103,14 @@ pub struct Stream {
     queue: Queued,
 }
 
-/// A stream's operations that are to be read.
-type Queued = Box<[UnsafeCell<Pending>]>;
+/// A stream's operations that are to be read. Frameworks create streams by the dozen and use few of them: those that are not
+/// used take no memory.
+type Queued = Pages<UnsafeCell<Pending>>;
 
 /// Makes an empty queue. `None`: there is no memory for it.
 fn queued() -> Option<Queued> {
-    heap::boxed(QUEUE, || UnsafeCell::new(Pending::default()))
+    // SAFETY: an operation consists of numbers and `bool`s, and its memory is never given back.
+    unsafe { Pages::new(QUEUE) }
 }
 
 // SAFETY: the queue's cells pass from the holder to the poller and back by way of `tail` and `head`; `last`

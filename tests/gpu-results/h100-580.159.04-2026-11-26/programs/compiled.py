@@ -1,3 +1,4 @@
+"""torch.compile with CUDA graphs (mode="reduce-overhead"), and an optimizer that is not compiled."""
 import torch
 from torch import nn
 model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.LayerNorm(256)) for _ in range(6)]).cuda()

@@ -1,4 +1,6 @@
-import os, torch, torch.distributed as dist
+"""DistributedDataParallel over gloo: two ranks of torchrun on one GPU, the second with twice the batch."""
+import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo")

@@ -1,4 +1,7 @@
-import json, sys, time
+"""The time of PyTorch's import and of its first CUDA calls, ms each."""
+import json
+import time
+
 t = [("begin", time.perf_counter())]
 import torch
 t.append(("import", time.perf_counter()))

@@ -1,3 +1,4 @@
+"""Transformers: 80 tokens are generated three times by a small GPT-2, with its key-value cache."""
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 model = GPT2LMHeadModel(GPT2Config(vocab_size=1000, n_positions=256, n_embd=512, n_layer=8, n_head=8, eos_token_id=None, bos_token_id=None)).cuda().half().eval()

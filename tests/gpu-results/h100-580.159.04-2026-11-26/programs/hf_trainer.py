@@ -1,3 +1,4 @@
+"""Transformers: its Trainer with a small GPT-2, two workers and bfloat16."""
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 

@@ -1,3 +1,4 @@
+"""Lightning: pictures of a data set with two workers, 16-mixed precision."""
 import torch
 from torch import nn
 try:

@@ -1,5 +1,11 @@
-"""A training job that runs ahead of the GPU, or a loop of tiny launches, for some seconds: the time of its steps."""
-import json, sys, time, statistics
+"""long.py gpt|small|tiny SECONDS [PROFILE]: trains a GPT with 16 sequences in a batch, whose steps the GPU takes longer for than
+the host, or with one, or launches empty work, and prints the time of a step. With PROFILE, the measured part runs under
+torch.profiler, and the file gets the number and the time of its kernels by name."""
+import json
+import statistics
+import sys
+import time
+
 import torch
 from torch import nn
 kind, seconds = sys.argv[1], float(sys.argv[2])

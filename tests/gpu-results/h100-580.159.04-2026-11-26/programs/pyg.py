@@ -1,3 +1,4 @@
+"""PyTorch Geometric: a graph network of tiny kernels."""
 import torch
 from torch_geometric.nn import GCNConv
 from torch_geometric.loader import NeighborLoader

@@ -1,3 +1,4 @@
+"""A training loop as beginners write it: the data set in the loop's own thread, pageable copies, and `.item()` in each step."""
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
