@@ -6,9 +6,10 @@
 use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Cover, Identity, Layer, Part};
+use super::super::idle::closed::Closed;
 use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
-use super::super::idle::split::{Closed, Tally};
+use super::super::idle::split::Tally;
 use super::edges::{Edge, Edges, Held};
 use super::{Gap, GapLog, Gaps, Lane, LoggedGap, Neighbour};
 use crate::model::period::Period;

@@ -3,10 +3,11 @@
 use super::super::calls::shown_name;
 use super::super::merge::Merge;
 use super::super::source::Source;
+use super::closed::Place;
 use super::history::Thread;
 use super::pauses::HostTimes;
 use super::running::{Outside, Running};
-use super::split::{Place, Tally};
+use super::split::Tally;
 use super::{Cause, HtaClasses, IdleReport, Part, Site, THREADS, ThreadUse, Wait};
 use crate::model::stacks::Caller;
 use gpuspy_wire::record::Namespace;

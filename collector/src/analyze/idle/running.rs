@@ -9,7 +9,7 @@
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
-use super::split::Closed;
+use super::closed::Closed;
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::thread_times::{Spent, ThreadTimes};

@@ -18,8 +18,9 @@
 //! call, so those places are all that need to be looked at. The operation cannot have started before its call was
 //! entered, which bounds how early the gap can be.
 
-use super::super::estimate::{Estimate, Sum};
+use super::super::estimate::Sum;
 use super::by_step::StepIdle;
+use super::closed::{Closed, Place};
 use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
 use super::warm_up::{Early, EarlyGaps};
@@ -39,51 +40,6 @@ pub const MAIN: usize = 3;
 
 /// The largest causes of a gap, ns each, the largest first; `None` where there are fewer.
 pub type Main = [Option<(Cause, u64)>; MAIN];
-
-/// A place of the program, before it is named.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The number of the process on the line.
-    pub process: u32,
-    /// The leading thread's number in the process.
-    pub thread: u32,
-    /// The number of the API that it was in; `None` outside CUDA.
-    pub api: Option<u16>,
-    /// Where its call was made; outside CUDA, the call that ended the gap.
-    pub caller: Caller,
-    /// The text of its NVTX range; 0 = none.
-    pub range: u32,
-    /// The wait that it is owed to: the number of its API, and of the line that made it.
-    pub waited: Option<(u16, u32)>,
-    /// Whether the part of a gap is [`LONG`] or longer.
-    pub is_long: bool,
-    /// Outside CUDA, whether the call that ended the gap copies from the host to the device.
-    pub is_input: bool,
-}
-
-/// A gap that has been closed. Times are host ns on the line.
-#[derive(Clone, Copy, Debug)]
-pub struct Closed {
-    /// Its start, by the best estimate.
-    pub from: i64,
-    /// Its end, by the best estimate.
-    pub to: i64,
-    /// The earliest that it can have begun, and the latest that it can have ended, by the operations beside it.
-    pub widest: (i64, i64),
-    /// Its counted length.
-    pub duration: Estimate<u64>,
-    /// How far the clock allows its place to be off, ns.
-    pub off_by: u64,
-    /// Whether it lies between two operations. The time at the start of the span does not.
-    pub is_gap: bool,
-}
-
-impl Closed {
-    /// Returns 1 if it counts as a gap.
-    fn count(&self) -> u64 {
-        u64::from(self.is_gap)
-    }
-}
 
 /// The time of one cause at one place, around a gap.
 #[derive(Clone, Copy, Debug)]

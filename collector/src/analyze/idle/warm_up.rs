@@ -4,7 +4,7 @@
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
-use super::split::Place;
+use super::closed::Place;
 use super::{Cause, IdleReport, Part, Site};
 
 /// The most parts of gaps that are kept; more remain what they are.

@@ -13,8 +13,8 @@
 //! Without its waits, a host that launches more slowly than the GPU works waits hardly, so nearly all of its gaps stay.
 
 use super::Cause;
+use super::closed::Closed;
 use super::lead::Lead;
-use super::split::Closed;
 use std::collections::VecDeque;
 
 /// The launches that a stream's queue holds (docs/hardware.md, `launch_queue`).

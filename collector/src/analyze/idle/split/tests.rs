@@ -2,6 +2,7 @@
 
 use super::super::history::{Spent, Waited};
 use super::*;
+use crate::analyze::estimate::Estimate;
 use proptest::prelude::*;
 
 fn place(address: u64) -> Caller {
