@@ -28,7 +28,8 @@ const TINY: u64 = 10_000;
 /// kernels are tiny.
 const MUCH: f64 = 0.1;
 
-/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches; or it did so for long.
+/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches; or it did so for long, and most launches
+/// are in no graph.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
     let launched: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
@@ -42,7 +43,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     });
     // What is replayed as a graph is launched already as the remedy says.
     let most_are_tiny = number * 2 >= launched + in_graphs;
-    let is_bound = idle.part.total.value as f64 >= facts.buckets.judged() as f64 * MUCH;
+    let is_bound =
+        launched > in_graphs && idle.part.total.value as f64 >= facts.buckets.judged() as f64 * MUCH;
     let site = idle.main.filter(|_| most_are_tiny || is_bound)?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
