@@ -259,7 +259,7 @@ impl Tables {
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);
         self.steps.relate(&self.devices);
-        self.source_lines.relate(&self.gaps.by_line, &self.implicit_syncs);
+        self.source_lines.relate(&self.gaps.by_line, &self.idle.paused_by_line, &self.implicit_syncs);
         self.fit_lines();
     }
 

@@ -122,14 +122,22 @@ impl SourceLines {
         }
     }
 
-    /// Adds what other analyses found by line: the gaps by the line whose operation ended them, and the waits that are not
-    /// those of synchronize calls.
-    pub fn relate(&mut self, gaps: &BTreeMap<Option<Frame>, Part>, waits: &ImplicitSyncs) {
+    /// Adds what other analyses found by line: the gaps by the line whose operation ended them, the idle time of pauses, and the
+    /// waits that are not those of synchronize calls.
+    pub fn relate(
+        &mut self,
+        gaps: &BTreeMap<Option<Frame>, Part>,
+        paused: &BTreeMap<Option<Frame>, u64>,
+        waits: &ImplicitSyncs,
+    ) {
         if self.rows.is_empty() {
             return;
         }
         for (line, part) in gaps {
             self.rows.entry(line.clone()).or_default().idle_ns += part.total;
+        }
+        for (line, ns) in paused {
+            self.rows.entry(line.clone()).or_default().idle_ns += ns;
         }
         for ((api, _), lines) in &waits.lines {
             for (line, ns) in lines.iter() {

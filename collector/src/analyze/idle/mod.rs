@@ -217,6 +217,8 @@ pub struct IdleReport {
     pub running: BTreeMap<Outside, Running>,
     /// How the leading threads spent the host's time.
     pub host: HostTimes,
+    /// What was added for [pauses](pauses), by the line of the site, ns.
+    pub paused_by_line: BTreeMap<Option<Frame>, u64>,
     /// Parts of long gaps of steps that [may be warm-up](warm_up): the step, and where.
     pub early: Vec<(u64, Site, Part)>,
 }
@@ -270,6 +272,9 @@ impl Merge for IdleReport {
         self.hta.add(&other.hta);
         Merge::merge(&mut self.running, &other.running);
         self.host.merge(&other.host);
+        for (line, ns) in &other.paused_by_line {
+            *self.paused_by_line.entry(line.clone()).or_default() += ns;
+        }
         for thread in &other.threads {
             // A thread that led gaps of several GPUs has the same calls in the row of each.
             let is_same = |own: &&mut ThreadUse| own.tid.is_some() && own.tid == thread.tid;

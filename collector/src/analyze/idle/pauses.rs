@@ -112,6 +112,7 @@ impl IdleReport {
                 continue;
             }
             left -= ns;
+            *self.paused_by_line.entry(site.source.line.clone()).or_default() += ns;
             let count = part.count as f64 * ns as f64 / part.total.value.max(1) as f64;
             let most = idle.min(paused.of(*cause, site.is_long)).max(ns);
             let added = Part { count: count.round() as u64, total: Sum { value: ns, lo: 0, hi: most } };

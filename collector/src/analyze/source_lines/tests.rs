@@ -117,12 +117,13 @@ fn waits_and_idle_time_count_for_the_line_of_their_stack() {
     let gaps = BTreeMap::from([(frame(10), Part { count: 3, total: 75 })]);
     let waited = Lines::of([(frame(11), 4), (None, 6)]);
     let waits = [(("cudaFree".to_owned(), waits::Cause::Free), waited)].into();
-    lines.relate(&gaps, &ImplicitSyncs { lines: waits, ..ImplicitSyncs::default() });
-    assert_eq!((lines.rows[&frame(11)].wait_ns, lines.rows[&frame(10)].idle_ns), (24, 75));
+    let paused = BTreeMap::from([(frame(10), 5)]);
+    lines.relate(&gaps, &paused, &ImplicitSyncs { lines: waits, ..ImplicitSyncs::default() });
+    assert_eq!((lines.rows[&frame(11)].wait_ns, lines.rows[&frame(10)].idle_ns), (24, 80));
     assert_eq!(lines.rows[&None].wait_ns, 6);
     let mut both = lines.clone();
     both.merge(&lines);
-    assert_eq!(both.rows[&frame(10)].idle_ns, 150);
+    assert_eq!(both.rows[&frame(10)].idle_ns, 160);
     assert_eq!(both.of_api("cuLaunchKernel"), lines.of_api("cuLaunchKernel"));
 }
 
@@ -132,6 +133,10 @@ fn a_trace_without_stacks_has_no_lines() {
     let mut fold = LineFold::new(&Start::of(&names));
     observe(&mut fold, 0, KERNEL, When::Timed(exactly(100, 150)), Untimed::Timed, 0);
     let mut lines = finish_at(fold, 0);
-    lines.relate(&BTreeMap::from([(None, Part { count: 1, total: 70 })]), &ImplicitSyncs::default());
+    lines.relate(
+        &BTreeMap::from([(None, Part { count: 1, total: 70 })]),
+        &BTreeMap::new(),
+        &ImplicitSyncs::default(),
+    );
     assert!(lines.rows.is_empty());
 }

@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 
@@ -39,6 +40,7 @@ fn idle_time_in_pauses_has_the_causes_that_what_the_host_did_there_has_elsewhere
     assert_eq!((part.count, part.total.lo, part.total.hi), (1_100, 30 * MS, 430 * MS));
     assert_eq!(idle.by_cause[&Cause::OutsideCuda].total.hi, 410 * MS);
     assert_eq!(idle.sites[&(Cause::Launching, site(false))].total.value, 330 * MS);
+    assert_eq!(idle.paused_by_line, BTreeMap::from([(None, 400 * MS)]));
     idle.complete(Sum { value: 440 * MS, lo: 40 * MS, hi: 440 * MS });
     assert_eq!(value(&idle, Cause::Undecided), 0);
 }
