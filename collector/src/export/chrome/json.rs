@@ -156,6 +156,16 @@ mod tests {
         assert_eq!(shown(i64::MIN), "-9223372036854775.808");
     }
 
+    /// 19 bytes in 2432 ns are 0.0078125 GB/s, which was 0.007812 in one format, and 0.007813 in the other as Perfetto shows it.
+    #[test]
+    fn a_fraction_that_lies_between_two_of_six_decimals_is_the_same_in_all_formats() {
+        let value = Value::from(19.0 / 2432.0);
+        let mut out = Vec::new();
+        value.put(&mut out);
+        assert_eq!(out, b"0.007813");
+        assert!(matches!(value, Value::Fraction(0.007813)), "{value:?}");
+    }
+
     #[test]
     fn a_name_cannot_end_its_json_string() {
         assert_eq!(Text::of("a\"b\\\u{1}\n").to_string(), r#""a\"b\\\u0001\n""#);

@@ -299,7 +299,7 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A number.
     Signed(i64),
-    /// A fraction. Six decimals are enough.
+    /// A fraction of six decimals, so that formats that write it as a text and those that do not have the same.
     Fraction(f64),
     /// A list of three numbers.
     Three([u64; 3]),
@@ -331,7 +331,7 @@ impl From<i64> for Value<'_> {
 
 impl From<f64> for Value<'_> {
     fn from(number: f64) -> Self {
-        Value::Fraction(number)
+        Value::Fraction((number * 1e6).round() / 1e6)
     }
 }
 
