@@ -144,6 +144,20 @@ static inline uint64_t kernel_ns(const char *name)
     return strcmp(unit, "ns") == 0 ? number : strcmp(unit, "us") == 0 ? number * 1000 : number * 1000000;
 }
 
+// Returns the number in a line of /proc/self/status, which the format names; -1 if there is none.
+static inline long process_status(const char *format)
+{
+    char line[256];
+    long number = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    REQUIRE(status != NULL);
+    while (fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, format, &number) == 1)
+            break;
+    fclose(status);
+    return number;
+}
+
 // Returns the malloc'ed PTX text of a module whose kernels each take one 64-bit parameter and spin for as long as their
 // names promise.
 static inline char *ptx_module(const char *const names[], int count)

@@ -38,25 +38,18 @@ static int threads_named(const char *wanted)
     return found;
 }
 
-// Reads how many descriptors the kernel's table has room for.
-static int descriptors(void)
+// How many descriptors the kernel's table has room for.
+static long descriptors(void)
 {
-    int room = 0;
-    char line[256];
-    FILE *file = fopen("/proc/self/status", "r");
-    REQUIRE(file != NULL);
-    while (fgets(line, sizeof line, file) != NULL)
-        sscanf(line, "FDSize: %d", &room);
-    fclose(file);
-    return room;
+    return process_status("FDSize: %ld");
 }
 
 int main(void)
 {
-    int before = descriptors();
+    long before = descriptors();
     CHECK(pthread_barrier_init(&ready, NULL, THREADS));
     run_threads(THREADS, call_at_once);
-    printf("{\"program\":\"first_calls\",\"agent_threads\":%d,\"descriptors\":[%d,%d]}\n", threads_named("gpuspy"), before,
+    printf("{\"program\":\"first_calls\",\"agent_threads\":%d,\"descriptors\":[%ld,%ld]}\n", threads_named("gpuspy"), before,
            descriptors());
     return 0;
 }

@@ -6,29 +6,15 @@
 
 #include <sys/mman.h>
 
-// Reads a line of /proc/self/status, in KiB.
-static long status_kib(const char *format)
-{
-    char line[256];
-    long kib = -1;
-    FILE *status = fopen("/proc/self/status", "r");
-    REQUIRE(status != NULL);
-    while (fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, format, &kib) == 1)
-            break;
-    fclose(status);
-    return kib;
-}
-
 int main(void)
 {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         fprintf(stderr, "mlockall_future: not permitted: %s\n", strerror(errno));
         return EXIT_SKIPPED;
     }
-    long before = status_kib("VmRSS: %ld");
+    long before = process_status("VmRSS: %ld");
     plain_work();
     printf("{\"program\":\"mlockall_future\",\"launches\":%d,\"resident_kib_before\":%ld,\"resident_kib_after\":%ld}\n",
-           PLAIN_LAUNCHES, before, status_kib("VmRSS: %ld"));
+           PLAIN_LAUNCHES, before, process_status("VmRSS: %ld"));
     return 0;
 }

@@ -56,9 +56,7 @@ pub struct Thread {
     pub waited: Option<Waited>,
     /// From its first to its last call: host ns.
     pub ends: Option<(i64, i64)>,
-    /// What it spent in calls, by [`Cause`], ns.
-    pub calls: [u64; Cause::COUNT],
-    /// The same while operations were timed and in pauses, and the time between the calls.
+    /// What it spent in calls and between them.
     pub host: HostTimes,
     /// Whether its last call was in a pause.
     is_paused: bool,
@@ -66,9 +64,8 @@ pub struct Thread {
 
 impl Thread {
     fn new() -> Self {
-        let (calls, host) = ([0; Cause::COUNT], HostTimes::default());
-        let spent = VecDeque::new();
-        Thread { spent, known_from: i64::MIN, waited: None, ends: None, calls, host, is_paused: false }
+        let (spent, host) = (VecDeque::new(), HostTimes::default());
+        Thread { spent, known_from: i64::MIN, waited: None, ends: None, host, is_paused: false }
     }
 
     /// Adds a part of a call. Calls of a thread do not overlap: what a part covers of the one before is left out.
@@ -85,9 +82,7 @@ impl Thread {
 
     /// Counts the time of a call for a cause.
     pub fn count(&mut self, cause: Cause, from: i64, to: i64, period: &Period) {
-        let ns = period.length(from, to);
-        self.calls[cause as usize] = self.calls[cause as usize].saturating_add(ns);
-        self.host.of(self.is_paused).call(cause, ns);
+        self.host.of(self.is_paused).call(cause, period.length(from, to));
     }
 
     /// Notes a call, for the time from the first to the last and for that between them. A pause of `--timing auto` ends with

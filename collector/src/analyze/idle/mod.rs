@@ -7,7 +7,8 @@
 //!
 //! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
 //!   lies before a stream's next operation
-//! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided, when it is [`closed`]; [`rows`]: the names
+//! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided, when it is [`closed`];
+//!   [`rows`]: the names
 //! - [`running`]: whether the leading threads ran while they were outside CUDA
 //! - [`by_step`]: the idle time in each step of the program; [`warm_up`]: what of it turns out to be warm-up
 //! - [`pauses`]: the idle time in which nothing was timed

@@ -51,6 +51,16 @@ impl HostTime {
         }
     }
 
+    /// Returns the most time that a GPU can have been idle for a cause meanwhile. An operation that was enqueued waits whatever
+    /// the host does.
+    fn most(&self, cause: Cause) -> u64 {
+        match cause {
+            Cause::OutsideCuda => self.outside[0].saturating_add(self.outside[1]),
+            Cause::Starting | Cause::BetweenLaunches => self.all(),
+            cause => self.of(cause, false),
+        }
+    }
+
     fn all(&self) -> u64 {
         self.calls.iter().chain(&self.outside).fold(0, |sum, ns| sum.saturating_add(*ns))
     }
@@ -77,6 +87,12 @@ impl HostTimes {
     /// Returns the one or the other.
     pub fn of(&mut self, is_paused: bool) -> &mut HostTime {
         if is_paused { &mut self.paused } else { &mut self.timed }
+    }
+
+    /// Returns the time in calls of this cause, paused or not.
+    pub fn in_calls(&self, cause: Cause) -> u64 {
+        let of = |time: &HostTime| time.calls[cause as usize];
+        of(&self.timed).saturating_add(of(&self.paused))
     }
 }
 
@@ -114,7 +130,7 @@ impl IdleReport {
             left -= ns;
             *self.paused_by_line.entry(site.source.line.clone()).or_default() += ns;
             let count = part.count as f64 * ns as f64 / part.total.value.max(1) as f64;
-            let most = idle.min(paused.of(*cause, site.is_long)).max(ns);
+            let most = idle.min(paused.most(*cause)).max(ns);
             let added = Part { count: count.round() as u64, total: Sum { value: ns, lo: 0, hi: most } };
             part.merge(&added);
             let all = self.by_cause.entry(*cause).or_default();
@@ -122,10 +138,7 @@ impl IdleReport {
             all.total.value += ns;
         }
         for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::SetUp) {
-            let most = paused.of(cause, false).saturating_add(match cause {
-                Cause::OutsideCuda => paused.of(cause, true),
-                _ => 0,
-            });
+            let most = paused.most(cause);
             if most > 0 {
                 let total = &mut self.by_cause.entry(cause).or_default().total;
                 total.hi = total.hi.saturating_add(idle.min(most)).max(total.value);

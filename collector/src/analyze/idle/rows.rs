@@ -31,7 +31,6 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     span: u64,
-    calls: [u64; Cause::COUNT],
     led: u64,
     host: HostTimes,
 }
@@ -39,7 +38,7 @@ pub struct Used {
 impl Used {
     /// A thread with calls in the period, that led idle time of `led` ns.
     pub fn of(thread: &Thread, span: u64, led: u64) -> Used {
-        Used { span, calls: thread.calls, led, host: thread.host }
+        Used { span, led, host: thread.host }
     }
 }
 
@@ -99,7 +98,7 @@ impl Found {
 
 impl Used {
     fn named(&self, tid: Option<u32>) -> ThreadUse {
-        let calls = Cause::ALL.into_iter().map(|cause| (cause, self.calls[cause as usize]));
+        let calls = Cause::ALL.into_iter().map(|cause| (cause, self.host.in_calls(cause)));
         ThreadUse {
             tid,
             span: self.span,

@@ -67,6 +67,20 @@ fn a_cause_that_was_not_seen_has_a_bound_and_no_value() {
     assert_eq!(part, Part { count: 0, total: Sum { value: 0, lo: 0, hi: 5 * MS } });
 }
 
+/// An operation that is enqueued may wait while the host does anything.
+#[test]
+fn the_time_in_which_operations_start_is_bounded_by_all_that_the_host_did() {
+    let mut idle = seen(&[(Cause::Launching, false, 30 * MS), (Cause::Starting, false, 10 * MS)]);
+    idle.host = HostTimes { timed: host(60 * MS, 0, 0), paused: host(60 * MS, 200 * MS, 0) };
+    idle.add_pauses(100 * MS);
+    assert_eq!(idle.by_cause[&Cause::Starting].total, Sum { value: 35 * MS, lo: 10 * MS, hi: 110 * MS });
+    assert_eq!(
+        idle.by_cause[&Cause::Launching].total.hi,
+        105 * MS,
+        "75 ms of 60: the value is in its bounds"
+    );
+}
+
 #[test]
 fn a_few_gaps_are_no_sample() {
     let mut idle = seen(&[(Cause::Launching, false, 30 * MS), (Cause::SetUp, true, 900 * MS)]);
