@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import references
+
 # The simulator charges nothing for these launches: what remains is its own work and the agent's.
 FREE_CALLS = "off"
 # A launch at a rate that the poller can keep up with; events cost nothing but the simulator's own work.
@@ -33,6 +35,7 @@ TABLES_MIB = 300
 
 class Bench:
     def __init__(self, root, scratch):
+        self.root = root
         self.scratch = scratch
         self.gpuspy = root / "target/release/gpuspy"
         self.agent = root / "target/release/libgpuspy.so"
@@ -215,6 +218,23 @@ class Bench:
         if not any(trace["wrong"] for trace in traces):
             print("  answers             all as generated")
 
+    def grows(self, sizes):
+        """Measures traces of each size once: the time should grow as they do, and the memory not at all."""
+        traces = [self.read(launches, 1) for launches in sizes]
+        print("\nReading generated traces: processor seconds for each million launches, and memory at most")
+        print(f"  {'launches':<20}" + "".join(f"{launches:>20}" for launches in sizes))
+        for command, does in READS:
+            costs = [trace[command][0] for trace in traces]
+            seconds = [cost["cpu_seconds"] / launches * 1e6 for cost, launches in zip(costs, sizes)]
+            peaks = [cost["peak_kib"] / 1024 for cost in costs]
+            row = (f"{s:>8.2f} s {mib:>5.0f} MiB" for s, mib in zip(seconds, peaks))
+            print(f"  {does:<20}" + "".join(f"{cell:>20}" for cell in row))
+            limit = TABLES_MIB if command == "tables" else peaks[0] * (1 + GROWTH)
+            if max(peaks) > limit:
+                self.failed.append(f"{does} takes {max(peaks):.1f} MiB for a long trace, {peaks[0]:.1f} for a short one")
+        if not any(trace["wrong"] for trace in traces):
+            print("  answers             all as generated")
+
 
 def run(command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -246,26 +266,47 @@ def machine():
     return f"{model.group(1) if model else 'unknown processor'}, {os.cpu_count()} cores, load {load:.1f}"
 
 
+def everything(bench, quick):
+    rounds, launches = (3, 20_000) if quick else (9, 100_000)
+    bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
+    bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)
+    bench.lookups(3 if quick else 9)
+    bench.starts(20 if quick else 100)
+    bench.stacks(3 if quick else 9)
+    bench.drains(*((3, 300_000) if quick else (7, 2_000_000)))
+    reading(bench, quick)
+
+
+def reading(bench, quick):
+    # Below 300 000 launches the buffers whose size is bounded are not yet full.
+    bench.reads(*((300_000, 600_000, 2) if quick else (1_000_000, 10_000_000, 3)))
+
+
+def growth(bench, quick):
+    bench.grows([300_000, 600_000, 1_200_000] if quick else [1_000_000, 10_000_000, 100_000_000])
+
+
+def beside_others(bench, quick):
+    rounds, launches = (3, 20_000) if quick else (9, 100_000)
+    references.tracepoints(bench, FREE_CALLS, rounds, launches)
+    references.analysers(bench, 20_000 if quick else 300_000)
+
+
+PARTS = {"--reading": reading, "--growth": growth, "--references": beside_others}
+
+
 def main():
     root, *options = sys.argv[1:]
-    if not set(options) <= {"--quick", "--reading"}:
-        sys.exit("usage: scripts/bench.sh [--quick] [--reading]")
-    quick, only_reading = "--quick" in options, "--reading" in options
+    chosen = [PARTS[option] for option in options if option in PARTS]
+    if not set(options) <= {"--quick", *PARTS} or len(chosen) > 1:
+        sys.exit(f"usage: scripts/bench.sh [--quick] [{' | '.join(PARTS)}]")
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(Path(root), Path(scratch))
         if missing := bench.missing():
             sys.exit(f"bench.sh: {missing[0]} is not built: run scripts/build-sim.sh")
         print(f"On the simulated GPU, not a real one; {machine()}")
-        if not only_reading:
-            rounds, launches = (3, 20_000) if quick else (9, 100_000)
-            bench.launches("A launch that costs nothing", FREE_CALLS, rounds, launches)
-            bench.launches("A launch of 5 us", SLOW_LAUNCHES, rounds, launches)
-            bench.lookups(3 if quick else 9)
-            bench.starts(20 if quick else 100)
-            bench.stacks(3 if quick else 9)
-            bench.drains(*((3, 300_000) if quick else (7, 2_000_000)))
-        # Below 300 000 launches the buffers whose size is bounded are not yet full.
-        bench.reads(*((300_000, 600_000, 2) if quick else (1_000_000, 10_000_000, 3)))
+        part = chosen[0] if chosen else everything
+        part(bench, "--quick" in options)
         if bench.failed:
             sys.exit("bench.sh: " + "\nbench.sh: ".join(bench.failed))
 

@@ -30,7 +30,7 @@
 //! A later version may add columns (an absent column means: as expected) and kinds (a reader skips their records). A
 //! new kind must not change the memory of threads, streams and `at`, because an old reader does not decode it.
 
-use super::columns::{ColumnReader, ColumnWriter};
+use super::columns::{COLUMNS, ColumnReader, ColumnWriter, Group, KINDS};
 use super::record::*;
 use gpuspy_wire::record::{
     Direction, Kind, LossCause, Memory, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
@@ -95,16 +95,28 @@ impl Field for Option<Via> {
 trait Columns {
     /// Writing: stores `value` and returns it. Reading: returns the value that was written, or `None` if there is none.
     fn code(&mut self, kind: u8, column: u8, value: u64, expected: u64) -> Option<u64>;
+    /// Ends the present value of each column of a group.
+    fn next(&mut self, kind: u8, group: Group);
 }
 
 impl Columns for ColumnWriter {
+    #[inline(always)]
     fn code(&mut self, kind: u8, column: u8, value: u64, expected: u64) -> Option<u64> {
-        self.push(kind, column, value.wrapping_sub(expected));
+        self.set(kind, column, value.wrapping_sub(expected));
         Some(value)
+    }
+
+    #[inline(always)]
+    fn next(&mut self, kind: u8, group: Group) {
+        ColumnWriter::next(self, kind, group);
     }
 }
 
 impl Columns for ColumnReader {
+    // Each column counts for itself.
+    fn next(&mut self, _kind: u8, _group: Group) {}
+
+    #[inline(always)]
     fn code(&mut self, kind: u8, column: u8, _value: u64, expected: u64) -> Option<u64> {
         Some(expected.wrapping_add(self.take(kind, column)?))
     }
@@ -137,16 +149,27 @@ struct Timeline {
     seen: u64,
 }
 
+/// The previous value of each column, of one kernel or of one kind.
+type Row = [u64; COLUMNS];
+
 /// The coder: the columns of a chunk, and the memory of previous records.
 #[derive(Debug)]
 struct Coder<C> {
     columns: C,
+    /// Those of kernels, and then those of kinds.
+    rows: Vec<Row>,
+    threads: Box<[Thread; PLACES]>,
+    timelines: Box<[Timeline; PLACES]>,
+    at: u64,
+}
+
+/// What codes one record: the columns of its kind, and what it is expected to be.
+struct Fields<'a, C> {
+    columns: &'a mut C,
     kind: u8,
-    row: usize,
-    /// The previous value of each column, per kernel and per kind.
-    rows: Vec<[u64; super::columns::COLUMNS]>,
-    threads: Vec<Thread>,
-    timelines: Vec<Timeline>,
+    row: &'a mut Row,
+    thread: &'a mut Thread,
+    timelines: &'a mut [Timeline; PLACES],
     at: u64,
 }
 
@@ -154,70 +177,70 @@ impl<C: Columns> Coder<C> {
     fn new(columns: C) -> Coder<C> {
         Coder {
             columns,
-            kind: 0,
-            row: 0,
-            rows: vec![[0; super::columns::COLUMNS]; KERNEL_ROWS + super::columns::KINDS],
-            threads: vec![Thread::default(); PLACES],
-            timelines: vec![Timeline::default(); PLACES],
+            rows: vec![[0; COLUMNS]; KERNEL_ROWS + KINDS],
+            threads: Box::new([Thread::default(); PLACES]),
+            timelines: Box::new([Timeline::default(); PLACES]),
             at: 0,
         }
     }
 
-    /// Codes a field that is expected to be `expected`.
-    fn field<T: Field>(&mut self, column: u8, value: &mut T, expected: impl Field) -> Option<()> {
-        let word = self.columns.code(self.kind, column, value.word(), expected.word())?;
-        *value = T::from_word(word)?;
-        Some(())
-    }
-
-    /// Codes a field that is expected to be as it was in the previous record of the row.
-    fn same<T: Field>(&mut self, column: u8, value: &mut T) -> Option<()> {
-        self.field(column, value, self.rows[self.row][usize::from(column)])?;
-        self.rows[self.row][usize::from(column)] = value.word();
-        Some(())
-    }
-
-    /// Selects the columns and the row of a kind.
-    fn turn_to(&mut self, kind: u8) {
-        self.kind = kind;
-        self.row = KERNEL_ROWS + usize::from(kind);
+    /// The columns of a kind, and the memory of a row and of a thread.
+    fn fields(&mut self, kind: Kind, row: usize, thread: usize) -> Fields<'_, C> {
+        let Coder { columns, rows, threads, timelines, at } = self;
+        let (row, thread) = (&mut rows[row], &mut threads[thread % PLACES]);
+        Fields { columns, kind: kind as u8, row, thread, timelines, at: *at }
     }
 
     /// Codes a record's body and time. When reading, `body` must already have the right kind.
     fn record(&mut self, kind: Kind, record: &mut Record) -> Option<()> {
-        self.turn_to(kind as u8);
-        let thread = record.thread as usize % PLACES;
-        let expected_at = match &mut record.body {
-            Body::Work(work) => self.work(thread, work)?,
-            Body::Alloc(alloc) => self.alloc(thread, alloc)?,
-            Body::Free(free) => self.free(thread, free)?,
-            Body::Synchronize(sync) => self.synchronize(thread, sync)?,
-            Body::EventRecord(event) | Body::EventWait(event) => self.event(thread, event)?,
-            Body::Api(api) => self.api(thread, api)?,
-            Body::Context(context) => self.context(context)?,
-            Body::Stream(stream) => self.stream(stream)?,
-            Body::Graph(graph) => self.graph(graph)?,
-            Body::GraphNode(node) => self.graph_node(node)?,
-            Body::NodeTime(time) => self.node_time(time)?,
-            Body::ClockSample(sample) => self.clock_sample(sample)?,
-            Body::Window(window) => self.window(window)?,
-            Body::NvtxRange(range) => self.range(range)?,
-            Body::Module(module) => self.module(module)?,
-            Body::Device(device) => self.device(device)?,
-            Body::KernelFacts(facts) => self.kernel_facts(facts)?,
-            Body::Lookup(lookup) => self.lookup(lookup)?,
-            Body::CaptureEdge { begins } => {
-                self.same(24, begins)?;
-                self.at
+        let thread = record.thread as usize;
+        let row = match &mut record.body {
+            Body::Work(Work { what: What::Kernel { name, .. }, .. }) => {
+                self.fields(kind, 0, thread).field(24, name, 0u64)?;
+                row_of(*name)
             }
-            Body::ThreadTime(time) => self.thread_time(time)?,
+            Body::NodeTime(time) => {
+                self.fields(kind, row_of_kind(kind), thread).node_time(time)?;
+                row_of(time.kernel)
+            }
+            _ => row_of_kind(kind),
+        };
+        let mut fields = self.fields(kind, row, thread);
+        let expected_at = match &mut record.body {
+            Body::Work(work) => fields.work(work)?,
+            Body::Alloc(alloc) => fields.alloc(alloc)?,
+            Body::Free(free) => fields.free(free)?,
+            Body::Synchronize(sync) => fields.synchronize(sync)?,
+            Body::EventRecord(event) | Body::EventWait(event) => fields.event(event)?,
+            Body::Api(api) => fields.api(api)?,
+            Body::Context(context) => fields.context(context)?,
+            Body::Stream(stream) => fields.stream(stream)?,
+            Body::Graph(graph) => fields.graph(graph)?,
+            Body::GraphNode(node) => fields.graph_node(node)?,
+            Body::NodeTime(time) => {
+                fields.gpu_time(time.context as usize, &mut time.gpu)?;
+                time.gpu.seen
+            }
+            Body::ClockSample(sample) => fields.clock_sample(sample)?,
+            Body::Window(window) => fields.window(window)?,
+            Body::NvtxRange(range) => fields.range(range)?,
+            Body::Module(module) => fields.module(module)?,
+            Body::Device(device) => fields.device(device)?,
+            Body::KernelFacts(facts) => fields.kernel_facts(facts)?,
+            Body::Lookup(lookup) => fields.lookup(lookup)?,
+            Body::CaptureEdge { begins } => {
+                fields.same(24, begins)?;
+                fields.at
+            }
+            Body::ThreadTime(time) => fields.thread_time(time)?,
             Body::Loss { cause, count } => {
-                self.same(24, cause)?;
-                self.field(25, count, 0u64)?;
-                self.at
+                fields.same(24, cause)?;
+                fields.field(25, count, 0u64)?;
+                fields.at
             }
         };
-        self.field(0, &mut record.at, expected_at)?;
+        fields.field(0, &mut record.at, expected_at)?;
+        fields.columns.next(kind as u8, Group::Record);
         // Readers of before do not decode later kinds.
         if kind <= LAST_KIND_AT_FIRST {
             self.at = record.at;
@@ -225,9 +248,47 @@ impl<C: Columns> Coder<C> {
         Some(())
     }
 
+    /// Codes a GPU time without its launch. Its stream is unknown here, so all share one timeline.
+    fn time(&mut self, correlation: &mut u64, time: &mut GpuTime) -> Option<()> {
+        let mut fields = self.fields(Kind::GpuTime, row_of_kind(Kind::GpuTime), 0);
+        let expected = fields.thread.correlation.wrapping_add(1);
+        fields.field(1, correlation, expected)?;
+        fields.thread.correlation = *correlation;
+        fields.columns.next(Kind::GpuTime as u8, Group::Record);
+        fields.gpu_time(0, time)
+    }
+}
+
+/// The row of a kernel.
+fn row_of(kernel: u32) -> usize {
+    kernel as usize % KERNEL_ROWS
+}
+
+/// The row of a kind.
+fn row_of_kind(kind: Kind) -> usize {
+    KERNEL_ROWS + kind as usize
+}
+
+impl<C: Columns> Fields<'_, C> {
+    /// Codes a field that is expected to be `expected`.
+    #[inline(always)]
+    fn field<T: Field>(&mut self, column: u8, value: &mut T, expected: impl Field) -> Option<()> {
+        let word = self.columns.code(self.kind, column, value.word(), expected.word())?;
+        *value = T::from_word(word)?;
+        Some(())
+    }
+
+    /// Codes a field that is expected to be as it was in the previous record of the row.
+    #[inline(always)]
+    fn same<T: Field>(&mut self, column: u8, value: &mut T) -> Option<()> {
+        self.field(column, value, self.row[usize::from(column)])?;
+        self.row[usize::from(column)] = value.word();
+        Some(())
+    }
+
     /// The call without its end.
-    fn entry(&mut self, thread: usize, call: &mut Call) -> Option<()> {
-        let before = self.threads[thread];
+    fn entry(&mut self, call: &mut Call) -> Option<()> {
+        let before = *self.thread;
         self.field(1, &mut call.correlation, before.correlation.wrapping_add(1))?;
         self.same(2, &mut call.api)?;
         self.same(3, &mut call.via)?;
@@ -239,45 +300,42 @@ impl<C: Columns> Coder<C> {
     }
 
     /// The call's end, which is also the expected time of the record.
-    fn exit(&mut self, thread: usize, call: &mut Call, expected_end: u64) -> Option<u64> {
+    fn exit(&mut self, call: &mut Call, expected_end: u64) -> Option<u64> {
         self.field(6, &mut call.end, expected_end)?;
-        let memory = &mut self.threads[thread];
+        let memory = &mut *self.thread;
         (memory.correlation, memory.end, memory.context) = (call.correlation, call.end, call.context);
         Some(call.end)
     }
 
-    fn call(&mut self, thread: usize, call: &mut Call) -> Option<u64> {
-        self.entry(thread, call)?;
-        self.exit(thread, call, call.begin)
+    fn call(&mut self, call: &mut Call) -> Option<u64> {
+        self.entry(call)?;
+        self.exit(call, call.begin)
     }
 
-    fn work(&mut self, thread: usize, work: &mut Work) -> Option<u64> {
-        if let What::Kernel { name, .. } = &mut work.what {
-            self.field(24, name, 0u64)?;
-            self.row = *name as usize % KERNEL_ROWS;
-        }
-        self.entry(thread, &mut work.call)?;
+    fn work(&mut self, work: &mut Work) -> Option<u64> {
+        self.entry(&mut work.call)?;
         self.field(10, &mut work.lead, 0u64)?;
         self.field(11, &mut work.tail, 0u64)?;
         self.field(9, &mut work.submitted, work.call.begin.wrapping_add(work.lead))?;
         self.same(12, &mut work.untimed)?;
-        self.field(13, &mut work.stream, self.threads[thread].stream)?;
-        self.threads[thread].stream = work.stream;
+        self.field(13, &mut work.stream, self.thread.stream)?;
+        self.thread.stream = work.stream;
 
         let mut timed = work.gpu.is_some();
         self.field(14, &mut timed, work.untimed == Untimed::Timed)?;
         let mut gpu = work.gpu.unwrap_or_default();
         work.gpu = if timed {
-            self.gpu_time(work.stream as usize % PLACES, &mut gpu)?;
+            self.gpu_time(work.stream as usize, &mut gpu)?;
             Some(gpu)
         } else {
             None
         };
         self.what(&mut work.what, &mut work.entered)?;
-        self.exit(thread, &mut work.call, work.submitted.wrapping_add(work.tail))
+        self.exit(&mut work.call, work.submitted.wrapping_add(work.tail))
     }
 
     fn gpu_time(&mut self, timeline: usize, time: &mut GpuTime) -> Option<()> {
+        let timeline = timeline % PLACES;
         let before = self.timelines[timeline];
         self.field(15, &mut time.time_base, before.time_base)?;
         self.field(16, &mut time.start, before.end)?;
@@ -287,6 +345,7 @@ impl<C: Columns> Coder<C> {
         self.field(20, &mut time.seen, before.seen)?;
         self.same(21, &mut time.flags)?;
         self.field(23, &mut time.tail, 0u64)?;
+        self.columns.next(self.kind, Group::GpuTime);
         self.timelines[timeline] = Timeline {
             time_base: time.time_base,
             end: time.start.wrapping_add_unsigned(time.duration),
@@ -299,12 +358,12 @@ impl<C: Columns> Coder<C> {
     /// Codes a duration against a moving average. That takes half a bit less than the previous value, whose noise adds.
     fn duration(&mut self, duration: &mut u64) -> Option<()> {
         const COLUMN: u8 = 17;
-        let average = self.rows[self.row][usize::from(COLUMN)];
+        let average = self.row[usize::from(COLUMN)];
         self.field(COLUMN, duration, average)?;
         let surprise = duration.wrapping_sub(average) as i64;
         // The first duration becomes the average.
         let step = if average == 0 { surprise } else { surprise / 4 };
-        self.rows[self.row][usize::from(COLUMN)] = average.wrapping_add_signed(step);
+        self.row[usize::from(COLUMN)] = average.wrapping_add_signed(step);
         Some(())
     }
 
@@ -358,44 +417,44 @@ impl<C: Columns> Coder<C> {
         }
     }
 
-    fn alloc(&mut self, thread: usize, alloc: &mut Alloc) -> Option<u64> {
+    fn alloc(&mut self, alloc: &mut Alloc) -> Option<u64> {
         self.same(24, &mut alloc.memory)?;
         self.same(25, &mut alloc.address)?;
         self.same(26, &mut alloc.bytes)?;
         self.same(27, &mut alloc.stream)?;
         self.same(28, &mut alloc.pool)?;
-        self.call(thread, &mut alloc.call)
+        self.call(&mut alloc.call)
     }
 
-    fn free(&mut self, thread: usize, free: &mut Free) -> Option<u64> {
+    fn free(&mut self, free: &mut Free) -> Option<u64> {
         self.same(24, &mut free.memory)?;
         self.same(25, &mut free.address)?;
         self.same(26, &mut free.stream)?;
         self.same(27, &mut free.bytes)?;
-        self.call(thread, &mut free.call)
+        self.call(&mut free.call)
     }
 
-    fn synchronize(&mut self, thread: usize, sync: &mut Synchronize) -> Option<u64> {
+    fn synchronize(&mut self, sync: &mut Synchronize) -> Option<u64> {
         self.same(24, &mut sync.scope)?;
         self.same(25, &mut sync.stream)?;
         self.same(26, &mut sync.event)?;
-        self.call(thread, &mut sync.call)
+        self.call(&mut sync.call)
     }
 
-    fn event(&mut self, thread: usize, event: &mut EventOp) -> Option<u64> {
+    fn event(&mut self, event: &mut EventOp) -> Option<u64> {
         self.same(24, &mut event.stream)?;
         self.same(25, &mut event.event)?;
         self.same(26, &mut event.event_flags)?;
-        self.call(thread, &mut event.call)
+        self.call(&mut event.call)
     }
 
-    fn api(&mut self, thread: usize, api: &mut Api) -> Option<u64> {
+    fn api(&mut self, api: &mut Api) -> Option<u64> {
         self.same(24, &mut api.result)?;
         self.same(25, &mut api.subject)?;
         self.field(26, &mut api.calls, 1u32)?;
         self.field(27, &mut api.inside, 0u64)?;
         self.field(28, &mut api.entered, 0u64)?;
-        self.call(thread, &mut api.call)
+        self.call(&mut api.call)
     }
 
     fn context(&mut self, context: &mut Context) -> Option<u64> {
@@ -436,14 +495,12 @@ impl<C: Columns> Coder<C> {
         Some(self.at)
     }
 
-    fn node_time(&mut self, time: &mut NodeTime) -> Option<u64> {
+    /// The node without its time.
+    fn node_time(&mut self, time: &mut NodeTime) -> Option<()> {
         self.same(24, &mut time.correlation)?;
         self.same(25, &mut time.context)?;
         self.same(26, &mut time.kernel)?;
-        self.same(27, &mut time.node)?;
-        self.row = time.kernel as usize % KERNEL_ROWS;
-        self.gpu_time(time.context as usize % PLACES, &mut time.gpu)?;
-        Some(time.gpu.seen)
+        self.same(27, &mut time.node)
     }
 
     fn clock_sample(&mut self, sample: &mut ClockSample) -> Option<u64> {
@@ -679,13 +736,21 @@ impl Default for Encoder {
     }
 }
 
+impl Coder<ColumnWriter> {
+    /// Writes what the columns of all records say of the next one.
+    fn begin(&mut self, kind: u8, thread: u32) {
+        self.columns.set(0, 0, kind.into());
+        self.columns.set(0, 1, thread.into());
+        self.columns.next(0, Group::Record);
+    }
+}
+
 impl Encoder {
     /// Adds a record, which stays as it is: the description that writing shares with reading takes `&mut`, and puts each
     /// field back.
     pub fn record(&mut self, record: &mut Record) {
         let kind = kind_of(&record.body);
-        self.0.columns.push(0, 0, kind as u64);
-        self.0.columns.push(0, 1, u64::from(record.thread));
+        self.0.begin(kind as u8, record.thread);
         // Writing never fails.
         let _always = self.0.record(kind, record);
     }
@@ -701,16 +766,6 @@ impl Encoder {
     /// See [`ColumnWriter::pack`].
     pub fn pack(self) -> io::Result<(Vec<u8>, u16, u32)> {
         self.0.columns.pack()
-    }
-}
-
-impl<C: Columns> Coder<C> {
-    /// Codes a GPU time without its launch. Its stream is unknown here, so all share one timeline.
-    fn time(&mut self, correlation: &mut u64, time: &mut GpuTime) -> Option<()> {
-        self.turn_to(Kind::GpuTime as u8);
-        self.field(1, correlation, self.threads[0].correlation.wrapping_add(1))?;
-        self.threads[0].correlation = *correlation;
-        self.gpu_time(0, time)
     }
 }
 
@@ -782,10 +837,10 @@ mod tests {
     fn records_of_unknown_kinds_are_skipped() {
         let mut encoder = Encoder::default();
         encoder.record(&mut loss(10));
-        for kind in [31, 200, Kind::Anchor as u64] {
-            encoder.0.columns.push(0, 0, kind);
-            encoder.0.columns.push(0, 1, 3);
-            encoder.0.columns.push(31, 0, 12345);
+        for kind in [31, 200, Kind::Anchor as u8] {
+            encoder.0.begin(kind, 3);
+            encoder.0.columns.set(31, 0, 12345);
+            encoder.0.columns.next(31, Group::Record);
         }
         encoder.record(&mut loss(20));
         let mut decoder = decoder(encoder, 5);
@@ -800,8 +855,7 @@ mod tests {
         let mut encoder = Encoder::default();
         encoder.record(&mut loss(10));
         let body = Body::ThreadTime(ThreadTime { ran: 5, queued: 6, late: 7 });
-        encoder.0.columns.push(0, 0, 31);
-        encoder.0.columns.push(0, 1, 4);
+        encoder.0.begin(31, 4);
         encoder.0.record(Kind::ThreadTime, &mut Record { thread: 4, at: 15, body }).unwrap();
         encoder.record(&mut loss(20));
         let mut decoder = decoder(encoder, 3);
@@ -814,8 +868,9 @@ mod tests {
     fn a_value_that_its_field_cannot_have_is_invalid() {
         for (column, value) in [(24, 77), (24, u64::MAX)] {
             let mut encoder = Encoder::default();
-            encoder.0.columns.push(0, 0, Kind::Loss as u64);
-            encoder.0.columns.push(Kind::Loss as u8, column, value);
+            encoder.0.begin(Kind::Loss as u8, 0);
+            encoder.0.columns.set(Kind::Loss as u8, column, value);
+            encoder.0.columns.next(Kind::Loss as u8, Group::Record);
             assert_eq!(next(&mut decoder(encoder, 1)), Err(Invalid));
         }
     }

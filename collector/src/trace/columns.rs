@@ -57,26 +57,37 @@ fn bits(value: u64) -> u32 {
 #[derive(Debug)]
 pub struct ColumnWriter {
     columns: Vec<Filling>,
+    /// Of each kind, the number of values that each column of a group has so far.
+    counts: [[u32; GROUPS]; KINDS],
     noisy: u64,
 }
 
-/// A column that is being filled. Most values are 0, so these are only counted until another one comes.
+/// A column that is being filled. Most values are 0, so only the others are kept.
 #[derive(Clone, Debug, Default)]
 struct Filling {
-    /// All values up to the last one that is not 0.
     values: Vec<u64>,
-    /// The number of values, with those that are 0 at the end.
-    count: usize,
+    /// Where they are in the column, ascending.
+    places: Vec<u32>,
 }
 
-impl Filling {
-    #[inline]
-    fn push(&mut self, value: u64) {
-        if value != 0 {
-            self.values.resize(self.count, 0);
-            self.values.push(value);
-        }
-        self.count += 1;
+/// Columns whose values come together: those of every record of a kind, and those of records with a GPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Of every record.
+    Record,
+    /// Of records with a GPU time.
+    GpuTime,
+}
+
+const GROUPS: usize = 2;
+/// The columns of a GPU time, a bit each.
+const GPU_TIME: u64 = 0b1111111 << 15 | 1 << 23;
+
+impl Group {
+    /// The group of a column.
+    #[inline(always)]
+    fn of(column: u8) -> Group {
+        if GPU_TIME >> column & 1 == 1 { Group::GpuTime } else { Group::Record }
     }
 }
 
@@ -90,13 +101,32 @@ struct Packed {
 impl ColumnWriter {
     /// Starts without columns. `noisy` has a bit set for each column, of every kind, whose low bits are noise.
     pub fn new(noisy: u64) -> ColumnWriter {
-        ColumnWriter { columns: vec![Filling::default(); KINDS * COLUMNS], noisy }
+        ColumnWriter {
+            columns: vec![Filling::default(); KINDS * COLUMNS],
+            counts: [[0; GROUPS]; KINDS],
+            noisy,
+        }
     }
 
-    /// Appends to a column of a kind.
-    #[inline]
-    pub fn push(&mut self, kind: u8, column: u8, value: u64) {
-        self.columns[usize::from(kind) * COLUMNS + usize::from(column)].push(value);
+    /// Sets the next value of a column of a kind; without it, that is 0.
+    #[inline(always)]
+    pub fn set(&mut self, kind: u8, column: u8, value: u64) {
+        if value != 0 {
+            self.keep(kind, column, value);
+        }
+    }
+
+    fn keep(&mut self, kind: u8, column: u8, value: u64) {
+        let place = self.counts[usize::from(kind)][Group::of(column) as usize];
+        let filling = &mut self.columns[usize::from(kind) * COLUMNS + usize::from(column)];
+        filling.values.push(value);
+        filling.places.push(place);
+    }
+
+    /// Ends the present value of each column of a group.
+    #[inline(always)]
+    pub fn next(&mut self, kind: u8, group: Group) {
+        self.counts[usize::from(kind) % KINDS][group as usize] += 1;
     }
 
     /// Packs the columns. Returns the payload, its flags, and its size before compression in bytes.
@@ -108,7 +138,8 @@ impl ColumnWriter {
         let mut parts = Vec::new();
         for (index, column) in self.columns.into_iter().enumerate() {
             let noisy = self.noisy >> (index % COLUMNS) & 1 == 1;
-            if let Some(packed) = pack_column(column, noisy) {
+            let count = self.counts[index / COLUMNS][Group::of((index % COLUMNS) as u8) as usize];
+            if let Some(packed) = pack_column(column, count as usize, noisy) {
                 table.extend([(index / COLUMNS) as u8, (index % COLUMNS) as u8]);
                 table.extend(packed.entry);
                 parts.extend(packed.parts);
@@ -129,19 +160,18 @@ impl ColumnWriter {
     }
 }
 
-/// Packs a column; `None` if there is nothing to write.
-fn pack_column(Filling { mut values, count }: Filling, noisy: bool) -> Option<Packed> {
+/// Packs a column of `count` values; `None` if there is nothing to write.
+fn pack_column(Filling { mut values, places }: Filling, count: usize, noisy: bool) -> Option<Packed> {
     if values.is_empty() {
         return None;
     }
-    values.resize(count, 0);
     let mut flags = 0;
     let mut parts = Vec::new();
-    let zeros = values.iter().filter(|value| **value == 0).count();
-    if zeros * 2 > count {
+    if values.len() * 2 < count {
         flags |= SPARSE;
-        parts.push(mask_of(&values));
-        values.retain(|value| *value != 0);
+        parts.push(mask_of(&places, count));
+    } else if values.len() < count {
+        values = spread(&values, &places, count);
     }
     let is_negative = values.iter().fold(0, |all, value| all | value) >> 63 == 1;
     if is_negative {
@@ -186,11 +216,18 @@ fn usual_bits(values: &[u64]) -> u32 {
     width
 }
 
-/// Returns a bit for each value, set where it is not 0, lowest bit first.
-fn mask_of(values: &[u64]) -> Vec<u8> {
-    let byte =
-        |eight: &[u64]| (0..).zip(eight).fold(0, |byte, (at, value)| byte | u8::from(*value != 0) << at);
-    values.chunks(8).map(byte).collect()
+/// Returns a bit for each of `count` values, set where it is not 0, lowest bit first.
+fn mask_of(places: &[u32], count: usize) -> Vec<u8> {
+    let mut mask = vec![0; count.div_ceil(8)];
+    places.iter().for_each(|place| mask[*place as usize / 8] |= 1 << (place % 8));
+    mask
+}
+
+/// Returns `count` values, of which those that are not 0 are at these places.
+fn spread(values: &[u64], places: &[u32], count: usize) -> Vec<u64> {
+    let mut all = vec![0; count];
+    values.iter().zip(places).for_each(|(value, place)| all[*place as usize] = *value);
+    all
 }
 
 /// Packs the low `width` bits of the values, 0 < `width` < 64, lowest bit first, without gaps.
@@ -363,7 +400,9 @@ impl Column {
 #[derive(Debug)]
 pub struct ColumnReader {
     plain: Vec<u8>,
-    /// The index in `columns` of each kind's column, plus one; 0 = absent.
+    /// Of each kind, a bit for each column that is there.
+    present: [u64; KINDS],
+    /// The index in `columns` of each kind's column that is there.
     index: Vec<u16>,
     columns: Vec<Column>,
 }
@@ -374,6 +413,7 @@ impl ColumnReader {
     pub fn new(plain: Vec<u8>, entries: u32) -> Option<ColumnReader> {
         let mut fields = Fields(&plain);
         let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= KINDS * COLUMNS)?;
+        let mut present = [0; KINDS];
         let mut index = vec![0; KINDS * COLUMNS];
         let mut columns = Vec::new();
         let mut at = 4 + ENTRY_BYTES * count;
@@ -385,18 +425,27 @@ impl ColumnReader {
                 return None;
             }
             if kind < KINDS && id < COLUMNS {
-                columns.push(column);
+                present[kind] |= 1 << id;
                 index[kind * COLUMNS + id] = u16::try_from(columns.len()).ok()?;
+                columns.push(column);
             }
         }
-        (at == plain.len()).then_some(ColumnReader { plain, index, columns })
+        (at == plain.len()).then_some(ColumnReader { plain, present, index, columns })
     }
 
     /// Takes the next value of a column: 0 if the column is absent, `None` if it has no more.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, kind: u8, column: u8) -> Option<u64> {
+        // Most columns are absent.
+        if self.present[usize::from(kind) % KINDS] >> column & 1 == 0 {
+            return Some(0);
+        }
+        self.take_present(kind, column)
+    }
+
+    #[inline(never)]
+    fn take_present(&mut self, kind: u8, column: u8) -> Option<u64> {
         let at = *self.index.get(usize::from(kind) * COLUMNS + usize::from(column))?;
-        let Some(at) = at.checked_sub(1) else { return Some(0) };
         let column = self.columns.get_mut(usize::from(at))?;
         column.take().or_else(|| column.unpack(&self.plain))
     }
@@ -423,7 +472,8 @@ mod tests {
     fn expected_values_cost_nothing() {
         let mut writer = ColumnWriter::new(0);
         for _ in 0..1000 {
-            writer.push(1, 2, 0);
+            writer.set(1, 2, 0);
+            writer.next(1, Group::Record);
         }
         let plain = unpack(writer.pack().unwrap());
         assert_eq!(plain, [0, 0, 0, 0]);
@@ -437,8 +487,9 @@ mod tests {
         let wide: Vec<u64> = (0..64).map(|bit| 1 << bit).chain([0, u64::MAX]).collect();
         let mut writer = ColumnWriter::new(0);
         for value in &wide {
-            writer.push(1, 0, *value);
-            writer.push(19, 63, 77);
+            writer.set(1, 0, *value);
+            writer.set(19, 63, 77);
+            [1, 19].map(|kind| writer.next(kind, Group::Record));
         }
         let mut reader = ColumnReader::new(unpack(writer.pack().unwrap()), 66).unwrap();
         for value in &wide {
@@ -457,7 +508,10 @@ mod tests {
         ) {
             let values: Vec<u64> = values.iter().map(|(shift, word)| word.checked_shr(*shift).unwrap_or(0)).collect();
             let mut writer = ColumnWriter::new(if noisy { 1 << 5 } else { 0 });
-            values.iter().for_each(|value| writer.push(3, 5, *value));
+            for value in &values {
+                writer.set(3, 5, *value);
+                writer.next(3, Group::Record);
+            }
             let mut reader = ColumnReader::new(unpack(writer.pack().unwrap()), 300).unwrap();
             for value in &values {
                 proptest::prop_assert_eq!(reader.take(3, 5), Some(*value));

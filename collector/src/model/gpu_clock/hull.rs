@@ -6,6 +6,8 @@
 //! order. Bounds from below use the same code with negated values. The test `corners_represent_all_points` checks the
 //! equivalence.
 
+use std::cmp::Ordering;
+
 /// A value at a time, both in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
@@ -16,12 +18,20 @@ pub struct Point {
 }
 
 impl Point {
-    /// How far `self` lies above the line through `a` and `b`, multiplied by the time between `a` and `b`.
-    pub fn above(self, a: Point, b: Point) -> i128 {
-        let (run, rise) = (i128::from(b.at) - i128::from(a.at), i128::from(b.offset) - i128::from(a.offset));
-        let (at, offset) =
-            (i128::from(self.at) - i128::from(a.at), i128::from(self.offset) - i128::from(a.offset));
-        offset * run - rise * at
+    /// Whether `self` lies above the line through `a` and a later `b` (`Greater`), on it, or below it. Clocks drift slowly, so
+    /// that 64 bits are nearly always enough.
+    pub fn height(self, a: Point, b: Point) -> Ordering {
+        let near = || {
+            let height = self.offset.checked_sub(a.offset)?.checked_mul(b.at.checked_sub(a.at)?)?;
+            let line = b.offset.checked_sub(a.offset)?.checked_mul(self.at.checked_sub(a.at)?)?;
+            Some(height.cmp(&line))
+        };
+        let far = || {
+            let between = |from: i64, to: i64| i128::from(to) - i128::from(from);
+            let height = between(a.offset, self.offset) * between(a.at, b.at);
+            height.cmp(&(between(a.offset, b.offset) * between(a.at, self.at)))
+        };
+        near().unwrap_or_else(far)
     }
 }
 
@@ -46,7 +56,7 @@ impl Hull {
             (_, Some(same)) if same.at == point.at => {
                 corners.remove(here);
             }
-            (Some(left), Some(right)) if point.above(left, *right) >= 0 => return,
+            (Some(left), Some(right)) if point.height(left, *right).is_ge() => return,
             _ => {}
         }
         if corners.len() >= MOST_CORNERS {
@@ -60,10 +70,10 @@ impl Hull {
             }
         }
         corners.insert(here, point);
-        while here + 2 < corners.len() && corners[here + 1].above(point, corners[here + 2]) >= 0 {
+        while here + 2 < corners.len() && corners[here + 1].height(point, corners[here + 2]).is_ge() {
             corners.remove(here + 1);
         }
-        while here >= 2 && corners[here - 1].above(corners[here - 2], point) >= 0 {
+        while here >= 2 && corners[here - 1].height(corners[here - 2], point).is_ge() {
             corners.remove(here - 1);
             here -= 1;
         }

@@ -102,7 +102,7 @@ fn meeting(sides: &[Vec<Point>; 2]) -> Option<Point> {
         let ahead = sides[1 - side][next[1 - side]];
         let is_shared = match next[1 - side].checked_sub(1).map(|before| sides[1 - side][before]) {
             _ if ahead.at == corner.at => ahead == corner,
-            Some(before) => corner.above(before, ahead) == 0,
+            Some(before) => corner.height(before, ahead).is_eq(),
             None => false,
         };
         if is_shared {
