@@ -117,6 +117,22 @@ fn without_found_steps(mut export: Value) -> Value {
     export
 }
 
+/// Two rows of zeros ended the table.
+#[test]
+fn a_cause_that_had_no_time_is_in_json_and_no_row() {
+    let trace = traces().into_iter().find(|trace| trace.ends_with("implicit_waits.gspy")).unwrap();
+    let json: Value = serde_json::from_slice(&report(&trace)).unwrap();
+    let screen = gpuspy(&["report".as_ref(), "--section".as_ref(), "idle".as_ref(), trace.as_ref()]);
+    let screen = String::from_utf8(screen).unwrap();
+    let causes = json["idle"]["by_cause"].as_array().unwrap();
+    let had_time = |cause: &&Value| cause["count"] != 0 || cause["total_ns"]["value"] != 0;
+    let (with, without): (Vec<&Value>, Vec<&Value>) = causes.iter().partition(had_time);
+    assert!(!with.is_empty() && !without.is_empty(), "{causes:?}");
+    let table = screen.lines().skip_while(|line| !line.contains("the host was")).skip(1);
+    let rows = table.take_while(|line| !line.contains("where")).filter(|line| line.contains('%')).count();
+    assert_eq!(rows, with.len(), "{screen}");
+}
+
 /// Maps are hashed with another seed in each process, and threads take turns in another way.
 #[test]
 fn a_trace_gives_the_same_bytes_each_time() {

@@ -268,10 +268,9 @@ const WINDOW: usize = u64::BITS as usize;
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// The values unpacked last, how many of them there are, and how many were taken.
+    /// The values unpacked last, at the end of the window, and how many of them have not been taken.
     window: [u64; WINDOW],
-    filled: usize,
-    taken: usize,
+    left: usize,
     flags: u8,
     low_bits: u32,
     planes: usize,
@@ -306,8 +305,7 @@ impl Column {
             unpacked: 0,
             unpacked_present: 0,
             window: [0; WINDOW],
-            filled: 0,
-            taken: 0,
+            left: 0,
             at: [0; 3],
         })
     }
@@ -322,13 +320,10 @@ impl Column {
     }
 
     /// Takes the next value of those that are unpacked; `None` if all of them were taken.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Option<u64> {
-        if self.taken >= self.filled {
-            return None;
-        }
-        let value = self.window[self.taken % WINDOW];
-        self.taken += 1;
+        let value = self.window[WINDOW.wrapping_sub(self.left) % WINDOW];
+        self.left = self.left.checked_sub(1)?;
         Some(value)
     }
 
@@ -339,21 +334,24 @@ impl Column {
         if count == 0 {
             return None;
         }
-        (self.taken, self.filled) = (0, 0);
-        if self.flags & SPARSE == 0 {
+        let filled = if self.flags & SPARSE == 0 {
             self.unpack_present(plain, count)?;
-            self.filled = count;
+            count
         } else {
             let mask = word_at(plain.get(self.at[0]..self.at[1])?, self.unpacked / 8)?;
             let mask = mask & (u64::MAX >> (WINDOW - count));
             let present = (self.present - self.unpacked_present).min(mask.count_ones() as usize);
             self.unpack_present(plain, present)?;
-            self.filled = self.spread(mask, present).min(count);
-        }
-        self.unpacked += self.filled;
-        if self.filled < count {
+            self.spread(mask, present).min(count)
+        };
+        self.unpacked += filled;
+        if filled < count {
             self.values = self.unpacked;
         }
+        if filled < WINDOW {
+            self.window.copy_within(..filled, WINDOW - filled);
+        }
+        self.left = filled;
         self.take()
     }
 
@@ -403,7 +401,7 @@ pub struct ColumnReader {
     /// Of each kind, a bit for each column that is there.
     present: [u64; KINDS],
     /// The index in `columns` of each kind's column that is there.
-    index: Vec<u16>,
+    index: Box<[u16; KINDS * COLUMNS]>,
     columns: Vec<Column>,
 }
 
@@ -414,7 +412,7 @@ impl ColumnReader {
         let mut fields = Fields(&plain);
         let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= KINDS * COLUMNS)?;
         let mut present = [0; KINDS];
-        let mut index = vec![0; KINDS * COLUMNS];
+        let mut index = Box::new([0; KINDS * COLUMNS]);
         let mut columns = Vec::new();
         let mut at = 4 + ENTRY_BYTES * count;
         for _ in 0..count {
@@ -440,14 +438,12 @@ impl ColumnReader {
         if self.present[usize::from(kind) % KINDS] >> column & 1 == 0 {
             return Some(0);
         }
-        self.take_present(kind, column)
-    }
-
-    #[inline(never)]
-    fn take_present(&mut self, kind: u8, column: u8) -> Option<u64> {
-        let at = *self.index.get(usize::from(kind) * COLUMNS + usize::from(column))?;
+        let at = self.index[usize::from(kind) % KINDS * COLUMNS + usize::from(column) % COLUMNS];
         let column = self.columns.get_mut(usize::from(at))?;
-        column.take().or_else(|| column.unpack(&self.plain))
+        match column.take() {
+            None => column.unpack(&self.plain),
+            value => value,
+        }
     }
 }
 
@@ -489,7 +485,8 @@ mod tests {
         for value in &wide {
             writer.set(1, 0, *value);
             writer.set(19, 63, 77);
-            [1, 19].map(|kind| writer.next(kind, Group::Record));
+            writer.next(1, Group::Record);
+            writer.next(19, Group::Record);
         }
         let mut reader = ColumnReader::new(unpack(writer.pack().unwrap()), 66).unwrap();
         for value in &wide {

@@ -44,7 +44,9 @@ fn phrase(row: &ByCause) -> String {
 
 /// Draws the causes.
 fn causes(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
-    let rows = &run.rows.idle.by_cause;
+    // What may have had a part, and by the best estimate had none, is in --json.
+    let rows: Vec<&ByCause> =
+        run.rows.idle.by_cause.iter().filter(|row| row.count > 0 || row.total_ns.value > 0).collect();
     let shown = screen.view.rows(ROWS).min(rows.len());
     let columns =
         [right("the host was"), right("gaps"), right("total"), right("of wall"), right("of idle"), left("")];
@@ -70,7 +72,8 @@ fn causes(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
 
 /// Draws the places of the program.
 fn sites(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
-    let rows: Vec<&BySite> = run.rows.idle.sites.iter().filter(|row| row.cause != "undecided").collect();
+    let is_shown = |row: &&BySite| row.cause != "undecided" && (row.count > 0 || row.total_ns.value > 0);
+    let rows: Vec<&BySite> = run.rows.idle.sites.iter().filter(is_shown).collect();
     if rows.is_empty() {
         return;
     }
