@@ -35,16 +35,17 @@ impl Default for Bins {
 impl Bins {
     /// Appends `ns` that were spent on one part.
     pub fn pass(&mut self, part: Part, mut ns: u64) {
-        while ns > 0 {
-            if self.filled == self.length {
-                self.next();
-            }
+        loop {
             let fits = ns.min(self.length - self.filled);
             if let Some(last) = self.bins.last_mut() {
                 last[part.index()] += fits;
             }
             self.filled += fits;
             ns -= fits;
+            if ns == 0 {
+                return;
+            }
+            self.next();
         }
     }
 

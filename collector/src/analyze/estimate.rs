@@ -97,8 +97,12 @@ impl Sum {
 
     /// Returns `part / whole` of it.
     pub fn share(self, part: u64, whole: u64) -> Sum {
-        let of = |ns: u64| (u128::from(ns) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64;
-        Sum { value: of(self.value), lo: of(self.lo), hi: of(self.hi) }
+        let of = |ns: u64| (u128::from(ns) * u128::from(part) / u128::from(whole)) as u64;
+        match part.min(whole) {
+            0 => Sum::default(),
+            part if part == whole => self,
+            _ => Sum { value: of(self.value), lo: of(self.lo), hi: of(self.hi) },
+        }
     }
 
     /// Returns the sum as an estimate.

@@ -98,92 +98,6 @@ pub enum Layer {
     Possible,
 }
 
-/// The operations at the current moment of a sweep, by layer and class.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cover {
-    certain: Counts,
-    estimated: Counts,
-    undecided: Counts,
-    unobserved: Counts,
-    possible: Counts,
-}
-
-/// The operations of one layer, by class.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    of: [u32; CLASSES],
-    /// Bit *c* is set if there are any of class *c*.
-    any: u8,
-}
-
-impl Counts {
-    fn add(&mut self, class: Class) {
-        self.of[class as usize] += 1;
-        self.any |= 1 << class as u8;
-    }
-
-    fn remove(&mut self, class: Class) {
-        let count = &mut self.of[class as usize];
-        *count -= 1;
-        self.any &= !(u8::from(*count == 0) << class as u8);
-    }
-
-    fn any(&self) -> bool {
-        self.any != 0
-    }
-
-    fn has(&self, class: usize) -> bool {
-        self.any >> class & 1 != 0
-    }
-
-    /// Whether there are any of a class that comes before this one.
-    fn any_before(&self, class: usize) -> bool {
-        self.any & ((1 << class) - 1) != 0
-    }
-}
-
-impl Cover {
-    /// Adds an operation whose interval starts.
-    pub fn enter(&mut self, layer: Layer, class: Class) {
-        self.layer(layer).add(class);
-    }
-
-    /// Removes an operation whose interval ends.
-    pub fn leave(&mut self, layer: Layer, class: Class) {
-        self.layer(layer).remove(class);
-    }
-
-    /// Returns the part of the span that the current moment belongs to.
-    pub fn part(&self) -> Part {
-        match Class::ALL.get(self.estimated.any.trailing_zeros() as usize) {
-            Some(class) => Part::Busy(*class),
-            None if self.unobserved.any() => Part::Unobserved,
-            None if self.undecided.any() => Part::Undecided,
-            None => Part::Idle,
-        }
-    }
-
-    /// Whether nothing runs or may run, by the best estimate.
-    pub fn is_idle(&self) -> bool {
-        !self.estimated.any() && !self.undecided.any() && !self.unobserved.any()
-    }
-
-    /// Whether nothing can run.
-    pub fn is_certainly_idle(&self) -> bool {
-        !self.possible.any()
-    }
-
-    fn layer(&mut self, layer: Layer) -> &mut Counts {
-        match layer {
-            Layer::Certain => &mut self.certain,
-            Layer::Estimated => &mut self.estimated,
-            Layer::Undecided => &mut self.undecided,
-            Layer::Unobserved => &mut self.unobserved,
-            Layer::Possible => &mut self.possible,
-        }
-    }
-}
-
 /// The parts of a span, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
@@ -203,10 +117,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Counts `ns` during which `cover` applies.
-    pub fn pass(&mut self, cover: &Cover, ns: u64) {
+    /// Counts `ns` that were spent on one part.
+    pub fn pass(&mut self, part: Part, ns: u64) {
         self.span += ns;
-        match cover.part() {
+        match part {
             Part::Busy(class) => self.busy[class as usize].value += ns,
             Part::Unobserved => {
                 self.unobserved.value += ns;
@@ -218,22 +132,6 @@ impl Identity {
             }
             Part::Idle => self.idle.value += ns,
         }
-        let mut is_certain = cover.is_certainly_idle();
-        for class in 0..CLASSES {
-            if cover.certain.has(class) && !cover.possible.any_before(class) {
-                self.busy[class].lo += ns;
-                is_certain = true;
-            }
-            if cover.possible.has(class) && !cover.certain.any_before(class) {
-                self.busy[class].hi += ns;
-                let is_unobserved = cover.possible.of[class] == cover.unobserved.of[class];
-                self.maybe[class] += if is_unobserved { ns } else { 0 };
-            }
-        }
-        self.idle.lo += if cover.is_certainly_idle() { ns } else { 0 };
-        self.idle.hi += if cover.certain.any() { 0 } else { ns };
-        self.undecided.hi += if is_certain { 0 } else { ns };
-        self.unobserved.hi += if cover.unobserved.any() && !is_certain { ns } else { 0 };
     }
 
     /// Widens the intervals by `ns`, by which edges can be off against each other in all. Parts that never can have

@@ -20,13 +20,13 @@
 use super::analysis::{Analysis, End, Start};
 use super::bins::Bins;
 use super::devices::{self, DeviceReport};
+use super::gaps::edges::Held;
 use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{GapLog, Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
 use super::idle::HtaClasses;
 use super::idle::by_step::StepIdle;
 use super::idle::host::{Host, Over};
-use super::idle::hta::HtaStream;
 use super::idle::lead::{Lead, LeadNumber};
 use super::idle::rows::{Found, Used};
 use super::idle::running::LineTimes;
@@ -42,6 +42,9 @@ use gpuspy_wire::record::Untimed;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use streams::{Ran, StreamKey, Streams, Untracked};
+
+mod streams;
 
 /// What the sweep found of one device.
 #[derive(Clone, Debug, Default)]
@@ -171,15 +174,14 @@ impl Timelines {
         });
         let mut host = hosts.get_mut(event.process as usize);
         let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
-        match operation.when {
+        match &operation.when {
             When::Timed(interval) => {
-                timeline.work(operation, &interval);
+                timeline.work(operation, interval);
                 let shows_call = event.record.body.call().is_some_and(|call| call.api != 0);
-                timeline.idle_of_stream(operation, &interval, shows_call);
-                timeline.timed(operation, &interval, lead);
+                timeline.timed(operation, interval, shows_call, lead);
             }
-            When::Untimed { reason, after: Some(after) } if enters_a_stream(reason) => {
-                timeline.untimed(operation, reason, after, lead);
+            When::Untimed { reason, after: Some(after) } if enters_a_stream(*reason) => {
+                timeline.untimed(operation, *reason, *after, lead);
             }
             // It is timed together with others: the first of them leads.
             When::Untimed { after: None, .. } => timeline.member(operation, lead),
@@ -216,7 +218,7 @@ impl Timelines {
             };
             let device = done.entry(device).or_default();
             device.timed += timeline.timed;
-            device.streams += timeline.used;
+            device.streams += timeline.streams.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
             let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish();
@@ -253,10 +255,7 @@ fn enters_a_stream(reason: Reason) -> bool {
 #[derive(Debug)]
 struct Timeline {
     order: Reorder<Item>,
-    /// By context and stream.
-    streams: HashMap<(u32, u64), Stream>,
-    /// Streams that had work.
-    used: u64,
+    streams: Streams,
     /// Operations with a GPU time.
     timed: u64,
     period: Period,
@@ -267,63 +266,23 @@ struct Timeline {
     sweep: Sweep,
 }
 
-/// When a timed operation ran: host ns on the line.
-#[derive(Clone, Copy, Debug)]
-struct Ran {
-    start: i64,
-    end: i64,
-    earliest_end: i64,
-    /// How far its place can be off, ns.
-    off_by: i64,
-}
-
-impl Ran {
-    fn of(interval: &GpuInterval) -> Ran {
-        let GpuInterval { start, end, earliest_end, off_by, .. } = *interval;
-        Ran { start, end, earliest_end, off_by: off_by.map_or(i64::MAX, host) }
-    }
-
-    fn over(&self) -> Over {
-        Over { at: self.end, off_by: self.off_by }
-    }
-}
-
-/// What a timeline remembers of a stream.
-#[derive(Clone, Debug)]
-struct Stream {
-    /// The earliest time at which the end event of the last timed operation can have fired.
-    end: i64,
-    /// Host ns when the calls of all timed operations so far had returned.
-    returned: u64,
-    /// Untimed work that no timed operation has followed yet: at most one entry for each class and layer.
-    untimed: Vec<Untracked>,
-    /// Its last timed operation.
-    last: Option<Ran>,
-    /// The lead of the first of the launches that the next burst or run will have timed.
-    first_member: LeadNumber,
-    hta: HtaStream,
-}
-
-/// Untimed work.
-#[derive(Clone, Copy, Debug)]
-struct Untracked {
-    layer: Layer,
-    class: Class,
-    since: i64,
-    /// Host ns when the last of it was issued.
-    issued: u64,
-    first: Neighbour,
-}
-
 /// An item to be put in GPU order.
 #[derive(Clone, Copy, Debug)]
-enum Item {
+struct Item {
+    kind: Kind,
+    class: Class,
+    held: Held,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
     /// A timed operation.
-    Operation { class: Class, placed: Placed, neighbour: Neighbour },
+    Timed(Placed),
     /// Untimed work may run from here on.
-    From { layer: Layer, class: Class, neighbour: Neighbour },
+    From(Layer),
     /// Untimed work may run up to here.
-    To { layer: Layer, class: Class, neighbour: Neighbour },
+    To(Layer),
 }
 
 /// What the sweep needs of a [`GpuInterval`] beside the item's time, which is its earliest start, and the neighbour. Tens of
@@ -348,10 +307,10 @@ impl Placed {
 impl Timeline {
     /// Creates a timeline that holds back `window` items to put them in order.
     fn new(period: Period, window: usize, times: LineTimes) -> Self {
-        let (order, streams) = (Reorder::new(window), HashMap::default());
+        let (order, streams) = (Reorder::new(window), Streams::default());
         let sweep = Sweep::new(period.clone(), times);
         let (work, hta) = ([0; CLASSES], HtaClasses::default());
-        Timeline { order, streams, used: 0, timed: 0, period, work, last: None, hta, sweep }
+        Timeline { order, streams, timed: 0, period, work, last: None, hta, sweep }
     }
 
     /// Adds the time of an operation. What was drawn from a run to be timed alone is not in the run's time.
@@ -365,13 +324,10 @@ impl Timeline {
     }
 
     /// Counts the idle time before an operation on its stream as HTA does, from an export of the same time.
-    fn idle_of_stream(&mut self, operation: &Operation, interval: &GpuInterval, shows_call: bool) {
+    fn idle_of_stream(&mut self, stream: usize, interval: &GpuInterval, called: Option<i64>) {
         let (start, end) = (interval.start, interval.end.max(interval.start));
         if self.period.contains(start) || self.period.length(start, end) > 0 {
-            let called = shows_call.then_some(host(operation.called));
-            let mut classes = self.hta;
-            self.stream(operation).hta.next((start, end), called, &mut classes);
-            self.hta = classes;
+            self.streams.at(stream).hta.next((start, end), called, &mut self.hta);
         }
     }
 
@@ -380,7 +336,7 @@ impl Timeline {
         let before = match self.last {
             Some(last) if last.end <= start => Some(last),
             _ => {
-                let ran = self.streams.values().filter_map(|stream| stream.last);
+                let ran = self.streams.all().iter().filter_map(|(_, stream)| stream.last);
                 let order = |ran: &Ran| (ran.end, Reverse((ran.earliest_end, Reverse(ran.off_by))));
                 ran.filter(|ran| ran.start <= start).max_by_key(order)
             }
@@ -394,31 +350,33 @@ impl Timeline {
 
     /// Returns when the work ahead of an operation was over, by the order of its stream.
     fn ahead_of(&self, operation: &Operation) -> Option<Over> {
-        let stream = self.streams.get(&(operation.context, operation.stream))?;
+        let stream = self.streams.get((operation.context, operation.stream))?;
         stream.last.map(|ran| ran.over())
     }
 
     /// Takes a launch that a burst or a run will have timed.
     fn member(&mut self, operation: &Operation, lead: impl FnOnce((i64, usize)) -> Option<Lead>) {
-        let first = self.stream(operation).first_member;
+        let stream = self.stream(operation);
+        let first = self.streams.at(stream).first_member;
         let has_first = first != LeadNumber::default();
         let from = if has_first { i64::MAX } else { self.earliest_gap(operation, i64::MAX) };
         let Some(lead) = lead((from, self.sweep.leads.most_calls())) else { return };
         if has_first {
             self.sweep.leads.reach(first, lead.step);
         } else {
-            self.stream(operation).first_member = self.sweep.leads.add(lead);
+            self.streams.at(stream).first_member = self.sweep.leads.add(lead);
         }
     }
 
-    /// Keeps the lead of an operation that starts at host ns `start`. Of a burst or a run it is that of the first launch.
+    /// Keeps the lead of an operation of a stream that starts at host ns `start`. Of a burst or a run it is that of the first
+    /// launch.
     fn lead(
         &mut self,
         operation: &Operation,
-        start: i64,
+        (stream, start): (usize, i64),
         lead: impl FnOnce((i64, usize)) -> Option<Lead>,
     ) -> LeadNumber {
-        let first = std::mem::take(&mut self.stream(operation).first_member);
+        let first = std::mem::take(&mut self.streams.at(stream).first_member);
         if matches!(operation.what, Action::Burst { .. }) && first != LeadNumber::default() {
             return first;
         }
@@ -432,10 +390,13 @@ impl Timeline {
         &mut self,
         operation: &Operation,
         interval: &GpuInterval,
+        shows_call: bool,
         lead: impl FnOnce((i64, usize)) -> Option<Lead>,
     ) {
         self.timed += 1;
-        let lead = self.lead(operation, interval.start, lead);
+        let stream = self.stream(operation);
+        self.idle_of_stream(stream, interval, shows_call.then_some(host(operation.called)));
+        let lead = self.lead(operation, (stream, interval.start), lead);
         let ran = Ran::of(interval);
         if self.last.is_none_or(|last| last.end <= ran.end) {
             self.last = Some(ran);
@@ -444,14 +405,14 @@ impl Timeline {
         let lane = Some(Lane { context: operation.context, time_base, off_by });
         let neighbour = neighbour(operation, lane, interval.earliest_end, interval.latest_start, lead);
         let off = interval.stamps_off_by();
-        let stream = self.stream(operation);
+        let stream = self.streams.at(stream);
         stream.end = interval.latest_end - 2 * off;
         stream.last = Some(ran);
         stream.returned = stream.returned.max(operation.returned);
         let ahead = stream.untimed.extract_if(.., |open| open.issued <= operation.called).collect();
         self.close(ahead, interval.earliest_start + off);
-        let item = Item::Operation { class: class(operation.what), placed: Placed::of(interval), neighbour };
-        self.push(interval.earliest_start, item);
+        let placed = Kind::Timed(Placed::of(interval));
+        self.push(interval.earliest_start, placed, class(operation.what), neighbour);
     }
 
     fn untimed(
@@ -466,53 +427,45 @@ impl Timeline {
             Reason::Untimed(Untimed::Budget) => Layer::Unobserved,
             _ => Layer::Undecided,
         };
-        let stream = self.stream(operation);
+        let place = self.stream(operation);
+        let stream = self.streams.at(place);
         let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
         let is_same = |open: &&mut Untracked| (open.layer, open.class) == (layer, class);
         let is_first = stream.untimed.iter_mut().find(is_same).is_none_or(|open| since < open.since);
         let lead = if is_first {
-            self.lead(operation, since, lead)
+            self.lead(operation, (place, since), lead)
         } else {
             drop(lead((i64::MAX, 0)));
             LeadNumber::default()
         };
         // Where nothing else runs, it has started by the return of its call.
         let first = neighbour(operation, None, since, since.max(host(operation.returned)), lead);
-        let stream = self.stream(operation);
+        let stream = self.streams.at(place);
         let Some(open) = stream.untimed.iter_mut().find(is_same) else {
             stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
-            self.push(since, Item::From { layer, class, neighbour: first });
+            self.push(since, Kind::From(layer), class, first);
             return;
         };
         open.issued = open.issued.max(operation.returned);
         // That of another thread may have started before.
         if since < open.since {
             let until = std::mem::replace(&mut open.since, since);
-            self.push(since, Item::From { layer, class, neighbour: first });
-            self.push(until, Item::To { layer, class, neighbour: first });
+            self.push(since, Kind::From(layer), class, first);
+            self.push(until, Kind::To(layer), class, first);
         }
     }
 
-    fn stream(&mut self, operation: &Operation) -> &mut Stream {
-        self.streams.entry((operation.context, operation.stream)).or_insert_with(|| {
-            self.used += 1;
-            Stream {
-                end: i64::MIN,
-                returned: 0,
-                untimed: Vec::new(),
-                last: None,
-                first_member: LeadNumber::default(),
-                hta: HtaStream::default(),
-            }
-        })
+    /// Returns the place of an operation's stream.
+    fn stream(&mut self, operation: &Operation) -> usize {
+        self.streams.place((operation.context, operation.stream))
     }
 
     fn drained(&mut self, drained: &Drained) {
-        let is_drained = |(context, stream): (u32, u64)| {
+        let is_drained = |(context, stream): StreamKey| {
             context == drained.context && drained.stream.is_none_or(|drained| drained == stream)
         };
         let mut done = Vec::new();
-        for (key, stream) in self.streams.iter_mut().filter(|(key, _)| is_drained(**key)) {
+        for (key, stream) in self.streams.all_mut().iter_mut().filter(|(key, _)| is_drained(*key)) {
             let over = stream.untimed.extract_if(.., |open| open.issued <= drained.issued_before);
             done.extend(over.map(|open| (*key, open)));
         }
@@ -521,7 +474,9 @@ impl Timeline {
 
     /// Ends a context, and all untimed work in it.
     fn gone(&mut self, context: u32, at: i64) {
-        let gone = self.streams.extract_if(|(owner, _), _| *owner == context);
+        let keys = self.streams.all().iter().map(|(key, _)| *key);
+        let of_context: Vec<StreamKey> = keys.filter(|(owner, _)| *owner == context).collect();
+        let gone = of_context.into_iter().filter_map(|key| Some((key, self.streams.remove(key)?)));
         let open = gone.flat_map(|(key, stream)| stream.untimed.into_iter().map(move |open| (key, open)));
         let open = open.collect();
         self.close_all(open, at);
@@ -529,15 +484,15 @@ impl Timeline {
 
     /// Ends the untimed work of several streams, in the order of these: that in which they are found is another in each
     /// run, and of work that ends at one time, the last is what a gap begins with.
-    fn close_all(&mut self, mut open: Vec<((u32, u64), Untracked)>, at: i64) {
+    fn close_all(&mut self, mut open: Vec<(StreamKey, Untracked)>, at: i64) {
         open.sort_by_key(|(stream, _)| *stream);
         self.close(open.into_iter().map(|(_, open)| open).collect(), at);
     }
 
     /// Forgets a stream that was destroyed. If it has untimed work, it stays until a synchronization or the end.
-    fn forget(&mut self, stream: (u32, u64)) {
-        if self.streams.get(&stream).is_some_and(|stream| stream.untimed.is_empty())
-            && let Some(gone) = self.streams.remove(&stream)
+    fn forget(&mut self, stream: StreamKey) {
+        if self.streams.get(stream).is_some_and(|stream| stream.untimed.is_empty())
+            && let Some(gone) = self.streams.remove(stream)
         {
             self.sweep.leads.remove(gone.first_member);
         }
@@ -545,11 +500,12 @@ impl Timeline {
 
     fn close(&mut self, open: Vec<Untracked>, at: i64) {
         for Untracked { layer, class, since, first, .. } in open {
-            self.push(at.max(since), Item::To { layer, class, neighbour: first });
+            self.push(at.max(since), Kind::To(layer), class, first);
         }
     }
 
-    fn push(&mut self, time: i64, item: Item) {
+    fn push(&mut self, time: i64, kind: Kind, class: Class, neighbour: Neighbour) {
+        let item = Item { kind, class, held: self.sweep.hold(neighbour) };
         if let Some((time, item)) = self.order.push(time, item) {
             sweep(&mut self.sweep, time, item);
         }
@@ -588,40 +544,40 @@ fn neighbour(
 }
 
 /// Passes an item to the sweep.
-fn sweep(sweep: &mut Sweep, time: i64, item: Item) {
-    match item {
-        Item::Operation { class, placed: o, neighbour } => {
-            sweep.reach(time, class, o.latest_end);
-            let held = sweep.hold(neighbour);
-            sweep.stretch(Layer::Possible, class, time, o.latest_end, held);
-            if o.is_only_bounds {
-                sweep.stretch(Layer::Undecided, class, time, o.latest_end, held);
-            } else {
-                if o.starved == 0 {
-                    sweep.stretch(Layer::Estimated, class, o.start, o.end, held);
-                } else {
-                    starved(sweep, class, &o, neighbour);
-                }
-                // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between
-                // two of them.
-                sweep.stretch(Layer::Certain, class, o.busy_from, neighbour.earliest_end, held);
-            }
-            sweep.let_go(held);
+fn sweep(sweep: &mut Sweep, time: i64, Item { kind, class, held }: Item) {
+    match kind {
+        Kind::Timed(placed) => {
+            sweep.reach(time, class, placed.latest_end);
+            run(sweep, class, (time, placed), held);
         }
-        Item::From { layer, class, neighbour } => {
+        Kind::From(layer) => {
             sweep.reach(time, class, time);
-            let held = sweep.hold(neighbour);
             sweep.enter(Layer::Possible, class, time, held);
             sweep.enter(layer, class, time, held);
-            sweep.let_go(held);
         }
-        Item::To { layer, class, neighbour } => {
+        Kind::To(layer) => {
             sweep.reach(time, class, time);
-            let held = sweep.hold(neighbour);
             sweep.leave(Layer::Possible, class, time, held);
             sweep.leave(layer, class, time, held);
-            sweep.let_go(held);
         }
+    }
+    sweep.let_go(held);
+}
+
+/// Adds when a timed operation ran, which did not start before `time`.
+fn run(sweep: &mut Sweep, class: Class, (time, placed): (i64, Placed), held: Held) {
+    let possible = (Layer::Possible, time, placed.latest_end);
+    // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between two of them.
+    let certain = (Layer::Certain, placed.busy_from, sweep.neighbour(held).earliest_end);
+    if placed.is_only_bounds {
+        let undecided = (Layer::Undecided, time, placed.latest_end);
+        sweep.stretches(class, [possible, undecided, certain], held);
+    } else if placed.starved == 0 {
+        let estimated = (Layer::Estimated, placed.start, placed.end);
+        sweep.stretches(class, [possible, estimated, certain], held);
+    } else {
+        sweep.stretches(class, [possible, certain], held);
+        starved(sweep, class, &placed, *sweep.neighbour(held));
     }
 }
 
@@ -633,7 +589,7 @@ fn starved(sweep: &mut Sweep, class: Class, o: &Placed, neighbour: Neighbour) {
     let after = Neighbour { latest_start: o.busy_from, lead: LeadNumber::default(), ..neighbour };
     for (from, to, neighbour) in [(o.start, starved_from, before), (o.busy_from, o.end, after)] {
         let held = sweep.hold(neighbour);
-        sweep.stretch(Layer::Estimated, class, from, to, held);
+        sweep.stretches(class, [(Layer::Estimated, from, to)], held);
         sweep.let_go(held);
     }
 }

@@ -4,7 +4,6 @@
 //! first. The launch queues bound how far the two orders differ: a stream has 1024 entries. So a buffer of [`WINDOW`]
 //! items restores the order for 64 streams with full queues. An item that comes later than that is returned at once
 //! with its own time, which shows that it is late: order is never broken silently.
-
 //!
 //! Items mostly arrive in few rising sequences: each stream's operations run in the order in which they were issued. So an
 //! item is appended to a [run](Reorder::runs) of earlier ones, and what fits none of them waits in a heap.
@@ -82,8 +81,15 @@ impl<T> Reorder<T> {
 
     /// The earliest entry, and the number of the run that begins with it; `None`: it is in the heap.
     fn first(&self) -> Option<(Entry, Option<usize>)> {
-        let fronts = self.runs.iter().enumerate().filter_map(|(at, run)| Some((*run.front()?, Some(at))));
-        fronts.chain(self.rest.peek().map(|Reverse(entry)| (*entry, None))).min()
+        let mut first = self.rest.peek().map(|Reverse(entry)| (*entry, None));
+        for (at, run) in self.runs.iter().enumerate() {
+            if let Some(entry) = run.front()
+                && first.is_none_or(|(least, _)| *entry < least)
+            {
+                first = Some((*entry, Some(at)));
+            }
+        }
+        first
     }
 
     fn insert(&mut self, time: i64, item: T) {
@@ -94,10 +100,9 @@ impl<T> Reorder<T> {
         });
         self.items[place as usize] = Some(item);
         let entry = Entry { time, arrival: self.arrivals, place };
-        // The run that ends closest before it, so that the others stay open for earlier items.
-        let end = |run: &VecDeque<Entry>| run.back().map(|last| last.time);
-        let fitting = self.runs.iter_mut().filter(|run| end(run).is_none_or(|end| end <= time));
-        if let Some(run) = fitting.max_by_key(|run| end(run)) {
+        // Of the runs that end before it, the first one ends closest to it, so that the others stay open for earlier items:
+        // a run is begun by an item that is before the ends of all, and goes on up to the end of the run before it.
+        if let Some(run) = self.runs.iter_mut().find(|run| run.back().is_none_or(|last| last.time <= time)) {
             run.push_back(entry);
         } else if self.runs.len() < RUNS {
             self.runs.push([entry].into());

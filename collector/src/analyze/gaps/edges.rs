@@ -1,15 +1,15 @@
 //! The starts and ends of intervals that a sweep has not passed, in order, and the operations that they belong to.
 //!
-//! An edge is small, since an operation has up to six: it names its operation by a number. Edges are mostly added close to
-//! the last ones, so they are kept as a sorted list, in which a new one is moved past a few others; an edge that would have
-//! to go further waits in a heap.
+//! An edge is small, since an operation has up to six: it names its operation by a number. An operation's edges are mostly
+//! close to the next ones, so all of them together are merged into a short sorted list; an edge that would have to go
+//! further waits in a heap.
 
 use super::super::identity::{Class, Layer};
 use super::Neighbour;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
-/// The most edges that a new one is moved past.
+/// The most edges of the list that come before a new one.
 const NEAR: usize = 32;
 
 /// The start or the end of an interval.
@@ -36,8 +36,10 @@ pub struct Held(u32);
 /// Edges in order.
 #[derive(Debug, Default)]
 pub struct Edges {
-    /// In order.
-    near: VecDeque<Edge>,
+    /// Those that were added and are not in order yet.
+    added: Vec<Edge>,
+    /// In order, the first one at the end.
+    near: Vec<Edge>,
     far: BinaryHeap<Reverse<Edge>>,
     arrivals: u64,
     held: Vec<Holding>,
@@ -67,7 +69,7 @@ impl Edges {
         }
     }
 
-    /// Returns an operation that has edges, or was not let go.
+    /// Returns an operation that has edges, or was not let go. One that was let go stays until the next one is kept.
     pub fn neighbour(&self, held: Held) -> &Neighbour {
         &self.held[held.0 as usize].neighbour
     }
@@ -81,29 +83,48 @@ impl Edges {
         }
     }
 
-    /// Adds an edge of an operation that was not let go.
+    /// Adds an edge of an operation that was not let go. It must be [settled](Self::settle) before it is passed.
+    #[inline]
     pub fn add(&mut self, time: i64, begins: bool, (layer, class): (Layer, Class), held: Held) {
         self.held[held.0 as usize].needed += 1;
         self.arrivals += 1;
-        let edge = Edge { time, number: self.arrivals, begins, layer, class, held };
-        let least = self.near.len().saturating_sub(NEAR);
-        let later = self.near.range(least..).rev().take_while(|other| other.time > time).count();
-        let place = self.near.len() - later;
-        if later == NEAR && place > 0 {
-            self.far.push(Reverse(edge));
-        } else {
-            self.near.insert(place, edge);
+        self.added.push(Edge { time, number: self.arrivals, begins, layer, class, held });
+    }
+
+    /// Puts the edges in order that were added since the last time.
+    pub fn settle(&mut self) {
+        if !self.added.is_sorted_by_key(|edge| edge.time) {
+            self.added.sort_by_key(|edge| edge.time);
         }
+        let count = self.near.len();
+        if let Some(bound) = count.checked_sub(NEAR + 1) {
+            let bound = self.near[bound].time;
+            let far = self.added.partition_point(|edge| edge.time < bound);
+            self.far.extend(self.added.drain(far..).map(Reverse));
+        }
+        // Both are merged from the end of the list, where its first edges are.
+        self.near.extend_from_slice(&self.added);
+        let (mut before, mut place) = (count, self.near.len());
+        for edge in &self.added {
+            while before > 0 && self.near[before - 1].time <= edge.time {
+                before -= 1;
+                place -= 1;
+                self.near[place] = self.near[before];
+            }
+            place -= 1;
+            self.near[place] = *edge;
+        }
+        self.added.clear();
     }
 
     /// The number of edges.
     pub fn count(&self) -> usize {
-        self.near.len() + self.far.len()
+        self.added.len() + self.near.len() + self.far.len()
     }
 
-    /// The time of the first edge.
+    /// The time of the first edge. All of them must be settled.
     pub fn next(&self) -> Option<i64> {
-        let near = self.near.front().map(|edge| edge.time);
+        let near = self.near.last().map(|edge| edge.time);
         match self.far.peek() {
             None => near,
             Some(Reverse(far)) => Some(near.map_or(far.time, |near| near.min(far.time))),
@@ -111,13 +132,14 @@ impl Edges {
     }
 
     /// Takes the first edge if it is at this time. Its operation stays until it is let go.
+    #[inline]
     pub fn pop_at(&mut self, time: i64) -> Option<Edge> {
         if let Some(Reverse(far)) = self.far.peek()
-            && self.near.front().is_none_or(|near| far < near)
+            && self.near.last().is_none_or(|near| far < near)
         {
             return if far.time == time { self.far.pop().map(|Reverse(edge)| edge) } else { None };
         }
-        self.near.pop_front_if(|edge| edge.time == time)
+        self.near.pop_if(|edge| edge.time == time)
     }
 }
 
@@ -161,6 +183,9 @@ mod tests {
                 let held = edges.hold(neighbour(number));
                 edges.add(time, true, (Layer::Possible, Class::Copy), held);
                 edges.let_go(held);
+                if number % 5 < 2 || number % 7 == 6 {
+                    edges.settle();
+                }
                 expected.push((time, number));
                 if number % 7 == 6 {
                     let first = expected.iter().min().copied().unwrap();
@@ -170,6 +195,7 @@ mod tests {
                     edges.let_go(popped.held);
                 }
             }
+            edges.settle();
             expected.sort_unstable();
             prop_assert_eq!(edges.count(), expected.len());
             for edge in expected {

@@ -3,6 +3,7 @@
 //! A gap is a longest interval between two operations in which, by the best estimate, nothing ran on the timeline.
 //! [`sweep`] finds gaps, this module counts them, and [`rows`] names the operations and libraries beside them.
 
+pub mod cover;
 pub mod edges;
 pub mod rows;
 pub mod sweep;
@@ -205,9 +206,13 @@ impl Gaps {
     }
 
     fn keep(&mut self, gap: Gap) {
-        self.largest.push(Reverse(Ranked(gap)));
-        if self.largest.len() > LARGEST {
-            self.largest.pop();
+        let gap = Ranked(gap);
+        if self.largest.len() < LARGEST {
+            self.largest.push(Reverse(gap));
+        } else if let Some(mut least) = self.largest.peek_mut()
+            && least.0 <= gap
+        {
+            *least = Reverse(gap);
         }
     }
 }

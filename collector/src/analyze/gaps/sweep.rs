@@ -5,17 +5,18 @@
 
 use super::super::bins::Bins;
 use super::super::estimate::Estimate;
-use super::super::identity::{Class, Cover, Identity, Layer, Part};
+use super::super::identity::{Class, Identity, Layer, Part};
 use super::super::idle::closed::Closed;
 use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::Tally;
-use super::edges::{Edge, Edges, Held};
+use super::cover::{Cover, Covered};
+use super::edges::{Edges, Held};
 use super::{Gap, GapLog, Gaps, Lane, LoggedGap, Neighbour};
 use crate::model::period::Period;
 
-/// A sweep over one timeline. Call [`reach`](Self::reach) with every new start, in order, then [`hold`](Self::hold) the
-/// operation, add its edges, and let it go.
+/// A sweep over one timeline. [`hold`](Self::hold) every operation when it comes; then call [`reach`](Self::reach) with every
+/// new start, in order, add the operation's edges, and let it go.
 #[derive(Debug, Default)]
 pub struct Sweep {
     /// The time that is counted.
@@ -26,7 +27,7 @@ pub struct Sweep {
     origin: Option<i64>,
     edges: Edges,
     cover: Cover,
-    identity: Identity,
+    covered: Covered,
     bins: Bins,
     open: Option<OpenGap>,
     gaps: Gaps,
@@ -89,16 +90,17 @@ impl Sweep {
     /// `class` and ends by `end`. An operation that starts before a time already passed is counted as late, and its
     /// passed part widens the intervals.
     pub fn reach(&mut self, time: i64, class: Class, end: i64) {
+        self.edges.settle();
         while let Some(next) = self.edges.next().filter(|next| *next < time) {
             self.pass_to(next);
         }
         if let Some(now) = self.now.filter(|now| time < *now) {
             self.late += u64::from(self.period.contains(time));
-            self.identity.came_late(class, self.period.length(time, now.min(end)));
+            self.covered.came_late(class, self.period.length(time, now.min(end)));
         }
     }
 
-    /// Keeps an operation whose edges are added now.
+    /// Keeps an operation whose edges are added when its start is reached.
     pub fn hold(&mut self, neighbour: Neighbour) -> Held {
         self.edges.hold(neighbour)
     }
@@ -108,22 +110,32 @@ impl Sweep {
         self.edges.let_go(held);
     }
 
-    /// Adds an interval, if it has a length. An operation without a length still extends the span.
-    pub fn stretch(&mut self, layer: Layer, class: Class, from: i64, to: i64, held: Held) {
-        if from < to || (from == to && layer == Layer::Possible) {
+    /// Returns an operation that was kept.
+    pub fn neighbour(&self, held: Held) -> &Neighbour {
+        self.edges.neighbour(held)
+    }
+
+    /// Adds intervals of an operation that have a length. An operation without a length still extends the span. Most
+    /// intervals lie in the one before them, and then this order of their edges is the one in which they are passed.
+    pub fn stretches<const N: usize>(&mut self, class: Class, intervals: [(Layer, i64, i64); N], held: Held) {
+        let counts =
+            |(layer, from, to): &(Layer, i64, i64)| from < to || (from == to && *layer == Layer::Possible);
+        for (layer, from, _) in intervals.into_iter().filter(counts) {
             self.enter(layer, class, from, held);
+        }
+        for (layer, _, to) in intervals.into_iter().rev().filter(counts) {
             self.leave(layer, class, to, held);
         }
     }
 
     /// Adds the start of an interval.
     pub fn enter(&mut self, layer: Layer, class: Class, time: i64, held: Held) {
-        self.edges.add(self.now.map_or(time, |now| now.max(time)), true, (layer, class), held);
+        self.edges.add(time.max(self.now.unwrap_or(i64::MIN)), true, (layer, class), held);
     }
 
     /// Adds the end of an interval.
     pub fn leave(&mut self, layer: Layer, class: Class, time: i64, held: Held) {
-        self.edges.add(self.now.map_or(time, |now| now.max(time)), false, (layer, class), held);
+        self.edges.add(time.max(self.now.unwrap_or(i64::MIN)), false, (layer, class), held);
     }
 
     /// The number of edges that are not passed yet: those of operations that are running.
@@ -133,6 +145,7 @@ impl Sweep {
 
     /// Passes all remaining edges.
     pub fn finish(mut self) -> Swept {
+        self.edges.settle();
         while let Some(next) = self.edges.next() {
             self.pass_to(next);
         }
@@ -142,27 +155,22 @@ impl Sweep {
                 self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, last.off_by()));
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
-        self.identity.doubt(self.doubt);
-        let Sweep { origin, identity, bins, gaps, idle, late, .. } = self;
+        let Sweep { origin, covered, bins, gaps, idle, late, .. } = self;
+        let mut identity = covered.identity();
+        identity.doubt(self.doubt);
         Swept { origin, identity, bins, gaps, idle, late }
     }
 
     /// Passes to `time` and over all edges at that time.
     fn pass_to(&mut self, time: i64) {
-        let before = if self.period.is_span() { self.period.ends().0.min(time) } else { time };
-        let from = self.now.unwrap_or(before);
+        let from = match self.now {
+            Some(now) => now,
+            None if self.period.is_span() => self.period.ends().0.min(time),
+            None => time,
+        };
         let ns = self.period.length(from, time);
         if ns > 0 {
-            self.origin = self.origin.or_else(|| self.period.next(from));
-        }
-        self.identity.pass(&self.cover, ns);
-        let part = self.cover.part();
-        self.bins.pass(part, ns);
-        if ns > 0 && part == Part::Unobserved {
-            self.idle.without_waits.skip();
-        }
-        if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
-            open.certain += ns;
+            self.spend(from, ns);
         }
         // Operations beyond the bound of a capture range are not in the trace, so idle time next to a bound is no gap
         // between two operations.
@@ -176,12 +184,11 @@ impl Sweep {
         let was_idle = self.cover.is_idle();
         while let Some(edge) = self.edges.pop_at(time) {
             let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided | Layer::Unobserved);
-            let neighbour = self.edges.neighbour(edge.held);
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
                 if is_work {
-                    began = began.or(Some(*neighbour));
-                    if let Some(lead) = self.leads.get(neighbour.lead) {
+                    began = began.or(Some(edge.held));
+                    if let Some(lead) = self.leads.get(self.edges.neighbour(edge.held).lead) {
                         self.idle.without_waits.start(lead, time);
                         step = step.max(lead.step);
                     }
@@ -190,60 +197,75 @@ impl Sweep {
                 self.cover.leave(edge.layer, edge.class);
                 // It has begun by now, and if it ended a gap, that is closed below.
                 if edge.layer == Layer::Possible {
-                    self.passed.push(neighbour.lead);
+                    self.passed.push(self.edges.neighbour(edge.held).lead);
                 }
                 if is_work {
-                    ended = Some(*neighbour);
+                    ended = Some(edge.held);
                 }
             }
-            self.clocks(&edge);
+            if edge.layer == Layer::Possible {
+                self.clocks(time, edge.held);
+            }
             self.edges.let_go(edge.held);
         }
         match (was_idle, self.cover.is_idle(), began, ended) {
             (true, false, Some(after), _) => {
+                let after = *self.edges.neighbour(after);
                 self.close_lead_in(time, &after);
                 self.close_gap(time, after);
             }
-            (false, true, _, Some(before)) => self.open = Some(OpenGap { start: time, certain: 0, before }),
+            (false, true, _, Some(before)) => {
+                let before = *self.edges.neighbour(before);
+                self.open = Some(OpenGap { start: time, certain: 0, before });
+            }
             _ => {}
         }
         // A gap that ends here belongs to the step before.
         if let Some(step) = step {
             self.idle.by_step.reach(step);
         }
-        self.passed.drain(..).for_each(|lead| self.leads.remove(lead));
+        while let Some(lead) = self.passed.pop() {
+            self.leads.remove(lead);
+        }
     }
 
-    /// Adds the doubt between this edge and the one before. Two clocks can be off against each other, so the time
-    /// between edges of two clocks can be longer or shorter. Successive edges of one clock move together.
-    fn clocks(&mut self, edge: &Edge) {
-        if edge.layer == Layer::Possible
-            && let Some(lane) = self.edges.neighbour(edge.held).lane
-        {
-            let doubt = match self.last.replace((edge.time, lane)) {
-                Some((from, last)) => {
-                    self.doubt_between((from, edge.time), last.doubt(lane), [last.off_by(), lane.off_by()])
-                }
-                None if self.period.is_span() => {
-                    self.doubt_beside(self.period.ends().0, edge.time, lane.off_by())
-                }
-                None => 0,
-            };
-            self.doubt = self.doubt.saturating_add(doubt);
+    /// Counts `ns` from a moment on, in which nothing begins or ends.
+    fn spend(&mut self, from: i64, ns: u64) {
+        self.origin = self.origin.or_else(|| self.period.next(from));
+        let part = self.cover.part();
+        self.covered.pass(&self.cover, part, ns);
+        self.bins.pass(part, ns);
+        if part == Part::Unobserved {
+            self.idle.without_waits.skip();
         }
+        if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {
+            open.certain += ns;
+        }
+    }
+
+    /// Adds the doubt between this edge of an operation, which possibly ran from here on or until here, and the one before.
+    /// Two clocks can be off against each other, so the time between edges of two clocks can be longer or shorter.
+    /// Successive edges of one clock move together.
+    fn clocks(&mut self, time: i64, held: Held) {
+        let Some(lane) = self.edges.neighbour(held).lane else { return };
+        let doubt = match self.last.replace((time, lane)) {
+            Some((from, last)) => {
+                self.doubt_between((from, time), last.doubt(lane), [last.off_by(), lane.off_by()])
+            }
+            None if self.period.is_span() => self.doubt_beside(self.period.ends().0, time, lane.off_by()),
+            None => 0,
+        };
+        self.doubt = self.doubt.saturating_add(doubt);
     }
 
     /// Returns how far the counted part of the time between two edges can be off because of their clocks, ns. `doubt` is
     /// that of their distance, and `off_by` that of each. A bound of the selected period does not move with a clock, so next
     /// to it even a single clock leaves doubt.
     fn doubt_between(&self, (from, to): (i64, i64), doubt: u64, off_by: [u64; 2]) -> u64 {
-        if !self.period.touches(from, to) {
-            return 0;
-        }
         if self.period.holds(from, to) {
             return doubt;
         }
-        off_by[0].saturating_add(off_by[1])
+        if self.period.touches(from, to) { off_by[0].saturating_add(off_by[1]) } else { 0 }
     }
 
     /// Returns the same between an edge that can be off by so much and a bound of the span that has no edge of its own.

@@ -31,7 +31,7 @@ pub struct StepIdle {
 impl StepIdle {
     /// An operation of this step starts.
     pub fn reach(&mut self, step: u64) {
-        if self.open.is_some_and(|(open, _)| open >= step) {
+        if self.open.as_ref().is_some_and(|(open, _)| *open >= step) {
             return;
         }
         if let Some((over, causes)) = self.open.replace((step, [0; Cause::COUNT]))
@@ -43,7 +43,7 @@ impl StepIdle {
 
     /// Returns the step that the device is in, if that is one of the first.
     pub fn first_now(&self) -> Option<u64> {
-        self.open.map(|(step, _)| step).filter(|step| *step < FIRST as u64)
+        self.open.as_ref().map(|(step, _)| *step).filter(|step| *step < FIRST as u64)
     }
 
     /// Adds a part of a gap to the step that the device is in.

@@ -155,16 +155,17 @@ impl History {
         self.of(number).0.waited = self.waited;
     }
 
-    /// Returns the last wait for the GPU that held a thread up. That is its own, or one of another thread since which it has
-    /// made no call: it may have waited for that thread, as the thread in which PyTorch runs the backward pass does.
-    pub fn held_up(&mut self, number: u32) -> Option<Waited> {
+    /// Returns a thread that launches, with the last wait for the GPU that held it up. That is its own, or one of another
+    /// thread since which it has made no call: it may have waited for that thread, as the thread in which PyTorch runs the
+    /// backward pass does.
+    pub fn held_up(&mut self, number: u32) -> &Thread {
         let last = self.waited;
         let thread = self.of(number).0;
         let is_quiet = |since: &Waited| thread.ends.is_none_or(|(_, returned)| returned <= since.from);
         if let Some(other) = last.filter(is_quiet) {
             thread.waited = Some(other);
         }
-        thread.waited
+        thread
     }
 
     /// Returns a thread, if it has made a call.

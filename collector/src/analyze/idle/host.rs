@@ -132,8 +132,7 @@ impl Host {
         self.launches += 1;
         let innermost =
             self.ranges.around(number, operation.called).max_by_key(|begun| begun.at).map(|b| b.range.text);
-        let waited = self.history.held_up(number);
-        let thread = self.history.of(number).0;
+        let thread = self.history.held_up(number);
         let (called, returned) = (host(operation.called), host(operation.returned));
         // A host that is ahead of the GPU did nothing in the gap.
         let (calls, known_from, before) =
@@ -154,7 +153,7 @@ impl Host {
             known_from,
             before,
             range: innermost.unwrap_or(0),
-            waited,
+            waited: thread.waited,
             launches: self.launches,
             step: event.step,
             is_preparing: event.is_preparing,
@@ -179,7 +178,6 @@ impl Host {
     /// that and it is known.
     pub fn call(&mut self, event: &Event<'_>, call: CountedCall, over: Option<Over>, period: &Period) {
         let class = self.classes.of(event, call);
-        let may_wait = self.may_wait(event, call);
         let Some(of) = event.record.body.call() else { return };
         let (from, caller) = (host(of.begin), event.caller);
         let is_paused = self.is_paused;
@@ -195,7 +193,9 @@ impl Host {
         // It waited if the work was unfinished when it was entered, and over when it returned.
         let waited = over.filter(|over| from < over.at && over.at <= to.saturating_add(over.off_by));
         let until = waited.map_or(from, |over| over.at.min(to));
-        thread.count(Cause::ImplicitSync, from, until, period);
+        if waited.is_some() {
+            thread.count(Cause::ImplicitSync, from, until, period);
+        }
         thread.count(cause, until, to, period);
         let copies = cause == Cause::Copying;
         if copies {
@@ -204,7 +204,7 @@ impl Host {
         let rest = if copies { until } else { from };
         thread.add(Spent { from: rest, to, cause, api, caller }, most);
         let is_wait = cause == Cause::ExplicitSync && !call.failed;
-        if is_wait || waited.is_some() || (may_wait && copies) {
+        if is_wait || waited.is_some() || (copies && self.may_wait(event, call)) {
             let until = if is_wait { to } else { until };
             self.history.wait(event.record.thread, (api, caller.line), (from, until, to), period);
         }

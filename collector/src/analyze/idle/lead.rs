@@ -96,9 +96,11 @@ impl Leads {
     /// Forgets a lead.
     pub fn remove(&mut self, number: LeadNumber) {
         let Some(place) = number.0.checked_sub(1) else { return };
-        if let Some(lead) = self.places.get_mut(place as usize).and_then(Option::take) {
+        let Some(kept) = self.places.get_mut(place as usize) else { return };
+        if let Some(lead) = kept {
             self.calls -= lead.calls.len();
             self.free.push(place);
+            *kept = None;
         }
     }
 }

@@ -47,6 +47,8 @@ struct Slot {
     cause: Cause,
     api: Option<u16>,
     caller: Caller,
+    /// Its part of the gap at the place that was looked at last.
+    now: u64,
     value: u64,
     lo: u64,
     hi: u64,
@@ -171,17 +173,15 @@ impl Tally {
         };
         let is_same = |slot: &Slot| (slot.cause, slot.api, slot.caller) == (cause, api, caller);
         let slot = self.slots.iter().position(is_same).unwrap_or_else(|| {
-            self.slots.push(Slot { cause, api, caller, value: 0, lo: u64::MAX, hi: 0 });
+            self.slots.push(Slot { cause, api, caller, now: 0, value: 0, lo: u64::MAX, hi: 0 });
             self.slots.len() - 1
         });
         self.stretches.push(Stretch { from, to, slot });
     }
 
-    /// Measures every slot where the clock puts the gap and where it may be, and returns the least of each cause.
+    /// Measures every slot where the clock puts the gap and where it may be, and returns the least of each cause that has a
+    /// slot.
     fn measure(&mut self, gap: &Closed, lead: &Lead, off_by: i64, period: &Period) -> [u64; Cause::COUNT] {
-        for stretch in &self.stretches {
-            self.slots[stretch.slot].value += part(gap, stretch, 0, period);
-        }
         let longest = (
             gap.widest.0.min(gap.from).saturating_sub(off_by),
             gap.widest.1.max(gap.to).saturating_add(off_by),
@@ -193,42 +193,43 @@ impl Tally {
             );
         }
         let mut least = [u64::MAX; Cause::COUNT];
-        let mut look = |tally: &mut Tally, shift: i64| {
-            let mut causes = [0u64; Cause::COUNT];
-            let mut now = [0u64; PLACES];
-            tally.pass_at(gap, shift, period, |index, cause, ns| {
-                causes[cause as usize] += ns;
-                if let Some(now) = now.get_mut(index) {
-                    *now += ns;
-                }
-            });
-            least.iter_mut().zip(causes).for_each(|(least, now)| *least = now.min(*least));
-            tally.slots.iter_mut().zip(now).for_each(|(slot, now)| slot.lo = now.min(slot.lo));
-        };
-        look(self, 0);
-        if off_by == 0 {
+        self.look(gap, 0, period, &mut least);
+        self.slots.iter_mut().for_each(|slot| slot.value = slot.now);
+        // What was done all the time has all of the gap wherever that is.
+        if off_by == 0 || self.stretches.len() == 1 {
             return least;
         }
         // It cannot have started before its call was entered.
         let (first, last) = (lead.called.saturating_sub(gap.to).min(0).max(-off_by), off_by);
-        look(self, first);
-        look(self, last);
-        let ends = self
-            .stretches
-            .iter()
-            .flat_map(|stretch| [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)]);
-        let mut shifts: Vec<i64> = ends.filter(|shift| *shift > first && *shift < last).collect();
-        if shifts.len() > PLACES || self.slots.len() > PLACES {
+        self.look(gap, first, period, &mut least);
+        self.look(gap, last, period, &mut least);
+        let shifts = |stretch: &Stretch| {
+            let ends = [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)];
+            ends.into_iter().filter(move |shift| *shift > first && *shift < last)
+        };
+        if self.slots.len() > PLACES || self.stretches.iter().flat_map(shifts).count() > PLACES {
             self.slots.iter_mut().for_each(|slot| slot.lo = 0);
             return [0; Cause::COUNT];
         }
-        shifts.drain(..).for_each(|shift| look(self, shift));
+        for at in 0..self.stretches.len() {
+            shifts(&self.stretches[at]).for_each(|shift| self.look(gap, shift, period, &mut least));
+        }
         least
     }
 
-    fn pass_at(&self, gap: &Closed, shift: i64, period: &Period, mut add: impl FnMut(usize, Cause, u64)) {
+    /// Measures the gap where it lies `shift` later on the host's line.
+    fn look(&mut self, gap: &Closed, shift: i64, period: &Period, least: &mut [u64; Cause::COUNT]) {
+        let mut causes = [0u64; Cause::COUNT];
+        self.slots.iter_mut().for_each(|slot| slot.now = 0);
         for stretch in &self.stretches {
-            add(stretch.slot, self.slots[stretch.slot].cause, part(gap, stretch, shift, period));
+            let (slot, ns) = (&mut self.slots[stretch.slot], part(gap, stretch, shift, period));
+            slot.now += ns;
+            causes[slot.cause as usize] += ns;
+        }
+        for slot in &mut self.slots {
+            slot.lo = slot.lo.min(slot.now);
+            let least = &mut least[slot.cause as usize];
+            *least = causes[slot.cause as usize].min(*least);
         }
     }
 
@@ -251,7 +252,7 @@ impl Tally {
         let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);
-        for (at, Slot { cause, api, caller, value, lo, hi }) in slots.iter().copied().enumerate() {
+        for (at, Slot { cause, api, caller, value, lo, hi, .. }) in slots.iter().copied().enumerate() {
             all[cause as usize].add(Sum { value, lo: 0, hi });
             if cause == Cause::Undecided || value == 0 || least[cause as usize] == 0 {
                 continue;
@@ -266,8 +267,11 @@ impl Tally {
         self.slots = slots;
         let (mut open, mut decided) = (0u64, 0u64);
         let mut main: Main = [None; MAIN];
-        for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::Undecided) {
+        for &cause in &Cause::ALL {
             let Sum { value, hi, .. } = all[cause as usize];
+            if hi == 0 || cause == Cause::Undecided {
+                continue;
+            }
             let (least, hi) = (least[cause as usize], hi.min(gap.duration.hi).max(value));
             if value > 0 && least == 0 {
                 open += value;
@@ -377,7 +381,9 @@ fn part(gap: &Closed, stretch: &Stretch, shift: i64, period: &Period) -> u64 {
 fn keep(main: &mut Main, cause: Cause, ns: u64) {
     let place = main.iter().position(|kept| kept.is_none_or(|(_, kept)| kept < ns));
     if let Some(place) = place {
-        main[place..].rotate_right(1);
+        for later in (place + 1..MAIN).rev() {
+            main[later] = main[later - 1];
+        }
         main[place] = Some((cause, ns));
     }
 }

@@ -251,7 +251,7 @@ fn the_end_of_a_context_ends_its_untimed_work() {
     let gone = crate::trace::record::Context { context: 1, device: 0, handle: 0, destroyed: true };
     let gone = Record { at: 40, body: Body::Context(gone), ..record.clone() };
     take(&mut timelines, &Event { record: &gone, ..event.clone() });
-    assert!(timelines.open[&Owner::Device(0)].streams.is_empty());
+    assert!(timelines.open[&Owner::Device(0)].streams.all().is_empty());
     let other = Operation { context: 2, ..operation(3, 7, KERNEL, When::Timed(exactly(90, 100))) };
     take(&mut timelines, &Event { operation: Some(other), ..event });
     let identity = timelines.by_device()[&Some(0)].identity;
@@ -394,7 +394,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
     let op = |n, o| operation(n, n, KERNEL, When::Timed(o));
     for (n, start) in [(1, 0), (2, 100), (3, 200), (4, 300), (5, 40)] {
         let o = exactly(start, start + 20);
-        timeline.timed(&op(n, o), &o, |_| None);
+        timeline.timed(&op(n, o), &o, true, |_| None);
     }
     let Swept { identity, late, .. } = timeline.finish();
     assert_eq!((late, identity.span), (1, 320));
@@ -433,11 +433,11 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     let mut most = 0;
     for n in 0..50_000 {
         let o = exactly(n * 10, n * 10 + 7);
-        timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o, |_| None);
+        timeline.timed(&operation(n as u64, n as u64 % 4, KERNEL, When::Timed(o)), &o, true, |_| None);
         most = most.max(timeline.sweep.pending());
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
-    assert_eq!(timeline.streams.len(), 4);
+    assert_eq!(timeline.streams.all().len(), 4);
     assert_eq!(timeline.finish().identity.busy[Class::Compute as usize], exact(350_000));
 }
 

@@ -100,6 +100,18 @@ fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
     assert_eq!(divided(gap(100, 1_000, 5), ahead), ([0, 900], HashMap::default()), "the host was ahead");
 }
 
+/// Beside untimed work, all the time of every place after the 64th was taken to be certain.
+#[test]
+fn a_gap_that_may_be_shorter_is_so_in_each_of_many_places() {
+    let one = |number: i64| call(number * 10, number * 10 + 10, Cause::Copying);
+    let calls: Vec<Spent> =
+        (0..100).map(|number| Spent { caller: place(number as u64), ..one(number) }).collect();
+    let shorter = Closed { duration: Estimate::new(1_000, 900, 1_000), ..gap(0, 1_000, 0) };
+    let tally = split(shorter, &lead(&calls, 1_000, 1_000));
+    let least: Vec<u64> = tally.places.values().map(|part| part.total.lo).collect();
+    assert_eq!(least, [0; 100]);
+}
+
 #[test]
 fn a_launch_that_was_ahead_of_the_gap_was_only_waiting() {
     let ahead = Lead { enqueued: Cause::StreamWait, ..lead(&[], 50, 60) };
