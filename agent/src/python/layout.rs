@@ -81,7 +81,7 @@ pub const BYTES: u64 = 32;
 const OLD_TEXT: Text = Text { ascii: 48, other: 72 };
 const TEXT: Text = Text { ascii: 40, other: 56 };
 
-const PYTHON_3_9: Layout = Layout {
+pub const PYTHON_3_9: Layout = Layout {
     thread: Thread { frame: 24, in_cframe: None, id: 176 },
     frame: Frame {
         code: 32,
@@ -93,12 +93,12 @@ const PYTHON_3_9: Layout = Layout {
     text: OLD_TEXT,
 };
 
-const PYTHON_3_10: Layout = Layout {
+pub const PYTHON_3_10: Layout = Layout {
     frame: Frame { instruction: Instruction::Index { at: 96, bytes: 2 }, ..PYTHON_3_9.frame },
     ..PYTHON_3_9
 };
 
-const PYTHON_3_11: Layout = Layout {
+pub const PYTHON_3_11: Layout = Layout {
     thread: Thread { frame: 56, in_cframe: Some(8), id: 152 },
     frame: Frame {
         code: 32,
