@@ -6,27 +6,52 @@
 //! one of them mutable, would be undefined behavior whatever they are used for.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 /// A value that one frame of its thread uses at a time.
 pub struct Guarded<T> {
-    /// Whether some frame uses the value. Everything that is read and written under it belongs to one thread, so it
-    /// orders nothing between threads: it is atomic because a handler may read it between any two instructions. It is
-    /// its own partner.
-    busy: AtomicBool,
+    /// [`HELD`] while some frame uses the value, else [`FREE`] or a [`Mark`]. Everything that is read and written under
+    /// it belongs to one thread, so it orders nothing between threads: it is atomic because a handler may read it
+    /// between any two instructions. It is its own partner.
+    state: AtomicUsize,
     value: UnsafeCell<T>,
+}
+
+/// Some frame uses the value.
+const HELD: usize = 1;
+/// No frame uses the value, and nothing is known of it.
+const FREE: usize = 2;
+
+/// What a frame says of the value when it releases it. It stays true while the mark is there, because each frame that
+/// changes the value holds it before, which removes the mark.
+#[derive(Clone, Copy)]
+pub struct Mark(usize);
+
+impl Mark {
+    /// The address of something as a mark. No value has the mark of a null pointer.
+    #[inline(always)]
+    pub fn at<S>(address: *const S) -> Mark {
+        const { assert!(align_of::<S>() > 4, "no address is one of the other words") };
+        Mark(address as usize)
+    }
+
+    /// Another mark for the same thing.
+    #[inline(always)]
+    pub fn other(self) -> Mark {
+        Mark(self.0 | 4)
+    }
 }
 
 impl<T> Guarded<T> {
     /// Makes a value that no frame uses.
     pub const fn new(value: T) -> Self {
-        Guarded { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Guarded { state: AtomicUsize::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// Whether a frame of this thread uses the value.
     #[inline(always)]
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) == HELD
     }
 
     /// Marks the value as used by the caller's frame. Call it only when the value is not busy, or when the frame that
@@ -36,15 +61,27 @@ impl<T> Guarded<T> {
     /// this and [`release`](Self::release).
     #[inline(always)]
     pub fn hold(&self) {
-        self.busy.store(true, Ordering::Relaxed);
+        self.state.store(HELD, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
     /// Marks the value as free.
     #[inline(always)]
     pub fn release(&self) {
+        self.release_with(Mark(FREE));
+    }
+
+    /// Marks the value as free, and says something of it.
+    #[inline(always)]
+    pub fn release_with(&self, mark: Mark) {
         compiler_fence(Ordering::SeqCst);
-        self.busy.store(false, Ordering::Relaxed);
+        self.state.store(mark.0, Ordering::Relaxed);
+    }
+
+    /// Whether the value is free, and what this mark says is true of it.
+    #[inline(always)]
+    pub fn has(&self, mark: Mark) -> bool {
+        self.state.load(Ordering::Relaxed) == mark.0
     }
 
     /// Returns the value.
@@ -65,6 +102,7 @@ impl<T> Guarded<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicBool;
 
     #[derive(Default)]
     struct State {
@@ -117,5 +155,20 @@ mod tests {
         // SAFETY: held.
         let own = unsafe { state.get() };
         assert_eq!((own.taken, own.words), (2, [4, 2, 0, 0]));
+    }
+
+    #[test]
+    fn a_mark_goes_when_the_value_is_held() {
+        let state = Guarded::new(State::default());
+        let mark = Mark::at(&raw const state);
+        let nothing = Mark::at(core::ptr::null::<State>());
+        assert!(![mark, mark.other(), nothing, nothing.other()].iter().any(|mark| state.has(*mark)));
+        state.hold();
+        assert!(state.is_busy() && !state.has(mark));
+        state.release_with(mark);
+        assert!(!state.is_busy() && state.has(mark) && !state.has(mark.other()));
+        state.hold();
+        state.release();
+        assert!(!state.is_busy() && !state.has(mark));
     }
 }

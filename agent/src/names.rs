@@ -127,6 +127,14 @@ pub struct Sight {
 }
 
 impl Names {
+    /// Returns the name of a handle that was launched, if it is known and the launch before had the same shape.
+    #[inline(always)]
+    pub fn of_known_launch(&self, handle: CUfunction, shape: Shape) -> Option<KernelName> {
+        let place = self.handles.first(handle as u64)?;
+        let name = KernelName::of(place.name.load(Ordering::Relaxed));
+        (name.id != 0 && place.shape.load(Ordering::Relaxed) == shape.word()).then_some(name)
+    }
+
     /// Returns the name of a handle that was launched, and whether its shape differs from that of its last launch.
     #[inline(always)]
     pub fn of_launch(&self, call: &Call, handle: CUfunction, shape: Shape) -> (KernelName, bool) {

@@ -11,8 +11,14 @@ impl Shape {
     pub fn of([x, y, z]: [u32; 3], shared_bytes: u32, context: u32) -> Shape {
         let threads = u64::from(x).wrapping_mul(u64::from(y)).wrapping_mul(u64::from(z));
         let fits = threads.wrapping_sub(1) < (1 << 12) - 1 && shared_bytes < 1 << 28 && context < 1 << 24;
-        let word = u64::from(context) << 40 | u64::from(shared_bytes) << 12 | threads;
-        Shape(if fits { word } else { 0 })
+        if fits { Shape::of_success([x, y, z], shared_bytes, context) } else { Shape(0) }
+    }
+
+    /// Does the same for a launch that has succeeded, so that its block fits.
+    #[inline(always)]
+    pub fn of_success([x, y, z]: [u32; 3], shared_bytes: u32, context: u32) -> Shape {
+        let threads = u64::from(x.wrapping_mul(y).wrapping_mul(z));
+        Shape(u64::from(context) << 40 | u64::from(shared_bytes) << 12 | threads)
     }
 
     /// Returns it as one number; 0 = there is nothing to query.

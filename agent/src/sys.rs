@@ -74,7 +74,13 @@ fn counter_is_invariant() -> bool {
 /// Returns the host ticks now, on the clock that the segment's header names.
 #[inline(always)]
 pub fn ticks() -> u64 {
-    if CLOCK.load(Ordering::Relaxed) == HostClock::Counter as u8 { counter() } else { ticks_slow() }
+    if has_counter() { counter() } else { ticks_slow() }
+}
+
+/// Whether [`ticks`] are the CPU's [`counter`].
+#[inline(always)]
+pub fn has_counter() -> bool {
+    CLOCK.load(Ordering::Relaxed) == HostClock::Counter as u8
 }
 
 #[cold]
@@ -85,16 +91,18 @@ fn ticks_slow() -> u64 {
     }
 }
 
+/// Returns the CPU's counter.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn counter() -> u64 {
+pub fn counter() -> u64 {
     // SAFETY: reads the counter; no memory, no state.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Returns the CPU's counter.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-fn counter() -> u64 {
+pub fn counter() -> u64 {
     let value: u64;
     // SAFETY: CNTVCT_EL0 is readable from user space on Linux.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) value, options(nomem, nostack)) };

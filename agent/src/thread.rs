@@ -18,8 +18,10 @@ use crate::hook::{Entry, Layer};
 use crate::sink::{self, Live, Session};
 use crate::sys::{self, Caller, ticks};
 
+mod light;
 mod out;
 
+pub use light::{AnyLightCall, Around, LightCall, Stored, enter_light};
 use out::Out;
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.
@@ -230,7 +232,7 @@ pub fn aside(session: Session, entered: u64, words: &[u64]) {
         t.out.push(words);
         t.out.count_own(ticks().wrapping_sub(entered));
     }
-    own.thread.release();
+    own.rest(session);
     errno.restore();
 }
 
@@ -292,7 +294,11 @@ impl Call {
     pub fn real<R>(&self, real: impl FnOnce() -> R) -> (R, u64, u64) {
         let t = self.thread();
         t.errno_place.set(t.errno);
-        self.own().thread.release();
+        if self.layer == Layer::Runtime && self.measured != Measured::Yes {
+            self.own().lend(self.session);
+        } else {
+            self.own().thread.release();
+        }
         let before = if self.measured == Measured::ByOthers { self.entered } else { ticks() };
         let result = real();
         let after = ticks();
@@ -461,7 +467,7 @@ impl Call {
             t.out.count_own(if self.measured == Measured::ForMany { own.wrapping_mul(ALIKE) } else { own });
         }
         t.errno_place.set(t.errno);
-        self.own().thread.release();
+        self.own().rest(self.session);
     }
 
     /// Passes the thread's own free events to `with`.

@@ -512,6 +512,15 @@ impl Head {
             flags: 0,
         }
     }
+
+    /// Returns it as the first word of a record.
+    #[inline(always)]
+    pub const fn to_word(self) -> u64 {
+        let Head { kind, cells, version, via, api, flags } = self;
+        u64::from_le_bytes([kind, cells, version, via, 0, 0, 0, 0])
+            | (api as u64) << 32
+            | (flags as u64) << 48
+    }
 }
 
 const _: () = assert!(size_of::<Head>() == 8);

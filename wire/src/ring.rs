@@ -101,6 +101,26 @@ pub struct Corrupt {
     pub words: u64,
 }
 
+/// A record of `N` cells that is stored in a ring and not published.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepared<'a, W, const N: usize> {
+    /// The position of its first word.
+    at: u64,
+    first_cell: &'a [W; CELL_WORDS],
+}
+
+impl<W: Word, const N: usize> Prepared<'_, W, N> {
+    /// Changes a word of its first cell.
+    #[inline(always)]
+    pub fn set<const AT: usize>(&self, word: u64) {
+        const { assert!(AT < CELL_WORDS) };
+        if let Some(shared) = self.first_cell.get(AT) {
+            // Relaxed: publishing the record orders it.
+            shared.store(word, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The writing end. It is in the writer's own memory; only what it publishes is shared.
 #[derive(Debug)]
 pub struct Writer<'a, W> {
@@ -156,12 +176,10 @@ impl<'a, W: Word> Writer<'a, W> {
         if self.tail + length > self.end {
             self.make_room(length)?;
         }
-        // A cell never straddles the buffer's end: positions and capacities are multiples of CELL_WORDS.
-        let (cells, _) = self.buffer.as_chunks::<CELL_WORDS>();
         let (record, _) = words.as_chunks::<CELL_WORDS>();
-        let first = self.tail as usize / CELL_WORDS;
+        let (buffer, first) = (self.buffer, self.first_cell());
         for (n, cell) in record.iter().enumerate() {
-            let Some(target) = cells.get((first + n) & (cells.len() - 1)) else { return Err(Full) };
+            let Some(target) = Self::cell(buffer, first + n) else { return Err(Full) };
             for (shared, word) in target.iter().zip(cell) {
                 shared.store(*word, Ordering::Relaxed);
             }
@@ -170,6 +188,56 @@ impl<'a, W: Word> Writer<'a, W> {
         // Release pairs with the reader's acquire of `tail`: the words and `moved` are visible before it.
         self.cursors.tail.0.store(self.tail, Ordering::Release);
         Ok(())
+    }
+
+    /// Stores a record without publishing it: words after `tail` belong to the writer (rule 3). `None` if it is not
+    /// certain that there is room; [`push`](Self::push) looks.
+    #[inline(always)]
+    pub fn prepare<const N: usize>(&mut self, record: [[u64; CELL_WORDS]; N]) -> Option<Prepared<'a, W, N>> {
+        if self.tail + (N * CELL_WORDS) as u64 > self.end {
+            return None;
+        }
+        let (buffer, first) = (self.buffer, self.first_cell());
+        let first_cell = Self::cell(buffer, first)?;
+        for (n, cell) in record.into_iter().enumerate() {
+            for (shared, word) in Self::cell(buffer, first + n)?.iter().zip(cell) {
+                shared.store(word, Ordering::Relaxed);
+            }
+        }
+        Some(Prepared { at: self.tail, first_cell })
+    }
+
+    /// Whether nothing has been published since the record was prepared, which would have overwritten it, and the
+    /// buffer is still the same; false for the first record in a buffer.
+    #[inline(always)]
+    pub fn has<const N: usize>(&self, prepared: &Prepared<'a, W, N>) -> bool {
+        self.tail == prepared.at && self.base < prepared.at
+    }
+
+    /// Publishes a record that was prepared, and that is [still there](Self::has). Returns whether the buffer
+    /// [is half full](Self::is_half_full).
+    #[inline(always)]
+    pub fn publish<const N: usize>(&mut self, prepared: Prepared<'a, W, N>) -> bool {
+        let tail = prepared.at + (N * CELL_WORDS) as u64;
+        let is_half_full = tail > self.half;
+        self.tail = tail;
+        // Release: as in `push`.
+        self.cursors.tail.0.store(tail, Ordering::Release);
+        is_half_full && self.uses_half_by_now()
+    }
+
+    /// The number of the cell at `tail`.
+    #[inline(always)]
+    fn first_cell(&self) -> usize {
+        self.tail as usize / CELL_WORDS
+    }
+
+    /// Returns the cell that a number means in a buffer. A cell never straddles the buffer's end: positions and
+    /// capacities are multiples of [`CELL_WORDS`].
+    #[inline(always)]
+    fn cell(buffer: &[W], number: usize) -> Option<&[W; CELL_WORDS]> {
+        let (cells, _) = buffer.as_chunks::<CELL_WORDS>();
+        cells.get(number & cells.len().wrapping_sub(1))
     }
 
     /// Looks whether the reader has made room for so many words.

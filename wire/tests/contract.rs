@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 enum Step {
     /// The writer publishes a record of this number of cells.
     Push(u8),
+    /// The writer prepares a record of two cells, and publishes it or not.
+    Prepare { is_published: bool },
     /// The reader reads a record.
     Pop,
     /// The reader gives back the space of what it has read.
@@ -32,6 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => (1u8..=4).prop_map(Step::Push),
         2 => (1u8..=255).prop_map(Step::Push),
         1 => Just(Step::Push(255)),
+        2 => any::<bool>().prop_map(|is_published| Step::Prepare { is_published }),
         8 => Just(Step::Pop),
         4 => Just(Step::Release),
         1 => Just(Step::Grow),
@@ -55,6 +58,8 @@ struct Reached {
     straddled_growth: Cell<u32>,
     reopened_above: Cell<u32>,
     longest: Cell<u32>,
+    prepared: Cell<u32>,
+    overwritten: Cell<u32>,
 }
 
 fn count(cell: &Cell<u32>, happened: bool) {
@@ -125,6 +130,32 @@ fn play(
                 } else {
                     prop_assert_eq!(writer.push(&record), Err(Full)); // rule 5
                     count(&reached.full, true);
+                }
+                prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // rules 2 and 4
+            }
+            Step::Prepare { is_published } => {
+                sequence += 1;
+                let mut record = record(2, sequence);
+                let cells = record.as_chunks::<CELL_WORDS>().0.try_into().unwrap();
+                // It is refused wherever room is not certain.
+                if let Some(prepared) = writer.prepare::<2>(cells) {
+                    let length = record.len() as u64;
+                    prop_assert!(model.has_room(length));
+                    prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // rule 4
+                    let is_there = writer.has(&prepared);
+                    prop_assert_eq!(is_there, model.tail > model.base);
+                    if is_published && is_there {
+                        count(&reached.prepared, true);
+                        record[3] = !record[3];
+                        prepared.set::<3>(record[3]);
+                        writer.publish(prepared);
+                    } else {
+                        count(&reached.overwritten, is_there);
+                        prop_assert_eq!(writer.push(&record), Ok(()));
+                        prop_assert!(!writer.has(&prepared));
+                    }
+                    model.tail += length;
+                    model.waiting.push_back(record);
                 }
                 prop_assert_eq!(cursors.tail.0.load(Relaxed), model.tail); // rules 2 and 4
             }
@@ -205,6 +236,8 @@ fn rules_2_to_6_and_8_the_ring_behaves_like_a_queue() {
             ("a growth with records still below it", &reached.straddled_growth),
             ("reopened above level 0", &reached.reopened_above),
             ("the longest record", &reached.longest),
+            ("a prepared record that is published", &reached.prepared),
+            ("a prepared record that is overwritten", &reached.overwritten),
         ] {
             assert!(cell.get() > 0, "no case reached: {what}");
         }
@@ -231,6 +264,29 @@ fn rule_5_a_full_ring_accepts_records_again_as_soon_as_there_is_room() {
     for n in 1..5 {
         assert_eq!(reader.pop(&mut out).unwrap(), Some(&record(1, n)[..]));
     }
+}
+
+#[test]
+fn rule_3_a_prepared_record_is_gone_with_the_next_record_or_buffer() {
+    let cursors = cursors_at(0);
+    let buffers = [words(8 * CELL_WORDS), words(16 * CELL_WORDS), words(32 * CELL_WORDS)];
+    let mut writer = Writer::claim(&cursors, &buffers[0]).unwrap();
+    let mut reader = Reader::new(&cursors, [&buffers[0], &buffers[1], &buffers[2]]).unwrap();
+    let mut out = [0; MAX_RECORD_WORDS];
+    assert_eq!(writer.push(&record(1, 0)), Ok(()));
+    let cells = |sequence| record(2, sequence).as_chunks::<CELL_WORDS>().0.try_into().unwrap();
+    let prepared = writer.prepare::<2>(cells(1)).unwrap();
+    assert!(writer.has(&prepared));
+    assert_eq!(writer.push(&record(1, 2)), Ok(()));
+    assert!(!writer.has(&prepared));
+    let prepared = writer.prepare::<2>(cells(3)).unwrap();
+    assert!(writer.grow(&buffers[1]));
+    assert!(!writer.has(&prepared));
+    assert_eq!(writer.push(&record(1, 4)), Ok(()));
+    for n in [0, 2, 4] {
+        assert_eq!(reader.pop(&mut out).unwrap(), Some(&record(1, n)[..]));
+    }
+    assert_eq!(reader.pop(&mut out), Ok(None));
 }
 
 #[test]

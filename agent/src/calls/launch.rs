@@ -183,9 +183,17 @@ impl Work for Launch {
     }
 
     #[inline(always)]
-    fn record(self, call: &Call, mut work: record::Work, _: u32) -> record::Launch {
+    fn record(self, call: &Call, work: record::Work, _: u32) -> record::Launch {
         let driver = call.layer == crate::hook::Layer::Driver;
         let name = if driver { self.kernel_name(call, work.context) } else { Default::default() };
+        self.named(work, name)
+    }
+}
+
+impl Launch {
+    /// Returns its record, with the name of its kernel.
+    #[inline(always)]
+    pub fn named(&self, mut work: record::Work, name: KernelName) -> record::Launch {
         work.head.flags |= if name.is_kernel { flag::KERNEL_HANDLE } else { 0 };
         record::Launch {
             work,
@@ -200,9 +208,13 @@ impl Work for Launch {
             reserved2: 0,
         }
     }
-}
 
-impl Launch {
+    /// Returns its shape, if it has succeeded.
+    #[inline(always)]
+    pub fn shape_of_success(&self, context: u32) -> Shape {
+        Shape::of_success(self.block, self.shared_bytes, context)
+    }
+
     /// Returns its kernel's name. The first launch in a shape queries the driver's facts about the kernel.
     #[inline(always)]
     fn kernel_name(&self, call: &Call, context: u32) -> KernelName {

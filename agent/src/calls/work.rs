@@ -173,7 +173,7 @@ fn record_in_order<W: Work>(
 
 /// Records an operation whose real call has returned. `timed` fills in what is known of its time, or why there is none.
 #[inline(always)]
-fn record_made<W: Work>(
+pub fn record_made<W: Work>(
     call: &Call,
     what: W,
     stream: Option<&'static Stream>,

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, 
 use gpuspy_wire::record::{self, Head, LossCause, flag};
 
 use crate::cuda::*;
-use crate::driver::Driver;
+use crate::driver::{self, Driver};
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::draw::Draw;
@@ -19,7 +19,7 @@ use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
 use crate::pages::Pages;
 use crate::sink::poller;
-use crate::sys::ticks;
+use crate::sys::{Errno, ticks};
 use crate::thread::Call;
 
 /// Distinct stream handles (and default streams) in a process's life. The driver reuses handles, so this is
@@ -491,15 +491,36 @@ impl Streams {
     /// context or no room.
     #[inline(always)]
     pub fn get(&self, call: &Call, driver: &Driver, handle: CUstream) -> Option<&'static Stream> {
-        if let Name::Handle(key) = Name::of(handle, call.per_thread)
-            && let Some(place) = self.places.first(key)
-            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
-            && let Some(stream) = unsafe { place.load(Ordering::Acquire).as_ref() }
-            && !stream.is_outlived()
-        {
-            return Some(stream);
+        match self.at_once(handle, call.per_thread) {
+            None => self.get_any(call, driver, handle),
+            stream => stream,
         }
-        self.get_any(call, driver, handle)
+    }
+
+    /// Returns the stream that a call means, if it is found at once and is not the thread's own default stream.
+    #[inline(always)]
+    pub fn at_once(&self, handle: CUstream, per_thread: bool) -> Option<&'static Stream> {
+        match Name::of(handle, per_thread) {
+            Name::Handle(key) => self.first(key),
+            Name::Legacy => self.legacy_at_once(),
+            Name::PerThread => None,
+        }
+    }
+
+    #[inline(always)]
+    fn first(&self, key: u64) -> Option<&'static Stream> {
+        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
+        let stream = unsafe { self.places.first(key)?.load(Ordering::Acquire).as_ref() };
+        stream.filter(|stream| !stream.is_outlived())
+    }
+
+    /// Leaves errno as it is, which the driver may change.
+    #[inline(never)]
+    fn legacy_at_once(&self) -> Option<&'static Stream> {
+        let errno = Errno::save();
+        let context = driver::driver().map(Driver::current_context);
+        errno.restore();
+        self.first(Name::Legacy.key(context?, 0))
     }
 
     /// Does the same for default streams, and for those that are new or were not found at once.

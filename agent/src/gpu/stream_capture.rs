@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cuda::CUstream;
 use crate::driver;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// The stream captures of a session. Valid when zero.
@@ -14,9 +15,14 @@ pub struct StreamCaptures {
     pub open: AtomicU64,
 }
 
+/// Whether any stream may be being captured.
+#[inline(always)]
+pub fn is_any_open(session: Session) -> bool {
+    // Relaxed: a thread that captures has counted its own capture.
+    session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0
+}
+
 /// Whether a stream is being captured. The driver is queried only while there is any capture.
 pub fn is_captured(call: &Call, handle: CUstream) -> bool {
-    // Relaxed: a thread that captures has counted its own capture.
-    call.session.get::<StreamCaptures>().open.load(Ordering::Relaxed) != 0
-        && driver::driver().is_some_and(|d| d.is_capturing(handle))
+    is_any_open(call.session) && driver::driver().is_some_and(|d| d.is_capturing(handle))
 }

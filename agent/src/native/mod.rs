@@ -71,6 +71,12 @@ impl Native {
         self.first_stack = unsafe { libc::getauxval(libc::AT_RANDOM) };
     }
 
+    /// Whether calls that take long have all of their frames.
+    #[inline(always)]
+    pub fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     /// Returns the number of the stack of a launch.
     #[inline]
     pub fn of_launch(&self, call: &Call) -> StackNumber {

@@ -133,8 +133,9 @@ pub fn is_enabled() -> bool {
     }
 }
 
-#[inline]
-fn published() -> Option<Session> {
+/// Returns the session that was published last, which may be that of the process that forked this one.
+#[inline(always)]
+pub fn published() -> Option<Session> {
     NonNull::new(SESSION.load(Ordering::Acquire)).map(Session)
 }
 
@@ -175,6 +176,12 @@ impl Live {
     /// child.
     pub fn begin(&mut self, wiped_by_kernel: bool) {
         self.alive = AtomicU32::new(if wiped_by_kernel { ALIVE } else { ALIVE_HERE });
+    }
+
+    /// Whether it is this process's and records, as one word says it; false where more than a word says so.
+    #[inline(always)]
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed) == ALIVE
     }
 
     /// Counts losses of calls whose thread has no slot.

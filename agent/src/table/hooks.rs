@@ -17,46 +17,64 @@ macro_rules! hook {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C-unwind" fn $symbol($($arg: $ty),*) -> int {
                 let caller = caller!();
+                $crate::table::hooks::light! { $layer $how ($($arg,)* caller, Route::Symbol) }
                 // SAFETY: the caller's promises, passed on.
                 unsafe { body($($arg,)* caller, Route::Symbol) }
             }
 
             pub unsafe extern "C-unwind" fn by_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
+                $crate::table::hooks::light! { $layer $how ($($arg,)* caller, Route::Pointer) }
                 // SAFETY: the caller's promises, passed on.
                 unsafe { body($($arg,)* caller, Route::Pointer) }
             }
 
             pub unsafe extern "C-unwind" fn by_other_pointer($($arg: $ty),*) -> int {
                 let caller = caller!();
+                $crate::table::hooks::light! { $layer $how ($($arg,)* caller, Route::OtherPointer) }
                 // SAFETY: the caller's promises, passed on.
                 unsafe { body($($arg,)* caller, Route::OtherPointer) }
             }
 
+            type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
+
+            const fn entry(caller: Caller) -> Entry {
+                Entry {
+                    caller,
+                    layer: $crate::table::hooks::layer!($layer),
+                    per_thread: $crate::table::hooks::per_thread!($($thread)?),
+                    api: $crate::table::Symbol::$symbol as u16 + 1,
+                }
+            }
+
+            $crate::table::hooks::if_light! { $layer $how
+            /// Makes the call if nothing has to be done but to record it; `None`: nothing has happened.
+            #[inline(always)]
+            unsafe fn light($($arg: $ty,)* caller: Caller, route: Route) -> Option<int> {
+                let next = $crate::table::get($crate::table::Symbol::$symbol).next(route)?;
+                // SAFETY: as in `body`.
+                let call = unsafe { core::mem::transmute::<usize, Function>(next) };
+                // SAFETY: the caller's promises, passed on.
+                $crate::calls::light(entry(caller), #[inline(always)] move || $call, #[inline(always)] move || unsafe { call($($arg),*) })
+            } }
+
             // Ours are the last parameters, so that the program's stay in their registers.
-            $crate::table::hooks::inlined! { $how
+            $crate::table::hooks::inlined! { $layer $how
             #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
             unsafe fn body($($arg: $ty,)* caller: Caller, route: Route) -> int {
                 let hook = $crate::table::get($crate::table::Symbol::$symbol);
                 let Some(next) = $crate::interpose::next(hook, route, caller) else {
                     return $crate::cuda::ERROR_STUB_LIBRARY;
                 };
-                type Function = unsafe extern "C-unwind" fn($($ty),*) -> int;
                 // SAFETY: the address of a function that the loader, or the driver, gave for this very symbol, whose
                 // prototype is checked against NVIDIA's headers.
                 let call = unsafe { core::mem::transmute::<usize, Function>(next.address) };
-                let entry = Entry {
-                    caller,
-                    layer: $crate::table::hooks::layer!($layer),
-                    per_thread: $crate::table::hooks::per_thread!($($thread)?),
-                    api: $crate::table::Symbol::$symbol as u16 + 1,
-                };
                 if !next.labelled {
                     // SAFETY: as `next.address` above; the arguments are the caller's.
                     return unsafe { call($($arg),*) };
                 }
                 $crate::calls::$how(
-                    entry,
+                    entry(caller),
                     #[inline(always)]
                     move || $call,
                     // SAFETY: the caller's promises, passed on.
@@ -72,10 +90,30 @@ pub(crate) use hook;
 /// Makes a function part of each of the three entry points where a program makes no call more often, and one function
 /// for all three elsewhere.
 macro_rules! inlined {
-    (launch $($item:tt)*) => { #[inline(always)] $($item)* };
-    ($how:ident $($item:tt)*) => { #[inline(never)] $($item)* };
+    (runtime launch $($item:tt)*) => { #[inline(always)] $($item)* };
+    ($layer:ident $how:ident $($item:tt)*) => { #[inline(never)] $($item)* };
 }
 pub(crate) use inlined;
+
+/// Keeps what is for calls that [`light`](crate::calls::light) may make.
+macro_rules! if_light {
+    (driver launch $($item:tt)*) => { $($item)* };
+    ($layer:ident $how:ident $($item:tt)*) => {};
+}
+pub(crate) use if_light;
+
+/// Returns from an entry point if its call was a light one.
+macro_rules! light {
+    (driver launch $arguments:tt) => {
+        // SAFETY: the caller's promises, passed on.
+        if let Some(result) = unsafe { light $arguments } {
+            return result;
+        }
+        core::hint::cold_path();
+    };
+    ($layer:ident $how:ident $arguments:tt) => {};
+}
+pub(crate) use light;
 
 /// Expands the table: a module per symbol, an enum of all symbols, the array of [`Hook`]s, and (in tests) the
 /// prototypes as text.

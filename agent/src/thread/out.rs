@@ -1,14 +1,16 @@
 //! How do a thread's records get out? Its slot, the ring in it, and what is counted there.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::in_progress;
-use gpuspy_wire::record::{Api, Head, Loss, LossCause, Record};
-use gpuspy_wire::ring::LEVELS;
+use gpuspy_wire::record::{Api, CELL_WORDS, Head, Launch, Loss, LossCause, Record};
+use gpuspy_wire::ring::{LEVELS, Prepared};
 use gpuspy_wire::segment::Counters;
 
 use crate::sink::Session;
 use crate::sink::segment::Claim;
 use crate::sys::{self, ticks};
+use crate::thread::END_WORD;
 
 /// How many calls a thread without a slot makes between two tries to get one: a try costs as much as a hundred calls.
 const CALLS_TO_RETRY: u32 = 255;
@@ -16,6 +18,13 @@ const CALLS_TO_RETRY: u32 = 255;
 /// The lower bits of a correlation, which count a thread's calls; the claim's number is above them.
 const COUNT_BITS: u32 = 40;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
+
+/// A launch's record that is stored and not published.
+pub type PreparedLaunch = Prepared<'static, AtomicU64, { LAUNCH_WORDS / CELL_WORDS }>;
+
+/// Its length, and which word of it says when the real call had returned.
+pub const LAUNCH_WORDS: usize = size_of::<Launch>() / 8;
+pub const SUBMITTED_WORD: usize = offset_of!(Launch, work.submitted) / 8;
 
 /// The counters of threads without a slot. What is counted there is not read.
 static NOWHERE: Counters = Counters::zero();
@@ -112,6 +121,44 @@ impl Out {
         // A thread that has made 2^40 calls begins to count anew.
         self.correlation = if count & COUNT == 0 { count - (COUNT + 1) } else { count };
         self.correlation
+    }
+
+    /// Takes back the correlation that was given out last, of a call that has done nothing with it.
+    pub fn give_back_correlation(&mut self) {
+        let count = self.correlation & COUNT;
+        self.correlation = self.correlation - count + (count.wrapping_sub(1) & COUNT);
+    }
+
+    /// Whether there is a way out, and nothing has to go out before the next record.
+    #[inline(always)]
+    pub fn is_clear(&self) -> bool {
+        self.claim.is_some() && self.queries.head.api == 0 && self.dropped == 0
+    }
+
+    /// Stores a launch's record without publishing it. `None` if it is not certain that there is room, or if the way is not
+    /// [clear](Self::is_clear).
+    #[inline(always)]
+    pub fn prepare(&mut self, launch: Launch) -> Option<PreparedLaunch> {
+        let is_clear = self.is_clear();
+        self.claim.as_mut().filter(|_| is_clear)?.writer.prepare(launch.to_cells())
+    }
+
+    /// Whether the record that was prepared is still there, and still nothing has to go out before it.
+    #[inline(always)]
+    pub fn has(&self, prepared: &PreparedLaunch) -> bool {
+        self.is_clear() && self.claim.as_ref().is_some_and(|claim| claim.writer.has(prepared))
+    }
+
+    /// Publishes it, if it [is still there](Self::has). `end`: when the real call returned.
+    #[inline(always)]
+    pub fn publish(&mut self, prepared: PreparedLaunch, end: u64) {
+        let Some(claim) = &mut self.claim else { return };
+        prepared.set::<END_WORD>(end);
+        prepared.set::<SUBMITTED_WORD>(end);
+        if claim.writer.publish(prepared) {
+            grow(claim, self.session);
+        }
+        self.add(&self.counters.records, 1);
     }
 
     /// Publishes a record, after the queries that were made before it, or counts it as dropped. Returns whether it went
@@ -252,12 +299,14 @@ fn grow(claim: &mut Claim, session: Option<Session>) {
     if next >= LEVELS {
         return;
     }
+    let errno = sys::Errno::save();
     match session.ready_buffer(claim.index, next) {
         Some(buffer) => {
             claim.writer.grow(buffer);
         }
         None => session.want_buffer(claim.index, next),
     }
+    errno.restore();
 }
 
 /// Moves a full ring to its next buffer, because the poller was late (it may be starting the collector). This takes two

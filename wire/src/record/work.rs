@@ -1,6 +1,6 @@
 //! Which calls are recorded that put work on a GPU?
 
-use super::{CELL_BYTES, Head, Kind, Record, StackNumber};
+use super::{CELL_BYTES, CELL_WORDS, Head, Kind, Record, StackNumber};
 use core::mem::{align_of, offset_of, size_of};
 
 /// The common part of every operation on a GPU stream: the first 72 bytes of [`Launch`], [`Memcpy`],
@@ -65,6 +65,43 @@ pub struct Launch {
     pub reserved: u8,
     /// Zero.
     pub reserved2: u64,
+}
+
+impl Launch {
+    /// Returns the record's words as cells for a ring. A compiler keeps them in registers, which it does not for the bytes of a
+    /// struct.
+    #[inline(always)]
+    pub fn to_cells(self) -> [[u64; CELL_WORDS]; 2] {
+        let Launch { work, kernel, shared_bytes, grid, block, function, attributes, cluster, .. } = self;
+        let [grid_x, grid_y, grid_z] = grid;
+        let [block_x, block_y, block_z] = block;
+        let [cluster_x, cluster_y, cluster_z] = cluster.map(u64::from);
+        let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let place = two(work.context, 0) | u64::from(work.untimed) << 32 | u64::from(work.stack.get()) << 40;
+        let shape = two(attributes, 0) | cluster_x << 32 | cluster_y << 40 | cluster_z << 48;
+        [
+            [
+                work.head.to_word(),
+                work.correlation,
+                work.begin,
+                work.end,
+                work.submitted,
+                two(work.lead, work.tail),
+                work.caller,
+                place,
+            ],
+            [
+                work.stream,
+                two(kernel, shared_bytes),
+                two(grid_x, grid_y),
+                two(grid_z, block_x),
+                two(block_y, block_z),
+                function,
+                shape,
+                0,
+            ],
+        ]
+    }
 }
 
 /// A copy.
@@ -199,3 +236,38 @@ const _: () = {
     assert!(offset_of!(Burst, launches) == 72);
     assert!(offset_of!(Burst, last) == 80);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::{Head, Launch, Record, StackNumber, Work};
+
+    #[test]
+    fn a_launchs_cells_are_its_words() {
+        let launch = Launch {
+            work: Work {
+                head: Head { via: 3, api: 0x1234, flags: 0x5678, ..Head::new::<Launch>() },
+                correlation: u64::MAX - 1,
+                begin: 2,
+                end: 3,
+                submitted: 4,
+                lead: 5,
+                tail: 6,
+                caller: 7,
+                context: 8,
+                untimed: 9,
+                stack: StackNumber::new(0x12_3456),
+                stream: 10,
+            },
+            kernel: 11,
+            shared_bytes: 12,
+            grid: [13, 14, 15],
+            block: [16, 17, u32::MAX],
+            function: 18,
+            attributes: 19,
+            cluster: [20, 21, 255],
+            reserved: 0,
+            reserved2: 0,
+        };
+        assert_eq!(launch.to_cells().as_flattened(), launch.as_words());
+    }
+}
