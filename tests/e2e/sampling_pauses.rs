@@ -104,7 +104,9 @@ fn idle_time_in_pauses_has_the_causes_that_the_host_had_there() {
         of("launching")
     );
     let paused = report["coverage"]["untimed"]["budget"].as_f64().unwrap();
-    assert!(paused > 0.5 * said("steps") * 30.0, "most of the time was paused");
+    // About half of them, and on a busy machine less: what timing costs varies there.
+    let launches = said("steps") * 30.0;
+    assert!(paused > 0.25 * launches, "only {paused} of {launches} launches were in pauses");
     assert!(of("undecided")[1] < 0.1 * idle, "{}", report["idle"]);
     for (cause, truth) in [("outside_cuda", outside), ("launching", launching)] {
         let [lo, value, hi] = of(cause);
