@@ -289,7 +289,7 @@ def growth(bench, quick):
 def beside_others(bench, quick):
     rounds, launches = (3, 20_000) if quick else (9, 100_000)
     references.tracepoints(bench, FREE_CALLS, rounds, launches)
-    references.analysers(bench, 20_000 if quick else 300_000)
+    references.analysers(bench, 20_000 if quick else 60_000)
 
 
 PARTS = {"--reading": reading, "--growth": growth, "--references": beside_others}
