@@ -52,7 +52,7 @@ PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimi
 scripts/build-sim.sh
 check "pages of half a million and of a million operations" scripts/check-page.sh --large
 check "every allocation fails in turn; kills and signals at every point" env GPUSPY_ALL_FAILURES=1 \
-    cargo nextest run --workspace failing_calls:: hazards::killed hazards::signals
+    cargo nextest run --workspace --profile deep failing_calls:: hazards::killed hazards::signals
 
 check "CPython's tests, Java and Chromium with the agent preloaded" scripts/check-strangers
 check "half an hour of programs with faults, under one collector" scripts/soak.sh 1800
