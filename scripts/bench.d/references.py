@@ -27,28 +27,34 @@ trace.get_gpu_kernel_breakdown(visualize=False)
 class Lttng:
     """A session of LTTng-UST whose tracepoint has as many fields as a launch's record. As a context: while it traces."""
 
-    def __init__(self, scratch):
-        self.program = scratch / "tracepoint_rate"
-        self.environment = {**os.environ, "LTTNG_HOME": str(scratch)}
-        self.output = scratch / "lttng"
+    def __init__(self, bench):
+        self.sources = bench.sources
+        self.program = bench.scratch / "tracepoint_rate"
+        self.environment = {**os.environ, "LTTNG_HOME": str(bench.scratch)}
+        self.output = bench.scratch / "lttng"
+        self.daemon = None
 
-    def missing(self):
-        """Says why it cannot be measured; None if it can."""
+    def build(self):
+        """Builds the program with the tracepoint. Says why it cannot be measured; None if it can."""
         if shutil.which("lttng") is None or shutil.which("lttng-sessiond") is None:
             return "lttng is not installed: apt-get install lttng-tools liblttng-ust-dev"
         source = HERE / "tracepoint_rate.c"
-        compile = ["gcc", "-O2", f"-I{HERE}", source, "-o", self.program, "-llttng-ust", "-ldl"]
-        if subprocess.run(compile, stderr=subprocess.DEVNULL).returncode != 0:
+        options = ["-O2", f"-I{HERE}", f"-I{self.sources}", "-o", self.program]
+        if subprocess.run(["gcc", *options, source, "-llttng-ust", "-ldl"], stderr=subprocess.DEVNULL).returncode != 0:
             return "liblttng-ust-dev is not installed"
         return None
 
     def lttng(self, *words):
-        subprocess.run(["lttng", *words], env=self.environment, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(["lttng", "--no-sessiond", *words], env=self.environment, stdout=subprocess.DEVNULL, check=True)
 
     def __enter__(self):
-        # One that runs already serves as well.
-        daemon = ["lttng-sessiond", "--no-kernel", "--daemonize"]
-        subprocess.run(daemon, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # It ends at once if one runs already, which serves as well.
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.daemon = subprocess.Popen(["lttng-sessiond", "--no-kernel"], env=self.environment, **quiet)
+        listens = ["lttng", "--no-sessiond", "list"]
+        deadline = time.monotonic() + 10
+        while subprocess.run(listens, env=self.environment, **quiet).returncode != 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
         self.lttng("create", SESSION, f"--output={self.output}")
         self.lttng("enable-channel", "--userspace", "--num-subbuf=8", "--subbuf-size=4M", CHANNEL)
         self.lttng("enable-event", "--userspace", "gpuspy_bench:*", "-c", CHANNEL)
@@ -57,6 +63,8 @@ class Lttng:
 
     def __exit__(self, *_):
         self.lttng("destroy", SESSION)
+        self.daemon.terminate()
+        self.daemon.wait()
 
     def tracepoint(self, count):
         """Returns the median host ns of a tracepoint."""
@@ -67,8 +75,8 @@ class Lttng:
 def tracepoints(bench, cost, rounds, launches):
     """Prints what `--timing off` adds to a launch that costs nothing, as a share of what a tracepoint takes."""
     print(f"\nA launch with --timing off, and a tracepoint of LTTng-UST with 10 fields: host ns, {rounds} rounds of {launches}")
-    lttng = Lttng(bench.scratch)
-    if reason := lttng.missing():
+    lttng = Lttng(bench)
+    if reason := lttng.build():
         print(f"  not measured: {reason}")
         return
     added, took = [], []

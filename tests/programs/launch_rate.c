@@ -3,14 +3,9 @@
 // work plus what a tracer adds.
 // link: -l:libcuda.so.1
 #include "driver.h"
+#include "rounds.h"
 
 enum { ROUND = 50 };
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 int main(int argc, char **argv)
 {
@@ -22,15 +17,13 @@ int main(int argc, char **argv)
     double *took = calloc((size_t)rounds, sizeof *took);
     REQUIRE(took != NULL);
     for (int round = 0; round < rounds; round++) {
-        struct timespec before, after;
-        clock_gettime(CLOCK_MONOTONIC, &before);
+        uint64_t began = now_ns();
         for (int n = 0; n < ROUND; n++)
             launch(kernel, stream);
-        clock_gettime(CLOCK_MONOTONIC, &after);
-        took[round] = ((double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec)) / ROUND;
+        took[round] = each_took(began, ROUND);
         CHECK(cuStreamSynchronize(stream));
     }
-    qsort(took, (size_t)rounds, sizeof *took, ascending);
+    sort_rounds(took, rounds);
     printf("{\"program\":\"launch_rate\",\"launches\":%d,\"median_ns\":%.1f,\"p90_ns\":%.1f}\n", rounds * ROUND, took[rounds / 2],
            took[rounds * 9 / 10]);
     return 0;

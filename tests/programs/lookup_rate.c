@@ -4,14 +4,9 @@
 #include <dlfcn.h>
 
 #include "driver.h"
+#include "rounds.h"
 
 enum { ROUND = 1000, ROUNDS = 41 };
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void found(void) { REQUIRE(dlsym(RTLD_DEFAULT, "strlen") != NULL); }
 
@@ -28,14 +23,12 @@ static double median_ns(void (*look_up)(void))
 {
     double took[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        struct timespec before, after;
-        clock_gettime(CLOCK_MONOTONIC, &before);
+        uint64_t began = now_ns();
         for (int n = 0; n < ROUND; n++)
             look_up();
-        clock_gettime(CLOCK_MONOTONIC, &after);
-        took[round] = ((double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec)) / ROUND;
+        took[round] = each_took(began, ROUND);
     }
-    qsort(took, ROUNDS, sizeof *took, ascending);
+    sort_rounds(took, ROUNDS);
     return took[ROUNDS / 2];
 }
 

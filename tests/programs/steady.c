@@ -5,6 +5,7 @@
 //   steady [--quick] [--no-gpu]     --no-gpu: prints that it cannot run here
 // link: -l:libcuda.so.1
 #include "driver.h"
+#include "rounds.h"
 
 enum { GROUPS = 40, STEPS = 20, KERNELS = 3, A_STEP = 4 };
 
@@ -30,12 +31,6 @@ static double group(void)
     launch(kernels[2], stream);
     CHECK(cuStreamSynchronize(stream));
     return each;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void print_clocks(uint64_t raw, uint64_t real)
@@ -64,7 +59,7 @@ int main(int argc, char **argv)
     for (int at = 0; at < groups; at++)
         took[at] = group();
     uint64_t last_raw = on(CLOCK_MONOTONIC_RAW), last_real = on(CLOCK_REALTIME);
-    qsort(took, (size_t)groups, sizeof *took, ascending);
+    sort_rounds(took, groups);
     printf("{\"program\":\"steady\",\"step_ns\":%.1f,\"region\":[%" PRIu64 ",%" PRIu64 "],\"clocks\":[", took[groups / 2],
            raw, last_raw);
     print_clocks(raw, real);

@@ -117,7 +117,7 @@ impl ColumnWriter {
     }
 
     fn keep(&mut self, kind: u8, column: u8, value: u64) {
-        let place = self.counts[usize::from(kind)][Group::of(column) as usize];
+        let place = self.counts[usize::from(kind) % KINDS][Group::of(column) as usize];
         let filling = &mut self.columns[usize::from(kind) * COLUMNS + usize::from(column)];
         filling.values.push(value);
         filling.places.push(place);
