@@ -141,11 +141,13 @@ fn every_launch_in_a_window_is_timed() {
 
 #[test]
 fn a_stream_that_is_never_waited_for_does_not_look_deep_after_a_pause() {
-    let seen = Windows::of(&storm("5", "2500", "1", 20_000));
+    let done = storm("5", "2500", "1", 20_000);
+    let seen = Windows::of(&done);
     let windows = seen.windows();
     let (all, timed) = inside(&seen, &windows[1..])
-        .fold((0, 0), |(all, timed), w| (all + 1, timed + u32::from(w.untimed == Untimed::Timed)));
-    assert!(all > 500 && timed * 10 > all * 9, "{timed} of {all} launches in windows are timed");
+        .fold((0, 0), |(all, timed), w| (all + 1, timed + usize::from(w.untimed == Untimed::Timed)));
+    // A poller that waits for a processor falls behind, and the stream is deep then.
+    assert!(all > 500 && done.is_share(timed, all, 0.9), "{timed} of {all} launches in windows are timed");
 }
 
 #[test]

@@ -119,13 +119,19 @@ fn a_busy_gpu_is_reported_busy_in_sampling_pauses_too() {
 fn a_gpu_bound_program_is_not_slowed_down() {
     for load in [LOADS[0], LOADS[2]] {
         // Compares the shortest of alternating runs: other load on the machine makes each run longer and none shorter.
-        let (mut plain, mut ours) = (u64::MAX, u64::MAX);
+        let (mut plain, mut ours, mut pressure) = (u64::MAX, u64::MAX, 1.0_f64);
         let is_no_slower = (0..40).any(|_| {
             plain = plain.min(took(&run(load).plain().succeeded()));
-            ours = ours.min(took(&run(load).observed().succeeded()));
+            let done = run(load).observed().succeeded();
+            pressure = pressure.min(done.pressure);
+            ours = ours.min(took(&done));
             ours as f64 <= 1.05 * plain as f64
         });
-        assert!(is_no_slower, "{load:?} takes {ours} ns with gpuspy and {plain} ns without");
+        // The program and our poller need two processors. Where there never were two, what one does the other waits for.
+        assert!(
+            is_no_slower || pressure > 0.9,
+            "{load:?} takes {ours} ns with gpuspy and {plain} ns without"
+        );
     }
 }
 

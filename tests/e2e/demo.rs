@@ -200,7 +200,7 @@ fn each_phase_is_reported_with_true_figures() {
             kernels.iter().all(of_phase) && !kernels.is_empty(),
             "in the phase's window, other kernels ran or none"
         );
-        expect(phase, happened, &tables);
+        expect(phase, happened, &tables, done.pressure);
 
         let identity = tables.devices[0].identity;
         let (least, most) = (identity.span - identity.idle.hi, identity.span - identity.idle.lo);
@@ -221,7 +221,7 @@ fn each_phase_is_reported_with_true_figures() {
 }
 
 /// Checks what a phase must say.
-fn expect(phase: &PhaseReport, happened: &Happened<'_>, tables: &Tables) {
+fn expect(phase: &PhaseReport, happened: &Happened<'_>, tables: &Tables, pressure: f64) {
     let found = |id: &str| {
         let found = phase.findings.iter().find(|found| found.id == id);
         &found.unwrap_or_else(|| panic!("no {id} in {phase:#?}")).found
@@ -260,7 +260,11 @@ fn expect(phase: &PhaseReport, happened: &Happened<'_>, tables: &Tables) {
             assert!(first.saves > 0.9 * logged, "{} of at least {logged}: {phase:#?}", first.saves);
         }
         "growing-memory" => {
-            says("memory-grows", "never freed");
+            // It is found where memory grows in each quarter of the time. A host that waits for a processor most of the time
+            // may get to nothing in one.
+            if pressure <= 0.9 {
+                says("memory-grows", "never freed");
+            }
             says("allocation-churn", "frees waited for the GPU");
             assert!(happened.bytes("alloc") > happened.bytes("free"));
         }

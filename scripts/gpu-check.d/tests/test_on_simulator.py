@@ -127,7 +127,8 @@ print(json.dumps(said))
         self.assertGreaterEqual(program["slowdown"]["exact"]["rounds"], 2)
         # It ends with the round in which the time runs out.
         self.assertLess(result["seconds"], 2 * budget)
-        self.assertEqual([run["error"] for p in result["programs"] for run in p["runs"] if "error" in run], [])
+        errors = {run["error"] for p in result["programs"] for run in p["runs"] if "error" in run}
+        self.assertLessEqual(errors, {"no time left"}, "on a busy machine the time may be over before the last run of a round")
         with open(os.path.join(self.folder, "gpu-check.txt"), encoding="utf-8") as file:
             self.assertEqual(file.read(), table)
         for words in ("Simulated GPU", "steady", "are they equal?", "multiple of that without tracing"):
