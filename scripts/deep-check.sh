@@ -6,6 +6,7 @@
 # - loom with more preemptions, and proptest with more cases (stable toolchain);
 # - a run for each allocation of the agent's, which fails, alone and with all after it; runs that are killed at each system
 #   call, and get a signal at each instruction of the agent's (stable toolchain);
+# - the lines of free-threaded CPythons, which are built for that;
 # - half an hour of programs with faults under one collector; Java and Chromium with the agent preloaded;
 # - the page of report --html, of half a million operations and more (Chromium);
 # - the queries on Spark, which must return what they do on DuckDB (Java);
@@ -50,6 +51,11 @@ PROPTEST_CASES=100000 check "proptest against a queue, 100000 cases" optimized -
 PROPTEST_CASES=50000 check "proptest against a hostile peer, 50000 cases" optimized --test hostile
 
 scripts/build-sim.sh
+if scripts/build-free-threaded; then
+    check "lines of free-threaded CPythons" cargo nextest run -p gpuspy-tests python_lines::
+else
+    skip "lines of free-threaded CPythons" "they cannot be built here"
+fi
 check "pages of half a million and of a million operations" scripts/check-page.sh --large
 check "every allocation fails in turn; kills and signals at every point" env GPUSPY_ALL_FAILURES=1 \
     cargo nextest run --workspace --profile deep failing_calls:: hazards::killed hazards::signals

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 const MOST_FRAMES: usize = 126;
 
 /// Returns the interpreters of this machine with their minor versions: the system's, those of pyenv, and what
-/// `scripts/fetch-pythons` has brought.
+/// `scripts/fetch-pythons` and `scripts/build-free-threaded` have made.
 fn interpreters() -> Vec<(u32, PathBuf)> {
     let of_pyenv = std::env::var("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
-    let folders = of_pyenv.into_iter().chain([root().join("downloads/pythons")]);
+    let made = ["pythons", "free-threaded"].map(|name| root().join("downloads").join(name));
+    let folders = of_pyenv.into_iter().chain(made);
     let installed = folders.filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
     let mut found: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin/python3")).collect();
     found.push("/usr/bin/python3".into());

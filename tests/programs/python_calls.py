@@ -135,6 +135,22 @@ def thread(depth):
         list(generator(2))
 
 
+def shared_by_threads():
+    """Functions that threads begin to run while others are inside of them: a free-threaded build gives each a copy of their own."""
+    for _ in range(4):
+        source = "def shared(n):\n    set_here(size())\n    if n: shared(n - 1)\n    set_here(size())\n"
+        names = {"set_here": set_here, "size": size}
+        exec(compile(source, "shared.py", "exec"), names)
+        run([threading.Thread(target=names["shared"], args=(5,)) for _ in range(8)])
+
+
+def run(threads):
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+
+
 def many_lines():
     total = 0
     for outer in range(3):
@@ -168,11 +184,8 @@ def main():
     ünï_cødé()
     many_lines()
     sorted([2, 1], key=lambda number: set_here(size()) or number)
-    threads = [threading.Thread(target=thread, args=(depth,)) for depth in (1, 4, 9)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    run([threading.Thread(target=thread, args=(depth,)) for depth in (1, 4, 9)])
+    shared_by_threads()
     assert runtime.cudaDeviceSynchronize() == 0
 
 

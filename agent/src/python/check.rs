@@ -2,8 +2,9 @@
 //! reads, which nothing can make fault. After that a hook reads what it has to without checking.
 
 use crate::memory::{can_be_checked, checked_byte, checked_int, checked_word};
+use crate::python::bytecode::in_copy;
 use crate::python::interpreter::Interpreter;
-use crate::python::layout::{C_STACK, TAG, TYPE};
+use crate::python::layout::{C_STACK, Instruction, TAG};
 
 /// What a check found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +58,13 @@ fn check_frames(interpreter: &Interpreter, thread: u64) -> Option<usize> {
             None => 0,
         };
         if owner < C_STACK {
-            check_code(interpreter, checked_word(place(layout.frame.code)?)? & !TAG)?;
+            let code = checked_word(place(layout.frame.code)?)? & !TAG;
+            check_code(interpreter, code)?;
+            if let (Some(copies), Instruction::Pointer { at, .. }) = (layout.copies, layout.frame.instruction)
+            {
+                let index = checked_int(place(copies.index)?)?.try_into().ok()?;
+                in_copy(layout, code, index, checked_word(place(at)?)?)?;
+            }
             checked += 1;
         }
         frame = checked_word(place(layout.frame.previous)?)?;
@@ -68,8 +75,9 @@ fn check_frames(interpreter: &Interpreter, thread: u64) -> Option<usize> {
 /// Checks that this is a code object whose parts are what they should be.
 fn check_code(interpreter: &Interpreter, code: u64) -> Option<()> {
     let (types, at) = (&interpreter.types, &interpreter.layout.code);
+    let kind = u64::from(interpreter.layout.object.kind);
     let has_type =
-        |object: u64, expected: u64| (checked_word(object.checked_add(TYPE)?)? == expected).then_some(());
+        |object: u64, expected: u64| (checked_word(object.checked_add(kind)?)? == expected).then_some(());
     let part = |offset: u32| checked_word(code.checked_add(u64::from(offset))?);
     has_type(code, types.code)?;
     has_type(part(at.file)?, types.text)?;

@@ -6,7 +6,6 @@ use gpuspy_wire::record::{self, CELL_WORDS, CodePart, CodeText, Head, MAX_PART, 
 
 use crate::memory::{checked_byte, checked_int, checked_word, copy};
 use crate::python::interpreter::Interpreter;
-use crate::python::layout::{BYTES, LENGTH, STATE};
 
 /// The largest line table that is copied, bytes. Lines behind it are not known.
 const MAX_TABLE: u64 = 1 << 16;
@@ -30,14 +29,14 @@ impl Sent<'_> {
 
     /// Returns whether all of the records did fit, and whether the user wrote it; `None`: it cannot be read.
     fn records(&self, push: &mut dyn FnMut(&[u64]) -> bool) -> Option<(bool, bool)> {
-        let at = &self.interpreter.layout.code;
+        let (at, object) = (&self.interpreter.layout.code, &self.interpreter.layout.object);
         let word = |offset: u32| checked_word(self.code.checked_add(u64::from(offset))?);
         let (mut file, mut name) = ([0; MAX_PART], [0; MAX_PART]);
         let file = self.text(word(at.file)?, &mut file)?;
         let name = self.text(word(at.name)?, &mut name)?;
         let is_users = core::str::from_utf8(file).is_ok_and(is_users);
         let table = word(at.line_table)?;
-        let table_bytes = checked_word(table.checked_add(LENGTH)?)?.min(MAX_TABLE) as u32;
+        let table_bytes = checked_word(table.checked_add(u64::from(object.length))?)?.min(MAX_TABLE) as u32;
         let code = record::Code {
             head: Head::new::<record::Code>(),
             code: self.number,
@@ -53,7 +52,7 @@ impl Sent<'_> {
         while is_sent && offset < table_bytes {
             let mut bytes = [0; MAX_PART];
             let bytes = bytes.get_mut(..(table_bytes - offset).min(MAX_PART as u32) as usize)?;
-            copy(table.checked_add(BYTES + u64::from(offset))?, bytes).then_some(())?;
+            copy(table.checked_add(u64::from(object.first_byte + offset))?, bytes).then_some(())?;
             if !self.part(CodeText::LineTable, offset, bytes, push) {
                 return Some((false, is_users));
             }
@@ -71,9 +70,10 @@ impl Sent<'_> {
     /// Copies a `str` as UTF-8, as much of it as fits. `None`: it cannot be read, or is of a form that no string of a code
     /// object has.
     fn text<'b>(&self, object: u64, buffer: &'b mut [u8; MAX_PART]) -> Option<&'b [u8]> {
-        let at = &self.interpreter.layout.text;
-        let length = checked_word(object.checked_add(LENGTH)?)?;
-        let state = State::of(checked_byte(object.checked_add(STATE)?)?)?;
+        let layout = &self.interpreter.layout;
+        let at = &layout.text;
+        let length = checked_word(object.checked_add(u64::from(layout.object.length))?)?;
+        let state = State::of(checked_byte(object.checked_add(u64::from(at.state))?)? >> at.shift)?;
         if state.is_ascii {
             let kept = buffer.get_mut(..length.min(MAX_PART as u64) as usize)?;
             return copy(object.checked_add(u64::from(at.ascii))?, kept).then_some(kept);
@@ -93,8 +93,8 @@ impl Sent<'_> {
     }
 }
 
-/// The state of a `str`, as its bits are in 3.9 to 3.15 (`Include/cpython/unicodeobject.h`): two that do not matter here,
-/// three for the bytes of a character, and whether it is compact, and ASCII.
+/// The state of a `str`, as its bits are in 3.9 to 3.15 (`Include/cpython/unicodeobject.h`): three for the bytes of a character,
+/// and whether it is compact, and ASCII.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     /// Bytes of a character.
@@ -105,8 +105,8 @@ struct State {
 impl State {
     /// Returns `None` for a string that is not compact, or whose characters have no width.
     fn of(bits: u8) -> Option<State> {
-        let width = u64::from(bits >> 2 & 7);
-        let (is_compact, is_ascii) = (bits & 1 << 5 != 0, bits & 1 << 6 != 0);
+        let width = u64::from(bits & 7);
+        let (is_compact, is_ascii) = (bits & 1 << 3 != 0, bits & 1 << 4 != 0);
         (is_compact && matches!(width, 1 | 2 | 4)).then_some(State { width, is_ascii })
     }
 }
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn a_string_that_no_code_object_has_is_refused() {
-        assert_eq!(State::of(0b110_0100), Some(State { width: 1, is_ascii: true }));
-        assert_eq!(State::of(0b010_1011), Some(State { width: 2, is_ascii: false }));
-        assert_eq!(State::of(0b011_0000), Some(State { width: 4, is_ascii: false }));
-        for bits in [0, 0b100_0100, 0b010_1100, 0b010_0000] {
+        assert_eq!(State::of(0b11_001), Some(State { width: 1, is_ascii: true }));
+        assert_eq!(State::of(0b01_010), Some(State { width: 2, is_ascii: false }));
+        assert_eq!(State::of(0b01_100), Some(State { width: 4, is_ascii: false }));
+        for bits in [0, 0b10_001, 0b01_011, 0b01_000] {
             assert_eq!(State::of(bits), None, "{bits:#b}");
         }
     }

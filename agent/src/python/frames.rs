@@ -6,17 +6,18 @@ use gpuspy_wire::record::MAX_FRAMES;
 use crate::memory::read;
 use crate::numbers::mix;
 use crate::python::interpreter::Interpreter;
-use crate::python::layout::{
-    BYTES, C_STACK, HASH, Instruction, LENGTH, Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, TAG,
-};
+use crate::python::layout::{C_STACK, Instruction, Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11, TAG};
 
 /// A frame of the program's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
+    /// Its address.
+    pub address: u64,
     /// The address of its code object.
     pub code: u64,
-    /// The place in its bytecode, bytes.
-    pub instruction: i32,
+    /// Where it is, counted from the code object's own bytecode, bytes. Where threads have copies of the bytecode, it may be in
+    /// another one.
+    pub place: i64,
     /// Tells its code object from others that had, or will have, the same address.
     pub identity: u64,
 }
@@ -66,16 +67,16 @@ impl Iterator for Frames<'_> {
                     continue;
                 }
                 let code = read::<u64>(frame + u64::from(at.code)) & !TAG;
-                let instruction = match at.instruction {
+                let place = match at.instruction {
                     Instruction::Index { at, bytes } => {
-                        read::<i32>(frame + u64::from(at)).wrapping_mul(bytes)
+                        i64::from(read::<i32>(frame + u64::from(at)).wrapping_mul(bytes))
                     }
                     Instruction::Pointer { at, bytecode } => {
                         let address: u64 = read(frame + u64::from(at));
-                        address.wrapping_sub(code + u64::from(bytecode)) as i32
+                        address.wrapping_sub(code + u64::from(bytecode)).cast_signed()
                     }
                 };
-                return Some(Frame { code, instruction, identity: identity(self.layout, code) });
+                return Some(Frame { address: frame, code, place, identity: identity(self.layout, code) });
             }
         }
         None
@@ -110,21 +111,21 @@ unsafe fn identity(layout: &Layout, code: u64) -> u64 {
 /// As for [`identity`].
 #[inline(always)]
 unsafe fn contents(layout: &Layout, code: u64) -> u64 {
-    let at = &layout.code;
+    let (at, object) = (&layout.code, &layout.object);
     // SAFETY: the code object's texts and bytes live as long as it does. In front of what a shorter one than eight bytes
     // contains are other words of the same object. The characters of a text that is not ASCII begin later, so that what is
     // read lies in it, too.
     unsafe {
         let part = |offset: u32| read::<u64>(code + u64::from(offset));
-        let hash = |text: u64| read::<u64>(text + HASH);
+        let hash = |text: u64| read::<u64>(text + u64::from(object.hash));
         // The address of a part plus its length, which is where it ends but for the words in front of its contents.
-        let end = |part: u64| part.wrapping_add(read::<u64>(part + LENGTH));
+        let end = |part: u64| part.wrapping_add(read::<u64>(part + u64::from(object.length)));
         let last = |end: u64, start: u64| read::<u64>(end.wrapping_add(start - 8));
         let (table, name, file) = (part(at.line_table), part(at.name), part(at.file));
         let (table_end, name_end, file_end) = (end(table), end(name), end(file));
-        let text_start = u64::from(layout.text.ascii);
-        let left =
-            file_end ^ hash(name) ^ last(name_end, text_start) ^ last(table_end, BYTES).rotate_left(28);
+        let (text_start, table_start) = (u64::from(layout.text.ascii), u64::from(object.first_byte));
+        let last_of_table = last(table_end, table_start).rotate_left(28);
+        let left = file_end ^ hash(name) ^ last(name_end, text_start) ^ last_of_table;
         let right = name_end ^ hash(file) ^ last(file_end, text_start) ^ table_end.rotate_left(16);
         mix(left, right)
     }
@@ -149,7 +150,7 @@ fn hash_laid_out(frames: Frames<'_>, mut is_last: impl FnMut(&Frame) -> bool) ->
     let (mut hash, mut count) = (0, 0);
     for frame in frames.take(MAX_FRAMES) {
         // Objects are aligned to 16 and user addresses have 47 bits, so the two do not overlap below 1 MiB of bytecode.
-        let place = frame.code.rotate_left(16) ^ u64::from(frame.instruction as u32);
+        let place = frame.code.rotate_left(16) ^ frame.place.cast_unsigned();
         hash = mix(hash ^ place, frame.identity);
         count += 1;
         if is_last(&frame) {

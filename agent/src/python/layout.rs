@@ -1,7 +1,7 @@
 //! Where do the versions of CPython keep what we read of a thread, a frame and a code object? Offsets in bytes on 64-bit
-//! systems, from `offsetof` in the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2
-//! (`Include/cpython` and `Include/internal`); they do not change within a minor version. A build that moves them
-//! (`Py_TRACE_REFS`) is refused by [`check`](super::check).
+//! systems, from `offsetof` in the headers of 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2, and for the
+//! free-threaded builds of 3.13.5 and 3.14.7 (`Include/cpython` and `Include/internal`); they do not change within a minor
+//! version. A build that moves them (`Py_TRACE_REFS`) is refused by [`check`](super::check).
 
 /// How a frame says which instruction it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,12 +53,37 @@ pub struct Code {
     pub version: Option<u32>,
 }
 
+/// Offsets in objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// In every object: its type.
+    pub kind: u32,
+    /// In a `str` the number of its characters, and in `bytes` that of the bytes.
+    pub length: u32,
+    /// In a `str`: its hash.
+    pub hash: u32,
+    /// In `bytes`: the first byte.
+    pub first_byte: u32,
+}
+
 /// Offsets in a `str`.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
+    /// A byte that says how the characters are stored, and the number of its lowest bits that do not belong to that.
+    pub state: u32,
+    pub shift: u8,
     /// The characters of an ASCII string, and of another compact one.
     pub ascii: u32,
     pub other: u32,
+}
+
+/// In a free-threaded build from 3.14 on, each thread runs a copy of its own of a code object's bytecode.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    /// An `int` in a frame: the number of its thread's copy. The first is the code object's own bytecode.
+    pub index: u32,
+    /// A pointer in a code object, to a word and then the addresses of the copies.
+    pub array: u32,
 }
 
 /// A version's offsets.
@@ -67,19 +92,21 @@ pub struct Layout {
     pub thread: Thread,
     pub frame: Frame,
     pub code: Code,
+    pub copies: Option<Copies>,
+    pub object: Object,
     pub text: Text,
 }
 
-/// In every object: its type. In a `str`: the number of its characters, its hash, and its state. In `bytes`: the number
-/// of bytes, and the first.
-pub const TYPE: u64 = 8;
-pub const LENGTH: u64 = 16;
-pub const HASH: u64 = 24;
-pub const STATE: u64 = 32;
-pub const BYTES: u64 = 32;
+/// Without `Py_GIL_DISABLED` and with it.
+const OBJECT: Object = Object { kind: 8, length: 16, hash: 24, first_byte: 32 };
+const FREE_THREADED_OBJECT: Object = Object { kind: 24, length: 32, hash: 40, first_byte: 48 };
 
-const OLD_TEXT: Text = Text { ascii: 48, other: 72 };
-const TEXT: Text = Text { ascii: 40, other: 56 };
+/// The offset of the state of a `str`, and the bits in it that say whether it is interned.
+const STATE: u32 = 32;
+const INTERNED: u8 = 2;
+
+const OLD_TEXT: Text = Text { state: STATE, shift: INTERNED, ascii: 48, other: 72 };
+const TEXT: Text = Text { state: STATE, shift: INTERNED, ascii: 40, other: 56 };
 
 pub const PYTHON_3_9: Layout = Layout {
     thread: Thread { frame: 24, in_cframe: None, id: 176 },
@@ -90,6 +117,8 @@ pub const PYTHON_3_9: Layout = Layout {
         owner: None,
     },
     code: Code { file: 104, name: 112, first_line: 40, line_table: 120, version: None },
+    copies: None,
+    object: OBJECT,
     text: OLD_TEXT,
 };
 
@@ -107,8 +136,13 @@ pub const PYTHON_3_11: Layout = Layout {
         owner: Some(69),
     },
     code: Code { file: 112, name: 128, first_line: 72, line_table: 136, version: None },
+    copies: None,
+    object: OBJECT,
     text: OLD_TEXT,
 };
+
+/// How far a code object's version is behind its first line, from 3.12 on.
+const VERSION: u32 = 24;
 
 const PYTHON_3_12: Layout = Layout {
     thread: Thread { frame: 56, in_cframe: Some(0), id: 136 },
@@ -118,7 +152,9 @@ const PYTHON_3_12: Layout = Layout {
         instruction: Instruction::Pointer { at: 56, bytecode: 192 },
         owner: Some(70),
     },
-    code: Code { file: 112, name: 128, first_line: 68, line_table: 136, version: Some(92) },
+    code: Code { file: 112, name: 128, first_line: 68, line_table: 136, version: Some(68 + VERSION) },
+    copies: None,
+    object: OBJECT,
     text: TEXT,
 };
 
@@ -132,7 +168,7 @@ const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 pub enum Unknown {
     /// Its version is not one of those above.
     Version,
-    /// It is a free-threaded build, whose objects are laid out otherwise.
+    /// It is a free-threaded build of a version that is not known as one.
     FreeThreaded,
     /// Its `_Py_DebugOffsets` are not what its version should have.
     Offsets,
@@ -184,18 +220,29 @@ impl Description {
         if cookie != COOKIE || hex >> 16 != u64::from(version) {
             return Err(Unknown::Offsets);
         }
-        if free_threaded != 0 {
-            return Err(Unknown::FreeThreaded);
-        }
         // No offset that we use is anywhere near this large.
         let at = |index: usize| {
             let offset = words.get(index).copied().filter(|offset| *offset < 1024);
             offset.map(|offset| offset as u32).ok_or(Unknown::Offsets)
         };
-        let (state, length, first_byte) = (at(self.text + 1)?, at(self.text + 2)?, at(self.bytes + 2)?);
-        if [length, first_byte, state].map(u64::from) != [LENGTH, BYTES, STATE] {
+        let (object, copies) = match (free_threaded, version) {
+            (0, _) => (OBJECT, None),
+            (_, 0x030d) => (FREE_THREADED_OBJECT, None),
+            (_, 0x030e) => {
+                let (index, array) = (at(self.frame + 7)?, at(self.code + 10)?);
+                (FREE_THREADED_OBJECT, Some(Copies { index, array }))
+            }
+            _ => return Err(Unknown::FreeThreaded),
+        };
+        let (state, ascii) = (at(self.text + 1)?, at(self.text + 3)?);
+        if [at(self.text + 2)?, at(self.bytes + 2)?] != [object.length, object.first_byte]
+            || state != object.hash + 8
+        {
             return Err(Unknown::Offsets);
         }
+        // Where each thread has a copy, threads set whether a text is interned by a byte of its own.
+        let (state, shift) = if copies.is_some() { (state + 1, 0) } else { (state, INTERNED) };
+        let first_line = at(self.code + 5)?;
         Ok(Layout {
             thread: Thread { frame: at(self.current_frame)?, in_cframe: None, id: at(self.thread_id)? },
             frame: Frame {
@@ -208,10 +255,12 @@ impl Description {
                 file: at(self.code + 1)?,
                 name: at(self.code + 3)?,
                 line_table: at(self.code + 4)?,
-                first_line: at(self.code + 5)?,
-                version: Some(92),
+                first_line,
+                version: Some(first_line + VERSION),
             },
-            text: Text { ascii: at(self.text + 3)?, ..TEXT },
+            copies,
+            object,
+            text: Text { state, shift, ascii, other: ascii + 16 },
         })
     }
 }
@@ -298,6 +347,67 @@ mod tests {
         }
     }
 
+    /// The words of a free-threaded build, as the headers of 3.13.5 and 3.14.7 make them.
+    fn free_threaded(version: u16) -> [u64; DEBUG_WORDS] {
+        let mut words = words(version);
+        words[2] = 1;
+        let moved: [(usize, u64); 12] = match version {
+            0x030d => [
+                (33, 70),
+                (35, 128),
+                (37, 144),
+                (38, 152),
+                (39, 84),
+                (43, 216),
+                (65, 32),
+                (66, 48),
+                (68, 48),
+                (69, 32),
+                (70, 56),
+                (71, 288),
+            ],
+            _ => [
+                (36, 78),
+                (38, 72),
+                (40, 128),
+                (42, 144),
+                (43, 152),
+                (44, 84),
+                (48, 232),
+                (49, 224),
+                (76, 48),
+                (78, 48),
+                (79, 32),
+                (80, 56),
+            ],
+        };
+        moved.into_iter().for_each(|(index, value)| words[index] = value);
+        words
+    }
+
+    #[test]
+    fn a_free_threaded_build_has_larger_objects_and_from_3_14_on_copies_of_the_bytecode() {
+        for version in [0x030d, 0x030e] {
+            let layout = Layout::of(version, Some(&free_threaded(version))).unwrap();
+            let Code { file, name, line_table, first_line, version: number } = layout.code;
+            assert_eq!((file, name, line_table, first_line, number), (128, 144, 152, 84, Some(108)));
+            let Object { kind, length, hash, first_byte } = layout.object;
+            assert_eq!((kind, length, hash, first_byte), (24, 32, 40, 48));
+            let Text { state, shift, ascii, other } = layout.text;
+            let has_copies = version == 0x030e;
+            assert_eq!((state, shift), if has_copies { (49, 0) } else { (48, 2) });
+            assert_eq!((ascii, other), (56, 72));
+            let copies = layout.copies.map(|copies| (copies.index, copies.array));
+            assert_eq!(copies, has_copies.then_some((72, 224)));
+        }
+        let mut words = free_threaded(0x030e);
+        words[78] = 32;
+        assert_eq!(Layout::of(0x030e, Some(&words)).err(), Some(Unknown::Offsets));
+        let mut later = self::words(0x030f);
+        later[2] = 1;
+        assert_eq!(Layout::of(0x030f, Some(&later)).err(), Some(Unknown::FreeThreaded));
+    }
+
     #[test]
     fn an_interpreter_that_is_not_as_its_version_should_be_is_refused() {
         for version in [0x030d, 0x030e, 0x030f] {
@@ -309,7 +419,12 @@ mod tests {
             assert_eq!(refused(&|_| {}), None);
             assert_eq!(refused(&|words| words[0] ^= 1), Some(Unknown::Offsets));
             assert_eq!(refused(&|words| words[1] ^= 1 << 16), Some(Unknown::Offsets));
-            assert_eq!(refused(&|words| words[2] = 1), Some(Unknown::FreeThreaded));
+            let of_gil = if version == 0x030f { Unknown::FreeThreaded } else { Unknown::Offsets };
+            assert_eq!(
+                refused(&|words| words[2] = 1),
+                Some(of_gil),
+                "the other offsets are those of a build with the GIL"
+            );
             assert_eq!(refused(&|words| words[26..45].fill(u64::MAX)), Some(Unknown::Offsets));
             assert_eq!(Layout::of(version, None).err(), Some(Unknown::Offsets));
         }

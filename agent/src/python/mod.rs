@@ -13,6 +13,7 @@
 //! Nothing is read before [`check`] has confirmed, without any chance of a fault, that the interpreter is laid out as its
 //! version says. Where something differs, nothing is read in this process, and the reason is reported.
 
+mod bytecode;
 mod check;
 mod code;
 mod frames;
@@ -86,7 +87,7 @@ const REFUSED: u8 = 5;
 const NOTES: [&str; 5] = [
     "GPUSPY_STACKS is not one of auto, full and off: auto is used",
     "no lines: the Python interpreter of this process is not one whose frames are known (CPython 3.9 to 3.15)",
-    "no lines: the Python interpreter of this process is a free-threaded build, whose frames are not read",
+    "no lines: the Python interpreter of this process is a free-threaded build of a version whose frames are not known (those of 3.13 and 3.14 are)",
     "no lines: the Python interpreter of this process is not laid out as its version should be",
     "no lines: the system refuses process_vm_readv, without which the Python interpreter of this process cannot be checked",
 ];
@@ -245,7 +246,9 @@ impl Python {
         let sent = frames.take(count).map(|frame| {
             let code = self.code(call, interpreter, &frame);
             all_sent &= code.is_some();
-            record::Frame { code: code.map_or(0, |code| code.number), instruction: frame.instruction }
+            // SAFETY: a frame of this thread, which is in a hook; the interpreter is checked.
+            let instruction = unsafe { bytecode::instruction(&interpreter.layout, &frame) };
+            record::Frame { code: code.map_or(0, |code| code.number), instruction }
         });
         let stack =
             Stack { head: Head::new::<Stack>(), stack: number, cut: u8::from(is_cut), ..Stack::default() };
