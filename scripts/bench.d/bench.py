@@ -25,6 +25,8 @@ WAYS = {
     "--timing exact": ["--timing", "exact"],
     "--timing auto, 5 %": ["--timing", "auto", "--budget", "5"],
 }
+# The program records an event behind each launch itself: what the driver takes for the events of `exact`.
+OWN_EVENTS = "with its own events"
 # What is measured of reading a trace, and the command.
 READS = (("report", "report --json"), ("export", "export --to chrome"), ("tables", "export --to parquet"))
 # Memory may grow by this share from one trace to one with ten times the launches.
@@ -56,10 +58,10 @@ class Bench:
 
     # ---- a launch ----
 
-    def launch(self, way, cost, launches):
+    def launch(self, way, cost, launches, *more):
         """Returns the median host ns of a launch, and the share of launches that was timed."""
         trace = self.scratch / "launch.gspy"
-        command = [self.programs / "launch_rate", str(launches)]
+        command = [self.programs / "launch_rate", str(launches), *more]
         if way is not None:
             command = [self.gpuspy, "run", "--quiet", "--no-report", "-o", trace, *way, "--", *command]
         environment = self.environment(SIMCUDA_HOST_COST=cost)
@@ -71,19 +73,21 @@ class Bench:
         return ns, coverage["timed"] / coverage["launches"]
 
     def launches(self, title, cost, rounds, launches):
-        measured = {name: [] for name in WAYS}
+        measured = {name: [] for name in (*WAYS, OWN_EVENTS)}
         for _ in range(rounds):
             for name, way in WAYS.items():
                 measured[name].append(self.launch(way, cost, launches))
+            measured[OWN_EVENTS].append(self.launch(None, cost, launches, "events"))
         print(f"\n{title}: host ns, the median of {rounds} processes of {launches} launches (least .. most)")
         base = statistics.median(ns for ns, _ in measured["without gpuspy"])
         for name, rows in measured.items():
             ns = [ns for ns, _ in rows]
             line = f"  {name:<20}{spread(ns, '.0f'):>24}"
-            if WAYS[name] is not None:
-                timed = statistics.median(share for _, share in rows)
-                median = statistics.median(ns)
-                line += f"   {median - base:+6.0f} ns   x {median / base:.3f}   {timed:4.0%} timed"
+            median = statistics.median(ns)
+            if name != "without gpuspy":
+                line += f"   {median - base:+6.0f} ns   x {median / base:.3f}"
+            if WAYS.get(name) is not None:
+                line += f"   {statistics.median(share for _, share in rows):4.0%} timed"
             print(line)
 
     # ---- lookups, and a process's start ----
