@@ -1,5 +1,6 @@
 //! `gpuspy export --to chrome` and `--to perfetto`: the file contains what the model contains.
 
+use flate2::read::ZlibDecoder;
 use gpuspy_collector::model::gpu_interval::host;
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::model::{Model, When};
@@ -435,7 +436,11 @@ fn the_perfetto_export_has_what_the_trace_has() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     perfetto(&file);
-    let bytes = fs::read(&file).unwrap();
+    let packed = done.folder().join("all.pftrace.gz");
+    perfetto(&packed);
+    let gzip = Command::new("gzip").arg("-dc").arg(&packed).output().unwrap();
+    assert!(gzip.status.success());
+    let bytes = gzip.stdout;
     let chrome = exported(&trace);
     let events = chrome["traceEvents"].as_array().unwrap();
     let of_phase = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
@@ -454,14 +459,20 @@ fn the_perfetto_export_has_what_the_trace_has() {
     assert!(names.contains(&b"plain_10us".as_slice()) && names.contains(&b"cuLaunchKernel".as_slice()));
     assert!(bytes.len() * 2 < chrome.to_string().len(), "{} bytes", bytes.len());
 
-    // An earlier export is replaced, and .gz compresses.
+    // In a file that is not compressed as a whole, the packets are: packet.compressed_packets, behind the first packet.
+    let compressed = fs::read(&file).unwrap();
+    let mut unpacked = Vec::new();
+    for block in fields(&compressed, &[1, 50]) {
+        ZlibDecoder::new(block).read_to_end(&mut unpacked).unwrap();
+    }
+    let first = bytes.len() - unpacked.len();
+    assert!(compressed[..first] == bytes[..first] && unpacked == bytes[first..]);
+    assert!(compressed.len() * 5 < chrome.to_string().len(), "{} bytes", compressed.len());
+
+    // An earlier export is replaced.
     perfetto(&file);
-    assert_eq!(fs::read(&file).unwrap(), bytes, "the same trace gives the same bytes");
-    let packed = done.folder().join("all.pftrace.gz");
+    assert_eq!(fs::read(&file).unwrap(), compressed, "the same trace gives the same bytes");
     perfetto(&packed);
-    perfetto(&packed);
-    let unpacked = Command::new("gzip").arg("-dc").arg(&packed).output().unwrap();
-    assert!(unpacked.status.success() && unpacked.stdout == bytes);
     let each = done.folder().join("each");
     perfetto(&each.join(""));
     let mut files: Vec<_> = fs::read_dir(&each).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -3,12 +3,12 @@
 use super::exporting::{Asked, Exporting};
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
-use super::output::{cannot_write, write_file, write_to};
+use super::output::{cannot_write, is_compressed, write_file, write_to, written_behind};
 use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
 use super::{Failure, panic, parquet, say, time};
 use crate::export::chrome::Chrome;
 use crate::export::flame::Weight;
-use crate::export::perfetto::{self, Perfetto};
+use crate::export::perfetto::{self, Packed, Perfetto};
 use crate::export::timeline::sink::Sink;
 use crate::export::timeline::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
@@ -147,8 +147,7 @@ impl Timeline {
 
     /// Refuses a name that says the other format: readers of the file would believe it.
     fn fits(self, path: &Path) -> Result<(), Failure> {
-        let is_compressed = path.extension().is_some_and(|ending| ending == "gz");
-        let inner = if is_compressed { path.with_extension("") } else { path.to_owned() };
+        let inner = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
         let says = |other: &Timeline| inner.extension().is_some_and(|ending| ending == other.names().1);
         let other =
             [Timeline::Chrome, Timeline::Perfetto].into_iter().find(|other| *other != self && says(other));
@@ -176,6 +175,7 @@ fn timeline(
     let is_one_file = !output.is_some_and(is_directory);
     let exporting = Exporting::new(Asked {
         is_chrome: to == Timeline::Chrome,
+        is_compressed: !is_one_file || output.is_some_and(is_compressed),
         is_whole: filter.is_everything(),
         is_shared: is_one_file && traces_of(&options.trace)?.len() > 1,
         without_steps: options.without_steps,
@@ -224,7 +224,7 @@ fn flames(
     }
     options.of_timelines()?;
     let processes = flame::read(&options.trace, filter)?;
-    let write = |out: &mut dyn Write| {
+    let write = |out: &mut (dyn Write + Send)| {
         let mut out = BufWriter::new(out);
         let any = flame::write(&mut out, to, &processes, options.weight)?;
         out.flush().map(|()| any)
@@ -385,22 +385,25 @@ fn open(path: &Path, exporting: &Exporting) -> Result<Opened, TraceError> {
 }
 
 fn export_to(
-    out: impl Write,
+    out: &mut (dyn Write + Send),
     opened: Vec<Opened>,
     to: Timeline,
     exporting: &Exporting,
 ) -> io::Result<Summary> {
     exporting.file_of(opened.iter().map(|one| one.records).sum());
-    let out = BufWriter::with_capacity(1 << 20, exporting.counted(out));
-    let (out, summary) = match to {
-        Timeline::Chrome => write_as(Chrome::new(out), opened, exporting),
-        Timeline::Perfetto => write_as(Perfetto::new(out), opened, exporting),
-    }?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.flush()?;
-    Ok(summary)
+    let mut out = exporting.counted(out);
+    match to {
+        Timeline::Chrome => written_behind(&mut out, |out| write_as(Chrome::new(out), opened, exporting)),
+        Timeline::Perfetto if exporting.asked.is_compressed => {
+            written_behind(&mut out, |out| write_as(Perfetto::new(out), opened, exporting))
+        }
+        Timeline::Perfetto => {
+            written_behind(&mut Packed::new(out), |out| write_as(Perfetto::new(out), opened, exporting))
+        }
+    }
 }
 
-fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io::Result<(S::Out, Summary)> {
+fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io::Result<Summary> {
     let (mut readers, sources): (Vec<_>, Vec<_>) = opened.into_iter().map(|o| (o.reader, o.source)).unzip();
     let mut export = Export::begin(sink, &sources)?;
     if exporting.asked.without_steps {
@@ -414,7 +417,7 @@ fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io:
         let records = reader.records().inspect(|_| exporting.read());
         export.process(index, source, callers.on_stacks(records))?;
     }
-    export.finish()
+    export.finish().map(|(_, summary)| summary)
 }
 
 /// Writes a file for each rank, as tools that compare ranks need them. Processes of one rank (a worker that forked) share it.

@@ -20,6 +20,8 @@ const LARGE: u64 = 500 << 20;
 pub(super) struct Asked {
     /// Whether there is a smaller format.
     pub is_chrome: bool,
+    /// Whether the file is compressed as a whole.
+    pub is_compressed: bool,
     /// Whether the whole trace is exported.
     pub is_whole: bool,
     /// Whether several processes share the file.

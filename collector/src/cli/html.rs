@@ -38,7 +38,7 @@ fn page_of(
     trace: &Path,
     run: &Run,
     timeline: Timeline,
-) -> impl FnOnce(&mut dyn Write) -> io::Result<()> + use<> {
+) -> impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()> + use<> {
     let command = format!("gpuspy report {}", quoted(trace));
     let sentences = sentences(&run.reports, run.all(), &run.unread);
     let page = Page { json: run.value(), sentences, timeline, command };

@@ -14,9 +14,11 @@
 //! - **Files can be put together** (`cat a b`): tracks and arrows have numbers that depend on the process and on when its
 //!   collection began, and each sequence begins by forgetting what was said before.
 //! - Names, categories and the names and texts of arguments are interned (`interned`).
+//! - Packets can be compressed by the hundred, as packets of a kind of its own (`packed`).
 
 mod annotation;
 mod interned;
+mod packed;
 mod packets;
 mod proto;
 
@@ -27,6 +29,7 @@ use super::timeline::sink::{
 use crate::hash::{HashMap, HashSet};
 use annotation::{Encoded, encoded};
 use interned::{Text, Texts, iid};
+pub use packed::Packed;
 use packets::{Packets, Said, Sequence, bit_of_category, put};
 use proto::{
     Attribute, AttributeValue, ChildTracksOrdering, CounterDescriptor, Name, ProcessDescriptor,

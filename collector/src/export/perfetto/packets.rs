@@ -44,7 +44,7 @@ pub(super) fn bit_of_key(key: Key) -> u64 {
 }
 
 /// The fields of a packet in a file, and of an event in a packet: numbers 1 and 11, both messages.
-const PACKET: u8 = 1 << 3 | 2;
+pub(super) const PACKET: u8 = 1 << 3 | 2;
 const TRACK_EVENT: u8 = 11 << 3 | 2;
 
 impl<W: Write> Packets<W> {

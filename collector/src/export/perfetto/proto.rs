@@ -32,6 +32,9 @@ pub struct TracePacket {
     /// [`STATE_CLEARED`] or [`NEEDS_STATE`].
     #[prost(uint32, optional, tag = "13")]
     pub sequence_flags: Option<u32>,
+    /// Packets, as a file has them, in zlib's format (RFC 1950).
+    #[prost(bytes = "vec", optional, tag = "50")]
+    pub compressed_packets: Option<Vec<u8>>,
     #[prost(uint32, optional, tag = "58")]
     pub timestamp_clock_id: Option<u32>,
     #[prost(message, optional, boxed, tag = "59")]
