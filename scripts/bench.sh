@@ -7,7 +7,7 @@
 #   scripts/bench.sh [--quick] [--reading | --growth | --references]
 #
 # It takes some minutes, with traces of 1 and 10 million launches. --quick: under one minute. --reading: only reports and
-# exports. --growth: only those, of up to 100 million launches, which takes an hour and 20 GB in $TMPDIR. --references: beside a tracepoint of
+# exports. --growth: only those, of up to 100 million launches, which takes twenty minutes and 7 GB in $TMPDIR. --references: beside a tracepoint of
 # LTTng-UST (Debian's lttng-tools and liblttng-ust-dev) and beside HTA (which scripts/check-exports.sh installs).
 #
 # Exits with 1 if something is not built (scripts/build-sim.sh), if an answer about a generated trace is wrong, or if

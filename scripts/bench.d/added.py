@@ -35,9 +35,10 @@ def profile(root, scratch, timing, budget, launches):
         "GPUSPY_TIMING": timing,
         **({"GPUSPY_BUDGET": budget} if budget else {}),
     }
-    # Valgrind itself runs without the agent.
+    # Valgrind runs one thread at a time, and unless it is fair, on a quiet machine only the first one: the ring would be full, since
+    # the thread that finds a collector would have no turn. Valgrind itself runs without the agent.
     program = ["env", *(f"{name}={value}" for name, value in variables.items()), sim / "bin/launch_rate", str(launches)]
-    valgrind = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--separate-threads=yes"]
+    valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes", "--trace-children=yes", "--separate-threads=yes"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUSPY", "SIMCUDA", "LD_"))}
     command = [*valgrind, f"--callgrind-out-file={output}", *program]
     try:

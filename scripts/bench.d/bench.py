@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -233,7 +234,8 @@ class Bench:
             peaks = [cost["peak_kib"] / 1024 for cost in costs]
             row = (f"{s:>8.2f} s {mib:>5.0f} MiB" for s, mib in zip(seconds, peaks))
             print(f"  {does:<20}" + "".join(f"{cell:>20}" for cell in row))
-            limit = TABLES_MIB if command == "tables" else peaks[0] * (1 + GROWTH)
+            tenfold = math.log10(sizes[-1] / sizes[0])
+            limit = TABLES_MIB if command == "tables" else peaks[0] * (1 + GROWTH) ** tenfold
             if max(peaks) > limit:
                 self.failed.append(f"{does} takes {max(peaks):.1f} MiB for a long trace, {peaks[0]:.1f} for a short one")
         if not any(trace["wrong"] for trace in traces):

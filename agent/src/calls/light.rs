@@ -42,10 +42,6 @@ type Place = (&'static Stream, Untimed);
 /// Returns the place of a launch; `None` where more has to be known or done.
 #[inline(always)]
 fn place(session: Session, entry: Entry, what: &Launch) -> Option<Place> {
-    // Asked first: in a window, where launches are timed, nothing else has to be.
-    if !session.get::<Gate>().is_shut() {
-        return None;
-    }
     let is_usual = !what.is_programmatic() && !stream_capture::is_any_open(session);
     if entry.layer != Layer::Driver || !is_usual || session.get::<Native>().is_asked() {
         return None;
