@@ -70,7 +70,7 @@ fn write_compressed<T>(
 }
 
 /// The bytes that are written to a file at once, and handed over at once.
-const BLOCK: usize = 1 << 18;
+const BLOCK: usize = 1 << 16;
 
 /// Lets `write` write what is written to `out`, and maybe compressed there, by a thread of its own. Memory is a few blocks.
 ///
