@@ -164,7 +164,7 @@ fn captured_launches_are_marked_and_each_graph_launch_is_one_operation() {
     let ours = compare(&done);
     let timed = ours.iter().filter(|c| c.truth.kind == "graph" && matches!(c.when, When::Timed(_))).count();
     assert_eq!(graphs, ours.iter().filter(|c| c.truth.kind == "graph").count());
-    assert!(done.is_share(timed, graphs, 0.9), "{timed} of {graphs} graph launches are timed");
+    assert!(timed * 10 >= graphs * 9, "{timed} of {graphs} graph launches are timed");
     for c in ours {
         let When::Timed(interval) = c.when else { continue };
         let truth = c.truth.interval.1 - c.truth.interval.0;

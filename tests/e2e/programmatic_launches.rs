@@ -49,11 +49,7 @@ fn a_programmatic_launch_behind_work_that_is_over_is_timed() {
     let rounds = done.said()["rounds"].as_u64().unwrap();
     let report = done.report();
     let bursts = report["coverage"]["bursts"]["launches"].as_u64().unwrap();
-    assert!(
-        done.is_share(bursts as usize, rounds as usize, 0.5),
-        "{bursts} of {rounds}: {}",
-        report["coverage"]
-    );
+    assert!(bursts * 2 > rounds, "{bursts} of {rounds}: {}", report["coverage"]);
     let device = &report["devices"][0];
     let share = device["undecided_ns"]["value"].as_f64().unwrap() / device["span_ns"].as_f64().unwrap();
     assert!(share < 0.5, "{share}: {device}");

@@ -49,7 +49,7 @@ fn on_a_busy_stream_one_event_ends_an_operation_and_starts_the_next() {
     let done = busy_stream().observed().succeeded();
     let (shared, timed) = shared(&done);
     println!("{shared} of {timed} share their start event");
-    assert!(done.is_share(shared, timed, 0.8), "{shared} of {timed}");
+    assert!(shared * 10 > timed * 8, "{shared} of {timed}");
     // At least one in 64 is not shared: only such pairs show what an event costs.
     assert!(shared * 64 <= timed * 63, "{shared} of {timed}");
     let errors = intervals_contain_the_truth(&done)
@@ -93,10 +93,7 @@ fn an_event_is_not_shared_across_waits_and_host_functions() {
     let timed = compared.iter().filter(|c| c.timed().is_some()).count();
     assert!(done.is_share(timed, compared.len(), 0.9), "{timed} of {}", compared.len());
     let (shared, timed) = shared(&done);
-    assert!(
-        done.is_share(shared, timed, 0.5),
-        "the test proves nothing: only {shared} of {timed} launches share events"
-    );
+    assert!(shared * 2 > timed, "the test proves nothing: only {shared} of {timed} launches share events");
 }
 
 /// Returns the bursts of a trace, each with the correlations of its launches.

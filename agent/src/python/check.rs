@@ -60,10 +60,9 @@ fn check_frames(interpreter: &Interpreter, thread: u64) -> Option<usize> {
         if owner < C_STACK {
             let code = checked_word(place(layout.frame.code)?)? & !TAG;
             check_code(interpreter, code)?;
-            if let (Some(copies), Instruction::Pointer { at, .. }) = (layout.copies, layout.frame.instruction)
-            {
+            if let Instruction::Pointer { at, copies: Some(copies), .. } = layout.frame.instruction {
                 let index = checked_int(place(copies.index)?)?.try_into().ok()?;
-                in_copy(layout, code, index, checked_word(place(at)?)?)?;
+                in_copy(copies, code, index, checked_word(place(at)?)?)?;
             }
             checked += 1;
         }

@@ -71,7 +71,7 @@ impl Iterator for Frames<'_> {
                     Instruction::Index { at, bytes } => {
                         i64::from(read::<i32>(frame + u64::from(at)).wrapping_mul(bytes))
                     }
-                    Instruction::Pointer { at, bytecode } => {
+                    Instruction::Pointer { at, bytecode, .. } => {
                         let address: u64 = read(frame + u64::from(at));
                         address.wrapping_sub(code + u64::from(bytecode)).cast_signed()
                     }

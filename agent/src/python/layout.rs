@@ -8,8 +8,18 @@
 pub enum Instruction {
     /// An `int` at this offset in the frame, which counts units of this many bytes.
     Index { at: u32, bytes: i32 },
-    /// A pointer at this offset in the frame, into the bytecode that lies at `bytecode` in the code object.
-    Pointer { at: u32, bytecode: u32 },
+    /// A pointer at this offset in the frame, into the bytecode that lies at `bytecode` in the code object, or into a thread's
+    /// copy of it.
+    Pointer { at: u32, bytecode: u32, copies: Option<Copies> },
+}
+
+/// In a free-threaded build from 3.14 on, each thread runs a copy of its own of a code object's bytecode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copies {
+    /// An `int` in a frame: the number of its thread's copy. The first is the code object's own bytecode.
+    pub index: u32,
+    /// A pointer in a code object, to a word and then the addresses of the copies.
+    pub array: u32,
 }
 
 /// Offsets in a thread's state (`PyThreadState`).
@@ -77,22 +87,12 @@ pub struct Text {
     pub other: u32,
 }
 
-/// In a free-threaded build from 3.14 on, each thread runs a copy of its own of a code object's bytecode.
-#[derive(Clone, Copy, Debug)]
-pub struct Copies {
-    /// An `int` in a frame: the number of its thread's copy. The first is the code object's own bytecode.
-    pub index: u32,
-    /// A pointer in a code object, to a word and then the addresses of the copies.
-    pub array: u32,
-}
-
 /// A version's offsets.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub thread: Thread,
     pub frame: Frame,
     pub code: Code,
-    pub copies: Option<Copies>,
     pub object: Object,
     pub text: Text,
 }
@@ -117,7 +117,6 @@ pub const PYTHON_3_9: Layout = Layout {
         owner: None,
     },
     code: Code { file: 104, name: 112, first_line: 40, line_table: 120, version: None },
-    copies: None,
     object: OBJECT,
     text: OLD_TEXT,
 };
@@ -132,11 +131,10 @@ pub const PYTHON_3_11: Layout = Layout {
     frame: Frame {
         code: 32,
         previous: 48,
-        instruction: Instruction::Pointer { at: 56, bytecode: 184 },
+        instruction: Instruction::Pointer { at: 56, bytecode: 184, copies: None },
         owner: Some(69),
     },
     code: Code { file: 112, name: 128, first_line: 72, line_table: 136, version: None },
-    copies: None,
     object: OBJECT,
     text: OLD_TEXT,
 };
@@ -149,11 +147,10 @@ const PYTHON_3_12: Layout = Layout {
     frame: Frame {
         code: 0,
         previous: 8,
-        instruction: Instruction::Pointer { at: 56, bytecode: 192 },
+        instruction: Instruction::Pointer { at: 56, bytecode: 192, copies: None },
         owner: Some(70),
     },
     code: Code { file: 112, name: 128, first_line: 68, line_table: 136, version: Some(68 + VERSION) },
-    copies: None,
     object: OBJECT,
     text: TEXT,
 };
@@ -248,7 +245,11 @@ impl Description {
             frame: Frame {
                 previous: at(self.frame + 1)?,
                 code: at(self.frame + 2)?,
-                instruction: Instruction::Pointer { at: at(self.frame + 3)?, bytecode: at(self.code + 9)? },
+                instruction: Instruction::Pointer {
+                    at: at(self.frame + 3)?,
+                    bytecode: at(self.code + 9)?,
+                    copies,
+                },
                 owner: Some(at(self.frame + 5)?),
             },
             code: Code {
@@ -258,7 +259,6 @@ impl Description {
                 first_line,
                 version: Some(first_line + VERSION),
             },
-            copies,
             object,
             text: Text { state, shift, ascii, other: ascii + 16 },
         })
@@ -341,7 +341,7 @@ mod tests {
             let layout = Layout::of(version, Some(&words(version))).unwrap();
             assert_eq!((layout.thread.frame, layout.thread.id), (72, id));
             assert_eq!((layout.frame.previous, layout.frame.code, layout.frame.owner), (8, 0, Some(owner)));
-            assert_eq!(layout.frame.instruction, Instruction::Pointer { at: 56, bytecode });
+            assert_eq!(layout.frame.instruction, Instruction::Pointer { at: 56, bytecode, copies: None });
             let Code { file, name, line_table, first_line, .. } = layout.code;
             assert_eq!((file, name, line_table, first_line, layout.text.ascii), (112, 128, 136, 68, 40));
         }
@@ -351,22 +351,20 @@ mod tests {
     fn free_threaded(version: u16) -> [u64; DEBUG_WORDS] {
         let mut words = words(version);
         words[2] = 1;
-        let moved: [(usize, u64); 12] = match version {
-            0x030d => [
+        let moved: &[(usize, u64)] = match version {
+            0x030d => &[
                 (33, 70),
                 (35, 128),
                 (37, 144),
                 (38, 152),
                 (39, 84),
                 (43, 216),
-                (65, 32),
                 (66, 48),
                 (68, 48),
                 (69, 32),
                 (70, 56),
-                (71, 288),
             ],
-            _ => [
+            _ => &[
                 (36, 78),
                 (38, 72),
                 (40, 128),
@@ -381,7 +379,7 @@ mod tests {
                 (80, 56),
             ],
         };
-        moved.into_iter().for_each(|(index, value)| words[index] = value);
+        moved.iter().for_each(|(index, value)| words[*index] = *value);
         words
     }
 
@@ -394,11 +392,13 @@ mod tests {
             let Object { kind, length, hash, first_byte } = layout.object;
             assert_eq!((kind, length, hash, first_byte), (24, 32, 40, 48));
             let Text { state, shift, ascii, other } = layout.text;
-            let has_copies = version == 0x030e;
-            assert_eq!((state, shift), if has_copies { (49, 0) } else { (48, 2) });
+            assert_eq!((state, shift), if version == 0x030d { (48, 2) } else { (49, 0) });
             assert_eq!((ascii, other), (56, 72));
-            let copies = layout.copies.map(|copies| (copies.index, copies.array));
-            assert_eq!(copies, has_copies.then_some((72, 224)));
+            let (bytecode, copies) = match version {
+                0x030d => (216, None),
+                _ => (232, Some(Copies { index: 72, array: 224 })),
+            };
+            assert_eq!(layout.frame.instruction, Instruction::Pointer { at: 56, bytecode, copies });
         }
         let mut words = free_threaded(0x030e);
         words[78] = 32;
