@@ -195,15 +195,21 @@ impl OverlapCheck {
         OverlapCheck { counts, queue, done_before, across }
     }
 
+    /// The counts in which every call appears that may have delayed this one, or an event of ours in it. `None`: streams have come
+    /// to share queues since it began, or had just before, and calls on other streams are not counted here.
+    #[inline(always)]
+    fn complete_counts(&self) -> Option<&'static CallCounts> {
+        match (self.queue, self.counts.queue()) {
+            (Queue::Own(counts), Queue::Own(_)) | (Queue::All(counts), _) => Some(counts),
+            _ => None,
+        }
+    }
+
     /// Returns the call counts if no other call may have overlapped. Called after the real call and after any
     /// driver call of ours.
     #[inline]
     pub fn alone(&self) -> Option<Since> {
-        let queue = match (self.queue, self.counts.queue()) {
-            (Queue::Own(counts), Queue::Own(_)) | (Queue::All(counts), _) => counts,
-            // Streams have come to share queues since, or had just before, and calls on other streams are not counted here.
-            _ => return None,
-        };
+        let queue = self.complete_counts()?;
         // The call itself has begun, too.
         let since =
             Since { own: self.done_before + 1, across: self.across.as_ref().map_or(0, |a| a.done_before) };
@@ -211,11 +217,13 @@ impl OverlapCheck {
         (queue.begun() == since.own && across == since.across).then_some(since)
     }
 
-    /// Whether this call is the first one after `since`.
+    /// Whether this call is the first one after `since`. A driver call of ours that relies on the answer comes before the question,
+    /// since other calls may come in between.
     #[inline]
     pub fn follows(&self, since: Since) -> bool {
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
-        self.queue.counts().0.begun() == since.own + 1 && across == since.across
+        let is_first = |queue: &CallCounts| queue.begun() == since.own + 1 && across == since.across;
+        self.complete_counts().is_some_and(is_first)
     }
 }
 
@@ -296,5 +304,18 @@ mod tests {
         drop(before);
         queues.settle(|| first.stream.is_quiet() && second.stream.is_quiet());
         assert!(OverlapCheck::begin(second).alone().is_some());
+    }
+
+    /// Found by a random program: a thread lost the processor in a synchronization, before the event that ends a run, while others
+    /// created streams. The event waited for work of another stream, and the run seemed to last 17 ms longer.
+    #[test]
+    fn a_call_follows_nothing_if_streams_come_to_share_queues_meanwhile() {
+        let (queues, stream) = stream(2);
+        let counts = stream();
+        let since = OverlapCheck::begin(counts).alone().unwrap();
+        let check = OverlapCheck::begin(counts);
+        assert!(check.follows(since));
+        queues.add_stream();
+        assert!(!check.follows(since));
     }
 }
