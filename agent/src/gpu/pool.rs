@@ -15,13 +15,16 @@ use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
 const MAX_EVENTS: usize = 1 << 14;
-/// The number of events that are created when a context is first seen.
-const FIRST: usize = 4096;
-/// The number of events that the poller creates when fewer than [`LOW`] are free.
-const MORE: usize = 2048;
-/// The number of free events below which the poller creates more. The poller can be 4 ms late on a busy
-/// machine: in that time a thread makes 800 launches with two events each.
-const LOW: u32 = 2048;
+/// The number of events that are created when a context is first seen, in the app's call: as many as five streams have that are as
+/// deep as streams get before their launches are timed in runs. Each costs 0.6 µs on an H200 (docs/hardware.md).
+const FIRST: usize = 1024;
+/// The number of events that the poller creates in a pass while fewer than [`ENOUGH`] are free.
+const MORE: usize = 256;
+/// The number of free events up to which the poller creates more. It can be 4 ms late on a busy machine: in that time a thread makes
+/// 800 launches with two events each.
+const ENOUGH: u32 = 2048;
+/// The number of free events below which hooks wake the poller.
+const LOW: u32 = 512;
 
 /// A context's events: a fixed table with a free list over it. The free list is a Treiber stack of indices;
 /// the tag in the upper half of its head changes with every operation, so that an exchange with a stale head
@@ -96,17 +99,26 @@ impl Pool {
         }
     }
 
-    /// Creates more events when few are left. Called by the poller, with the context current.
+    /// Creates more events. Called by the poller, with the context current.
     pub fn replenish(&self, driver: &Driver) {
-        if self.free_count.load(Ordering::Relaxed) < LOW {
-            self.make(driver, MORE);
-        }
+        self.make(driver, MORE);
     }
 
-    /// Whether the poller should run, to give events back and create more.
+    /// Whether the poller should create more events.
+    pub fn is_short(&self) -> bool {
+        self.has_fewer_than(ENOUGH)
+    }
+
+    /// Whether the poller should run at once, to give events back and create more.
     #[inline]
     pub fn is_low(&self) -> bool {
-        self.free_count.load(Ordering::Relaxed) < LOW
+        self.has_fewer_than(LOW)
+    }
+
+    /// Whether fewer events are free, and more can be created.
+    #[inline]
+    fn has_fewer_than(&self, free: u32) -> bool {
+        self.free_count.load(Ordering::Relaxed) < free
             && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
             && !self.refused.load(Ordering::Relaxed)
     }

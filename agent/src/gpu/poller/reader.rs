@@ -78,9 +78,10 @@ impl Reader {
         let timing = session.get::<Gate>().is_on();
         for context in session.get::<Contexts>().iter() {
             context.queues.settle(|| session.get::<Streams>().of(context).all(Stream::is_counted));
-            let low = timing && context.pool.is_low();
             let busy = session.get::<Streams>().iter().any(|s| is_busy(s, context));
-            if !(low || busy) || !self.may_touch(context) {
+            // A context without work is left alone as long as it can begin with what it has.
+            let short = timing && if busy { context.pool.is_short() } else { context.pool.is_low() };
+            if !(short || busy) || !self.may_touch(context) {
                 continue;
             }
             if !self.relaxed {
@@ -99,7 +100,7 @@ impl Reader {
                 |at| self.known.swap_remove(at),
             );
             let polled = outside.within(context.handle, || {
-                if low {
+                if short {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
                 self.read_context(ring, outside, &mut known, &mut found);
