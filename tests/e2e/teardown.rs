@@ -93,6 +93,18 @@ fn a_librarys_retain_and_release_does_not_end_the_runtimes_context() {
     with_pending_work("library");
 }
 
+/// A launch of 300 ms, as one that loads its kernel, is under way for longer than a release waits for it. Where other threads
+/// retain the context meanwhile, nobody can say whether it is still the same, so it counts as gone, and its events with it: the
+/// launch recorded a null event then. Found on a busy machine.
+#[test]
+fn a_slow_launch_records_no_event_of_a_context_that_counts_as_gone_meanwhile() {
+    let run = Run::of("released_meanwhile").env("SIMCUDA_HOST_COST", "launch=300000000");
+    let done = run.env("SIMCUDA_ASSUME", HIDDEN).observed().succeeded();
+    let coverage = checked_coverage(&done);
+    assert_eq!(failed(&done), BTreeMap::new());
+    assert_ne!(number(&coverage["untimed"], "teardown"), 0, "it never counted as gone: {coverage}");
+}
+
 /// The poller may be waiting for the driver's lock inside a query, and would continue it after the context's end.
 #[test]
 fn destroying_a_context_while_a_module_compiles_loses_nothing() {

@@ -360,7 +360,7 @@ fn record_end(
     }
     let Some(event) = context.take_event(call) else { return refuse(Untimed::NoEvent, None) };
     let Some(position) = event_pairs::record(call, driver, context, event, stream) else {
-        return refuse(Untimed::EventFailed, Some(event));
+        return refuse(event_pairs::unrecorded(context), Some(event));
     };
     let ended = ticks();
     // A later user of the event checks what has come since then.
@@ -370,8 +370,9 @@ fn record_end(
         let function = burst.function;
         hold.last().end = Some(End { event, function, begun, ended, position, since });
     }
-    // This is checked after the record: another thread's work may have come in between.
-    let since = burst.since.filter(|since| is_undisturbed(*since));
+    // This is checked after the record: another thread's work may have come in between. While a call that may end the context is
+    // under way, other calls leave no counts.
+    let since = burst.since.filter(|since| is_undisturbed(*since) && !context.is_leaving());
     let flags = if since.is_none() { flag::SHARED_INTERVAL } else { 0 };
     let (flags, tail) = match burst.is_deferred {
         true => (flags, saturated(ended.wrapping_sub(burst.first.submitted)).max(1)),

@@ -55,20 +55,22 @@ impl Sampler {
         let stream = context.samples as CUstream;
         let event = context.pool.take()?;
         let sample =
-            watch(outside, stream, context.pool.event(event), may_query).and_then(|(after, before)| {
-                let at = time_base.locate(&PoolEvents { outside, pool: &context.pool }, event)?;
-                Some(ClockSample {
-                    head: Head::new::<ClockSample>(),
-                    context: context.number,
-                    time_base: at.time_base,
-                    gpu: at.ns,
-                    error: at.error,
-                    reserved: 0,
-                    after,
-                    before,
-                    reserved2: [0; 2],
-                })
-            });
+            context.pool.event(event).and_then(|event| watch(outside, stream, event, may_query)).and_then(
+                |(after, before)| {
+                    let at = time_base.locate(&PoolEvents { outside, pool: &context.pool }, event)?;
+                    Some(ClockSample {
+                        head: Head::new::<ClockSample>(),
+                        context: context.number,
+                        time_base: at.time_base,
+                        gpu: at.ns,
+                        error: at.error,
+                        reserved: 0,
+                        after,
+                        before,
+                        reserved2: [0; 2],
+                    })
+                },
+            );
         // The event goes back even if it has not fired: the next user records it again, which is allowed at
         // any time.
         context.pool.give(event);

@@ -115,7 +115,8 @@ pub fn is_really_deep(
         // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
         let result = driver
             .event_query
-            .and_then(|query| driver.relaxed(|| unsafe { query(context.pool.event(event)) }));
+            .zip(context.pool.event(event))
+            .and_then(|(query, event)| driver.relaxed(|| unsafe { query(event) }));
         if result == Some(CUDA_SUCCESS) {
             entries.observe_complete(entry);
         }

@@ -214,13 +214,13 @@ pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream
     let begun = ticks();
     if record(call, driver, context, event, stream).is_none() {
         context.pool.give(event);
-        return Err(Untimed::EventFailed);
+        return Err(unrecorded(context));
     }
     Ok(Start { event, shared: false, begun })
 }
 
 /// Records an event on a stream as one more entry, and returns the entry's number: all entries up to it are
-/// complete when the event is. `None`: the driver refused the record.
+/// complete when the event is. `None`: the driver refused the record, or the context is gone.
 ///
 /// Where the queue is full, the record waits until the GPU has finished an entry, as the app's next call
 /// would otherwise have done. So that time is not charged to the agent.
@@ -229,11 +229,18 @@ pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, strea
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
         .event_record
-        .is_some_and(|record| unsafe { record(context.pool.event(event), stream.handle()) } == CUDA_SUCCESS);
+        .zip(context.pool.event(event))
+        .is_some_and(|(record, event)| unsafe { record(event, stream.handle()) } == CUDA_SUCCESS);
     if let Some(begun) = begun {
         call.waited(ticks().wrapping_sub(begun).saturating_sub(most_record()));
     }
     recorded.then(|| stream.entries.add())
+}
+
+/// Why an event could not be recorded. Hooks hold a stream while the driver launches, which takes seconds where it loads a
+/// module; a call that may end the context does not wait so long for them.
+pub fn unrecorded(context: &Context) -> Untimed {
+    if context.is_leaving() { Untimed::Teardown } else { Untimed::EventFailed }
 }
 
 /// The longest time in ticks that a record takes while there is room: about 10 µs.
@@ -274,9 +281,9 @@ fn shareable_since(
         hold.last().patience = less;
         return None;
     }
-    let query = driver.event_query?;
+    let (query, event) = driver.event_query.zip(context.pool.event(end.event))?;
     // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
-    match driver.relaxed(|| unsafe { query(context.pool.event(end.event)) }) {
+    match driver.relaxed(|| unsafe { query(event) }) {
         Some(CUDA_ERROR_NOT_READY) => Some(now),
         Some(CUDA_SUCCESS) => {
             hold.stream().entries.observe_complete(end.position);
@@ -331,8 +338,9 @@ fn search(driver: &Driver, stream: &Stream, context: &Context) {
     while let (Some(query), true) = (driver.event_query, complete < unknown) {
         let middle = complete + (unknown - complete) / 2;
         let Some(op) = stream.at(middle) else { break };
+        let Some(event) = context.pool.event(op.end) else { break };
         // SAFETY: an event of this context. If it was read and reused meanwhile, it is simply not ready.
-        if unsafe { query(context.pool.event(op.end)) } == CUDA_SUCCESS {
+        if unsafe { query(event) } == CUDA_SUCCESS {
             stream.entries.observe_complete(op.position);
             complete = middle + 1;
         } else {
@@ -388,7 +396,7 @@ pub fn close(
     let shared_start = if start.shared { flag::SHARED_START } else { 0 };
     let sampled = if is_sample { flag::SAMPLED } else { 0 };
     Closed {
-        untimed: if queued { Untimed::Timed } else { Untimed::EventFailed },
+        untimed: if queued { Untimed::Timed } else { unrecorded(context) },
         lead: saturated(submitted.wrapping_sub(start.begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
         flags: shared_interval | shared_start | sampled,

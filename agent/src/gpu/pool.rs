@@ -194,14 +194,15 @@ impl Pool {
         }
     }
 
-    /// Returns the CUevent of an index.
+    /// Returns the CUevent of an index. `None`: the context is gone, and the event with it.
     #[inline]
-    pub fn event(&self, index: u32) -> CUevent {
-        self.places.get(index as usize).map_or(core::ptr::null_mut(), |p| p.event.load(Ordering::Acquire))
+    pub fn event(&self, index: u32) -> Option<CUevent> {
+        let event = self.places.get(index as usize)?.event.load(Ordering::Acquire);
+        (!event.is_null()).then_some(event)
     }
 
     /// Takes note that the context is gone, and its events with it: there is none to take any more, and their places take no
-    /// memory. Who still holds one may give it back, and finds a null event in its place.
+    /// memory. Who still holds one may give it back, and finds none in its place.
     pub fn close(&self) {
         self.free.fetch_and(!u64::from(u32::MAX), Ordering::AcqRel);
         self.places.give_back();
@@ -285,7 +286,7 @@ mod tests {
         held.extend(pool.take());
         pool.close();
         assert_eq!((pool.take(), held.len()), (None, 4));
-        assert!(held.iter().all(|&event| pool.event(event).is_null()));
+        assert!(held.iter().all(|&event| pool.event(event).is_none()));
         held.into_iter().for_each(|event| pool.give(event));
         magazine.empty(|_| Some(pool));
         let left = std::iter::from_fn(|| pool.take()).take(1000).collect::<BTreeSet<_>>();

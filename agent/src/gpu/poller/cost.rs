@@ -72,7 +72,7 @@ pub struct PoolEvents<'a> {
 
 impl Events for PoolEvents<'_> {
     fn elapsed(&self, from: u32, to: u32) -> Option<f32> {
-        self.outside.elapsed(self.pool.event(from), self.pool.event(to))
+        self.outside.elapsed(self.pool.event(from)?, self.pool.event(to)?)
     }
 
     fn hold(&self, event: u32) {

@@ -188,7 +188,7 @@ impl Reader {
             && let Some(op) = stream.oldest()
             && self.may_touch(context)
         {
-            match outside.query(context.pool.event(op.end)) {
+            match context.pool.event(op.end).and_then(|event| outside.query(event)) {
                 Some(CUDA_SUCCESS) => {
                     if !op.marker && !op.cancelled {
                         self.measure(ring, outside, known, stream, op);
@@ -242,8 +242,9 @@ impl Reader {
         }
         self.measured.push(time);
         self.follower.observe(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
-        let start = events.pool.event(op.start);
-        self.nodes.read(self.session.get::<Nodes>(), outside, known.context, start, &time);
+        if let Some(start) = events.pool.event(op.start) {
+            self.nodes.read(self.session.get::<Nodes>(), outside, known.context, start, &time);
+        }
     }
 
     /// Reports operations whose times are lost, if there are any.
