@@ -1,7 +1,7 @@
 //! Faults in the use of memory: a program that has one reports it, and the same program without it does not.
 
-use super::findings::names_its_line;
-use gpuspy_tests::{Done, Run, until_one_is_good};
+use super::findings::{names_its_line, shortest_runs_agree};
+use gpuspy_tests::{Done, Run};
 use serde_json::Value;
 
 /// Returns a program with or without its fault. Its allocations and frees cost 20 µs each.
@@ -124,31 +124,23 @@ fn physical_memory_that_is_never_mapped_is_found() {
     says(&found, &["24.0 GiB", "8.00 GiB", "16.0 GiB of the GPU (20.0 %)"]);
 }
 
-/// Returns the time from the first kernel's start to the last one's end, by the simulator.
-fn true_span(done: &Done) -> f64 {
-    let kernels = done.truth().operations();
-    let start = kernels.iter().map(|kernel| kernel.interval.0).min().unwrap();
-    (kernels.iter().map(|kernel| kernel.interval.1).max().unwrap() - start) as f64
-}
-
 /// The gain is compared with what the program without the fault takes less, both without gpuspy.
 #[test]
 fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
-    until_one_is_good(|| {
-        let [faulty, fixed] = ["faulty", "fixed"].map(|what| run("fault_allocation_churn", what));
-        let without_gpuspy = |what| true_span(&prepare("fault_allocation_churn", what).plain().succeeded());
-        let saved = without_gpuspy("faulty") - without_gpuspy("fixed");
-        let (report, without) = (faulty.report(), fixed.report());
-        assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
-        // Where other programs hold this one up for most of its time, that is what costs most.
-        let first = report["findings"].get(0).filter(|first| first["id"] == "allocation-churn");
-        let found = first.ok_or_else(|| format!("the first finding is another: {}", report["findings"]))?;
-        says(found, &["frees waited for the GPU"]);
-        let gain = found["saves_ns"]["value"].as_f64().unwrap();
-        println!("gain {gain} ns, in truth {saved} ns: {}", report["idle"]["by_cause"]);
-        let is_good = (gain / saved - 1.0).abs() < 0.1;
-        is_good.then_some(()).ok_or(format!("a gain of {gain} ns where {saved} ns are saved"))
-    });
+    shortest_runs_agree(
+        |what| prepare("fault_allocation_churn", what),
+        |findings, truth| {
+            // Where other programs hold this one up for most of its time, that is what costs most.
+            let first = &findings[0];
+            if first["id"] != "allocation-churn" {
+                return false;
+            }
+            says(first, &["frees waited for the GPU"]);
+            truth.is_near(first["saves_ns"]["value"].as_f64().unwrap())
+        },
+    );
+    let without = run("fault_allocation_churn", "fixed").report();
+    assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
 }
 
 /// The report's account of lifetimes, and of the peak by holder, agrees with what the program did.

@@ -1,4 +1,5 @@
-// A training loop that needs a block in each step. faulty: it allocates and frees it there; fixed: once.
+// A training loop that needs a block in each step. faulty: it allocates and frees it there; fixed: once. Prints how long the loop
+// took.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
@@ -14,6 +15,7 @@ int main(int count, char **arguments)
     CUstream stream = new_stream();
     if (!faulty)
         CHECK(cuMemAlloc(&block, BYTES));
+    uint64_t began = now_ns();
     for (int step = 0; step < STEPS; step++) {
         if (faulty)
             CHECK(cuMemAlloc(&block, BYTES));
@@ -23,6 +25,7 @@ int main(int count, char **arguments)
             CHECK(cuMemFree(block));
     }
     CHECK(cuStreamSynchronize(stream));
+    printf("{\"loop_ns\":%" PRIu64 "}\n", now_ns() - began);
     if (!faulty)
         CHECK(cuMemFree(block));
     return 0;

@@ -241,6 +241,15 @@ impl Done {
         part as f64 >= all as f64 * share * (1.0 - self.pressure)
     }
 
+    /// Fails the test if the report of the only trace says that something was dropped. Where programs waited for processors,
+    /// GPU times may lack: the program's end waits a tenth of a second for the poller that reads them.
+    pub fn dropped_nothing(&self, report: &Value) {
+        let coverage = &report["coverage"];
+        let may_lack =
+            if self.pressure > 0.3 { coverage["dropped_by"]["gpu_time_pending"].as_u64() } else { None };
+        assert_eq!(coverage["dropped"], may_lack.unwrap_or(0), "{coverage:#}, pressure {}", self.pressure);
+    }
+
     /// Returns the line of JSON that the program printed on stdout: its own account of what it did.
     pub fn said(&self) -> Value {
         let line = self.stdout.lines().find(|l| l.starts_with('{'));
@@ -306,6 +315,18 @@ fn waited_for_processors() -> Option<Duration> {
 fn pressure_since((began, waited): (Instant, Option<Duration>)) -> f64 {
     let more = waited_for_processors().zip(waited).map(|(now, then)| now.saturating_sub(then));
     more.map_or(1.0, |more| (more.as_secs_f64() / began.elapsed().as_secs_f64()).min(1.0))
+}
+
+/// Repeats a run until it has left so many traces. A process that is killed before its collector has heard of it leaves none,
+/// which happens where programs wait for processors.
+pub fn with_traces(count: usize, mut run: impl FnMut() -> Done) -> Done {
+    let has_all = |done: &Done| {
+        let folders = std::fs::read_dir(done.folder()).unwrap().map(|entry| entry.unwrap().path());
+        let inside = folders.filter(|path| path.is_dir()).flat_map(|path| std::fs::read_dir(path).unwrap());
+        inside.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "gspy")).count()
+            == count
+    };
+    (0..12).map(|_| run()).find(has_all).unwrap_or_else(|| panic!("no run has left {count} traces"))
 }
 
 /// Repeats `run` until one run is good, and fails the test if twelve runs in a row are not. Use this for results that
