@@ -355,11 +355,15 @@ impl Names {
         }
     }
 
-    /// Poller: sends the names that every session begins with.
-    pub fn introduce(&self, ring: &mut Ring) {
+    /// Poller: sends the names of all functions that are intercepted.
+    pub fn publish_functions(&self, ring: &mut Ring) {
         for hook in Table::all() {
             publish(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());
         }
+    }
+
+    /// Sends what the process is.
+    pub fn introduce(&self, ring: &mut Ring) {
         publish(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
         let mut buffer = [0u8; 4096];
         if let Some(line) = crate::sys::read_file(c"/proc/self/cmdline", &mut buffer) {

@@ -35,8 +35,8 @@ fn the_programs_streams_are_its_own() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
-    let line = "nothing was collected: the program made no CUDA call, or ended (_exit, a signal) within milliseconds of its \
-                first one; if it made more, run gpuspy doctor -- sh";
+    let line = "nothing was collected: the program made no CUDA call, or ended during its first one; if it made more, run \
+                gpuspy doctor -- sh";
     assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));
     let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
     assert_eq!(stderr(&quiet), "err");

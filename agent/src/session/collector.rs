@@ -1,12 +1,14 @@
 //! Reaching the collector: over the socket that `gpuspy run` or `collect` listens on, or by starting one.
 //!
+//! One that listens has the segment before the first call goes on, so that nothing is lost if the process is killed from then on.
+//!
 //! The app cannot notice that one is started: an intermediate process, cloned with exit signal 0, starts the collector
 //! in a session of its own and exits at once. The app's `wait(-1)` returns neither; the collector has no descriptor of
-//! the app's (a pipe to `cat` ends when the app does), none of its signal settings, and not its CPU affinity. All of
-//! this runs on the poller thread, since starting can take 30 ms on a busy machine.
+//! the app's (a pipe to `cat` ends when the app does), none of its signal settings, and not its CPU affinity. It is
+//! started on the poller thread, since that can take 30 ms on a busy machine.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -72,21 +74,37 @@ impl Environment {
     }
 }
 
-/// The environment as it was when the session started, or null. The poller uses this copy, since it must not read the
-/// environment while the app may write it. Release by the thread that makes it, acquire by the poller, which takes it.
-pub struct Waiting(AtomicPtr<Environment>);
+/// What the process is introduced with. Valid when zero.
+pub struct Waiting {
+    /// The environment as it was when the session started, or null. The poller uses this copy, since it must not read the
+    /// environment while the app may write it. Release by the thread that makes it, acquire by the poller, which takes it.
+    environment: AtomicPtr<Environment>,
+    /// [`UNREACHED`], [`TRYING`] or [`REACHED`]. Release by the thread that makes the session, acquire by the poller, which leaves
+    /// the environment alone while the other thread tries.
+    state: AtomicU8,
+}
+
+/// The poller has to reach the collector.
+const UNREACHED: u8 = 0;
+/// The thread that makes the session tries.
+const TRYING: u8 = 1;
+/// A collector has the segment.
+const REACHED: u8 = 2;
 
 impl Waiting {
-    /// Stores it, when the session starts.
+    /// Stores the environment, before the poller is started.
     pub fn put(&self, environment: Environment) {
-        self.0.store(Box::into_raw(Box::new(environment)), Ordering::Release);
+        if environment.get("GPUSPY_SOCKET").is_some() {
+            self.state.store(TRYING, Ordering::Relaxed);
+        }
+        self.environment.store(Box::into_raw(Box::new(environment)), Ordering::Release);
     }
 
-    /// Poller: passes it to `look`, unless it has been taken.
+    /// Passes it to `look`, unless it has been taken. For the poller, and for the thread that makes the session while it tries.
     pub fn with(&self, look: impl FnOnce(&Environment)) {
         // Acquire, with the release in `put`.
-        let environment = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or made by `put` and not freed yet: only the poller, which calls this, takes it.
+        let environment = self.environment.load(Ordering::Acquire);
+        // SAFETY: null, or made by `put` and not freed yet: only the poller takes it, when the other thread does not try any more.
         if let Some(environment) = unsafe { environment.as_ref() } {
             look(environment);
         }
@@ -95,19 +113,45 @@ impl Waiting {
     /// Poller: takes it, once.
     fn take(&self) -> Option<Box<Environment>> {
         // Acquire, with the release in `put`.
-        let environment = self.0.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        let environment = self.environment.swap(core::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: null, or made by `put`, and ours alone since the swap.
         (!environment.is_null()).then(|| unsafe { Box::from_raw(environment) })
     }
 }
 
-/// Gives the segment to a collector, or prints why there is none and ends the session.
+/// Gives the segment to the collector that listens, if there is one and it can be done without waiting: on the thread that makes
+/// the session, when the poller is started. Otherwise [`reach`] does it, or says why not.
+pub fn reach_at_once(session: Session) {
+    let waiting = session.get::<Waiting>();
+    if waiting.state.load(Ordering::Relaxed) != TRYING {
+        return;
+    }
+    let mut state = UNREACHED;
+    waiting.with(|environment| {
+        let socket =
+            environment.get("GPUSPY_SOCKET").and_then(|path| connect(path, libc::SOCK_NONBLOCK).ok());
+        if socket.is_some_and(|socket| hand_over(session, socket).is_ok()) {
+            state = REACHED;
+            session.poller.introduced();
+        }
+    });
+    // Release, with the acquire in `reach`.
+    waiting.state.store(state, Ordering::Release);
+}
+
+/// Gives the segment to a collector, or prints why there is none and ends the session. On the poller thread.
 pub fn reach(session: Session) {
-    let Some(environment) = session.get::<Waiting>().take() else {
+    let waiting = session.get::<Waiting>();
+    // Acquire, with the release in `reach_at_once`. It takes a few microseconds, once that thread runs.
+    while waiting.state.load(Ordering::Acquire) == TRYING {
+        sys::sleep_ns(50_000);
+    }
+    let Some(environment) = waiting.take().filter(|_| waiting.state.load(Ordering::Relaxed) != REACHED)
+    else {
         return; // a collector was reached before
     };
     let result = match environment.get("GPUSPY_SOCKET") {
-        Some(path) => connect(path).and_then(|socket| hand_over(session, socket)),
+        Some(path) => connect(path, 0).and_then(|socket| hand_over(session, socket)),
         None => start(session, &environment),
     };
     if let Err(why) = result {
@@ -116,7 +160,9 @@ pub fn reach(session: Session) {
     }
 }
 
-fn connect(path: &OsStr) -> Result<c_int, String> {
+/// Connects to the collector that listens there. `flags` are those of socket(2): with SOCK_NONBLOCK, one that has more connections
+/// waiting than listen(2) lets it have is not waited for.
+fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
     let unreachable = || format!("its collector does not answer at {}", path.display());
     // SAFETY: all-zero is a sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
@@ -131,7 +177,7 @@ fn connect(path: &OsStr) -> Result<c_int, String> {
     }
     // SAFETY: a fresh socket, and an address struct of ours.
     unsafe {
-        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0);
         let address_bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         if socket < 0 || libc::connect(socket, (&raw const address).cast(), address_bytes) != 0 {
             if socket >= 0 {

@@ -46,7 +46,7 @@ const LONGEST: usize = 700;
 // All of them fit into one record, whatever they hold.
 const _: () = assert!(VARIABLES.len() * (LONGEST + 30) < gpuspy_wire::record::MAX_TEXT);
 
-/// Poller: sends them, before the collector is started, which takes the environment.
+/// Sends them, before the collector is started, which takes the environment.
 pub fn introduce(session: Session, ring: &mut Ring) {
     session.get::<Waiting>().with(|environment| {
         publish(ring, Namespace::Fact, Fact::Environment as u32, &listed(environment));

@@ -23,7 +23,7 @@ use gpuspy_wire::record::{CaptureEdge, LossCause, Record};
 use gpuspy_wire::segment::POLLER_SLOT;
 
 use crate::facts::Facts;
-use crate::gpu::budget::Gate;
+use crate::gpu::budget::{Budget, Gate};
 use crate::gpu::capture_range::Range;
 use crate::gpu::context::Contexts;
 use crate::gpu::depth::Queue;
@@ -39,7 +39,8 @@ use crate::native::Native;
 use crate::nvtx::watch;
 use crate::options::{self, Options};
 use crate::python::Python;
-use crate::sink::{self, Begin, Beginning, Live, Part, Session, lookups, wiped};
+use crate::sink::segment::Claim;
+use crate::sink::{self, Begin, Beginning, Live, Part, Ring, Session, lookups, wiped};
 use crate::sys::{self, ticks};
 use crate::thread::{self, Leaving};
 use collector::{Environment, Waiting};
@@ -218,9 +219,20 @@ fn make() -> Result<Session, &'static str> {
     let claim =
         session.segment.claim(POLLER_SLOT..POLLER_SLOT + 1).ok_or("its shared memory cannot be mapped")?;
     session.get::<Waiting>().put(Environment::copy().ok_or("there is no memory for it")?);
-    poller::start(session, claim).map_err(|()| "no thread can be started")?;
+    poller::start(session, introduced(session, claim)).map_err(|()| "no thread can be started")?;
+    collector::reach_at_once(session);
     session.register_at_exit();
     Ok(session)
+}
+
+/// Returns the poller's ring with the process's identity in it, before anything else.
+fn introduced(session: Session, claim: Claim) -> Ring {
+    let mut ring = Ring::new(session, claim);
+    session.get::<Names>().introduce(&mut ring);
+    job::introduce(session, &mut ring);
+    session.get::<Python>().introduce(&mut ring);
+    Budget::introduce(session, &mut ring);
+    ring
 }
 
 /// Records that the capture range begins with the session, if it does. The session has been published.

@@ -25,8 +25,8 @@ use crate::names::Names;
 use crate::native::Native;
 use crate::nvtx;
 use crate::python::Python;
-use crate::session::{collector, exit, job};
-use crate::sink::segment::{Claim, anchor};
+use crate::session::{collector, exit};
+use crate::sink::segment::anchor;
 use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 use crate::sys;
@@ -41,13 +41,13 @@ const MODULES_NS: u64 = 100_000_000;
 
 struct Start {
     session: Session,
-    claim: Claim,
+    ring: Ring,
     /// The signals that the thread which started the poller blocks.
     blocked: libc::sigset_t,
 }
 
-/// Starts the poller thread. `Err`: the thread cannot be created.
-pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
+/// Starts the poller thread, which goes on with the ring. `Err`: the thread cannot be created.
+pub fn start(session: Session, ring: Ring) -> Result<(), ()> {
     // SAFETY: plain libc calls on local variables; the signal mask is restored in every case, and the thread
     // owns the argument once it is started.
     unsafe {
@@ -56,7 +56,7 @@ pub fn start(session: Session, claim: Claim) -> Result<(), ()> {
         libc::sigfillset(&mut all);
         // Blocked before the thread exists, so that no signal of the app's is delivered on it.
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let argument = Box::into_raw(Box::new(Start { session, claim, blocked: before }));
+        let argument = Box::into_raw(Box::new(Start { session, ring, blocked: before }));
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
@@ -79,7 +79,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
     let mut poller = Poller {
         session: start.session,
-        ring: Ring::new(start.session, start.claim),
+        ring: start.ring,
         reader: Reader::new(start.session),
         meter: Meter::default(),
         modules: Modules::default(),
@@ -89,7 +89,9 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         anchored: 0,
         checked: 0,
     };
-    poller.introduce();
+    poller.session.get::<Names>().publish_functions(&mut poller.ring);
+    collector::reach(poller.session);
+    poller.session.poller.introduced();
     poller.run();
     // As the last thread of the process, this one ends it: glibc calls exit(3) when it has returned. From here on it is as a
     // thread of the program's.
@@ -113,16 +115,6 @@ struct Poller {
 }
 
 impl Poller {
-    /// Publishes the process's identity before anything else, and makes sure that a collector reads it.
-    fn introduce(&mut self) {
-        self.session.get::<Names>().introduce(&mut self.ring);
-        job::introduce(self.session, &mut self.ring);
-        self.session.get::<Python>().introduce(&mut self.ring);
-        self.budget.introduce(self.session, &mut self.ring);
-        collector::reach(self.session);
-        self.session.poller.introduced();
-    }
-
     /// Polls until no other thread is left, which happens if the first thread has left by pthread_exit(3): the process would
     /// never end.
     fn run(&mut self) {

@@ -35,7 +35,7 @@ pub struct Shared {
     /// Whether no driver call may be made any more, because the driver or the process is shutting down.
     /// SeqCst pairs with `polls`, as above.
     stopped: AtomicBool,
-    /// Whether a collector has the segment, or is known to be out of reach. Release by the poller, acquire by
+    /// Whether a collector has the segment, or is known to be out of reach. Release by the thread that finds out, acquire by
     /// the exit handler.
     introduced: AtomicBool,
 }
@@ -134,7 +134,7 @@ impl Shared {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Poller: a collector has been reached or is known to be out of reach.
+    /// A collector has been reached or is known to be out of reach.
     pub fn introduced(&self) {
         self.introduced.store(true, Ordering::Release);
     }

@@ -360,8 +360,8 @@ fn nothing_collected(program: &std::ffi::OsStr) -> String {
     match program::blind_spot(program) {
         Some(BlindSpot { reason, remedy, .. }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
-            "nothing was collected: the program made no CUDA call, or ended (_exit, a signal) within milliseconds of its first \
-             one; if it made more, run gpuspy doctor -- {}",
+            "nothing was collected: the program made no CUDA call, or ended during its first one; if it made more, run \
+             gpuspy doctor -- {}",
             quoted(program.as_ref())
         ),
     }

@@ -1,7 +1,7 @@
 //! All kinds of process endings: what was recorded before is in the report, and what is missing is reported.
 
 use super::{assert_all_accounted, launches, number};
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, program};
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 
@@ -49,6 +49,19 @@ fn a_killed_program_under_run_exits_with_137_and_loses_no_launch_that_returned()
     let done = Run::of("kill_me").observed();
     assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
     assert_pending_reported(&assert_whole(&done, "killed"));
+}
+
+/// On a busy machine, the thread that reads GPU times gets no processor for a while. It was the one that reached the collector.
+#[test]
+fn a_program_that_is_killed_before_the_poller_has_run_leaves_its_launches_and_its_name() {
+    let done = Run::of("kill_me").arg("300").env("LD_PRELOAD", program("liblatepoller.so")).observed();
+    assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
+    let report = done.report();
+    assert_eq!(launches(&report), 300, "{:#}", report["coverage"]);
+    let process = &report["processes"][0];
+    assert_eq!((&process["ending"], &process["pid"]), (&"killed".into(), &done.said()["pid"]));
+    let command = process["command"].to_string();
+    assert!(command.contains("kill_me"), "{command}");
 }
 
 #[test]

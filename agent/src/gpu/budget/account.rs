@@ -172,7 +172,7 @@ impl Budget {
     }
 
     /// Publishes the timing mode, and why it differs from the requested one if it does.
-    pub fn introduce(&self, session: Session, ring: &mut Ring) {
+    pub fn introduce(session: Session, ring: &mut Ring) {
         let options = &session.get::<Gate>().options;
         let mut publish = |fact: Fact, text: &str| {
             publish(ring, Namespace::Fact, fact as u32, text.as_bytes());
