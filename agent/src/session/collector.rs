@@ -132,7 +132,6 @@ pub fn reach_at_once(session: Session) {
             environment.get("GPUSPY_SOCKET").and_then(|path| connect(path, libc::SOCK_NONBLOCK).ok());
         if socket.is_some_and(|socket| hand_over(session, socket).is_ok()) {
             state = REACHED;
-            session.poller.introduced();
         }
     });
     // Release, with the acquire in `reach`.

@@ -35,8 +35,8 @@ pub struct Shared {
     /// Whether no driver call may be made any more, because the driver or the process is shutting down.
     /// SeqCst pairs with `polls`, as above.
     stopped: AtomicBool,
-    /// Whether a collector has the segment, or is known to be out of reach. Release by the thread that finds out, acquire by
-    /// the exit handler.
+    /// Whether a collector has the segment, with the names of functions in it, or is known to be out of reach. Release by the
+    /// poller, acquire by the exit handler.
     introduced: AtomicBool,
 }
 
@@ -134,7 +134,7 @@ impl Shared {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// A collector has been reached or is known to be out of reach.
+    /// Poller: a collector has been reached or is known to be out of reach, and the names of functions are published.
     pub fn introduced(&self) {
         self.introduced.store(true, Ordering::Release);
     }
