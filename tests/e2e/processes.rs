@@ -2,7 +2,7 @@
 
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::truth::Truth;
-use gpuspy_tests::{Done, Run, gpuspy, program, report, with_traces};
+use gpuspy_tests::{Done, Run, gpuspy, program, report};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,12 +11,10 @@ use std::process::{Command, Output};
 
 /// Runs the job of three processes under gpuspy, and returns the run with the directory of its traces.
 fn family() -> (Done, PathBuf) {
-    let done = with_traces(3, || {
-        let run = Run::of("job_of_three");
-        let mut command = run.gpuspy_command(&["run", "-o", "job/", "--json", "--"]);
-        command.arg(program("job_of_three"));
-        run.finish(command).succeeded()
-    });
+    let run = Run::of("job_of_three");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--json", "--"]);
+    command.arg(program("job_of_three"));
+    let done = run.finish(command).succeeded();
     let traces = done.folder().join("job");
     (done, traces)
 }

@@ -317,18 +317,6 @@ fn pressure_since((began, waited): (Instant, Option<Duration>)) -> f64 {
     more.map_or(1.0, |more| (more.as_secs_f64() / began.elapsed().as_secs_f64()).min(1.0))
 }
 
-/// Repeats a run until it has left so many traces. A process that is killed before its collector has heard of it leaves none,
-/// which happens where programs wait for processors.
-pub fn with_traces(count: usize, mut run: impl FnMut() -> Done) -> Done {
-    let has_all = |done: &Done| {
-        let folders = std::fs::read_dir(done.folder()).unwrap().map(|entry| entry.unwrap().path());
-        let inside = folders.filter(|path| path.is_dir()).flat_map(|path| std::fs::read_dir(path).unwrap());
-        inside.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "gspy")).count()
-            == count
-    };
-    (0..12).map(|_| run()).find(has_all).unwrap_or_else(|| panic!("no run has left {count} traces"))
-}
-
 /// Repeats `run` until one run is good, and fails the test if twelve runs in a row are not. Use this for results that
 /// other programs on the machine can only make worse: how close an estimate is, or how long something takes. Whatever
 /// must be true on any machine has to be asserted inside `run`.

@@ -2,7 +2,7 @@
 //! the cursor of the terminal on which they are shown.
 
 use super::the_line;
-use gpuspy_tests::{Run, gpuspy, program, with_traces};
+use gpuspy_tests::{Run, gpuspy, program};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 fn traces_are_readable_by_their_owner_only() {
     assert_eq!(mode(&Run::of("dlsym_launch").preloaded().succeeded().trace()), 0o600);
     assert_eq!(mode(&Run::of("dlsym_launch").observed().succeeded().trace()), 0o600);
-    let several = with_traces(3, || Run::of("job_of_three").observed().succeeded());
+    let several = Run::of("job_of_three").observed().succeeded();
     let folder = several.folder().join("trace.gspy");
     assert_eq!(mode(&folder), 0o700);
     let traces: Vec<PathBuf> =
