@@ -15,7 +15,7 @@ use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
 const MAX_EVENTS: usize = 1 << 14;
-/// The number of events that are created when a context is first seen, in the app's call: as many as five streams have that are as
+/// The number of events that are created when a context is first seen, in the app's call: as many as six streams have that are as
 /// deep as streams get before their launches are timed in runs. Each costs 0.6 µs on an H200 (docs/hardware.md).
 const FIRST: usize = 1024;
 /// The number of events that the poller creates in a pass while fewer than [`ENOUGH`] are free.

@@ -141,7 +141,7 @@ pub fn reach_at_once(session: Session) {
 /// Gives the segment to a collector, or prints why there is none and ends the session. On the poller thread.
 pub fn reach(session: Session) {
     let waiting = session.get::<Waiting>();
-    // Acquire, with the release in `reach_at_once`. It takes a few microseconds, once that thread runs.
+    // Acquire, with the release in `reach_at_once`, which makes a dozen system calls that do not wait.
     while waiting.state.load(Ordering::Acquire) == TRYING {
         sys::sleep_ns(50_000);
     }
