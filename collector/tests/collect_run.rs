@@ -280,6 +280,33 @@ fn a_listening_collector_serves_until_sigint() {
     }
 }
 
+/// Such a trace was named `process-PID`: the collector asked the system for a name that only the process had known.
+#[test]
+fn a_process_that_is_gone_before_the_collector_looks_has_its_name() {
+    let place = Place::new();
+    let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+    let id = collect.id() as i32;
+    // SAFETY: kill takes numbers; the child has not been waited for, here and below.
+    let signal = |number| assert_eq!(unsafe { libc::kill(id, number) }, 0);
+    signal(libc::SIGSTOP);
+    let mut status = 0;
+    // SAFETY: waitpid writes the status; a child that has only stopped can be waited for again.
+    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, libc::WUNTRACED) }, id);
+    assert!(libc::WIFSTOPPED(status));
+    let mut agent = sample_program();
+    agent.env("GPUSPY_SOCKET", place.path("traces/gpuspy.sock")).env("FAKE_HURRIES", "1");
+    assert!(agent.output().unwrap().status.success());
+    signal(libc::SIGCONT);
+    assert!(lines.next().unwrap().contains("has exited; its trace is"));
+    signal(libc::SIGTERM);
+    assert_eq!(collect.wait().unwrap().code(), Some(0));
+    let traces = names(&place.path("traces"));
+    assert!(matches!(traces.as_slice(), [trace] if trace.starts_with("collect_run-")), "{traces:?}");
+    assert_eq!(launches(&place.path("traces").join(&traces[0])), 10);
+}
+
 #[test]
 fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
     use std::os::fd::AsRawFd;

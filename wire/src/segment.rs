@@ -19,7 +19,7 @@ use core::sync::atomic::AtomicU64;
 /// The first word of a segment: "GPUSPYSG".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYSG");
 /// The version of the layout below.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Has another value when read on a machine of the other endianness.
 pub const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of slots of a segment: threads that call CUDA at the same time, and the poller.
@@ -81,8 +81,41 @@ pub struct Header {
     pub anchor_monotonic_raw: u64,
     /// CLOCK_REALTIME at that moment, ns.
     pub anchor_realtime: u64,
+    /// The name of the program. It is here because the process may be gone before anybody looks at it.
+    pub program: ProgramName,
     /// The fields that change while the process runs.
     pub live: Line<Live>,
+}
+
+/// The last part of a process's first argument, else its `comm` (proc(5)); zeros behind it. What does not fit is cut off.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct ProgramName([u8; 64]);
+
+impl ProgramName {
+    /// Copies a name.
+    pub fn new(name: &[u8]) -> ProgramName {
+        let mut program = ProgramName::default();
+        program.0.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
+        program
+    }
+
+    /// Its bytes, which another process wrote: any but zero may be among them.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or(&self.0)
+    }
+}
+
+impl Default for ProgramName {
+    fn default() -> ProgramName {
+        ProgramName([0; 64])
+    }
+}
+
+impl core::fmt::Debug for ProgramName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "\"{}\"", self.bytes().escape_ascii())
+    }
 }
 
 /// The changing fields of the header. All but `polled` are relaxed: each is independent, and what they
@@ -387,7 +420,8 @@ const _: () = {
     assert!(offset_of!(Header, level_cells) == 64);
     assert!(offset_of!(Header, pid) == 88);
     assert!(offset_of!(Header, anchor_ticks) == 104);
-    assert!(offset_of!(Header, live) == 128);
+    assert!(offset_of!(Header, program) == 128);
+    assert!(offset_of!(Header, live) == 192);
     assert!(size_of::<Slot>() == 448);
     assert!(offset_of!(Slot, cursors) == 64);
     assert!(offset_of!(Slot, counters) == 256);

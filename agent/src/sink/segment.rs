@@ -3,7 +3,9 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use gpuspy_wire::ring::{LEVELS, Phase, Writer};
-use gpuspy_wire::segment::{ENDIANNESS, Header, Layout, MAGIC, POLLER_SLOT, SLOTS, Slot, VERSION};
+use gpuspy_wire::segment::{
+    ENDIANNESS, Header, Layout, MAGIC, POLLER_SLOT, ProgramName, SLOTS, Slot, VERSION,
+};
 
 use crate::sys;
 
@@ -238,6 +240,7 @@ fn describe(header: &mut Header, layout: &Layout) {
     header.anchor_ticks = ticks;
     header.anchor_monotonic_raw = monotonic_raw;
     header.anchor_realtime = realtime;
+    header.program = program();
 }
 
 /// Maps a part of the segment, shared, and keeps it out of core dumps.
@@ -287,9 +290,30 @@ pub fn start_time() -> u64 {
     rest.split(|b| *b == b' ').filter(|f| !f.is_empty()).nth(19).map_or(0, sys::decimal)
 }
 
+/// Reads the name of the program from /proc/self.
+fn program() -> ProgramName {
+    let mut buffer = [0u8; libc::PATH_MAX as usize];
+    let line = sys::read_file(c"/proc/self/cmdline", &mut buffer).unwrap_or(&[]);
+    let path = line.split(|b| *b == 0).next().unwrap_or(&[]);
+    let name = path.rsplit(|b| *b == b'/').find(|part| !part.is_empty());
+    if let Some(name) = name {
+        return ProgramName::new(name);
+    }
+    // An exec may pass no arguments at all.
+    let comm = sys::read_file(c"/proc/self/comm", &mut buffer).unwrap_or(&[]);
+    ProgramName::new(comm.trim_ascii_end())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_program_is_the_last_part_of_the_first_argument() {
+        let first = std::env::args_os().next().unwrap();
+        let name = std::path::Path::new(&first).file_name().unwrap().as_encoded_bytes();
+        assert_eq!(program().bytes(), &name[..name.len().min(64)]);
+    }
 
     #[test]
     fn the_layout_is_a_small_part_of_a_limit_on_address_space() {

@@ -9,6 +9,7 @@ use crate::trace::{PRIVATE, TraceWriter};
 use crate::units::utc;
 use crate::why::said;
 use gpuspy_wire::record::{Fact, Namespace};
+use gpuspy_wire::segment::ProgramName;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -91,6 +92,15 @@ fn is_ours(path: &Path) -> bool {
         Ok::<_, io::Error>(begin)
     };
     !path.is_file() || begin().is_ok_and(|begin| begin.is_empty() || begin == MAGIC)
+}
+
+/// The name of a program as it is displayed and as the names of its traces contain it, with `_` for the characters that
+/// are unsuitable in those.
+pub(crate) fn in_file_names(program: ProgramName) -> String {
+    let suitable = |c: char| if c.is_alphanumeric() || "._-+".contains(c) { c } else { '_' };
+    let name: String = String::from_utf8_lossy(program.bytes()).trim().chars().map(suitable).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    if name.is_empty() { "process".to_owned() } else { name.to_owned() }
 }
 
 fn parent(path: &Path) -> &Path {
@@ -287,6 +297,16 @@ mod tests {
             fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn the_name_of_a_program_is_safe_in_a_file_name() {
+        let named = |name: &[u8]| in_file_names(ProgramName::new(name));
+        assert_eq!(named("a b/c:ü".as_bytes()), "a_b_c_ü");
+        assert_eq!(named(b" ../-rf \n"), "_-rf");
+        assert_eq!(named(b"-\xff"), "_");
+        assert_eq!(named(b"..\0hidden"), "process");
+        assert_eq!(named(&[b'a'; 100]), "a".repeat(64));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::drain::{Batch, Drain, Gone, Pace, Round};
 use super::hangs::{HangWatch, Polled, ProcessWatch, Watch};
 use super::host_ticks::{Clock, Pair, Slope};
 use super::memory::{PAGES_READ, Share};
-use super::output::Traces;
+use super::output::{self, Traces};
 use super::process::{self, Process};
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
@@ -95,7 +95,8 @@ impl Session {
         let pid = peer.process.pid;
         let refused = |e: &dyn std::fmt::Display| Error::new(format!("process {pid}: {e}"));
         let segment = peer.mapping.segment().map_err(|e| refused(&e))?;
-        let program = peer.process.program();
+        // A copy: the other process can still write there.
+        let program = output::in_file_names(segment.header().program);
         let (sender, receiver) = crossbeam_channel::bounded(QUEUE);
         let recorded = std::thread::scope(|threads| {
             let draining = std::thread::Builder::new()

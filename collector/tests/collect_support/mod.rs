@@ -6,7 +6,9 @@ mod sending;
 use gpuspy_wire::handshake::Hello;
 use gpuspy_wire::record::{Head, Intern, Launch, Namespace, Record as _, Work};
 use gpuspy_wire::ring::{LEVELS, Writer};
-use gpuspy_wire::segment::{ENDIANNESS, Header, HostClock, Layout, MAGIC, Segment, Slot, VERSION};
+use gpuspy_wire::segment::{
+    ENDIANNESS, Header, HostClock, Layout, MAGIC, ProgramName, Segment, Slot, VERSION,
+};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -37,7 +39,9 @@ pub fn launch_for_a_collector() {
         return;
     };
     let agent = FakeAgent::connect(Path::new(&socket));
-    agent.wait_attached();
+    if std::env::var_os("FAKE_HURRIES").is_none() {
+        agent.wait_attached();
+    }
     let mut thread = agent.thread();
     thread.name(Namespace::Kernel, 1, "saxpy");
     for _ in 0..10 {
@@ -68,6 +72,11 @@ fn start_time() -> u64 {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap()
 }
 
+fn program() -> ProgramName {
+    let first = std::env::args_os().next().unwrap();
+    ProgramName::new(Path::new(&first).file_name().unwrap().as_encoded_bytes())
+}
+
 /// Returns a header of this process for a layout.
 pub fn header(layout: Layout) -> Header {
     Header {
@@ -87,6 +96,7 @@ pub fn header(layout: Layout) -> Header {
         anchor_ticks: now(),
         anchor_monotonic_raw: now(),
         anchor_realtime: clock(libc::CLOCK_REALTIME),
+        program: program(),
         ..Header::default()
     }
 }
