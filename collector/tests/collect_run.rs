@@ -6,7 +6,7 @@ mod collect_support;
 use collect_support::FakeAgent;
 use collect_support::place::{Place, names, run_script, sample_program, stderr};
 use gpuspy_collector::trace::TraceReader;
-use gpuspy_collector::trace::record::Ending;
+use gpuspy_collector::trace::record::{Ending, Exit};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -282,7 +282,7 @@ fn a_listening_collector_serves_until_sigint() {
 
 /// Such a trace was named `process-PID`: the collector asked the system for a name that only the process had known.
 #[test]
-fn a_process_that_is_gone_before_the_collector_looks_has_its_name() {
+fn a_process_that_is_gone_before_the_collector_looks_has_its_name_and_its_exit_code() {
     let place = Place::new();
     let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -304,7 +304,14 @@ fn a_process_that_is_gone_before_the_collector_looks_has_its_name() {
     assert_eq!(collect.wait().unwrap().code(), Some(0));
     let traces = names(&place.path("traces"));
     assert!(matches!(traces.as_slice(), [trace] if trace.starts_with("collect_run-")), "{traces:?}");
-    assert_eq!(launches(&place.path("traces").join(&traces[0])), 10);
+    let trace = place.path("traces").join(&traces[0]);
+    assert_eq!(launches(&trace), 10);
+    // Linux tells how it exited since 6.16.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    let is_told = (numbers.next(), numbers.next()) >= (Some(6), Some(16));
+    let exit = TraceReader::open(&trace).unwrap().status().unwrap().exit;
+    assert_eq!(exit, is_told.then_some(Exit::Code(0)));
 }
 
 #[test]

@@ -24,7 +24,16 @@ pub(crate) struct Process {
 impl Process {
     /// The process that has this pid now.
     pub(crate) fn of(pid: u32) -> Process {
-        let (stat, pidfd) = (stat(pid), sys::pidfd_open(pid).ok());
+        Process::behind(pid, sys::pidfd_open(pid).ok())
+    }
+
+    /// The process at the other end of a socket, which had this pid when it connected. It may be gone.
+    pub(crate) fn peer(pid: u32, socket: BorrowedFd<'_>) -> Process {
+        Process::behind(pid, sys::peer_pidfd(socket).or_else(|_| sys::pidfd_open(pid)).ok())
+    }
+
+    fn behind(pid: u32, pidfd: Option<OwnedFd>) -> Process {
+        let stat = stat(pid);
         let parent = stat.as_ref().map(|s| s.parent).filter(|parent| *parent != 0);
         Process { pid, start_time: stat.map(|s| s.start_time), parent, pidfd }
     }

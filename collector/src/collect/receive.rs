@@ -40,7 +40,10 @@ impl Peer {
     /// Describes what the other side sent instead.
     pub(crate) fn receive(socket: UnixStream) -> Result<Peer> {
         match greeted(&socket) {
-            Ok((pid, mapping)) => Ok(Peer { process: Process::of(pid), mapping, link: Link::Socket(socket) }),
+            Ok((pid, mapping)) => {
+                let process = Process::peer(pid, socket.as_fd());
+                Ok(Peer { process, mapping, link: Link::Socket(socket) })
+            }
             Err(error) => {
                 refuse(&socket, &error);
                 Err(error)

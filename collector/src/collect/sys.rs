@@ -71,19 +71,34 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
 
 /// The process at the other end of a Unix socket, by `SO_PEERCRED`: its pid in our namespace, 0 if it has none there.
 pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` is as long as `length` says.
-    checked(unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut length,
-        )
-    })?;
+    // SAFETY: the option is a `ucred`, which any bytes are.
+    let peer: libc::ucred = unsafe { socket_option(socket, libc::SO_PEERCRED) }?;
     Ok(peer.pid.max(0) as u32)
+}
+
+/// A descriptor as [`pidfd_open`] opens it, of the process at the other end of a Unix socket. Since Linux 6.5; since 6.16
+/// also of one that has ended and been waited for.
+pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    /// `SO_PEERPIDFD` of asm-generic/socket.h, which x86-64 and aarch64 use.
+    const PEER_PIDFD: c_int = 77;
+    // SAFETY: the option is a new descriptor, which has close-on-exec set.
+    owned(unsafe { socket_option(socket, PEER_PIDFD) }?)
+}
+
+/// Reads an option of a socket.
+///
+/// # Safety
+/// The kernel fills a `T` for it, or a part of one, and zeros are a `T`.
+unsafe fn socket_option<T>(socket: BorrowedFd<'_>, option: c_int) -> io::Result<T> {
+    // SAFETY: as the caller promises.
+    let mut value: T = unsafe { zeroed() };
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: `value` is as long as `length` says.
+    checked(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length)
+    })?;
+    Ok(value)
 }
 
 /// Opens a descriptor that becomes readable when the process ends.
