@@ -127,10 +127,12 @@ fn a_gpu_bound_program_is_not_slowed_down() {
             ours = ours.min(took(&done));
             ours as f64 <= 1.05 * plain as f64
         });
-        // The program and our poller need two processors. Where there never were two, what one does the other waits for.
+        // The program and our poller need two processors. Where there never were two, what one does the other waits for: for
+        // so much of the time at least, something waited for a processor in every run.
+        let waited = pressure * ours as f64;
         assert!(
-            is_no_slower || pressure > 0.9,
-            "{load:?} takes {ours} ns with gpuspy and {plain} ns without"
+            is_no_slower || ours as f64 - waited <= 1.05 * plain as f64,
+            "{load:?} takes {ours} ns with gpuspy and {plain} ns without, pressure {pressure}"
         );
     }
 }

@@ -92,9 +92,9 @@ impl Session {
     ) -> Result<Session> {
         // Of the two threads here, this one writes.
         sys::survive_size_limit();
-        let pid = peer.process.pid;
-        let refused = |e: &dyn std::fmt::Display| Error::new(format!("process {pid}: {e}"));
-        let segment = peer.mapping.segment().map_err(|e| refused(&e))?;
+        let segment = peer.mapping.segment();
+        let segment = segment.map_err(|e| Error::new(format!("process {}: {e}", peer.process.pid)))?;
+        let pid = shown_pid(&peer.process, segment);
         // A copy: the other process can still write there.
         let program = output::in_file_names(segment.header().program);
         let (sender, receiver) = crossbeam_channel::bounded(QUEUE);
@@ -110,7 +110,7 @@ impl Session {
                     recorder
                 });
             drop(receiver);
-            let end = draining.join().map_err(|_| refused(&"its drain failed"))?;
+            let end = draining.join().map_err(|_| Error::new(format!("process {pid}: its drain failed")))?;
             recorder.map(|recorder| (recorder, end))
         });
         // Relaxed: the word stands alone (see `Live`).
@@ -282,7 +282,7 @@ impl<'s> Recorder<'s> {
             began: began.began,
             capture_ranges: CaptureRanges::default(),
             thread_times: ThreadTimes::of(process, segment.header().start_time),
-            hangs: ProcessWatch::new(segment, hangs, process.pid, program),
+            hangs: ProcessWatch::new(segment, hangs, shown_pid(process, segment), program),
             failure: None,
         })
     }
@@ -531,6 +531,12 @@ impl<'s> Recorder<'s> {
     }
 }
 
+/// A process's pid for display: in the collector's namespace, or in its own where the collector's has none for it, as that
+/// of a container beside it.
+fn shown_pid(process: &Process, segment: Segment<'_>) -> u32 {
+    if process.pid == 0 { segment.header().pid } else { process.pid }
+}
+
 /// The status as far as the segment contains it.
 fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -> Status {
     // Relaxed, all of them: counters that stand alone, exact once their writers have ended.
@@ -538,7 +544,7 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
     let header = segment.header();
     let live = &header.live.0;
     let mut status = Status {
-        pid: process.pid,
+        pid: shown_pid(process, segment),
         start_time: header.start_time,
         began: clock.clock().ns(header.anchor_ticks),
         began_realtime: header.anchor_realtime,

@@ -90,6 +90,23 @@ fn a_listening_collector_observes_pid_1() {
     assert_eq!(launches(&report(&traces[0])), 200);
 }
 
+/// A collector in a container beside that of the program: the trace was called `process-0`.
+#[test]
+fn a_collector_that_cannot_see_the_process_names_it_as_it_names_itself() {
+    let Some(unshare) = as_pid_1() else { return };
+    let script = format!(
+        "{} \"$0\" collect --dir \"$1\" & trap 'kill $(cat /proc/$!/task/$!/children)' INT; wait; wait",
+        unshare.join(" ")
+    );
+    let listener = super::Listener::run(&script, std::process::Stdio::null());
+    let done = Run::of("plain_work").env("GPUSPY_SOCKET", listener.socket()).preloaded().succeeded();
+    let traces = listener.stop();
+    let pid = &done.said()["pid"];
+    assert_eq!(traces, [listener.folder.path().join(format!("plain_work-{pid}.gspy"))]);
+    let report = report(&traces[0]);
+    assert_eq!((launches(&report), &report["processes"][0]["pid"]), (200, pid));
+}
+
 #[test]
 fn a_file_size_limit_does_no_harm() {
     for bytes in ["1048576", "4096", "0"] {
