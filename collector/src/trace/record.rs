@@ -641,7 +641,7 @@ impl Exit {
 /// What is known about a process and its collection at the time of a flush; the last one in a file counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// Process id, in the collector's namespace.
+    /// Process id, in the collector's namespace, or in its own where the collector's has none for it.
     pub pid: u32,
     /// Field 22 of /proc/PID/stat.
     pub start_time: u64,
