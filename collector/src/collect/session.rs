@@ -93,7 +93,7 @@ impl Session {
         // Of the two threads here, this one writes.
         sys::survive_size_limit();
         let segment = peer.mapping.segment();
-        let segment = segment.map_err(|e| Error::new(format!("process {}: {e}", peer.process.pid)))?;
+        let segment = segment.map_err(|e| Error::new(e.to_string()).about(peer.process.pid))?;
         let pid = shown_pid(&peer.process, segment);
         // A copy: the other process can still write there.
         let program = output::in_file_names(segment.header().program);
@@ -110,7 +110,7 @@ impl Session {
                     recorder
                 });
             drop(receiver);
-            let end = draining.join().map_err(|_| Error::new(format!("process {pid}: its drain failed")))?;
+            let end = draining.join().map_err(|_| Error::new("its drain failed").about(pid))?;
             recorder.map(|recorder| (recorder, end))
         });
         // Relaxed: the word stands alone (see `Live`).
