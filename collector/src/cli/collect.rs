@@ -92,10 +92,6 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let every = options.every.or(has_tables.then_some(WINDOW));
     let (division, exporter) = every.map(|length| windows::begin(length, tables)).transpose()?.unzip();
     let collector = collector.watching(options.hangs.watch()).divided(division);
-    if !quiet {
-        let socket = quoted(&socket);
-        say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"));
-    }
     let (over, is_over) = a_stop()?;
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {
@@ -104,6 +100,12 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
             drop(over);
         });
         if listening.is_ok() {
+            if !quiet {
+                let socket = quoted(&socket);
+                say(format_args!(
+                    "listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"
+                ));
+            }
             // Without this thread, only the line is missing.
             let _ = std::thread::Builder::new()
                 .spawn_scoped(threads, || show_progress(&collector, &is_over, quiet));

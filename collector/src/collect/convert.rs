@@ -6,6 +6,7 @@
 use super::host_ticks::Clock;
 use crate::trace::record as trace;
 use crate::trace::record::{Body, Call, Record, What};
+use crate::trace::rounding;
 use gpuspy_wire::record as wire;
 use gpuspy_wire::record::Record as _;
 use gpuspy_wire::record::{
@@ -53,9 +54,16 @@ pub fn convert<'w>(words: &'w [u64], thread: u32, before: u64, clock: &Clock) ->
         Kind::Code => wire::Code::from_words(words).filter(|code| code.code != 0).map(Item::Code),
         Kind::CodePart => wire::CodePart::of(words).map(|(part, bytes)| Item::CodePart(part, bytes)),
         Kind::Stack => stack(words),
-        _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(Record { thread, at, body })),
+        _ => record(kind, words, before, clock).map(|(at, body)| Item::Record(rounded(thread, at, body))),
     }
     .unwrap_or(Item::Invalid)
+}
+
+/// A record with the exactness that traces have.
+fn rounded(thread: u32, at: u64, body: Body) -> Record {
+    let mut record = Record { thread, at, body };
+    rounding::round(&mut record);
+    record
 }
 
 fn name(words: &[u64]) -> Option<Item<'_>> {
@@ -86,12 +94,14 @@ fn range<'w>(words: &'w [u64], thread: u32, clock: &Clock) -> Option<Item<'w>> {
     let wire::NvtxRange { id, domain, category, color, .. } = w;
     let (change, payload) = (NvtxChange::from_wire(w.change)?, w.payload != 0);
     let body = Body::NvtxRange(trace::NvtxRange { change, id, domain, text: 0, category, color, payload });
-    Some(Item::Range(Record { thread, at: clock.ns(w.at), body }, String::from_utf8_lossy(text)))
+    Some(Item::Range(rounded(thread, clock.ns(w.at), body), String::from_utf8_lossy(text)))
 }
 
 fn gpu_time<'w>(words: &[u64], clock: &Clock) -> Option<Item<'w>> {
     let w = wire::GpuTime::from_words(words)?;
-    Some(Item::GpuTime(w.correlation, on_gpu(&w, clock)))
+    let mut time = on_gpu(&w, clock);
+    rounding::round_time(&mut time);
+    Some(Item::GpuTime(w.correlation, time))
 }
 
 fn on_gpu(w: &wire::GpuTime, clock: &Clock) -> trace::GpuTime {
@@ -437,10 +447,10 @@ mod tests {
     #[test]
     fn a_launch_is_converted_to_nanoseconds() {
         let Item::Record(record) = convert(launch().as_words(), 8, 0, &clock()) else { panic!("no record") };
-        assert_eq!((record.thread, record.at), (8, 1100));
+        assert_eq!((record.thread, record.at), (8, 1104));
         let Body::Work(work) = record.body else { panic!("no work") };
-        assert_eq!((work.call.begin, work.submitted, work.call.end), (1000, 1060, 1100));
-        assert_eq!((work.lead, work.tail), (41, u64::MAX), "rounded up; unbounded stays unbounded");
+        assert_eq!((work.call.begin, work.submitted, work.call.end), (1000, 1064, 1104), "in steps of 8 ns");
+        assert_eq!((work.lead, work.tail), (48, u64::MAX), "rounded outward; unbounded stays unbounded");
         assert_eq!(
             (work.call.via, work.call.flags, work.call.api),
             (Some(Via::RuntimeDriver), flag::MORE, 5)
@@ -464,7 +474,7 @@ mod tests {
         else {
             panic!("no free")
         };
-        assert_eq!((at, free.call.begin, free.call.end, free.memory), (1020, 1020, 1020, Memory::Pool));
+        assert_eq!((at, free.call.begin, free.call.end, free.memory), (1024, 1024, 1024, Memory::Pool));
     }
 
     #[test]
@@ -510,8 +520,8 @@ mod tests {
     #[test]
     fn a_record_without_a_time_gets_that_of_the_one_before() {
         let device = wire::Device { head: Head::new::<wire::Device>(), ..wire::Device::default() };
-        let item = convert(device.as_words(), 1, 4321, &clock());
-        assert!(matches!(item, Item::Record(Record { at: 4321, body: Body::Device(_), .. })), "{item:?}");
+        let item = convert(device.as_words(), 1, 4328, &clock());
+        assert!(matches!(item, Item::Record(Record { at: 4328, body: Body::Device(_), .. })), "{item:?}");
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! How are columns of numbers packed? As byte planes, compressed with zstd.
 //!
 //! A column contains one `u64` per record that has the field: the field's difference from its expected value (see
-//! [`coding`](super::coding)), which is mostly 0 or small. Three choices per column and chunk leave little but noise:
+//! [`coding`](super::coding)), which is mostly 0 or small. Four choices per column and chunk leave little but noise:
 //!
+//! - **shift**: low bits that are 0 in all values are left out, as those of times in whole steps
+//!   ([`rounding`](super::rounding)), and of addresses;
 //! - **zigzag** if one of the values is negative: small differences of either sign become small numbers;
 //! - **sparse** if most values are 0: a bit per value marks the others, and only those follow;
-//! - **planes**: bytes are grouped by significance, all least significant ones together. Each plane ends a zstd
-//!   block, so that no plane disturbs another's statistics. The upper planes are nearly constant and take almost no
+//! - **planes**: bytes are grouped by significance, all least significant ones together. A plane of noise is a zstd
+//!   block of its own, so that it disturbs no other's statistics. The upper planes are nearly constant and take almost no
 //!   space. In columns of times, the lowest bits are noise that no coder compresses: as many of them are stored
-//!   uncompressed as leave the width of the distribution to one plane, where entropy coding works best.
+//!   uncompressed as leave the width of the distribution to one plane, where entropy coding works best. Where four bits are
+//!   enough, they are such low bits, two values to a byte: zstd finds repetitions by chance in noise of so few bits, which
+//!   take more than the noise.
 //!
 //! ```text
 //! u32 columns
-//! columns ×  u8 kind · u8 column · u8 flags · u8 low bits · u8 planes · u8×3 zero
+//! columns ×  u8 kind · u8 column · u8 flags · u8 low bits · u8 planes · u8 shift · u8×2 zero
 //!            u32 values · u32 present · u64 constant                                    24 bytes each
 //! columns ×  sparse: a bit per value, set where it is not 0, lowest bit first           ⌈values / 8⌉ bytes
 //!            low bits of each present value, lowest bit first, without gaps             ⌈present × low bits / 8⌉ bytes
@@ -20,7 +24,8 @@
 //! ```
 //!
 //! There are at most [`KINDS`] × [`COLUMNS`] columns. Flags: 1 zigzag, 2 sparse. Without sparse, present = values.
-//! Without low bits and planes, every present value is `constant`. A column that is all 0 is not written; a reader
+//! Without low bits and planes, every present value is `constant`. Else the sign, if zigzag, and then the shift apply to what they
+//! say. Before version 3 of the format the shift was 0. A column that is all 0 is not written; a reader
 //! therefore takes 0 for absent columns, and skips columns that it does not know.
 
 use super::format::{FLAG_ZSTD, Fields, MAX_PLAIN};
@@ -31,7 +36,7 @@ pub const KINDS: usize = 32;
 /// Columns per kind.
 pub const COLUMNS: usize = 64;
 /// zstd level. On the generator's launches, levels 1, 3 and 9 differ by less than 0.2 % in size, because the rest is
-/// noise, and 19 is worse. Without one block per plane, a launch takes a byte more.
+/// noise, and 19 is worse. Without a block for each plane of noise, a launch takes a byte more.
 pub const LEVEL: i32 = 1;
 
 const ENTRY_BYTES: usize = 24;
@@ -152,12 +157,24 @@ impl ColumnWriter {
         let mut frame = zstd::Encoder::new(Vec::new(), LEVEL)?;
         frame.write_all(&((table.len() / ENTRY_BYTES) as u32).to_le_bytes())?;
         frame.write_all(&table)?;
+        let mut after_noise = false;
         for part in &parts {
-            frame.flush()?; // ends a block: statistics are per block
+            let is_noise = is_noise(part);
+            if is_noise || after_noise {
+                frame.flush()?; // ends a block: statistics are per block
+            }
             frame.write_all(part)?;
+            after_noise = is_noise;
         }
         Ok((frame.finish()?, FLAG_ZSTD, plain_bytes as u32))
     }
+}
+
+/// Whether a part of a column has statistics that are worth a block: it is not short, and not nearly all zeros.
+fn is_noise(part: &[u8]) -> bool {
+    const SHORT: usize = 128;
+    let zeros = part.iter().filter(|byte| **byte == 0).count();
+    part.len() >= SHORT && zeros < part.len() / 16 * 15
 }
 
 /// Packs a column of `count` values; `None` if there is nothing to write.
@@ -173,21 +190,27 @@ fn pack_column(Filling { mut values, places }: Filling, count: usize, noisy: boo
     } else if values.len() < count {
         values = spread(&values, &places, count);
     }
-    let is_negative = values.iter().fold(0, |all, value| all | value) >> 63 == 1;
-    if is_negative {
-        flags |= ZIGZAG;
-        values.iter_mut().for_each(|value| *value = zigzag(*value));
-    }
     let first = values[0];
     let constant = values.iter().all(|value| *value == first);
-    let (low_bits, planes) = if constant { (0, 0) } else { split(&values, noisy) };
+    let (mut shift, mut low_bits, mut planes) = (0, 0, 0);
+    if !constant {
+        let used = values.iter().fold(0, |all, value| all | value);
+        shift = used.trailing_zeros();
+        if used >> 63 == 1 {
+            flags |= ZIGZAG;
+            values.iter_mut().for_each(|value| *value = zigzag(((*value as i64) >> shift) as u64));
+        } else {
+            values.iter_mut().for_each(|value| *value >>= shift);
+        }
+        (low_bits, planes) = split(&values, noisy);
+    }
     if low_bits > 0 {
         parts.push(pack_bits(&values, low_bits));
     }
     for plane in 0..planes {
         parts.push(values.iter().map(|value| (value >> (low_bits + 8 * plane)) as u8).collect());
     }
-    let mut entry = vec![flags, low_bits as u8, planes as u8, 0, 0, 0];
+    let mut entry = vec![flags, low_bits as u8, planes as u8, shift as u8, 0, 0];
     entry.extend((count as u32).to_le_bytes());
     entry.extend((values.len() as u32).to_le_bytes());
     entry.extend(if constant { first } else { 0 }.to_le_bytes());
@@ -197,8 +220,12 @@ fn pack_column(Filling { mut values, places }: Filling, count: usize, noisy: boo
 /// Returns how many low bits of the values are stored uncompressed, and how many byte planes are above.
 fn split(values: &[u64], noisy: bool) -> (u32, u32) {
     let widest = bits(values.iter().fold(0, |all, value| all | value));
-    let low_bits = if noisy { usual_bits(values).saturating_sub(8) } else { 0 };
-    (low_bits, (widest - low_bits).div_ceil(8))
+    let low_bits = match usual_bits(values) {
+        _ if !noisy => 0,
+        3..=4 => 4,
+        usual => usual.saturating_sub(8),
+    };
+    (low_bits, widest.saturating_sub(low_bits).div_ceil(8))
 }
 
 /// Returns the bits that all values but a few outliers fit in: the upper 8 of them fall into plane 0.
@@ -274,6 +301,7 @@ struct Column {
     flags: u8,
     low_bits: u32,
     planes: usize,
+    shift: u32,
     values: usize,
     present: usize,
     constant: u64,
@@ -288,17 +316,20 @@ impl Column {
     /// Reads the rest of a table entry; `None` if it is invalid.
     fn from_entry(fields: &mut Fields<'_>, entries: u32) -> Option<Column> {
         let (flags, low_bits, planes) = (fields.u8()?, u32::from(fields.u8()?), usize::from(fields.u8()?));
-        fields.bytes(3)?;
+        let shift = u32::from(fields.u8()?);
+        fields.bytes(2)?;
         let (values, present, constant) = (fields.u32()?, fields.u32()?, fields.u64()?);
         let sane = flags <= (ZIGZAG | SPARSE)
             && values <= entries
             && (present == values || (flags & SPARSE != 0 && present < values))
             && low_bits <= 56
-            && low_bits as usize + 8 * planes < 72;
+            && low_bits as usize + 8 * planes < 72
+            && shift < u64::BITS;
         sane.then_some(Column {
             flags,
             low_bits,
             planes,
+            shift,
             values: values as usize,
             present: present as usize,
             constant,
@@ -375,6 +406,9 @@ impl Column {
         }
         if self.flags & ZIGZAG != 0 {
             window.iter_mut().for_each(|value| *value = unzigzag(*value));
+        }
+        if self.shift != 0 {
+            window.iter_mut().for_each(|value| *value <<= self.shift);
         }
         self.unpacked_present += count;
         Some(())
@@ -500,10 +534,15 @@ mod tests {
         #[test]
         #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
         fn any_values_are_restored(
-            values in proptest::collection::vec((0u32..70, proptest::num::u64::ANY), 1..300),
+            values in proptest::collection::vec((0u32..70, proptest::num::u64::ANY, proptest::bool::ANY), 1..300),
+            step in 0u32..20,
             noisy: bool,
         ) {
-            let values: Vec<u64> = values.iter().map(|(shift, word)| word.checked_shr(*shift).unwrap_or(0)).collect();
+            let word = |(shift, word, is_negative): &(u32, u64, bool)| {
+                let word = word.checked_shr(*shift).unwrap_or(0) << step;
+                if *is_negative { word.wrapping_neg() } else { word }
+            };
+            let values: Vec<u64> = values.iter().map(word).collect();
             let mut writer = ColumnWriter::new(if noisy { 1 << 5 } else { 0 });
             for value in &values {
                 writer.set(3, 5, *value);
@@ -514,6 +553,23 @@ mod tests {
                 proptest::prop_assert_eq!(reader.take(3, 5), Some(*value));
             }
         }
+    }
+
+    /// Times are in steps, so that their last bits would be stored for nothing.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri does not run zstd, which is written in C")]
+    fn low_bits_that_are_0_in_all_values_take_no_space() {
+        let bytes = |step: u32| {
+            let mut writer = ColumnWriter::new(1);
+            for n in 0..4096u64 {
+                let noise = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
+                let sign = if n % 2 == 0 { 1 } else { u64::MAX };
+                writer.set(1, 0, (noise << step).wrapping_mul(sign));
+                writer.next(1, Group::Record);
+            }
+            writer.pack().unwrap().0.len()
+        };
+        assert_eq!([1, 3, 17, 40].map(bytes), [bytes(0); 4]);
     }
 
     #[test]

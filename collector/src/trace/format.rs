@@ -45,8 +45,8 @@
 pub const HEADER_BYTES: usize = 64;
 /// First four bytes of every chunk, and so of a file.
 pub const MAGIC: [u8; 4] = *b"GSPY";
-/// Version that this build writes, and the newest one that it reads.
-pub const VERSION: u8 = 2;
+/// Version that this build writes, and the newest one that it reads. Columns have a shift since version 3.
+pub const VERSION: u8 = 3;
 /// Flag: the payload is one zstd frame.
 pub const FLAG_ZSTD: u16 = 1;
 /// Limit on the entries of a chunk.

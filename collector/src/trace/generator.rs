@@ -14,6 +14,7 @@ mod truth;
 mod write;
 
 use super::record::*;
+use super::rounding;
 use gpuspy_wire::record::{Direction, Memory, Namespace, SyncScope, Untimed, Via, flag};
 use preamble::preamble;
 pub use ranks::{Rank, Ranks, write_ranks};
@@ -291,7 +292,8 @@ impl Generator {
 
     /// Generates a lane's next record.
     fn prepare(&mut self, lane: usize) {
-        let (record, behind) = self.step(lane);
+        let (mut record, behind) = self.step(lane);
+        rounding::round(&mut record);
         self.next.insert((record.at, lane), (record, behind));
     }
 

@@ -19,6 +19,7 @@ mod meta;
 mod pending;
 mod reader;
 pub mod record;
+pub mod rounding;
 mod writer;
 
 pub use index::{Damage, TraceError};
