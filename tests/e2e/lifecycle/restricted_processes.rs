@@ -216,16 +216,20 @@ fn a_thread_that_cannot_be_started_refuses_one_process_and_later_ones_are_served
     let script = format!("{variables} exec \"$0\" collect --dir \"$1\"");
     let mut listener = super::Listener::run(&script, errors);
     let client = || Run::of("plain_work").env("GPUSPY_SOCKET", listener.socket());
+    let said = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+    let wait_for = |text: &str| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !said().contains(text) {
+            assert!(Instant::now() < until, "{}", said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    // The socket is there before the collector's own threads are.
+    wait_for("listening");
     std::fs::write(&no_threads, "").unwrap();
     let refused = client().preloaded().succeeded();
     assert_eq!(refused.said()["launches"], 200);
-    let refusal = format!("process {}: no thread can be started for it: ", refused.said()["pid"]);
-    let said = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    while !said().contains(&refusal) {
-        assert!(Instant::now() < until, "{}", said());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for(&format!("process {}: no thread can be started for it: ", refused.said()["pid"]));
     std::fs::remove_file(&no_threads).unwrap();
     let served = client().preloaded().succeeded();
     let traces = listener.stop();
