@@ -298,7 +298,9 @@ fn event_cost_is_near_the_truth(event_ns: f64) -> Result<(), String> {
     println!("{event_ns} ns an event cost {truth:.4}, found {lo:.4} .. {value:.4} .. {hi:.4}");
     // Of 64 launches one has an event pair of its own, and a busy machine delays some.
     let noise = done.pressure;
-    assert!(lo - 0.01 <= truth && truth <= hi + 0.01 + 0.05 * noise, "{truth}: {found}");
+    // The poller, which reads the events, needs a processor as well: where too many want one, launches are late in windows.
+    assert!(lo - 0.01 <= truth || noise > 0.3, "{truth}: {found}, pressure {noise}");
+    assert!(truth <= hi + 0.01 + 0.05 * noise, "{truth}: {found}, pressure {noise}");
     assert!(event_ns == 0.0 || lo > 0.0 || noise > 0.3, "{found}");
     let is_near = (value - truth).abs() < 0.06 + 0.1 * noise;
     is_near.then_some(()).ok_or_else(|| format!("{truth}: {found}, pressure {noise}"))

@@ -82,8 +82,8 @@ pub fn names_its_line(client: &str, found: &Value) {
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
     pub ns: f64,
-    /// What other programs on the machine took from the run that was observed and from those without gpuspy, ns: how much
-    /// longer the first was, and by how much the two shortest of the others differ.
+    /// What other programs on the machine took from the run that was observed and from those without gpuspy, ns: by how much
+    /// the first differs from the shortest of the others, and by how much the two shortest of these differ.
     pub noise: f64,
 }
 
@@ -126,8 +126,9 @@ pub fn shortest_runs_agree(run: impl Fn(&str) -> Run, agrees: impl Fn(&Value, Sa
         }
         plain.iter_mut().for_each(|(variant, shortest)| shortest.add(without(variant)));
         let [(_, faulty), (_, fixed)] = &plain;
-        let longer = (observed.0 - faulty.0[0]).max(0.0);
-        saved = Saved { ns: faulty.0[0] - fixed.0[0], noise: longer + faulty.spread() + fixed.spread() };
+        // The run that was observed may be the only one that others left alone.
+        let apart = (observed.0 - faulty.0[0]).abs();
+        saved = Saved { ns: faulty.0[0] - fixed.0[0], noise: apart + faulty.spread() + fixed.spread() };
         agrees(&observed.1, saved)
     });
     assert!(do_agree, "the twin truly has {saved:?}, and the report says {:#}", observed.1);

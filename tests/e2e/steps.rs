@@ -39,19 +39,26 @@ fn steps_are_found_in_loops_of_every_shape() {
         "graph",
     ];
     for shape in shapes {
-        let done = observed(shape, 60);
-        let (said, report) = (whole(&done.said()["steps"]), done.report());
-        let steps = &report["steps"];
-        let is_undecided = shape == "threads" && steps["count"] == 0;
-        let is_found = whole(&steps["count"]).abs_diff(said) <= if said == 0 { 0 } else { 1 };
-        assert!(is_found || is_undecided, "{shape}: {said} steps, said {steps:#}");
-        let source = match shape {
-            "random" => Value::Null,
-            "nvtx" => "nvtx".into(),
-            "graph" => "graphs".into(),
-            _ => "launches".into(),
-        };
-        assert!(steps["source"] == source || is_undecided, "{shape}: {steps:#}");
+        // Another thread launches kernels of the same names. Where the machine stops a thread, some steps may become one.
+        until_one_is_good(|| {
+            let done = observed(shape, 60);
+            let (said, report) = (whole(&done.said()["steps"]), done.report());
+            let steps = &report["steps"];
+            let is_undecided = shape == "threads" && steps["count"] == 0;
+            let is_found = whole(&steps["count"]).abs_diff(said) <= if said == 0 { 0 } else { 1 };
+            if !is_found && !is_undecided && shape == "threads" {
+                return Err(format!("{said} steps, said {steps:#}"));
+            }
+            assert!(is_found || is_undecided, "{shape}: {said} steps, said {steps:#}");
+            let source = match shape {
+                "random" => Value::Null,
+                "nvtx" => "nvtx".into(),
+                "graph" => "graphs".into(),
+                _ => "launches".into(),
+            };
+            assert!(steps["source"] == source || is_undecided, "{shape}: {steps:#}");
+            Ok(())
+        });
     }
 }
 
