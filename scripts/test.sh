@@ -105,15 +105,15 @@ cargo nextest run "${parts[@]}" "$@"
 
 aside "a minute of programs with faults, under one collector" scripts/soak.sh 60
 aside "CPython's own tests, with the agent preloaded and without it" scripts/check-strangers cpython
+aside "other clients of CUDA on the simulated GPU" scripts/test-clients.sh
+aside "PyTorch on the simulated GPU" scripts/test-pytorch.sh counts
 step "packages, each installed and tried"
 if ! command -v rpmbuild >/dev/null || ! command -v cpio >/dev/null; then
     scripts/install-debian rpm cpio || true
 fi
 scripts/package.sh
 scripts/check-packages.sh
-join
 
-aside "other clients of CUDA on the simulated GPU" scripts/test-clients.sh
 step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
@@ -129,6 +129,6 @@ scripts/check-page.sh || [[ $? == 77 ]]
 join
 
 # It compares how long programs take, so it runs alone.
-step "PyTorch on the simulated GPU"
+step "what findings promise of PyTorch programs"
 python3 -B -m unittest discover -s scripts/test-clients.d/tests
-scripts/test-pytorch.sh
+scripts/test-pytorch.sh findings
