@@ -24,8 +24,8 @@
 //! ```
 //!
 //! There are at most [`KINDS`] × [`COLUMNS`] columns. Flags: 1 zigzag, 2 sparse. Without sparse, present = values.
-//! Without low bits and planes, every present value is `constant`. Else the sign, if zigzag, and then the shift apply to what they
-//! say. Before version 3 of the format the shift was 0. A column that is all 0 is not written; a reader
+//! Without low bits and planes, every present value is `constant`. Else a value is what these say, with its sign if zigzag, times
+//! 2 to the power of the shift, which was 0 before version 3 of the format. A column that is all 0 is not written; a reader
 //! therefore takes 0 for absent columns, and skips columns that it does not know.
 
 use super::format::{FLAG_ZSTD, Fields, MAX_PLAIN};
@@ -217,11 +217,13 @@ fn pack_column(Filling { mut values, places }: Filling, count: usize, noisy: boo
     Some(Packed { entry, parts })
 }
 
-/// Returns how many low bits of the values are stored uncompressed, and how many byte planes are above.
+/// Returns how many low bits of the values are packed without gaps, and how many byte planes are above.
 fn split(values: &[u64], noisy: bool) -> (u32, u32) {
     let widest = bits(values.iter().fold(0, |all, value| all | value));
+    if !noisy {
+        return (0, widest.div_ceil(8));
+    }
     let low_bits = match usual_bits(values) {
-        _ if !noisy => 0,
         3..=4 => 4,
         usual => usual.saturating_sub(8),
     };
