@@ -1,7 +1,7 @@
 //! What does a trace contain, once decoded? The collector's own form of the wire's records.
 //!
-//! Times are host ns on `CLOCK_MONOTONIC_RAW`, in whole [steps](super::rounding), unless a field says otherwise; GPU times
-//! are ns on their context's clock. Names are ids into [`Names`].
+//! Times are host ns on `CLOCK_MONOTONIC_RAW` unless a field says otherwise, nearly all of them in whole
+//! [steps](super::rounding); GPU times are ns on their context's clock. Names are ids into [`Names`].
 
 pub use super::hang::{Blocked, Completed, Hang, MAX_HANGS, Operation};
 use gpuspy_wire::build_id::BuildId;

@@ -4,7 +4,7 @@
 //! about as long as a step, so what these bits say is not worth what they cost: a quarter of the trace.
 //!
 //! All times are rounded up, so that their order stays, and so that lengths of calls are right on average: a sum over many
-//! short calls grows no more than the sum over few long ones. Up is also the safe side of the times by which something had
+//! short calls does not grow. Up is also the safe side of the times by which something had
 //! happened: that an operation was submitted, that its end was seen, that a wait was over. Two times are the other kind:
 //!
 //! - Before the record of the start event began, that event did not fire. This moment is rounded down; the trace has it as
@@ -12,7 +12,7 @@
 //! - Before a call began, nothing that it submitted ran. It is rounded up like its end; between this reading of the clock
 //!   and the driver is more work of the agent than a step is long.
 //!
-//! Samples of the GPU's clock stay as they were read: they are few. So do GPU times.
+//! GPU times stay as they were read. So do samples of the GPU's clock, and what the collector itself records: these are few.
 
 use super::record::{Body, Call, GpuTime, Record, What, Work};
 
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// With the start rounded down, or to the nearest, and the end up, a call of 200 ns would take 2 % longer.
+    /// With the start rounded down and the end up, a call of 200 ns would take 4 % longer.
     #[test]
     fn calls_take_as_long_as_before_on_average() {
         for length in 0..40 {
