@@ -11,18 +11,29 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 what=(scripts/test.sh)
 runs=5
+logs=target/endurance
+mkdir -p "$logs"
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+
+# What has to be fetched and compiled is not repeated, so it is done first, and without the loops.
+scripts/fetch.sh
+scripts/build-sim.sh
 if [[ ${1:-} == --programs ]]; then
     # With another selection of packages, cargo would compile them with other features.
     what=(cargo nextest run --workspace -E 'package(gpuspy-tests)')
     runs=20
     shift
-    scripts/build-sim.sh
-    cargo nextest run --workspace --no-run
+else
+    (PREPARE_ONLY=1 scripts/test-clients.sh && PREPARE_ONLY=1 scripts/test-pytorch.sh) >"$logs/clients" 2>&1 &
+    clients=$!
+    cargo clippy --workspace --all-targets --quiet
+fi
+cargo nextest run --workspace --no-run
+if [[ -n ${clients:-} ]] && ! wait "$clients"; then
+    cat "$logs/clients" >&2
+    exit 1
 fi
 runs=${1:-$runs}
-logs=target/endurance
-mkdir -p "$logs"
-trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 for _ in 1 2; do
     (while :; do :; done) &
 done

@@ -51,8 +51,11 @@ pinned() {
 }
 
 # observe NAME COMMAND [ARGUMENT]...: runs a client under gpuspy on the simulated GPU, and adds it to `failed` if the
-# report's counts differ from the truth.
+# report's counts differ from the truth. With PREPARE_ONLY=1, clients are only installed and built.
 observe() {
+    if [[ -n ${PREPARE_ONLY:-} ]]; then
+        return
+    fi
     timeout 300 python3 -B "$root/scripts/test-clients.d/against_truth.py" "$@" || failed+=("$1")
 }
 
