@@ -15,6 +15,7 @@ pub enum Layer {
 
 /// The route on which a call reached us. It decides which function is called next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum Route {
     /// By symbol. The next function is the next definition in search order.
     Symbol = 0,
@@ -43,15 +44,32 @@ pub struct Hook {
     by_symbol: *const (),
     by_pointer: *const (),
     by_other_pointer: *const (),
-    /// The function to call next, by [`Route`]; 0 = not known yet. Relaxed throughout: these are addresses of code,
-    /// which does not change once it is loaded.
+}
+
+/// What is found out of a hook's function while the program runs. It is apart from the hooks, whose pages the loader writes
+/// in each process when it relocates their addresses: these pages are touched only where CUDA is called. Relaxed throughout: these are addresses
+/// of code, which does not change once it is loaded.
+struct Found {
+    /// The function to call next, by [`Route`]; 0 = not known yet.
     next: [AtomicUsize; 3],
-    /// The next function for [`Route::Symbol`], found before the first such call; 0 = not known. Relaxed, as above.
+    /// The next function for [`Route::Symbol`], found before the first such call; 0 = not known.
     ahead: AtomicUsize,
     /// The real function's addresses: the library's export, and what the real `cuGetProcAddress` returns; 0 = not
-    /// looked up yet, [`ABSENT`] = there is none. Relaxed, as above.
-    pub real: [AtomicUsize; 2],
+    /// looked up yet, [`ABSENT`] = there is none.
+    real: [AtomicUsize; 2],
 }
+
+/// The most hooks that a table has: [`Hook::api`] is at most that.
+pub const MOST: usize = 1024;
+
+/// By [`Hook::api`], which begins with 1.
+static FOUND: [Found; MOST] = [const {
+    Found {
+        next: [const { AtomicUsize::new(0) }; 3],
+        ahead: AtomicUsize::new(0),
+        real: [const { AtomicUsize::new(0) }; 2],
+    }
+}; MOST];
 
 /// In [`Hook::real`]: the library has no such function.
 pub const ABSENT: usize = usize::MAX;
@@ -72,51 +90,46 @@ impl Hook {
         by_pointer: *const (),
         by_other_pointer: *const (),
     ) -> Hook {
-        Hook {
-            symbol,
-            base,
-            layer,
-            version,
-            per_thread,
-            api,
-            by_symbol,
-            by_pointer,
-            by_other_pointer,
-            next: [const { AtomicUsize::new(0) }; 3],
-            ahead: AtomicUsize::new(0),
-            real: [const { AtomicUsize::new(0) }; 2],
-        }
+        Hook { symbol, base, layer, version, per_thread, api, by_symbol, by_pointer, by_other_pointer }
+    }
+
+    #[inline(always)]
+    fn found(&self) -> &'static Found {
+        #[allow(clippy::indexing_slicing, reason = "the remainder is below the length")]
+        &FOUND[(self.api as usize).wrapping_sub(1) % MOST]
     }
 
     /// The function to call next on this route, if it is known.
     #[inline]
     pub fn next(&self, route: Route) -> Option<usize> {
-        let [symbol, pointer, other] = &self.next;
-        let slot = match route {
-            Route::Symbol => symbol,
-            Route::Pointer => pointer,
-            Route::OtherPointer => other,
-        };
-        match slot.load(Ordering::Relaxed) {
+        // The route is an index: of a match, the compiler would make a table of three addresses for each hook, which the loader
+        // would have to relocate.
+        match self.found().next.get(route as usize)?.load(Ordering::Relaxed) {
             0 => None,
             next => Some(next),
         }
     }
 
+    /// The real function's addresses: the library's export, and what the real `cuGetProcAddress` returns; 0 = not
+    /// looked up yet, [`ABSENT`] = there is none. Relaxed: addresses of code.
+    pub fn real(&self) -> &'static [AtomicUsize; 2] {
+        &self.found().real
+    }
+
     /// Sets the function that calls by symbol continue to.
     pub fn lead_symbol(&self, next: usize) {
-        let [symbol, ..] = &self.next;
+        let [symbol, ..] = &self.found().next;
         symbol.store(next, Ordering::Relaxed);
     }
 
     /// Returns the function that calls by symbol will continue to, if [`Hook::look_ahead`] has stored it.
     pub fn ahead(&self) -> Option<usize> {
-        Some(self.ahead.load(Ordering::Relaxed)).filter(|address| *address != 0)
+        Some(self.found().ahead.load(Ordering::Relaxed)).filter(|address| *address != 0)
     }
 
     /// Stores the function that calls by symbol will continue to.
     pub fn look_ahead(&self, next: usize) {
-        self.ahead.store(next, Ordering::Relaxed);
+        self.found().ahead.store(next, Ordering::Relaxed);
     }
 
     /// Returns our function for [`Route::Symbol`], which is the export.
@@ -134,7 +147,7 @@ impl Hook {
     /// functions already continue elsewhere (there is a second library of the same kind): the caller then leaves `next`
     /// as it is.
     pub fn wrapper(&self, next: usize) -> Option<*const ()> {
-        let [_, pointer, other] = &self.next;
+        let [_, pointer, other] = &self.found().next;
         [(pointer, self.by_pointer), (other, self.by_other_pointer)].into_iter().find_map(|(slot, entry)| {
             match slot.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => Some(entry),
@@ -166,7 +179,7 @@ pub trait Hooks {
     /// Returns the one with this exported name.
     fn named(symbol: &CStr) -> Option<&'static Hook>;
     /// Returns those whose base name this is.
-    fn variants(base: &CStr) -> &'static [Hook];
+    fn variants(base: &CStr) -> impl Iterator<Item = &'static Hook>;
     /// Returns those of `cuGetProcAddress_v2` and `cuGetProcAddress`.
     fn getproc() -> [&'static Hook; 2];
 }

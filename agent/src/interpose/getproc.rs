@@ -49,8 +49,12 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
         return None;
     }
     learn_driver();
-    let variants = Table::variants(base);
-    for hook in variants.iter().filter(|hook| hook.layer == Layer::Driver) {
+    let mut last = None;
+    for hook in Table::variants(base) {
+        last = Some(hook);
+        if hook.layer != Layer::Driver {
+            continue;
+        }
         if hook.is_wrapper(answer) {
             return None; // the runtime made the lookup for the app, and that lookup was counted
         }
@@ -60,7 +64,7 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
             return entry;
         }
     }
-    if let Some(hook) = variants.last() {
+    if let Some(hook) = last {
         sink::looked_up(hook, false);
     }
     None

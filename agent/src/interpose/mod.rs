@@ -107,7 +107,7 @@ pub fn learn_driver() {
 
 /// The driver's own export of this symbol, if libcuda is loaded and has it. Looked up once.
 pub fn real_export(hook: &Hook) -> Option<usize> {
-    let [export, _] = &hook.real;
+    let [export, _] = hook.real();
     learned(export, || {
         let driver = libraries::driver()?;
         // What Nsight Compute injects answers a lookup in libcuda with the first function of that name in the process, which is
@@ -120,7 +120,7 @@ pub fn real_export(hook: &Hook) -> Option<usize> {
 /// The result of the real `cuGetProcAddress` for this variant, if libcuda is loaded and has it. Looked up
 /// once.
 pub fn real_getproc(hook: &Hook) -> Option<usize> {
-    let [_, getproc] = &hook.real;
+    let [_, getproc] = hook.real();
     learned(getproc, || Some(getproc::lookup(hook)?.unwrap_or(ABSENT)))
 }
 

@@ -84,7 +84,7 @@ pub fn found(name: &CStr) {
 
 fn is_known(name: &CStr) -> bool {
     Table::named(name).is_some()
-        || !Table::variants(name).is_empty()
+        || Table::variants(name).next().is_some()
         || PASSED.binary_search_by(|passed| passed.as_bytes().cmp(name.to_bytes())).is_ok()
 }
 

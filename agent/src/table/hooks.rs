@@ -131,6 +131,8 @@ macro_rules! hooks {
         /// How many symbols there are.
         pub const COUNT: usize = [$( $( Symbol::$symbol, )+ )*].len();
 
+        const _: () = assert!(COUNT <= $crate::hook::MOST);
+
         static HOOKS: [$crate::hook::Hook; COUNT] = [$( $( {
             const fn text(with_nul: &'static str) -> &'static core::ffi::CStr {
                 match core::ffi::CStr::from_bytes_with_nul(with_nul.as_bytes()) {
@@ -185,10 +187,13 @@ macro_rules! hooks {
                 HOOKS.get(BY_SYMBOL.find(symbol.to_bytes(), is)?)
             }
 
-            fn variants(base: &core::ffi::CStr) -> &'static [$crate::hook::Hook] {
+            fn variants(base: &core::ffi::CStr) -> impl Iterator<Item = &'static $crate::hook::Hook> {
                 let is = |at: usize| HOOKS.get(at).is_some_and(|hook| hook.base == base);
-                let rest = BY_BASE.find(base.to_bytes(), is).and_then(|first| HOOKS.get(first..));
-                rest.and_then(|rest| rest.chunk_by(|one, next| one.base == next.base).next()).unwrap_or_default()
+                let first = BY_BASE.find(base.to_bytes(), is);
+                let (first, rest) = first.and_then(|at| HOOKS.get(at..)?.split_first()).unzip();
+                let others = rest.into_iter().flatten();
+                // Most lookups end at the first, so the others are compared only when they are asked for.
+                first.into_iter().chain(others.take_while(move |hook| Some(hook.base) == first.map(|hook| hook.base)))
             }
 
             fn getproc() -> [&'static $crate::hook::Hook; 2] {
