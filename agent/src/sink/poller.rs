@@ -18,6 +18,9 @@ const LEAVE_NS: u64 = 10_000_000_000;
 /// takes 30 ms on a busy machine.
 const INTRODUCTION_NS: u64 = 1_000_000_000;
 
+/// The first sleep of a thread that waits.
+const FIRST_STEP_NS: u64 = 5_000;
+
 /// The poller works, or sleeps so briefly that nobody needs to wake it.
 const ABOUT: u32 = 0;
 /// The poller sleeps long, or is about to: a thread that has work for it wakes it.
@@ -38,6 +41,8 @@ pub struct Shared {
     /// Whether a collector has the segment, with the names of functions in it, or is known to be out of reach. Release by the
     /// poller, acquire by the exit handler.
     introduced: AtomicBool,
+    /// How many threads wait for operations to be read. Relaxed: a hint to do nothing else.
+    awaited: AtomicU32,
 }
 
 impl Shared {
@@ -91,6 +96,7 @@ impl Shared {
 
     /// Waits until the poller has read and reported what `is_read` waits for, [`DRAIN_NS`] at most.
     pub fn drain(&self, is_read: impl Fn() -> bool) {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
         wait(DRAIN_NS, 100_000, || {
             let over = is_read() || self.is_stopped();
             if !over {
@@ -99,6 +105,12 @@ impl Shared {
             over
         });
         self.let_finish();
+        self.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Poller: whether a thread waits until operations are read.
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) != 0
     }
 
     /// Waits until the current polling pass, if there is one, is over, [`FINISH_NS`] at most.
@@ -146,13 +158,16 @@ impl Shared {
     }
 }
 
-/// Waits until something is over, but no longer than `most_ns`.
+/// Waits until something is over, but no longer than `most_ns`. It looks at once, and then ever less often, up to every
+/// `step_ns`: most of what is waited for takes microseconds. (A sleep takes 50 µs longer than asked for: prctl(2), PR_SET_TIMERSLACK.)
 fn wait(most_ns: u64, step_ns: u64, is_over: impl Fn() -> bool) {
     let errno = sys::Errno::save();
     let _whole = sys::Uncancelled::new();
     let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + most_ns;
+    let mut step = FIRST_STEP_NS.min(step_ns);
     while !is_over() && sys::clock_ns(libc::CLOCK_MONOTONIC) < until {
-        sys::sleep_ns(step_ns);
+        sys::sleep_ns(step);
+        step = (2 * step).min(step_ns);
     }
     errno.restore();
 }
@@ -168,6 +183,7 @@ mod tests {
             polls: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             introduced: AtomicBool::new(false),
+            awaited: AtomicU32::new(0),
         }
     }
 

@@ -80,8 +80,8 @@ impl Reader {
             context.queues.settle(|| session.get::<Streams>().of(context).all(Stream::is_counted));
             let busy = session.get::<Streams>().iter().any(|s| is_busy(s, context));
             // A context without work is left alone as long as it can begin with what it has.
-            let short = timing && if busy { context.pool.is_short() } else { context.pool.is_low() };
-            if !(short || busy) || !self.may_touch(context) {
+            let is_short = || timing && if busy { context.pool.is_short() } else { context.pool.is_low() };
+            if !(busy || is_short()) || !self.may_touch(context) {
                 continue;
             }
             if !self.relaxed {
@@ -100,10 +100,11 @@ impl Reader {
                 |at| self.known.swap_remove(at),
             );
             let polled = outside.within(context.handle, || {
-                if short {
+                self.read_context(ring, outside, &mut known, &mut found);
+                // Reading gives events back, and a thread that waits for it has nothing of new ones.
+                if is_short() && !session.poller.is_awaited() {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
-                self.read_context(ring, outside, &mut known, &mut found);
                 if busy && !context.queues.is_one() {
                     let Polled { time_base, sampler, .. } = &mut known;
                     let sample = sampler.sample(outside, context, time_base, || self.may_touch(context));
