@@ -19,9 +19,9 @@ fi
 triple=$architecture-unknown-linux-gnu
 "$root/scripts/fetch.sh" tools
 
-# A thread that is cancelled inside a hook is unwound by libgcc_s, which glibc loads. Code that it unwinds has to ask the
-# same library about its frames, so ours is linked against that; zig would put another unwinder into it. Any build of
-# libgcc_s has these functions, so an empty one stands for it while linking.
+# Code that libgcc_s unwinds has to ask the same library about its frames, so ours is linked against that; zig would put
+# another unwinder into it. Any build of libgcc_s has these functions, so an empty one stands for it while linking. (The
+# agent binds them by itself: agent/src/loader/late.rs.)
 versions='
 GCC_3.0 { global: _Unwind_DeleteException; _Unwind_Find_FDE; _Unwind_ForcedUnwind; _Unwind_GetDataRelBase; _Unwind_GetGR;
     _Unwind_GetIP; _Unwind_GetLanguageSpecificData; _Unwind_GetRegionStart; _Unwind_GetTextRelBase; _Unwind_RaiseException;
@@ -53,11 +53,18 @@ else
     build 2.28 -p gpuspy -p simcuda
 fi
 
-# A function that the empty library lacks brings zig's unwinder in, with all that is beside it there.
+# A function that the empty library lacks, or the agent does not bind, brings zig's unwinder in, with all that is beside it there.
 release=$triple/release
-for file in "$target/glibc-2.17/$release/libgpuspy.so" "$target/glibc-2.28/$release"/{gpuspy,libsimcuda.so}; do
-    if [[ $architecture == $(uname -m) ]] && nm "$file" | grep ' [tTwW] _Unwind_'; then
+agent=$target/glibc-2.17/$release/libgpuspy.so
+for file in "$agent" "$target/glibc-2.28/$release"/{gpuspy,libsimcuda.so}; do
+    if [[ $architecture == $(uname -m) ]] && nm "$file" | grep ' [tTwW] _*unw_'; then
         echo "build-portable.sh: $file contains an unwinder of its own" >&2
         exit 1
     fi
 done
+
+# Each library that it needs is loaded into every process that it is preloaded into.
+if readelf -d "$agent" | grep '(NEEDED)' | grep -vE '\[(libc\.so\.6|ld-linux-[a-z0-9_-]*\.so\.[12])\]'; then
+    echo "build-portable.sh: the agent needs more than libc: see agent/src/loader/late.rs" >&2
+    exit 1
+fi

@@ -11,6 +11,7 @@
 # - the page of report --html, of half a million operations and more (Chromium);
 # - the queries on Spark, which must return what they do on DuckDB (Java);
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
+# - the agent on glibc 2.31, which has functions for threads in a library of their own;
 # - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
 #   nothing runs (rustup target add aarch64-unknown-linux-gnu);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
@@ -72,6 +73,11 @@ if command -v valgrind >/dev/null; then
     check "instructions of a report and an export" scripts/count-instructions
 else
     skip "instructions of a report and an export" "it needs valgrind"
+fi
+if command -v dpkg-deb >/dev/null && [[ $(uname -m) == x86_64 ]]; then
+    check "the agent on glibc 2.31" scripts/check-old-glibc
+else
+    skip "the agent on glibc 2.31" "it needs dpkg-deb, on x86-64"
 fi
 if command -v debootstrap >/dev/null && [[ $(id -u) == 0 ]]; then
     scripts/package.sh

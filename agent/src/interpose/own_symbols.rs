@@ -30,6 +30,7 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
+        crate::loader::late::bind_at_start();
         give_back_new();
     }
     at_load

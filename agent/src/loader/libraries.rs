@@ -2,9 +2,10 @@
 //! library.
 
 use crate::loader::{in_library, libc_dlopen, quietly};
-use core::ffi::{CStr, c_int, c_void};
+use crate::sys;
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not
 /// unloaded while a process uses it, and we have a reference).
@@ -119,9 +120,41 @@ pub struct Object {
     pub path: Name,
 }
 
+/// The walks over the loader's list that are under way: it is locked meanwhile. A child that is made in that moment by clone(2), without
+/// fork's handlers, has the list locked for ever by a thread that it does not have: the poller, of which the program does not know.
+struct Walks {
+    /// How many. Relaxed, as the other: a child has a copy of one moment.
+    count: AtomicU32,
+    /// The pid of the process whose they are.
+    process: AtomicU32,
+}
+
+static WALKS: Walks = Walks { count: AtomicU32::new(0), process: AtomicU32::new(0) };
+
+/// A walk of this process.
+struct Walk<'a>(&'a Walks);
+
+impl Walks {
+    /// `None`: the list of this process is locked for ever.
+    fn begin(&self, process: u32) -> Option<Walk<'_>> {
+        if self.count.load(Ordering::Relaxed) != 0 && self.process.load(Ordering::Relaxed) != process {
+            return None;
+        }
+        self.process.store(process, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Some(Walk(self))
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Calls `visit` with each loaded object until it returns a result. Takes the short lock of the loader's
 /// list, and not the lock that is held while libraries' constructors run and that dlopen, dlsym and dladdr
-/// take.
+/// take. None where the list cannot be walked ([`Walks`]).
 pub fn search<T>(mut visit: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
     struct Search<'a, T> {
         visit: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
@@ -134,10 +167,55 @@ pub fn search<T>(mut visit: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
         search.found = (search.visit)(&Loaded { info: unsafe { &*info } });
         c_int::from(search.found.is_some())
     }
+    let _walk = WALKS.begin(sys::pid())?;
     let mut search = Search { visit: &mut visit, found: None };
     // SAFETY: the callback gets our own struct back and only reads what the loader passes to it.
     unsafe { libc::dl_iterate_phdr(Some(callback::<T>), core::ptr::from_mut(&mut search).cast()) };
     search.found
+}
+
+/// The front of glibc's `link_map` and `r_debug` (link.h), which the libc crate lacks.
+#[repr(C)]
+struct LinkMap {
+    base: u64,
+    name: *const c_char,
+    dynamic: *const c_void,
+    next: *const LinkMap,
+}
+
+#[repr(C)]
+struct LoaderState {
+    version: c_int,
+    objects: *const LinkMap,
+}
+
+unsafe extern "C" {
+    /// What the loader tells debuggers.
+    static _r_debug: LoaderState;
+}
+
+/// Calls `visit` with the library of this file name that the process starts with, while it starts, and no object is unloaded.
+/// Nothing of libc's is called for that: what sanitizers have in place of [`search`]'s function may not be ready yet.
+pub fn at_start<T>(name: &CStr, visit: impl FnOnce(&Loaded<'_>) -> Option<T>) -> Option<T> {
+    // SAFETY: the loader's list, which it has made before our code runs, and appends to.
+    let mut object = unsafe { _r_debug.objects.as_ref() };
+    while let Some(LinkMap { base, name: path, next, .. }) = object {
+        // SAFETY: null or a terminated path.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(*path) });
+        if path.is_some_and(|path| file_name(path.to_bytes()) == name.to_bytes()) {
+            // SAFETY: a shared library is mapped from its start on, where its header is, which says where its segments' are.
+            let header = unsafe { &*(*base as *const libc::Elf64_Ehdr) };
+            // SAFETY: zero is valid for each field.
+            let mut info: libc::dl_phdr_info = unsafe { core::mem::zeroed() };
+            info.dlpi_addr = *base;
+            info.dlpi_phdr = base.wrapping_add(header.e_phoff) as *const libc::Elf64_Phdr;
+            info.dlpi_phnum = header.e_phnum;
+            return visit(&Loaded { info: &info });
+        }
+        // SAFETY: as for the first.
+        object = unsafe { next.as_ref() };
+    }
+    None
 }
 
 /// The object that contains an address, and the file name of the libcudart that it was linked against.
@@ -328,6 +406,11 @@ impl Loaded<'_> {
         unsafe { CStr::from_ptr(self.info.dlpi_name) }.to_bytes()
     }
 
+    /// Whether its file has this name.
+    pub fn is_file(&self, name: &CStr) -> bool {
+        file_name(self.path()) == name.to_bytes()
+    }
+
     /// Whether this is the driver, by its file name.
     pub fn is_driver(&self) -> bool {
         is_driver_name(self.path())
@@ -386,7 +469,18 @@ impl Loaded<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_runtime_name;
+    use super::*;
+
+    /// A child that was made by clone(2) while the poller walked over the list waited for it for ever.
+    #[test]
+    fn a_list_that_a_thread_of_the_parents_has_locked_is_not_walked() {
+        let walks = Walks { count: AtomicU32::new(0), process: AtomicU32::new(0) };
+        let first = walks.begin(7).unwrap();
+        assert!(walks.begin(7).is_some(), "another thread of this process walks, too");
+        assert!(walks.begin(8).is_none(), "a thread of the parent's does");
+        drop(first);
+        assert!(walks.begin(8).is_some(), "none did when the child was made");
+    }
 
     #[test]
     fn a_renamed_libcudart_is_recognized() {

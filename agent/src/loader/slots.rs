@@ -2,6 +2,7 @@
 
 use crate::loader::libraries::{List, Loaded};
 use core::ffi::{CStr, c_char, c_void};
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 // elf(5): tags of the dynamic section.
@@ -37,88 +38,126 @@ pub struct Slot {
 /// A reference of an object to a symbol.
 pub struct Reference<'a> {
     pub slot: Slot,
-    symbol: &'a libc::Elf64_Sym,
-    name: *const c_char,
+    /// Its symbol's place in the object's table. It is read only if asked for: most references are rejected by their value, and a large
+    /// library has a million of them.
+    symbol: *const libc::Elf64_Sym,
+    strings: *const c_char,
     is_copy: bool,
+    object: PhantomData<&'a ()>,
 }
 
 impl<'a> Reference<'a> {
+    fn symbol(&self) -> &'a libc::Elf64_Sym {
+        // SAFETY: the symbol's entry in the table of the loaded object, which stays for as long as the object.
+        unsafe { &*self.symbol }
+    }
+
     /// Returns the symbol's name.
     pub fn name(&self) -> &'a CStr {
         // SAFETY: an offset into the loaded object's strings, which stay for as long as the object.
-        unsafe { CStr::from_ptr(self.name) }
+        unsafe { CStr::from_ptr(self.strings.add(self.symbol().st_name as usize)) }
     }
 
     /// Whether the object defines a symbol of this name itself (SHN_UNDEF is 0).
     pub fn is_own(&self) -> bool {
-        self.symbol.st_shndx != 0
+        self.symbol().st_shndx != 0
     }
 
     /// Whether the program starts without a definition, too.
     pub fn is_weak(&self) -> bool {
-        self.symbol.st_info >> 4 == WEAK
+        self.symbol().st_info >> 4 == WEAK
     }
 
     /// Returns the number of bytes if a library's variable was copied to here. The slot's value then is the variable's
     /// first word.
     pub fn copied_bytes(&self) -> Option<usize> {
-        self.is_copy.then_some(self.symbol.st_size as usize)
+        self.is_copy.then(|| self.symbol().st_size as usize)
     }
 }
 
-/// Calls `decide` with each reference of the objects of a list except the first `known` and this library, and writes
-/// the value that it returns into the slot. The loader's list is locked meanwhile: `decide` must neither call the
-/// loader nor allocate. Returns false when the list has changed; then no object was visited.
+/// Calls `see` with each reference of the objects of a list except the first `known` and this library. The loader's list
+/// is locked meanwhile: `see` must neither call the loader nor allocate. Returns false when the list has changed; then no
+/// object was visited.
 ///
 /// Covers only what the loader has relocated: see
 /// [`libraries::wait_for_loading`](super::libraries::wait_for_loading).
-pub fn each(list: &List, known: u64, mut decide: impl FnMut(&Reference<'_>) -> Option<usize>) -> bool {
+fn each(list: &List, known: u64, mut see: impl FnMut(&Reference<'_>)) -> bool {
     list.walk(known, |loaded| {
         if !loaded.is_us() {
-            in_object(loaded, &mut decide);
+            in_object(loaded, &mut see);
         }
     })
 }
 
-/// Changes references in three walks over the list: the first counts those that `select` answers, the second gathers
-/// them, and the third writes what `decide` has returned in between, when the loader may be called. (Its locks have an
-/// order: that of the list is the inner one.) Returns false when the list has changed meanwhile, or when there is no
-/// memory.
+/// The most references that are changed without memory of the heap's.
+const FEW: usize = 32;
+
+/// Changes references in a walk over the list that gathers those that `select` answers, and another that writes what
+/// `decide` has returned in between, when the loader may be called. (Its locks have an order: that of the list is the
+/// inner one.) Returns false when the list has changed meanwhile, or when there is no memory.
 pub fn change<W: Copy>(
     list: &List,
     known: u64,
     select: impl Fn(&Reference<'_>) -> Option<W>,
     mut decide: impl FnMut(&Slot, W) -> Option<usize>,
 ) -> bool {
-    let mut count = 0;
-    let counted = each(list, known, |reference| {
-        count += usize::from(select(reference).is_some());
-        None
-    });
-    if !counted || count == 0 {
-        return counted;
-    }
-    let mut found: Vec<(Slot, W, Option<usize>)> = Vec::new();
-    if found.try_reserve_exact(count).is_err() {
-        return false;
-    }
-    let gathered = each(list, known, |reference| {
-        if let Some(selected) = select(reference)
-            && found.len() < count
-        {
-            found.push((reference.slot, selected, None));
+    let mut few = [None; FEW];
+    let Some(count) = gather(list, known, &select, &mut few) else { return false };
+    let mut many: Vec<Option<(Slot, W)>> = Vec::new();
+    let found = if count <= FEW {
+        &few[..]
+    } else {
+        // There was no room for all of them.
+        if many.try_reserve_exact(count).is_err() {
+            return false;
         }
-        None
-    });
-    for (slot, selected, new) in &mut found {
-        *new = decide(slot, *selected);
+        many.resize(count, None);
+        if gather(list, known, &select, &mut many).is_none() {
+            return false;
+        }
+        &many[..]
+    };
+    let mut changes: Vec<(Slot, usize)> = Vec::new();
+    for (slot, selected) in found.iter().flatten() {
+        if let Some(new) = decide(slot, *selected) {
+            if changes.try_reserve(1).is_err() {
+                return false;
+            }
+            changes.push((*slot, new));
+        }
     }
-    let new = |slot: &Slot| found.iter().find(|(known, ..)| known == slot).and_then(|(.., new)| *new);
     // During this walk, the objects stay loaded while we write.
-    gathered && each(list, known, |reference| new(&reference.slot))
+    changes.is_empty()
+        || list.walk(known, |loaded| {
+            for (before, new) in &changes {
+                if !loaded.is_us() && slot(loaded, before.address) == Some(*before) {
+                    write(loaded, before.address, *new);
+                }
+            }
+        })
 }
 
-fn in_object(loaded: &Loaded<'_>, decide: &mut impl FnMut(&Reference<'_>) -> Option<usize>) -> Option<()> {
+/// Stores the references that `select` answers, as many as there is room for, and returns how many there are. `None`: the list
+/// has changed.
+fn gather<W: Copy>(
+    list: &List,
+    known: u64,
+    select: &impl Fn(&Reference<'_>) -> Option<W>,
+    into: &mut [Option<(Slot, W)>],
+) -> Option<usize> {
+    let mut count = 0;
+    let gathered = each(list, known, |reference| {
+        if let Some(selected) = select(reference) {
+            if let Some(place) = into.get_mut(count) {
+                *place = Some((reference.slot, selected));
+            }
+            count += 1;
+        }
+    });
+    gathered.then_some(count)
+}
+
+fn in_object(loaded: &Loaded<'_>, see: &mut impl FnMut(&Reference<'_>)) -> Option<()> {
     let dynamic = loaded.dynamic()?;
     let value = |tag| dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value);
     // glibc relocates the values of these tags, but not in the vDSO, which needs nothing from other objects.
@@ -137,12 +176,9 @@ fn in_object(loaded: &Loaded<'_>, decide: &mut impl FnMut(&Reference<'_>) -> Opt
                 continue;
             }
             let Some(slot) = slot(loaded, loaded.base().wrapping_add(offset)) else { continue };
-            // SAFETY: the symbol's entry in the loaded object's table.
-            let symbol = unsafe { &*(symbols as *const libc::Elf64_Sym).add((info >> 32) as usize) };
-            let name = strings.wrapping_add(u64::from(symbol.st_name)) as *const c_char;
-            if let Some(new) = decide(&Reference { slot, symbol, name, is_copy: kind == COPY }) {
-                write(loaded, slot.address, new);
-            }
+            let symbol = (symbols as *const libc::Elf64_Sym).wrapping_add((info >> 32) as usize);
+            let strings = strings as *const c_char;
+            see(&Reference { slot, symbol, strings, is_copy: kind == COPY, object: PhantomData });
         }
     }
     Some(())

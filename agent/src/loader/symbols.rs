@@ -87,15 +87,30 @@ impl<'a> Symbols<'a> {
 pub fn in_libc(name: &CStr) -> Option<usize> {
     // A function that no other library has a reason to replace.
     let libc = libc::gnu_get_libc_version as *const () as u64;
-    let own = |loaded: &Loaded<'_>| loaded.holds(libc).then(|| Symbols::of(loaded)?.get(name));
-    libraries::search(own).flatten().map(|address| address as usize)
+    in_first(|loaded| loaded.holds(libc), name)
+}
+
+/// Returns the address of a function of this name in a library with this file name, if that is loaded.
+pub fn in_file(library: &CStr, name: &CStr) -> Option<usize> {
+    in_first(|loaded| loaded.is_file(library), name)
+}
+
+/// Returns the address of a function of this name in the library with this file name that the process starts with, while it
+/// starts.
+pub fn in_file_at_start(library: &CStr, name: &CStr) -> Option<usize> {
+    libraries::at_start(library, |loaded| Symbols::of(loaded)?.get(name)).map(|address| address as usize)
 }
 
 /// Returns the address of libcuda's own function of this name, read from its tables: what lookups by dlsym find may be another
 /// library's.
 pub fn in_driver(name: &CStr) -> Option<usize> {
-    let own = |loaded: &Loaded<'_>| loaded.is_driver().then(|| Symbols::of(loaded)?.get(name));
-    libraries::search(own).flatten().map(|address| address as usize)
+    in_first(|loaded| loaded.is_driver(), name)
+}
+
+/// Returns the address of a function of the first object that is accepted.
+fn in_first(accepts: impl Fn(&Loaded<'_>) -> bool, name: &CStr) -> Option<usize> {
+    let found = libraries::search(|loaded| accepts(loaded).then(|| Symbols::of(loaded)?.get(name)));
+    found.flatten().map(|address| address as usize)
 }
 
 /// GNU's hash of a symbol's name (Bernstein's, with 33 and 5381).
@@ -118,6 +133,14 @@ mod tests {
             assert_eq!(holder, Some(Some(expected)), "{name:?}");
         }
         assert_eq!(found(c"gpuspy_has_no_such_function"), None);
+    }
+
+    #[test]
+    fn a_library_of_the_start_has_the_functions_that_the_loader_finds() {
+        for name in [c"dlsym", c"clock_gettime", c"gpuspy_has_no_such_function"] {
+            assert_eq!(in_file_at_start(c"libc.so.6", name), in_libc(name), "{name:?}");
+        }
+        assert_eq!(in_file_at_start(c"libcuda.so.1", c"cuInit"), None, "it is not loaded");
     }
 
     #[test]
