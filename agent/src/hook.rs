@@ -47,8 +47,8 @@ pub struct Hook {
 }
 
 /// What is found out of a hook's function while the program runs. It is apart from the hooks, whose pages the loader writes
-/// in each process when it relocates their addresses: these pages are touched only where CUDA is called. Relaxed throughout: these are addresses
-/// of code, which does not change once it is loaded.
+/// in each process when it relocates their addresses: these pages are touched only where CUDA is called. Relaxed
+/// throughout: these are addresses of code, which does not change once it is loaded.
 struct Found {
     /// The function to call next, by [`Route`]; 0 = not known yet.
     next: [AtomicUsize; 3],

@@ -28,8 +28,8 @@ struct Late {
 /// Where a function is looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Home {
-    /// libc, or libdl before glibc 2.34. They are found without a lock and without a call, since sanitizers look functions up
-    /// before theirs are ready, and before dlsym is.
+    /// libc, or libdl before glibc 2.34. While the process starts, they are found without a lock and without a call, since
+    /// sanitizers look functions up before theirs are ready; later, without the lock of dlsym.
     Loader,
     /// Wherever the program would find it, since sanitizers have functions of these names that have to be called; in the
     /// end, in libpthread.

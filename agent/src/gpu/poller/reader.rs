@@ -101,7 +101,7 @@ impl Reader {
             );
             let polled = outside.within(context.handle, || {
                 self.read_context(ring, outside, &mut known, &mut found);
-                // Reading gives events back, and a thread that waits for it has nothing of new ones.
+                // Reading gives events back, and a thread that waits for the poller has no use for new ones.
                 if is_short() && !session.poller.is_awaited() {
                     outside.call(|driver| context.pool.replenish(driver));
                 }
