@@ -55,7 +55,23 @@ impl<const N: usize> Numbers<N> {
         Some(Numbered { number: 0, found: false })
     }
 
-    #[inline]
+    /// Returns the number of a hash if what it stands for was sent.
+    #[inline(always)]
+    pub fn known(&self, hash: u64) -> Option<Numbered> {
+        let sent = hash & !(SENT | FOUND) | SENT;
+        for index in Self::probes(hash) {
+            let known = self.places.get(index)?.load(Ordering::Relaxed);
+            if known & !FOUND == sent {
+                return Some(Numbered { number: index as u32 + 1, found: known & FOUND != 0 });
+            }
+            if known == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
     fn probes(hash: u64) -> impl Iterator<Item = usize> {
         const { assert!(N.is_power_of_two()) };
         let start = (hash >> 2) as usize;
@@ -92,12 +108,15 @@ mod tests {
         let second = numbers.number(12 + (64 << 2), |_| Some(false)).unwrap();
         assert!(first.number != 0 && second.number != 0 && second.number != first.number && !second.found);
         assert_eq!(numbers.number(12 + (64 << 2), |_| panic!("it was sent")), Some(second));
+        let known = [12, 12 + (64 << 2), 12 + (128 << 2), 16].map(|hash| numbers.known(hash));
+        assert_eq!(known, [Some(first), Some(second), None, None]);
     }
 
     #[test]
     fn what_could_not_be_sent_is_sent_again() {
         let numbers = table::<64>();
         assert_eq!(numbers.number(8, |_| None), None);
+        assert_eq!(numbers.known(8), None);
         assert!(is_numbered(numbers.number(8, |_| Some(false))));
     }
 

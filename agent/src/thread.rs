@@ -75,6 +75,33 @@ impl Magazine {
     pub const EMPTY: Magazine = Magazine { context: 0, count: 0, events: [0; BATCH] };
 }
 
+/// How many frames of Python a thread's last stack up to the user's had, by the hash of its innermost frame. Different frames
+/// share a place: it is a guess.
+pub struct Depths([u8; 64]);
+
+impl Depths {
+    /// No stack yet.
+    const NONE: Depths = Depths([0; 64]);
+
+    /// Returns the number for this frame; 0 = not known.
+    #[inline(always)]
+    pub fn of(&self, leaf: u64) -> usize {
+        self.0.get(Self::place(leaf)).copied().unwrap_or(0).into()
+    }
+
+    /// Sets it.
+    pub fn set(&mut self, leaf: u64, frames: usize) {
+        if let Some(place) = self.0.get_mut(Self::place(leaf)) {
+            *place = u8::try_from(frames).unwrap_or(0);
+        }
+    }
+
+    #[inline(always)]
+    fn place(leaf: u64) -> usize {
+        (leaf >> 32) as usize % 64
+    }
+}
+
 struct Thread {
     out: Out,
     /// The app's errno while our own code runs: our driver calls may change it.
@@ -90,6 +117,7 @@ struct Thread {
     behind_words: usize,
     /// The thread's own free events.
     events: Magazine,
+    depths: Depths,
     /// Ticks that a driver call of ours waited for the GPU during this call, where the app's own call would have waited
     /// as long.
     waited: u64,
@@ -119,6 +147,7 @@ thread_local! {
             behind: [0; PENDING_WORDS],
             behind_words: 0,
             events: Magazine::EMPTY,
+            depths: Depths::NONE,
             waited: 0,
         }), counters: AtomicPtr::new(core::ptr::null_mut()), session: AtomicPtr::new(core::ptr::null_mut()) }
     };
@@ -474,6 +503,12 @@ impl Call {
     #[inline]
     pub fn with_events<R>(&self, with: impl FnOnce(&mut Magazine) -> R) -> R {
         with(&mut self.thread().events)
+    }
+
+    /// Passes the depths of the thread's last stacks to `with`.
+    #[inline(always)]
+    pub fn with_depths<R>(&self, with: impl FnOnce(&mut Depths) -> R) -> R {
+        with(&mut self.thread().depths)
     }
 
     /// Returns a new correlation, besides the record's own.

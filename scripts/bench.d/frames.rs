@@ -42,7 +42,7 @@ mod python {
     pub(crate) use crate::{interpreter, layout};
 }
 
-use frames::Frames;
+use frames::{Frames, Hashed};
 use interpreter::Interpreter;
 use layout::{C_STACK, DEBUG_WORDS, Instruction, Layout, PYTHON_3_9, PYTHON_3_10, PYTHON_3_11};
 use memory::read;
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn hash(interpreter: *const Interpreter, thread: u64, time
 #[inline(never)]
 fn hash_once(interpreter: &Interpreter, thread: u64) -> u64 {
     // SAFETY: as `hash` is promised.
-    let (hash, count) = frames::hash(unsafe { Frames::of(interpreter, thread) }, |_| false);
+    let Hashed { hash, count } = frames::hash(unsafe { Frames::of(interpreter, thread) }, |_, _| false);
     hash ^ count as u64
 }
 

@@ -21,6 +21,7 @@ mod interpreter;
 mod layout;
 
 use core::ffi::CStr;
+use core::hint::cold_path;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use gpuspy_wire::record::{self, CELL_WORDS, Fact, Head, MAX_STACK_CELLS, Namespace, Stack, StackNumber};
@@ -33,7 +34,7 @@ use crate::sys;
 use crate::thread::Call;
 use check::Outcome;
 use code::Sent;
-use frames::{Frame, Frames};
+use frames::{Frame, Frames, Hashed};
 use interpreter::Interpreter;
 use layout::Unknown;
 
@@ -167,16 +168,50 @@ impl Python {
         let Some(thread) = interpreter.this_thread() else { return StackNumber::NONE };
         // SAFETY: the thread's own state, read just now in a hook; the interpreter is checked.
         let frames = || unsafe { Frames::of(interpreter, thread) };
-        let (hash, count) = if depth == Depth::ToUser && self.setting == Setting::Auto {
-            frames::hash(frames(), |frame| self.code(call, interpreter, frame).is_some_and(|code| code.found))
+        let hashed = if depth == Depth::ToUser && self.setting == Setting::Auto {
+            match self.to_user(call, interpreter, frames) {
+                Ok(known) => return StackNumber::new(known.number),
+                Err(hashed) => hashed,
+            }
         } else {
-            frames::hash(frames(), |_| false)
+            frames::hash(frames(), |_, _| false)
         };
+        let Hashed { hash, count } = hashed;
         if count == 0 {
             return StackNumber::NONE;
         }
         let stack = self.stacks.number(hash, |number| self.send(call, interpreter, number, frames(), count));
         stack.map_or(StackNumber::NONE, |stack| StackNumber::new(stack.number))
+    }
+
+    /// Hashes frames up to the first of the user's, or returns the stack of these frames if it is known.
+    ///
+    /// To ask of each frame whether it is the user's takes about as long as all that is read of it, so as many frames are
+    /// tried first as the thread's last call from the same place had. What was sent with so many is what is looked for if it
+    /// ends with a frame of the user's. (It may be longer, if it is a whole stack.)
+    #[inline(always)]
+    fn to_user<'a>(
+        &self,
+        call: &Call,
+        interpreter: &Interpreter,
+        frames: impl Fn() -> Frames<'a>,
+    ) -> Result<Numbered, Hashed> {
+        let (mut leaf, mut most) = (0, 0);
+        let tried = frames::hash(frames(), |_, Hashed { hash, count }| {
+            if count == 1 {
+                (leaf, most) = (hash, call.with_depths(|depths| depths.of(hash)));
+            }
+            count >= most
+        });
+        if let Some(known) = self.stacks.known(tried.hash).filter(|stack| stack.found) {
+            return Ok(known);
+        }
+        cold_path();
+        let hashed = frames::hash(frames(), |frame, _| {
+            self.code(call, interpreter, frame).is_some_and(|code| code.found)
+        });
+        call.with_depths(|depths| depths.set(leaf, hashed.count));
+        Err(hashed)
     }
 
     /// Returns the number of a frame's code object, and whether the user wrote it. `None`: it was not sent yet, and did
@@ -230,8 +265,8 @@ impl Python {
         false
     }
 
-    /// Sends a stack of this many frames that is new, after the code objects in it that are new. Nothing is found of it;
-    /// `None` when something did not fit into the ring.
+    /// Sends a stack of this many frames that is new, after the code objects in it that are new. Finds whether the last frame
+    /// is the user's; `None` when something did not fit into the ring.
     #[cold]
     fn send(
         &self,
@@ -242,10 +277,11 @@ impl Python {
         count: usize,
     ) -> Option<bool> {
         let is_cut = frames.clone().nth(count).is_some();
-        let mut all_sent = true;
+        let (mut all_sent, mut is_users) = (true, false);
         let sent = frames.take(count).map(|frame| {
             let code = self.code(call, interpreter, &frame);
             all_sent &= code.is_some();
+            is_users = code.is_some_and(|code| code.found);
             // SAFETY: a frame of this thread, which is in a hook; the interpreter is checked.
             let instruction = unsafe { bytecode::instruction(&interpreter.layout, &frame) };
             record::Frame { code: code.map_or(0, |code| code.number), instruction }
@@ -254,7 +290,7 @@ impl Python {
             Stack { head: Head::new::<Stack>(), stack: number, cut: u8::from(is_cut), ..Stack::default() };
         let mut buffer = [0; MAX_STACK_CELLS * CELL_WORDS];
         let words = stack.with_frames(sent, &mut buffer);
-        (all_sent && call.push_words(words)).then_some(false)
+        (all_sent && call.push_words(words)).then_some(is_users)
     }
 
     /// Poller: sends the setting.
