@@ -2,7 +2,7 @@
 //! not write it or a part of it, or nothing, because it has ended.
 
 use core::ffi::{CStr, c_int};
-use gpuspy_wire::handshake::failure;
+use gpuspy_wire::handshake::{BEGUN, failure};
 use std::ffi::CString;
 
 use crate::sink::segment::identity;
@@ -28,6 +28,8 @@ enum Answer {
     Writes,
     /// It said why something is missing.
     Failed(String),
+    /// It said why it has not begun.
+    Refused(String),
     /// It has ended before us.
     Gone,
 }
@@ -52,6 +54,7 @@ impl Announcement {
         }
         let (trace, command) = (self.trace.to_string_lossy(), &self.command);
         match answer {
+            Answer::Refused(why) => format!("gpuspy: no trace was written: {why}\n"),
             Answer::Failed(why) if is_empty => format!("gpuspy: no trace was written: {why}\n"),
             Answer::Gone if is_empty => {
                 "gpuspy: no trace was written: its collector has ended early; `gpuspy doctor` says what is wrong\n"
@@ -91,7 +94,8 @@ impl Announcement {
 
 /// Returns the reason among the collector's lines, if it has given one.
 fn understood(said: &[u8]) -> Option<Answer> {
-    failure(said).map(|why| Answer::Failed(String::from_utf8_lossy(why).into_owned()))
+    let why = String::from_utf8_lossy(failure(said)?).into_owned();
+    Some(if said.starts_with(BEGUN.as_bytes()) { Answer::Failed(why) } else { Answer::Refused(why) })
 }
 
 /// Whether there is no such file, or nothing in it (which is so of a device).
@@ -105,18 +109,18 @@ fn is_empty(path: &CStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuspy_wire::handshake::BEGUN;
 
     #[test]
     fn the_collectors_reason_is_found_among_its_lines() {
         let failed = |why: &str| Some(Answer::Failed(why.to_owned()));
+        let refused = |why: &str| Some(Answer::Refused(why.to_owned()));
         assert_eq!(understood(b""), None);
         assert_eq!(understood(BEGUN.as_bytes()), None);
         assert_eq!(
             understood(b"begun\nfailed: No space left on device\n"),
             failed("No space left on device")
         );
-        assert_eq!(understood(b"failed: it is one too many\n"), failed("it is one too many"));
-        assert_eq!(understood(b"\xff\nfailed: \xff"), failed("\u{fffd}"), "whatever it says");
+        assert_eq!(understood(b"failed: it is one too many\n"), refused("it is one too many"));
+        assert_eq!(understood(b"\xff\nfailed: \xff"), refused("\u{fffd}"), "whatever it says");
     }
 }

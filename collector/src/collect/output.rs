@@ -43,7 +43,7 @@ impl Target {
             if entries.next().is_some() {
                 let shown = path.display();
                 return Err(Error::new(format!(
-                    "{shown} is not empty: choose another path with -o, or remove it"
+                    "{shown} is not empty, and the traces of a run need a folder of their own: name a new one with -o"
                 )));
             }
             writable(path)?;
@@ -56,12 +56,7 @@ impl Target {
                 .map_err(|e| Error::io(format!("cannot create {}", path.display()), e))?;
             return Ok(Target::Directory(path.to_owned()));
         }
-        if path.exists() && !is_ours(path) {
-            let shown = path.display();
-            return Err(Error::new(format!(
-                "{shown} exists and is not a trace: choose another path with -o, or remove it"
-            )));
-        }
+        may_be_replaced(path)?;
         writable(parent(path))?;
         Ok(Target::File(path.to_owned()))
     }
@@ -82,6 +77,20 @@ impl Target {
             .map(Target::Named)
             .ok_or_else(|| Error::new("no directory for the trace is writable: choose one with -o"))
     }
+}
+
+/// Checks that no file is lost if a trace is written there.
+///
+/// # Errors
+/// Fails if there is a file that is not a trace.
+fn may_be_replaced(path: &Path) -> Result<()> {
+    if path.exists() && !is_ours(path) {
+        let shown = path.display();
+        return Err(Error::new(format!(
+            "{shown} exists and is not a trace: choose another path with -o or GPUSPY_OUTPUT, or remove it"
+        )));
+    }
+    Ok(())
 }
 
 /// Whether a file may be overwritten: it is a trace, or empty, or not a regular file, which writing does not replace.
@@ -207,6 +216,8 @@ impl Traces {
         let path = match (&self.target, self.traces.len()) {
             (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
             (Target::File(path), 0) => {
+                // `GPUSPY_OUTPUT` of a bare preload has not been looked at before.
+                may_be_replaced(path)?;
                 // The file is not emptied here: another collector may be writing it, which the writer checks.
                 let opened =
                     OpenOptions::new().write(true).create(true).truncate(false).mode(PRIVATE).open(path);
@@ -345,6 +356,9 @@ mod tests {
         fs::write(&script, "import torch").unwrap();
         let error = Target::from_option(&script).unwrap_err().to_string();
         assert!(error.contains("train.py exists and is not a trace"), "{error}");
+        let error = Traces::new(Target::File(script.clone())).place("python-7".to_owned()).unwrap_err();
+        assert!(error.to_string().contains("train.py exists and is not a trace"), "{error}");
+        assert_eq!(fs::read(&script).unwrap(), b"import torch");
         let error = Target::from_option(place.path()).unwrap_err().to_string();
         assert!(error.contains("is not empty"), "{error}");
         let error = Target::from_option(&place.path().join("no/such/run.gspy")).unwrap_err().to_string();
