@@ -32,7 +32,26 @@ pub struct Facts<'a> {
     pub buckets: &'a Buckets,
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
+    /// The number of GPUs that had work; 1 if none had. The buckets are of one GPU, and what is added over all of them is compared
+    /// with as many times the buckets.
+    pub fn gpus(&self) -> u64 {
+        let used = self.all.devices.iter().filter(|device| device.timelines > 0);
+        (used.count() as u64).max(1)
+    }
+
+    /// The number of steps of all processes, by which what all of them did is divided; 0 if none were found. (The steps in the
+    /// added tables are those of one process.)
+    pub fn steps(&self) -> u64 {
+        let steps = self.reports.iter().map(|report| report.tables.steps.count).sum::<u64>();
+        steps.max(self.all.steps.count)
+    }
+
+    /// Returns the tables of the process of which something is; those of all if it is of none.
+    pub fn of_process(&self, is_its: impl Fn(&Tables) -> bool) -> &'a Tables {
+        self.reports.iter().map(|report| &report.tables).find(|tables| is_its(tables)).unwrap_or(self.all)
+    }
+
     /// Returns where most launches of a kernel are made.
     pub fn source_of_kernel(&self, symbol: &str) -> Source {
         let line = self.all.source_lines.of_kernel(symbol).map(|(line, _)| line.clone());

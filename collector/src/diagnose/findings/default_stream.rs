@@ -29,7 +29,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if turns.pairs < HABIT || turns.timed == 0 {
         return None;
     }
-    let all = turns.pairs as f64 / turns.timed as f64;
+    // The turns are those of all GPUs, and the buckets those of one.
+    let all = turns.pairs as f64 / turns.timed as f64 / facts.gpus() as f64;
     let of = |bucket: Bucket, found: Sum| {
         let part = facts.buckets.get(bucket);
         let Sum { value, lo, hi } = times(found, [all; 3]);

@@ -32,7 +32,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let switches = &facts.all.device_switches;
     let rate = u128::from(switches.count) * 1_000_000_000 / u128::from(switches.span.max(1));
     let is_by_turns = switches.count.saturating_mul(OPERATIONS) >= switches.count + switches.others;
-    if rate < u128::from(OFTEN) || !is_by_turns || switches.count < IN_A_STEP * facts.all.steps.count {
+    if rate < u128::from(OFTEN) || !is_by_turns || switches.count < IN_A_STEP * facts.steps() {
         return None;
     }
     let mean = |ns: u64, of: u64| duration(ns / of.max(1));

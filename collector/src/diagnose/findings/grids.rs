@@ -29,7 +29,7 @@ pub fn time_of_all(facts: &Facts<'_>) -> u64 {
 /// Returns the kernels of one shape whose launches take at least `least` ns on average, and together at least `share` of
 /// the time that kernels keep the GPU busy. Communication kernels have few blocks on purpose.
 pub fn kernels<'a>(facts: &Facts<'a>, least: u64, share: f64) -> Vec<OneShape<'a>> {
-    let busy = facts.buckets.get(Bucket::Compute).value as f64;
+    let busy = facts.buckets.get(Bucket::Compute).value as f64 * facts.gpus() as f64;
     let of = |kernel: &'a Kernel| {
         let shape = kernel.shapes.commonest()?;
         let total = kernel.total()?.value;

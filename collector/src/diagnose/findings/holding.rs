@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 /// The most holders that a sentence names.
 const NAMED: usize = 3;
 
-/// Returns the size of the memory of the GPUs that had work, bytes; `None` if one of them is unknown.
+/// Returns the size of the memory of the GPU that had work, bytes; `None` if it is unknown, or there are several: each of them has
+/// memory of its own, which can be full while others have room.
 pub fn size(tables: &Tables) -> Option<u64> {
-    let used = tables.devices.iter().filter(|device| device.timelines > 0);
-    let sizes: Option<Vec<u64>> = used.map(|device| device.memory_bytes).collect();
-    sizes.map(|sizes| sizes.iter().sum()).filter(|size| *size > 0)
+    let mut used = tables.devices.iter().filter(|device| device.timelines > 0);
+    let device = used.next().filter(|_| used.next().is_none())?;
+    device.memory_bytes.filter(|size| *size > 0)
 }
 
 /// Returns the size of the memory of one GPU of a process, bytes, by its ordinal there; `None` if it is unknown.

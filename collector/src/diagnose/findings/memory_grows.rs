@@ -50,9 +50,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 
 /// Returns when memory is full at this rate, as a sentence.
 fn until_full(growth: &Growth, facts: &Facts<'_>) -> Option<String> {
-    let left = holding::size(facts.all)?.saturating_sub(growth.last) as f64 / growth.slope.max(1.0);
+    let tables = facts.of_process(|tables| tables.memory.holders.growth.as_ref() == Some(growth));
+    let left = holding::size(tables)?.saturating_sub(growth.last) as f64 / growth.slope.max(1.0);
     let ns_each = match growth.is_per_step {
-        true => facts.all.steps.time.map(|time| time.mean),
+        true => tables.steps.time.map(|time| time.mean),
         false => Some(1e9),
     };
     let time = ns_each.map(|ns| duration((left * ns) as u64));

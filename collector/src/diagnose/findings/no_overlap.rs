@@ -30,8 +30,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, could_overlap)?;
     let each = found.all.time.value.checked_div(found.all.timed)?;
     let time = each.saturating_mul(found.all.count);
+    // What passed while no kernel ran is of one GPU, and of the whole run: so is this.
+    let of_gpu = time / facts.gpus();
     let compute = facts.buckets.get(Bucket::Compute).value;
-    if (found.exposed.value as f64) < EXPOSED * found.all.time.value as f64 || compute == 0 {
+    if (found.exposed.value as f64) < EXPOSED * of_gpu as f64 || compute == 0 {
         return None;
     }
     let streams =
@@ -39,7 +41,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let on_one = if streams == 1 { " All work of the GPU is on one stream." } else { "" };
     let text = format!(
         "{} of the {} of {} of {} in all from or to page-locked memory passed while no kernel ran.{on_one}",
-        percent(found.exposed.value.min(found.all.time.value), found.all.time.value),
+        percent(found.exposed.value.min(of_gpu), of_gpu),
         duration(time),
         plural(found.all.count, "asynchronous copy", "asynchronous copies"),
         bytes(found.all.bytes)
@@ -48,7 +50,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
     let hi = found.exposed.hi.min(compute);
     // Those without a GPU time ran when it is not known what ran, as exposed as the others.
-    let unseen = (time - found.all.time.value.min(time)).min(facts.buckets.get(Bucket::Undecided).value);
+    let unseen = time.saturating_sub(found.all.time.value) / facts.gpus();
+    let unseen = unseen.min(facts.buckets.get(Bucket::Undecided).value);
     Some(Claimed {
         finding: Finding {
             id: Id::NoOverlap,

@@ -1,7 +1,7 @@
 //! Allocations that failed because memory ran out.
 
 use super::holding;
-use crate::analyze::ProcessReport;
+use crate::analyze::Tables;
 use crate::analyze::memory::holders::Failure;
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
@@ -24,10 +24,12 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let requested = failure.requested.map_or_else(|| "memory".to_owned(), bytes);
     let held = holding::holders(&failure.holders, failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
-    let rest = match failure.by_gpu.len() {
+    let tables = facts.of_process(|tables| tables.memory.holders.failure.as_ref() == Some(failure));
+    let rest = match failure.by_gpu.iter().next() {
         // Which of them was asked is not known.
-        2.. => on_each(facts, failure),
-        _ => room(failure, holding::size(facts.all)),
+        Some(_) if failure.by_gpu.len() > 1 => on_each(tables, failure),
+        Some((gpu, _)) => room(failure, holding::size_of(tables, *gpu).or_else(|| holding::size(tables))),
+        None => room(failure, holding::size(tables)),
     };
     let text = format!(
         "{} failed. The last one, of {}, asked for {requested} at {}, when the program held {}{held}.{rest}{}",
@@ -47,9 +49,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 }
 
 /// Returns what was held on each GPU, in a sentence.
-fn on_each(facts: &Facts<'_>, failure: &Failure) -> String {
-    let of = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
-    let tables = facts.reports.iter().find(of).map_or(facts.all, |report| &report.tables);
+fn on_each(tables: &Tables, failure: &Failure) -> String {
     let on = |(gpu, held): (&u32, &u64)| match holding::size_of(tables, *gpu) {
         Some(size) => format!("{} of the {} of GPU {gpu}", bytes(*held), bytes(size)),
         None => format!("{} of GPU {gpu}", bytes(*held)),

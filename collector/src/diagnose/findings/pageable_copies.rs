@@ -40,7 +40,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_pageable = |site: &CopySite| site.host_memory == HostMemory::Pageable && is_large(site);
     let found = Found::of(facts, is_pageable)?;
     // Of a model that is copied once, more steps make no more copies.
-    if facts.buckets.around > 0 && found.all.count * RARE < facts.all.steps.count {
+    if facts.buckets.around > 0 && found.all.count * RARE < facts.steps() {
         return None;
     }
     let is_in_copy = |cause: Cause, site: &Site| {

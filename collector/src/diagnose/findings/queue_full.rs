@@ -18,9 +18,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_launch = |api: &str| api.contains("LaunchKernel");
     let (api, calls) =
         facts.all.apis.iter().filter(|(api, _)| is_launch(api)).max_by_key(|(_, calls)| calls.total)?;
-    let wall = facts.buckets.wall as f64;
-    let is_blocked = calls.total as f64 > BLOCKED * wall && calls.mean()? > ORDINARY as f64;
-    if !is_blocked || facts.buckets.idle().value as f64 > IDLE * wall {
+    let (wall, idle) = (facts.buckets.wall, facts.buckets.idle().value);
+    // The calls are those of all processes.
+    let walls = wall.saturating_mul(facts.gpus());
+    let is_blocked = calls.total as f64 > BLOCKED * walls as f64 && calls.mean()? > ORDINARY as f64;
+    if !is_blocked || idle as f64 > IDLE * wall as f64 {
         return None;
     }
     let text = format!(
@@ -28,8 +30,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         count(calls.count),
         duration(calls.mean()? as u64),
         duration(calls.max()?),
-        percent(calls.total, facts.buckets.wall),
-        percent(facts.buckets.idle().value, facts.buckets.wall)
+        percent(calls.total, walls),
+        percent(idle, wall)
     );
     let total = Sum { value: calls.total, lo: calls.total, hi: calls.total };
     Some(Claimed {

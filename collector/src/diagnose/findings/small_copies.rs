@@ -29,7 +29,7 @@ const MANY: u64 = 8;
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, is_small)?;
     let launches: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
-    let (groups, of) = match facts.all.steps.count {
+    let (groups, of) = match facts.steps() {
         0 => (launches.max(1), "launch"),
         steps => (steps, "step"),
     };

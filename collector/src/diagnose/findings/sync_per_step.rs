@@ -36,7 +36,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let mut read = Copied::default();
     reads().for_each(|(_, copied)| read.merge(copied));
     let calls = facts.all.apis.get(api).map_or(waits.count, |calls| calls.count);
-    let per_step = match facts.all.steps.count {
+    let per_step = match facts.steps() {
         0 => String::new(),
         steps => format!(" ({:.1} per step)", calls as f64 / steps as f64),
     };

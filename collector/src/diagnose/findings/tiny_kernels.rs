@@ -43,8 +43,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     });
     // What is replayed as a graph is launched already as the remedy says.
     let most_are_tiny = number * 2 >= launched + in_graphs;
-    let is_bound =
-        launched > in_graphs && idle.part.total.value as f64 >= facts.buckets.judged() as f64 * MUCH;
+    let judged = facts.buckets.judged().saturating_mul(facts.gpus());
+    let is_bound = launched > in_graphs && idle.part.total.value as f64 >= judged as f64 * MUCH;
     let site = idle.main.filter(|_| most_are_tiny || is_bound)?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \

@@ -29,8 +29,9 @@ const SHARED: f64 = 1.5;
 
 /// Looks for it: fewer blocks than half of the multiprocessors, and no other kernel beside it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let wall = facts.buckets.wall;
-    let busy = facts.buckets.get(Bucket::Compute).value;
+    // The kernels are those of all GPUs, and the buckets are of one.
+    let [wall, busy] = [facts.buckets.wall, facts.buckets.get(Bucket::Compute).value]
+        .map(|of_gpu| of_gpu.saturating_mul(facts.gpus()));
     if grids::time_of_all(facts) as f64 > SHARED * busy as f64 {
         return None;
     }

@@ -35,7 +35,7 @@ impl<'a> Waits<'a> {
     /// where the host was held up.
     fn are_habit(&self, facts: &Facts<'a>) -> bool {
         let calls = self.api().and_then(|api| facts.all.apis.get(api)).map_or(0, |calls| calls.count);
-        let is_in_steps = facts.all.steps.count > 0 && self.count >= facts.all.steps.count / 2;
+        let is_in_steps = facts.steps() > 0 && self.count >= facts.steps() / 2;
         self.count >= HABIT && (self.count >= calls / OFTEN || is_in_steps)
     }
 
