@@ -42,6 +42,9 @@ stripped "target/glibc-2.28/$triple/release/gpuspy" "$tree/bin/gpuspy"
 stripped "target/glibc-2.17/$triple/release/libgpuspy.so" "$tree/lib/gpuspy/libgpuspy.so"
 stripped "target/glibc-2.28/$triple/release/libsimcuda.so" "$tree/lib/gpuspy/libsimcuda.so"
 cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/share/doc/gpuspy"
+# The README's links lead there.
+mkdir "$tree/share/doc/gpuspy/docs"
+cp -r docs/*.md docs/images "$tree/share/doc/gpuspy/docs"
 packaging/third-party.py "$triple" gpuspy gpuspy-agent simcuda >"$tree/share/doc/gpuspy/THIRD-PARTY.txt"
 
 # The program writes its own pages, so another processor's packages have none.
@@ -49,7 +52,7 @@ if [[ $architecture == $(uname -m) ]]; then
     mkdir -p "$tree/share/man/man1" "$tree"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     gpuspy=$tree/bin/gpuspy
     "$gpuspy" man >"$tree/share/man/man1/gpuspy.1"
-    for command in run collect report diff export doctor demo; do
+    for command in run collect report diff export queries doctor demo; do
         "$gpuspy" man "$command" >"$tree/share/man/man1/gpuspy-$command.1"
     done
     "$gpuspy" completions bash >"$tree/share/bash-completion/completions/gpuspy"

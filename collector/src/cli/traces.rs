@@ -182,21 +182,60 @@ pub(super) fn say_damage(path: &Path, damage: Damage) {
     }
 }
 
-/// Returns the trace itself, or the traces of a directory in the order of their names; at least one.
+/// Returns the trace itself, or the traces of a directory in the order of their names; at least one. A directory in it that is
+/// called like a trace has those of one command with several processes (`run -o rank0.gspy`), which are among them.
 pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let entries = fs::read_dir(path).map_err(|e| unreadable(path, &e.into()))?;
-    let mut traces: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "gspy") && path.is_file())
-        .collect();
-    traces.sort();
+    let mut traces = Vec::new();
+    for found in named_like_traces(path)? {
+        if found.is_dir() {
+            traces.extend(named_like_traces(&found)?.into_iter().filter(|path| path.is_file()));
+        } else if found.is_file() {
+            traces.push(found);
+        }
+    }
     if traces.is_empty() {
-        let sentence = format!("no trace (*.gspy) in {}", path.display());
+        let sentence = format!(
+            "no trace (*.gspy) in {}: name a trace, or the directory that the traces are in",
+            path.display()
+        );
         return Err(Failure { code: UNREADABLE, sentence });
     }
     Ok(traces)
+}
+
+/// Returns what is called `*.gspy` in a directory, in the order of the names.
+fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(directory).map_err(|e| unreadable(directory, &e.into()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut named: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect();
+    named.sort();
+    Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_of_several_processes_is_among_the_traces_of_its_job() {
+        let job = tempfile::tempdir().unwrap();
+        let at = |name: &str| job.path().join(name);
+        for directory in ["rank1.gspy", "notes", "rank2.gspy/deeper.gspy"] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        let traces = ["rank0.gspy", "rank1.gspy/python-7.gspy", "rank1.gspy/python-8.gspy", "rank3.gspy"];
+        let others =
+            ["rank0.json", "rank1.gspy/notes.txt", "notes/old.gspy", "rank2.gspy/deeper.gspy/a.gspy"];
+        for file in traces.iter().chain(&others) {
+            fs::write(at(file), "").unwrap();
+        }
+        let sentence = |path: &Path| traces_of(path).map_err(|failure| failure.sentence);
+        assert_eq!(sentence(job.path()), Ok(traces.map(at).to_vec()));
+        assert_eq!(sentence(&at("rank0.gspy")), Ok(vec![at("rank0.gspy")]));
+        assert!(sentence(&at("rank2.gspy")).unwrap_err().starts_with("no trace (*.gspy) in "));
+    }
 }

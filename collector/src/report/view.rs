@@ -66,7 +66,7 @@ pub enum Section {
     Syncs,
     /// All CUDA API calls
     Calls,
-    /// Lines of a Python program, by the time of the GPU, idle time, waits and bytes that they cause
+    /// Lines of the program (Python or native), by the time of the GPU, idle time, waits and bytes that they cause
     Lines,
 }
 
