@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -12,6 +13,7 @@ from collections import Counter
 FEWER, MORE = 40_000, 60_000
 # At 300 us for a launch the poller keeps up under valgrind, so that every launch has an event left.
 SLOW_LAUNCHES, FEWER_SLOW, MORE_SLOW = "launch=300000,record=0,query=0,elapsed=0,other=0", 2_000, 4_000
+FREE_LAUNCHES, FEWER_FROM_PYTHON, MORE_FROM_PYTHON = "launch=0,record=0,query=0,elapsed=0,other=0", 4_000, 12_000
 
 
 def added(root, scratch):
@@ -24,14 +26,26 @@ def added_to_timed(root, scratch):
     return between(root, scratch, "exact", SLOW_LAUNCHES, FEWER_SLOW, MORE_SLOW)
 
 
-def between(root, scratch, timing, cost, fewer, more):
-    counts = [agents(profile(root, scratch, timing, cost, launches)) for launches in (fewer, more)]
+def added_by_stacks(root, scratch):
+    """Returns those that the stack adds to a launch from Python that is not timed, below ten frames of a package."""
+    program = [sys.executable, root / "scripts/bench.d/python_package.py"]
+    ways = [
+        between(root, scratch, "off", FREE_LAUNCHES, FEWER_FROM_PYTHON, MORE_FROM_PYTHON, program, stacks)
+        for stacks in ("auto", "off")
+    ]
+    return ways[0] - ways[1]
+
+
+def between(root, scratch, timing, cost, fewer, more, program=None, stacks="auto"):
+    program = program or [root / "target/sim/bin/launch_rate"]
+    counts = [agents(profile(root, scratch, timing, cost, [*program, str(launches)], stacks)) for launches in (fewer, more)]
     return round((counts[1] - counts[0]) / (more - fewer))
 
 
-def profile(root, scratch, timing, cost, launches):
-    """Runs a program that launches so often, and returns callgrind's file of its main thread."""
-    folder, output = scratch / f"collected-{timing}-{launches}", scratch / f"callgrind-{timing}-{launches}"
+def profile(root, scratch, timing, cost, program, stacks):
+    """Runs a program that launches so often as its last argument says, and returns callgrind's file of its main thread."""
+    run = f"{timing}-{stacks}-{program[-1]}"
+    folder, output = scratch / f"collected-{run}", scratch / f"callgrind-{run}"
     folder.mkdir()
     release, sim = root / "target/release", root / "target/sim"
     collector = subprocess.Popen([release / "gpuspy", "collect", "--quiet", "--dir", folder])
@@ -44,10 +58,11 @@ def profile(root, scratch, timing, cost, launches):
         "GPUSPY_SOCKET": folder / "gpuspy.sock",
         "GPUSPY_QUIET": "1",
         "GPUSPY_TIMING": timing,
+        "GPUSPY_STACKS": stacks,
     }
     # Valgrind runs one thread at a time, and unless it is fair, on a quiet machine only the first one: the ring would be full, since
     # the thread that finds a collector would have no turn. Valgrind itself runs without the agent.
-    program = ["env", *(f"{name}={value}" for name, value in variables.items()), sim / "bin/launch_rate", str(launches)]
+    program = ["env", *(f"{name}={value}" for name, value in variables.items()), *program]
     valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes", "--trace-children=yes", "--separate-threads=yes"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUSPY", "SIMCUDA", "LD_"))}
     command = [*valgrind, f"--callgrind-out-file={output}", *program]

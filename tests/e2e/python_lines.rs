@@ -232,13 +232,15 @@ fn a_launch_from_deep_inside_a_package_has_the_line_that_called_the_package() {
         let said: Vec<(String, usize)> = serde_json::from_str(&done.stdout).unwrap();
         let operations = operations(&done);
         let launches: Vec<&Value> =
-            operations.iter().filter(|operation| operation["kind"] == "kernel").collect();
-        assert_eq!((launches.len(), said.len()), (9, 9));
+            operations.iter().filter(|operation| operation["symbol"] == "work_5us").collect();
+        assert_eq!((launches.len(), said.len()), (12, 12));
         for (launch, (line, frames)) in launches.iter().zip(said) {
             assert_eq!(launch["line"], json!(line), "{}: {launch}", python.display());
             let stack = launch["stack"].as_array().unwrap();
             assert_eq!((stack.len(), &stack[frames]), (frames + 1, &json!("…")), "the user's is the last");
         }
+        let alone = operations.iter().find(|operation| operation["symbol"] == "work_6us").unwrap();
+        assert_eq!(alone["stack"].as_array().unwrap().len(), 1, "the thread has no other frame: {alone}");
     }
 }
 
