@@ -126,6 +126,11 @@ impl<T: Inside> Ranges<T> {
         Ok(if self.ended.len() > self.recent { self.ended.pop_front() } else { None })
     }
 
+    /// How many ranges a thread has pushed in a domain and not popped, of those that are followed.
+    pub fn depth(&self, thread: u32, domain: u32) -> usize {
+        self.pushed.get(&(thread, domain)).map_or(0, |stack| stack.open.len())
+    }
+
     /// The range that a thread pushed last in a domain and has not popped.
     pub fn innermost(&self, thread: u32, domain: u32) -> Option<&Begun<T>> {
         self.pushed.get(&(thread, domain))?.open.last()

@@ -311,6 +311,63 @@ fn a_perfetto_trace_says_what_a_chrome_trace_says() {
     assert_eq!(both(&[given], &Filter { devices: vec![5], ..everything }).arrows, BTreeSet::new());
 }
 
+/// Two pushed ranges of one domain around the first launch, and one around the second.
+fn nested() -> Given {
+    use NvtxChange::{Pop, Push};
+    let records = vec![
+        context(1, 0),
+        range(1, 8_000, Push, 0, 0, 1),
+        range(1, 9_000, Push, 0, 0, 2),
+        record(1, Body::Work(launch(10_000, 5_000, 4_000))),
+        range(1, 20_000, Pop, 0, 0, 0),
+        record(1, Body::Work(launch(30_000, 5_000, 4_000))),
+        range(1, 40_000, Pop, 0, 0, 0),
+        range(1, 48_000, Push, 0, 0, 1),
+        range(1, 49_000, Push, 0, 0, 2),
+        record(1, Body::Work(launch(50_000, 5_000, 4_000))),
+        range(1, 60_000, Pop, 0, 0, 0),
+        range(1, 61_000, Pop, 0, 0, 0),
+    ];
+    (Some(status(77)), with_ranges(), records)
+}
+
+#[test]
+fn projections_that_begin_with_one_operation_keep_their_names_and_lie_inside_each_other() {
+    let given = nested();
+    let ran: Vec<(i64, i64)> =
+        placed(&given).iter().map(|(_, begin, end)| (begin + 4_999_000, end + 4_999_000)).collect();
+    let contents = both(&[given], &Filter::default());
+    let projected = contents.events.iter().filter(|event| event.category == "gpu_user_annotation");
+    let mut projected: Vec<_> = projected.map(|event| (event.span, event.name.as_str())).collect();
+    projected.sort_unstable();
+    let expected = [
+        ((ran[0].0, ran[1].1), "step"),
+        ((ran[0].0 + 1, ran[0].1), "forward"),
+        ((ran[2].0, ran[2].1), "step"),
+        ((ran[2].0 + 1, ran[2].1), "forward"),
+    ];
+    assert_eq!(projected, expected);
+}
+
+#[test]
+fn a_call_does_not_begin_with_the_range_around_it() {
+    use NvtxChange::{Pop, Push};
+    let records = vec![
+        context(1, 0),
+        range(1, 8_000, Push, 0, 0, 1),
+        range(1, 9_000, Push, 0, 1, 2),
+        range(1, 20_000, Pop, 0, 0, 0),
+        record(1, Body::Work(launch(20_000, 5_000, 4_000))),
+        range(1, 40_000, Pop, 0, 1, 0),
+    ];
+    let contents = both(&[(Some(status(77)), with_ranges(), records)], &Filter::default());
+    let of = |category: &str| {
+        contents.events.iter().find(|event| event.category == category).map(|event| event.span)
+    };
+    let (call, range) = (of("cuda_driver").unwrap(), of("user_annotation").unwrap());
+    assert!(range.0 < call.0 && call.1 < range.1, "{call:?} {range:?}");
+}
+
 #[test]
 fn operations_are_where_the_model_places_them() {
     let given = generated(3, 3, 20_000);

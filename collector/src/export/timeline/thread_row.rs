@@ -76,6 +76,8 @@ impl ThreadRow {
         let (same, index) = self.alike(chain);
         self.end_functions(index);
         self.begin_functions(chain.functions.get(same..).unwrap_or_default(), begin);
+        // Readers draw what begins first as the outer one.
+        let begin = self.open.last().map_or(begin, |around| begin.max(around.begin.saturating_add(APART)));
         let innermost = self.open.len();
         let span = self.nest(innermost).place(begin, end);
         self.has_call(innermost, span.1);
@@ -274,7 +276,11 @@ mod tests {
         row.push(7, false, 20_010);
         assert_eq!(row.place(&none, 20_020, 20_030), (20_020, 20_030));
         assert_eq!(row.pop(0, 20_040), Some((20_000, 20_040)), "the inner one of this domain");
-        assert_eq!(row.place(&none, 20_035, 20_050), (20_041, 20_050));
+        assert_eq!(
+            row.place(&none, 20_035, 20_050),
+            (20_042, 20_050),
+            "it begins later than the range around it"
+        );
         assert_eq!(row.pop(7, 20_060), Some((20_041, 20_060)), "it would cross the other");
         assert_eq!(row.pop(0, 20_070), Some((10, 20_070)), "around all of them, however many");
         assert_eq!(row.place(&none, 20_000, 20_080), (20_071, 20_080));

@@ -3,7 +3,8 @@
 //! A pushed range lies on its thread's row, among the calls. A started range may cross any other, so each gets a row
 //! that no other open range has. The projections of a thread's ranges onto a stream have a row of their own,
 //! separately for each domain, and so have those of each row of started ranges. Operations of a stream run in the
-//! order of their calls, so ranges that nest on the host also nest on the GPU.
+//! order of their calls, so ranges that nest on the host also nest on the GPU. The first operation of a range is often the first one of
+//! the range around it, too, and then the inner projection begins 1 ns later: readers draw the one that begins first as the outer one.
 //!
 //! Operators of PyTorch (`operators`) and steps have no projections: their own modules say why.
 
@@ -12,7 +13,7 @@ use super::operators::Within;
 use super::steps::is_step;
 use crate::analyze::ranges::RangeName;
 use crate::export::timeline::layout::Place;
-use crate::export::timeline::rows::Sequence;
+use crate::export::timeline::rows::{APART, Sequence};
 use crate::export::timeline::sink::{Category, Instant, NamedRow, Row, RowKind, Sink, Slice};
 use crate::hash::{HashMap, HashSet};
 use crate::model::filter::Passed;
@@ -40,6 +41,8 @@ enum Owner {
 struct Projections {
     is_asked_for: bool,
     operator: Within,
+    /// In how many ranges of its thread and domain it lies.
+    depth: usize,
     by_stream: BTreeMap<Place, (i64, i64)>,
 }
 
@@ -134,8 +137,10 @@ impl<S: Sink> Pass<'_, '_, S> {
         let over = match range.change {
             NvtxChange::Push | NvtxChange::Start => {
                 let operator = self.within(thread, range);
-                let inside =
-                    Projections { is_asked_for: passed.concerns, operator, ..Projections::default() };
+                let is_pushed = range.change == NvtxChange::Push;
+                let depth = if is_pushed { self.ranges.open.depth(thread, range.domain) } else { 0 };
+                let is_asked_for = passed.concerns;
+                let inside = Projections { is_asked_for, operator, depth, ..Projections::default() };
                 if self.ranges.open.begin(Begun { thread, at, range: range.clone(), inside }) {
                     self.begin(thread, at, range, operator);
                 }
@@ -206,21 +211,22 @@ impl<S: Sink> Pass<'_, '_, S> {
         if self.is_step(&range) {
             return Ok(());
         }
-        self.projections(owner, inside.by_stream, &name)
+        self.projections(owner, inside, &name)
     }
 
     /// Writes the projections of a range onto streams.
     fn projections(
         &mut self,
         owner: Owner,
-        by_stream: BTreeMap<Place, (i64, i64)>,
+        Projections { by_stream, depth, .. }: Projections,
         name: &S::Name,
     ) -> io::Result<()> {
+        let deeper = i64::try_from(depth).unwrap_or(i64::MAX).saturating_mul(APART);
         for (place, (begin, end)) in by_stream {
             let Some((tid, _)) = self.ranges.projected.get(&(place, owner)) else { continue };
             if self.is_in_time(begin, end) {
                 let row = Row { pid: place.gpu, tid: *tid };
-                let span = (self.moment(begin), self.moment(end));
+                let span = (self.moment(begin.saturating_add(deeper).min(end)), self.moment(end));
                 if self.ranges.named.insert(row.tid) {
                     let title = &self.projections_name(place, owner);
                     let kind = RowKind::Projections { stream: place.row };
