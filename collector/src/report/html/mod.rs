@@ -56,7 +56,7 @@ pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
     let Page { json, sentences, mut timeline, command } = page;
     let (before, after) = TEMPLATE.split_once(MARK).unwrap_or((TEMPLATE, ""));
     timeline.names.shorten();
-    let tables = tables(&timeline)?;
+    let tables = tables(&mut timeline)?;
     out.write_all(before.as_bytes())?;
     element(out, "data-report", &json)?;
     element(out, "data-timeline", &manifest(&timeline, &tables))?;
@@ -98,7 +98,8 @@ impl Table {
     }
 }
 
-fn tables(timeline: &Timeline) -> io::Result<[(&'static str, Table); 4]> {
+fn tables(timeline: &mut Timeline) -> io::Result<[(&'static str, Table); 4]> {
+    timeline.forget_binned_calls();
     Ok([
         ("operations", Table::of(&timeline.operations, rows::operations)?),
         ("calls", Table::of(&timeline.calls, rows::calls)?),

@@ -118,6 +118,31 @@ fn no_name_can_end_its_element() {
 }
 
 #[test]
+fn operations_have_no_calls_where_those_are_bins() {
+    let (names, records, filter) = (names("vecadd"), records(), Filter::default());
+    let clocks = Survey::of(records.iter().cloned());
+    let mut timeline = Timeline::default();
+    let source = Source { names: &names, status: None, clocks: &clocks, filter: &filter };
+    timeline.add(source, records.iter().cloned());
+    let calls = |timeline: &Timeline| -> Vec<u32> {
+        let Slices::Each(rows) = &timeline.operations else { panic!("few operations are there one by one") };
+        rows.iter().map(|row| row.call).collect()
+    };
+    assert!(calls(&timeline).iter().all(|call| *call != rows::NONE));
+    let mut query = rows::CallRow { thread: 0, api: 0, line: 0, untimed: 0, calls: 1, begin: 0, end: 1 };
+    while matches!(timeline.calls, Slices::Each(_)) {
+        query.begin += 10;
+        query.end += 10;
+        timeline.calls.push(query);
+    }
+    let [(_, operations), ..] = tables(&mut timeline).unwrap();
+    // Each number is written as the distance from the one before it.
+    let written = &unpacked(&operations.packed, operations.rows)["call"];
+    assert!(written[0] == -1 && written[1..].iter().all(|distance| *distance == 0));
+    assert!(calls(&timeline).iter().all(|call| *call == rows::NONE));
+}
+
+#[test]
 fn too_many_slices_become_bins() {
     let row =
         |at: i64| rows::CallRow { thread: 0, api: 0, line: 0, untimed: 0, calls: 1, begin: at, end: at + 1 };

@@ -138,6 +138,13 @@ impl Timeline {
         });
         pass.finish();
     }
+
+    /// Takes the calls' numbers from the operations if calls are bins: the number of a call would be read as that of a bin.
+    pub(super) fn forget_binned_calls(&mut self) {
+        if let (Slices::Bins(_), Slices::Each(operations)) = (&self.calls, &mut self.operations) {
+            operations.iter_mut().for_each(|operation| operation.call = NONE);
+        }
+    }
 }
 
 /// The pass over one process's records.
