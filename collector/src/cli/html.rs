@@ -39,9 +39,11 @@ fn page_of(
     run: &Run,
     timeline: Timeline,
 ) -> impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()> + use<> {
-    let command = format!("gpuspy report {}", quoted(trace));
-    let sentences = sentences(&run.reports, run.all(), &run.unread);
-    let page = Page { json: run.value(), sentences, timeline, command };
+    let (command, all) = (format!("gpuspy report {}", quoted(trace)), run.all());
+    // Steps of several processes are not added: the run has those of one of them.
+    let steps_of = run.reports.iter().position(|report| report.tables.steps == all.steps);
+    let sentences = sentences(&run.reports, all, &run.unread);
+    let page = Page { json: run.value(), sentences, timeline, steps_of, command };
     move |out| html::write(&mut BufWriter::with_capacity(1 << 20, out), page)
 }
 

@@ -2,7 +2,7 @@
 
 import { h } from '../dom';
 import { figure, none } from '../figures';
-import { at, list, value } from '../report';
+import { at, list, manifest, value } from '../report';
 import type { Timeline } from '../timeline/view';
 import { duration } from '../units';
 import { figures, section, svg } from './section';
@@ -39,7 +39,7 @@ function outliers(timeline: Timeline): HTMLElement | null {
   const all = list('steps.outliers').map((_, index) => `steps.outliers.${index}`);
   if (all.length === 0) return null;
   const row = (path: string) => {
-    const [start, length] = [value(`${path}.start_ns`) ?? 0, value(`${path}.duration_ns`) ?? 0];
+    const [start, length] = [manifest.steps_began_ns + (value(`${path}.start_ns`) ?? 0), value(`${path}.duration_ns`) ?? 0];
     const show = () => {
       timeline.show(start, start + length);
       timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });

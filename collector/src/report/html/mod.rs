@@ -44,6 +44,8 @@ pub struct Page {
     pub sentences: Sentences,
     /// What happened when, in the same traces.
     pub timeline: Timeline,
+    /// Which of the timeline's processes the report's steps are those of, in the order in which they were added.
+    pub steps_of: Option<usize>,
     /// The command that prints the report.
     pub command: String,
 }
@@ -53,13 +55,13 @@ pub struct Page {
 /// # Errors
 /// Fails if writing does.
 pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
-    let Page { json, sentences, mut timeline, command } = page;
+    let Page { json, sentences, mut timeline, steps_of, command } = page;
     let (before, after) = TEMPLATE.split_once(MARK).unwrap_or((TEMPLATE, ""));
     timeline.names.shorten();
     let tables = tables(&mut timeline)?;
     out.write_all(before.as_bytes())?;
     element(out, "data-report", &json)?;
-    element(out, "data-timeline", &manifest(&timeline, &tables))?;
+    element(out, "data-timeline", &manifest(&timeline, &tables, steps_of))?;
     let causes: BTreeMap<&str, &str> = Cause::ALL.iter().map(|cause| (cause.name(), cause.label())).collect();
     let version = env!("CARGO_PKG_VERSION");
     let about = json!({ "version": version, "command": command, "sentences": sentences, "causes": causes });
@@ -108,7 +110,7 @@ fn tables(timeline: &mut Timeline) -> io::Result<[(&'static str, Table); 4]> {
     ])
 }
 
-fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)]) -> Value {
+fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)], steps_of: Option<usize>) -> Value {
     let tables: BTreeMap<&str, Value> = tables
         .iter()
         .map(|(name, table)| {
@@ -117,8 +119,11 @@ fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)]) -> Value {
         })
         .collect();
     let Timeline { processes, streams, threads, names, left_out, .. } = timeline;
+    let steps_of = steps_of.and_then(|process| processes.get(process));
     json!({
         "processes": processes,
+        // The report's steps count from the start of their own process's collection.
+        "steps_began_ns": steps_of.map_or(0, |process| process.began),
         "streams": streams,
         "threads": threads,
         "names": names,

@@ -89,7 +89,8 @@ fn no_name_can_end_its_element() {
     let (warnings, about, coverage) = (said(&hostile()), said("gpuspy"), said("Coverage"));
     let sentences = Sentences { warnings, about, nothing: None, coverage };
     let mut page = Vec::new();
-    write(&mut page, Page { json: json.clone(), sentences, timeline, command: hostile() }).unwrap();
+    write(&mut page, Page { json: json.clone(), sentences, timeline, steps_of: None, command: hostile() })
+        .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.as_bytes().starts_with(START));
     let data = |id: &str| {
@@ -140,6 +141,23 @@ fn operations_have_no_calls_where_those_are_bins() {
     let written = &unpacked(&operations.packed, operations.rows)["call"];
     assert!(written[0] == -1 && written[1..].iter().all(|distance| *distance == 0));
     assert!(calls(&timeline).iter().all(|call| *call == rows::NONE));
+}
+
+/// The second process of a run began 5 ms after the first, and its steps count from there.
+#[test]
+fn steps_count_from_the_start_of_their_own_process() {
+    let (names, records) = (names("vecadd"), records());
+    let clocks = Survey::of(records.iter().cloned());
+    let filter = Filter { origin: Some(1_000), ..Filter::default() };
+    let mut timeline = Timeline::default();
+    for (pid, began) in [(42, 1_000), (43, 5_001_000)] {
+        let status = Status { pid, began, driver_hooked: true, ..Status::default() };
+        let source = Source { names: &names, status: Some(&status), clocks: &clocks, filter: &filter };
+        timeline.add(source, records.iter().cloned());
+    }
+    let tables = tables(&mut timeline).unwrap();
+    let began = |of| manifest(&timeline, &tables, of)["steps_began_ns"].clone();
+    assert_eq!((began(Some(0)), began(Some(1)), began(None)), (json!(0), json!(5_000_000), json!(0)));
 }
 
 #[test]

@@ -59,6 +59,9 @@ pub(super) struct ProcessRow {
     machine: usize,
     /// The most by which the position of one of its operations on the host's clock may be off, ns.
     clock_off_by_ns: u64,
+    /// When its collection began, ns since the start of the run.
+    #[serde(skip)]
+    pub(super) began: i64,
 }
 
 /// A stream as the page has it.
@@ -115,12 +118,15 @@ impl Timeline {
             self.machines.len() - 1
         });
         let (pid, rank) = (status.map(|status| status.pid), Job::of(names).rank);
-        self.processes.push(ProcessRow { pid, rank, machine, clock_off_by_ns: 0 });
+        let began = clocks.began(status);
+        let zero = host(filter.origin.unwrap_or(began));
+        let began = host(began).saturating_sub(zero);
+        self.processes.push(ProcessRow { pid, rank, machine, clock_off_by_ns: 0, began });
         self.names.next_process();
         let mut reading = Reading::new(names, status, clocks, filter);
         let mut pass = Pass {
             source,
-            zero: host(filter.origin.unwrap_or(clocks.began(status))),
+            zero,
             process: self.processes.len() as u32 - 1,
             timeline: self,
             stacks: Stacks::of(names),
