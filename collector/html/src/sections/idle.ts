@@ -47,11 +47,12 @@ function gapList(gaps: string[], timeline: Timeline): HTMLElement {
 }
 
 function described(gap: string, timeline: Timeline): HTMLElement[] {
+  const found = h('span', {}, 'a gap of ', figure(`${gap}.duration_ns`, 'ns'), ' between ', side(`${gap}.before`), ' and ', side(`${gap}.after`), ' ');
+  if (!timeline.hasOperations) return [found];
   const [pid, correlation] = [at(`${gap}.pid`), at(`${gap}.after.correlation`)];
   const show = h('button', { type: 'button', onclick: () => {
     if (timeline.showOperation(typeof pid === 'number' ? pid : null, Number(correlation))) timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
   } }, 'show');
-  const found = h('span', {}, 'a gap of ', figure(`${gap}.duration_ns`, 'ns'), ' between ', side(`${gap}.before`), ' and ', side(`${gap}.after`), ' ');
   return [found, show];
 }
 

@@ -2,7 +2,7 @@
 
 import { type Child, cut, h, name, place, plain } from '../dom';
 import { about, at as inReport, list, manifest } from '../report';
-import { bytes, count, duration, percent, plural } from '../units';
+import { bytes, count, duration, number, percent, plural } from '../units';
 import type { Data, Operations } from './data';
 import { type Lane, nameOf, operationName } from './lanes';
 
@@ -27,6 +27,12 @@ function row(head: string, ...children: Child[]): HTMLElement {
   return h('div', {}, h('dt', {}, head), h('dd', {}, ...children));
 }
 
+/** How busy a bin was. Slices that lie inside each other, such as nested ranges, add up to more than its time. */
+function busyFor(busy: number, binNs: number): string {
+  if (busy <= binNs) return `${percent(busy, binNs)} of it, mostly or often with this`;
+  return `${number(busy / binNs)} inside each other on average, mostly or often with this`;
+}
+
 export function detail(data: Data, lane: Lane, position: number): HTMLElement {
   const at = lane.order[position] as number;
   const { begin, end, busy, inside, binNs } = lane.slices;
@@ -35,7 +41,7 @@ export function detail(data: Data, lane: Lane, position: number): HTMLElement {
   const rows: HTMLElement[] = [];
   if (binNs !== null && busy && inside) {
     rows.push(row('in this time', ns(binNs), ` from ${exact(from, '')}`));
-    rows.push(row('busy', `${percent(busy[at] as number, binNs)} of it, mostly or often with this`));
+    rows.push(row('busy', busyFor(busy[at] as number, binNs)));
     rows.push(row('begin in it', plural(inside[at] as number, 'slice', 'slices')));
     rows.push(row('one by one', h('code', {}, `${about.command} --since ${Math.max(0, from / 1e9).toFixed(6)}s --until ${((end[at] as number) / 1e9).toFixed(6)}s --html page.html`)));
   } else if (lane.kind === 'stream' && data.operations.each) {

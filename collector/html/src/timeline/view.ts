@@ -46,6 +46,11 @@ export class Timeline {
     this.look(from - around, to + around);
   }
 
+  /** Whether operations are there one by one, so that one of them can be shown. */
+  get hasOperations(): boolean {
+    return this.scene.data.operations.each !== null;
+  }
+
   /** Shows and chooses an operation. */
   showOperation(pid: number | null, correlation: number): boolean {
     const each = this.scene.data.operations.each;
