@@ -13,6 +13,7 @@ use crate::export::timeline::sink::Sink;
 use crate::export::timeline::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
+use crate::model::run::Machine;
 use crate::model::steps::Span;
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use crate::why::said;
@@ -420,6 +421,25 @@ fn write_as<S: Sink>(sink: S, opened: Vec<Opened>, exporting: &Exporting) -> io:
     export.finish().map(|(_, summary)| summary)
 }
 
+/// Returns the name of the file of each process, without its ending. Processes of several machines that have one pid have a file each.
+fn file_names<'s>(sources: impl Iterator<Item = &'s Source>) -> Vec<String> {
+    let mut machines: BTreeMap<u32, Vec<Machine>> = BTreeMap::new();
+    let name = |source: &Source| match (source.job().rank, source.pid()) {
+        (Some(rank), _) => format!("rank{rank}"),
+        (None, None) => "unknown".to_owned(),
+        (None, Some(pid)) => {
+            let (known, machine) = (machines.entry(pid).or_default(), source.machine());
+            let number = known.iter().position(|known| *known == machine).unwrap_or_else(|| {
+                known.push(machine);
+                known.len() - 1
+            });
+            let host = source.host().unwrap_or("machine").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+            if number == 0 { format!("pid{pid}") } else { format!("pid{pid}-{host}-{}", number + 1) }
+        }
+    };
+    sources.map(name).collect()
+}
+
 /// Writes a file for each rank, as tools that compare ranks need them. Processes of one rank (a worker that forked) share it.
 fn write_directory(
     directory: &Path,
@@ -429,12 +449,8 @@ fn write_directory(
 ) -> Result<Summary, Failure> {
     fs::create_dir_all(directory).map_err(|e| cannot_write(directory.display(), &e))?;
     let (mut files, mut ranks) = (BTreeMap::<String, Vec<Opened>>::new(), 0);
-    for one in opened {
-        let name = match (one.source.job().rank, one.source.pid()) {
-            (Some(rank), _) => format!("rank{rank}"),
-            (None, Some(pid)) => format!("pid{pid}"),
-            (None, None) => "unknown".to_owned(),
-        };
+    let names = file_names(opened.iter().map(|one| &one.source));
+    for (one, name) in opened.into_iter().zip(names) {
         ranks += usize::from(one.source.job().rank.is_some() && !files.contains_key(&name));
         files.entry(name).or_default().push(one);
     }
@@ -450,4 +466,22 @@ fn write_directory(
     }
     say(format_args!("wrote {} into {}", written.join(", "), directory.display()));
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Names, Status};
+    use gpuspy_wire::record::{Fact, Namespace};
+
+    #[test]
+    fn processes_of_two_machines_with_one_pid_have_a_file_each() {
+        let source = |pid, boot, host: &str| {
+            let names = Names([((Namespace::Fact, Fact::Host as u32), host.to_owned())].into());
+            let status = Status { pid, boot: Some(boot), ..Status::default() };
+            Source::of(names, Some(status), |_| ())
+        };
+        let sources = [source(42, 1, "a"), source(42, 2, "b/c"), source(43, 2, "b/c"), source(42, 1, "a")];
+        assert_eq!(file_names(sources.iter()), ["pid42", "pid42-b-c-2", "pid43", "pid42"]);
+    }
 }

@@ -177,7 +177,10 @@ impl<W: Write> Sink for Chrome<W> {
 
     fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
         let (pid, program, label, index) = match *group {
-            Group::Process { pid, program, .. } => (pid, program, "CPU".to_owned(), pid),
+            Group::Process { pid, program, known_as, .. } => {
+                let label = known_as.map_or("CPU".to_owned(), |known_as| format!("CPU, {known_as}"));
+                (pid, program, label, pid)
+            }
             Group::Gpu { program, gpu, .. } => {
                 (gpu.number, program, gpu.label(), GPU_SORT_INDEX.saturating_add(gpu.number))
             }

@@ -260,11 +260,12 @@ impl<W: Write> Sink for Perfetto<W> {
 
     fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
         let (pid, track) = match *group {
-            Group::Process { pid, program, rank } => {
+            Group::Process { pid, program, rank, known_as } => {
+                let rank = rank.map(|rank| format!("rank {rank}"));
                 let process = Some(ProcessDescriptor {
                     pid: Some(pid.cast_signed()),
                     process_name: Some(program.to_owned()),
-                    process_labels: rank.map(|rank| format!("rank {rank}")).into_iter().collect(),
+                    process_labels: rank.into_iter().chain(known_as.map(str::to_owned)).collect(),
                 });
                 (pid, TrackDescriptor { process, ..TrackDescriptor::default() })
             }
@@ -281,10 +282,7 @@ impl<W: Write> Sink for Perfetto<W> {
             }
         };
         let uuid = self.uuid(TrackKind::Group, pid, 0);
-        if self.groups.insert(pid, uuid).is_some() {
-            // Two containers of a run may have processes of one pid, which share rows.
-            return Ok(());
-        }
+        self.groups.insert(pid, uuid);
         self.track(TrackDescriptor { uuid: Some(uuid), ..track })
     }
 

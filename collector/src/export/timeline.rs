@@ -10,7 +10,8 @@
 //!
 //! Rows and events:
 //!
-//! - A *row* is what tools draw as a line: a (pid, tid) pair. Nothing on a row overlaps unless it lies inside, because
+//! - A *row* is what tools draw as a line: a (pid, tid) pair. A process whose pid another one of the file has gets another pid, and
+//!   its threads other tids; the labels have those of the system. Nothing on a row overlaps unless it lies inside, because
 //!   tools drop events that do. `rows` describes how.
 //! - An operation without a GPU time has its call on the host's side and nothing on the GPU's. A graph launch, and a
 //!   burst of launches, is one `kernel`: Kineto has no category for either.
@@ -162,6 +163,16 @@ impl Source {
     /// Its process's id, if the trace has a status.
     pub fn pid(&self) -> Option<u32> {
         self.status.as_ref().map(|status| status.pid)
+    }
+
+    /// The name of its machine, if the trace has one.
+    pub fn host(&self) -> Option<&str> {
+        self.names.get(Namespace::Fact, Fact::Host as u32).filter(|host| !host.is_empty())
+    }
+
+    /// The machine whose clock and process ids it has.
+    pub fn machine(&self) -> Machine {
+        self.surveyed().machine()
     }
 
     /// CLOCK_REALTIME at which its collection began, ns; 0 without a status.
@@ -331,11 +342,16 @@ fn name_rows(sink: &mut impl Sink, source: &Source, process: &ProcessRows) -> io
     let filter = &source.place.filter;
     let has_device = |ordinal: Option<u32>| filter.is_of_device(ordinal);
     let (pid, program) = (process.pid, source.program());
-    sink.group(&Group::Process { pid, program, rank: source.job().rank })?;
+    let known_as = process.real_pid.map(|real| match source.host() {
+        Some(host) => format!("pid {real} on {host}"),
+        None => format!("pid {real}"),
+    });
+    let (rank, known_as) = (source.job().rank, known_as.as_deref());
+    sink.group(&Group::Process { pid, program, rank, known_as })?;
     for thread in &source.scene.threads {
         let tid = process.tid(*thread);
         let name = source.names.get(Namespace::Thread, *thread).unwrap_or(program);
-        let name = &format!("thread {tid} ({name})");
+        let name = &format!("thread {} ({name})", process.real_tid(*thread));
         sink.row(&NamedRow { row: Row { pid, tid }, name, kind: RowKind::Thread })?;
     }
     for (ordinal, number) in process.gpus.iter().filter(|(ordinal, _)| has_device(**ordinal)) {

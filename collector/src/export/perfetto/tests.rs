@@ -6,7 +6,7 @@ use crate::export::chrome::Chrome;
 use crate::export::timeline::given::*;
 use crate::model::filter::Filter;
 use crate::trace::record::{Api, Body, Call, Record, Synchronize};
-use gpuspy_wire::record::{Namespace, NvtxChange, SyncScope};
+use gpuspy_wire::record::{Fact, Namespace, NvtxChange, SyncScope};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,7 +211,8 @@ fn read_chrome(processes: &[Given], filter: &Filter) -> Contents {
             ("M", "process_labels") => {
                 let label = text("labels");
                 let pid = event["pid"].to_string();
-                groups.get_mut(&number(event, "pid")).unwrap()[1] = if label == "CPU" { pid } else { label };
+                let group = groups.get_mut(&number(event, "pid")).unwrap();
+                group[1] = if label.starts_with("CPU") { pid } else { label };
             }
             ("M", "thread_name") => drop(rows.insert(row(event), text("name"))),
             ("s", _) => {
@@ -401,6 +402,34 @@ fn several_processes_keep_apart_and_files_can_be_put_together() {
     assert!(of("4242") > 1_000 && of("77") > 1_000);
     let together = both(&[one, two], &everything);
     assert_eq!(together.events.len(), joined.events.len());
+}
+
+#[test]
+fn processes_of_two_machines_with_one_pid_keep_apart() {
+    let of_host = |seed, boot, host: &str| {
+        let (mut status, mut names, records) = generated(seed, 2, 3_000);
+        status.as_mut().unwrap().boot = Some(boot);
+        names.0.insert((Namespace::Fact, Fact::Host as u32), host.to_owned());
+        (status, names, records)
+    };
+    let processes = [of_host(5, 3, "a"), of_host(6, 4, "b")];
+    let (everything, other) = (Filter::default(), (1 << 22) + 1);
+    let contents = both(&processes, &everything);
+    let of = |pid: u32| contents.events.iter().filter(|event| event.place[1] == pid.to_string()).count();
+    assert!(of(4242) > 1_000 && of(other) > 1_000);
+    let tracks = Trace::decode(bytes(&processes, &everything).as_slice()).unwrap().packet.into_iter();
+    let tracks: Vec<TrackDescriptor> =
+        tracks.filter_map(|packet| packet.track_descriptor).map(|track| *track).collect();
+    let labels =
+        tracks.iter().filter_map(|track| track.process.as_ref()).map(|process| &process.process_labels);
+    assert_eq!(labels.collect::<Vec<_>>(), [&Vec::<String>::new(), &vec!["pid 4242 on b".to_owned()]]);
+    let threads: Vec<&ThreadDescriptor> = tracks.iter().filter_map(|track| track.thread.as_ref()).collect();
+    let tids: BTreeSet<i64> = threads.iter().filter_map(|thread| thread.tid).collect();
+    assert!(tids.len() == threads.len() && tids.contains(&4242) && tids.contains(&i64::from(other)));
+    let named = |tid| {
+        threads.iter().find(|thread| thread.tid == Some(tid)).and_then(|thread| thread.thread_name.as_ref())
+    };
+    assert!(named(other.into()).unwrap().starts_with("thread 4242 "), "its name has the tid in the system");
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use super::Source;
 use super::scene::Stream;
 use super::sink::Row;
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::model::streams::Numbers;
 use std::collections::BTreeMap;
 
 /// Linux gives no process or thread so high a number (PID_MAX_LIMIT, linux/threads.h): free for processes without a
-/// known pid.
+/// known pid, and for those whose pid another process of the file has.
 const NO_PID: u32 = 1 << 22;
 
 /// The numbers of all processes.
@@ -25,8 +25,12 @@ pub(super) struct Layout {
 #[derive(Debug)]
 pub(super) struct ProcessRows {
     pub pid: u32,
+    /// Its pid in the system, if the rows have another one.
+    pub real_pid: Option<u32>,
     /// Claim number → Linux tid.
     tids: BTreeMap<u32, u32>,
+    /// Claim number → the tid of its row, where that is another one.
+    moved: BTreeMap<u32, u32>,
     /// Ordinal → the pid of its rows, which is also the device's number. `None` stands for contexts with an unknown
     /// device.
     pub gpus: BTreeMap<Option<u32>, u32>,
@@ -53,8 +57,13 @@ impl Place {
 }
 
 impl ProcessRows {
-    /// A thread's tid.
+    /// The tid of a thread's row.
     pub fn tid(&self, thread: u32) -> u32 {
+        self.moved.get(&thread).copied().unwrap_or_else(|| self.real_tid(thread))
+    }
+
+    /// A thread's tid in the system, which its name has.
+    pub fn real_tid(&self, thread: u32) -> u32 {
         self.tids.get(&thread).copied().unwrap_or_else(|| NO_PID.saturating_add(thread))
     }
 }
@@ -63,10 +72,14 @@ impl Layout {
     pub fn of(sources: &[Source]) -> Layout {
         let base = sources.iter().map(|source| source.place.base).min().unwrap_or(0);
         let mut pids = Numbers::default();
-        let pid = |(index, source): (usize, &Source)| {
-            source.status.as_ref().map_or(NO_PID + index as u32, |status| status.pid)
+        let mut free = Free { taken: sources.iter().filter_map(Source::pid).collect() };
+        let mut known: HashSet<u32> = HashSet::default();
+        let mut pid = |(index, source): (usize, &Source)| {
+            // Processes of several machines or containers, or of one before and after exec, may have one pid.
+            let own = source.pid().filter(|pid| known.insert(*pid));
+            own.unwrap_or_else(|| free.from(NO_PID + index as u32))
         };
-        let own: Vec<u32> = sources.iter().enumerate().map(pid).collect();
+        let own: Vec<u32> = sources.iter().enumerate().map(&mut pid).collect();
         pids.reserve(own.iter().copied());
         let mut rows = Numbers::default();
         let mut processes = Vec::new();
@@ -81,9 +94,46 @@ impl Layout {
             let streams: HashMap<_, _> = source.scene.streams.iter().map(place).collect();
             rows.reserve(streams.values().map(|place| place.row));
             let tids = source.status.as_ref().map(|status| status.threads.clone()).unwrap_or_default();
-            processes.push(ProcessRows { pid, tids, gpus, streams, zero: source.place.zero });
+            let real_pid = source.pid().filter(|real| *real != pid);
+            let moved = real_pid.map(|real| free.tids(source, (real, pid))).unwrap_or_default();
+            let zero = source.place.zero;
+            processes.push(ProcessRows { pid, real_pid, tids, moved, gpus, streams, zero });
         }
         Layout { base, processes, rows }
+    }
+}
+
+/// Numbers that no process has.
+struct Free {
+    taken: HashSet<u32>,
+}
+
+impl Free {
+    /// Takes the first free number from this one on.
+    fn from(&mut self, first: u32) -> u32 {
+        let mut number = first;
+        while !self.taken.insert(number) {
+            number = number.saturating_add(1);
+        }
+        number
+    }
+
+    /// Numbers the threads of a process that has another pid in the file: readers know a thread by its tid.
+    fn tids(&mut self, source: &Source, (real, pid): (u32, u32)) -> BTreeMap<u32, u32> {
+        let known = source.status.as_ref().map(|status| &status.threads);
+        let mut threads = source.scene.threads.clone();
+        threads.extend(known.into_iter().flat_map(BTreeMap::keys));
+        let mut next = pid;
+        let mut number = |thread: u32| {
+            // The tid of the main thread is the pid.
+            let is_main = known.and_then(|known| known.get(&thread)) == Some(&real);
+            if is_main {
+                return pid;
+            }
+            next = self.from(next);
+            next
+        };
+        threads.into_iter().map(|thread| (thread, number(thread))).collect()
     }
 }
 

@@ -99,6 +99,8 @@ pub enum Group<'a> {
         program: &'a str,
         /// Its rank.
         rank: Option<u32>,
+        /// What it is in the system, if its rows have another pid.
+        known_as: Option<&'a str>,
     },
     /// The streams of a process on a GPU.
     Gpu {

@@ -241,7 +241,7 @@ impl<S: Sink> Pass<'_, '_, S> {
     fn projections_name(&self, place: Place, owner: Owner) -> String {
         match owner {
             Owner::Pushed { thread, .. } => {
-                format!("ranges of thread {} on stream {}", self.rows().tid(thread), place.row)
+                format!("ranges of thread {} on stream {}", self.rows().real_tid(thread), place.row)
             }
             Owner::Started { lane } => format!("ranges {} on stream {}", lane + 1, place.row),
         }
