@@ -11,15 +11,18 @@ WITH lasting AS (
 ), slow AS (
     SELECT p.* FROM placed p WHERE p.place <= 100
 ), kernels AS (
-    SELECT k.job, k.host, k.pid, k.step, COUNT(*) AS launches, CAST(SUM(k.dur) AS BIGINT) AS ns
-    FROM kernel k GROUP BY k.job, k.host, k.pid, k.step
+    SELECT k.job, k.host, k.rank, k.pid, k.step, COUNT(*) AS launches, CAST(SUM(k.dur) AS BIGINT) AS ns
+    FROM kernel k GROUP BY k.job, k.host, k.rank, k.pid, k.step
 ), waits AS (
-    SELECT w.job, w.host, w.pid, w.step, CAST(SUM(w.end - w.start) AS BIGINT) AS ns FROM sync w GROUP BY w.job, w.host, w.pid, w.step
+    SELECT w.job, w.host, w.rank, w.pid, w.step, CAST(SUM(w.end - w.start) AS BIGINT) AS ns
+    FROM sync w GROUP BY w.job, w.host, w.rank, w.pid, w.step
 )
 SELECT s.job, s.place, s.host, s.rank, s.pid, s.step, s.start, s.dur, s.dur / m.dur AS times_median,
        COALESCE(k.launches, 0) AS launches, COALESCE(k.ns, 0) AS kernel_ns, COALESCE(w.ns, 0) AS wait_ns
 FROM slow s
-JOIN median m ON m.job = s.job AND m.host = s.host AND m.pid = s.pid
-LEFT JOIN kernels k ON k.job = s.job AND k.host = s.host AND k.pid = s.pid AND k.step = s.step
-LEFT JOIN waits w ON w.job = s.job AND w.host = s.host AND w.pid = s.pid AND w.step = s.step
+JOIN median m ON m.job = s.job AND m.host = s.host AND COALESCE(m.rank, -1) = COALESCE(s.rank, -1) AND m.pid = s.pid
+LEFT JOIN kernels k
+    ON k.job = s.job AND k.host = s.host AND COALESCE(k.rank, -1) = COALESCE(s.rank, -1) AND k.pid = s.pid AND k.step = s.step
+LEFT JOIN waits w
+    ON w.job = s.job AND w.host = s.host AND COALESCE(w.rank, -1) = COALESCE(s.rank, -1) AND w.pid = s.pid AND w.step = s.step
 ORDER BY s.job, s.place
