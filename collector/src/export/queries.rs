@@ -127,7 +127,10 @@ CREATE OR REPLACE MACRO gpuspy_text(value) AS CAST(hash(value) >> 1 AS BIGINT);
 "
             }
             Engine::Spark => {
-                "-- The tables of a gpuspy export, for Spark (4.0 or later): run each statement once in a session.\n"
+                "-- The tables of a gpuspy export, for Spark (4.0 or later): run each statement once in a session. Folders are texts:
+-- Spark would take the job 007 for the number 7.
+SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
+"
             }
         }
     }
@@ -282,6 +285,14 @@ mod tests {
                 read.filter(|name| !TABLES.contains(name) && !own.contains(name)).collect();
             assert!(unknown.is_empty(), "{}: {unknown:?}", query.name);
         }
+    }
+
+    #[test]
+    fn spark_takes_no_job_for_a_number() {
+        let text = setup(Engine::Spark, "tables").unwrap();
+        let first = text.split(";\n").next().unwrap().lines().last().unwrap();
+        assert_eq!(first, "SET spark.sql.sources.partitionColumnTypeInference.enabled = false");
+        assert!(text.contains("CAST(rank AS BIGINT) AS rank"), "ranks are numbers all the same");
     }
 
     #[test]
