@@ -6,6 +6,7 @@
 //! they are those of [the line that waits for it](super::backward).
 
 use super::backward::{Backward, Behind};
+use super::modules::Modules;
 use super::names::demangle;
 use super::native_stacks::NativeStack;
 use super::stacks::{Frame, Stacks};
@@ -247,6 +248,11 @@ impl Callers {
             }
             record
         })
+    }
+
+    /// The files that were mapped during the run, before any of them is [added](Modules::mapped).
+    pub fn modules(&self) -> Modules {
+        Modules::first(&self.modules)
     }
 
     /// Says which files have changed since the run, if any.

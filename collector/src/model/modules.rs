@@ -18,6 +18,18 @@ pub struct CallSite {
 pub struct Modules(BTreeMap<u64, Module>);
 
 impl Modules {
+    /// The first mapping at each place. A later one counts once it is [added](Modules::mapped).
+    pub fn first(all: &[Module]) -> Modules {
+        let mut first = Modules::default();
+        for module in all {
+            let before = first.0.range(..module.end).next_back();
+            if before.is_none_or(|(_, before)| before.end <= module.start) {
+                first.mapped(module);
+            }
+        }
+        first
+    }
+
     /// Adds a mapping.
     pub fn mapped(&mut self, module: &Module) {
         self.0.insert(module.start, module.clone());
@@ -40,6 +52,21 @@ impl Modules {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_files_that_lay_at_one_place_the_first_counts_until_the_next_is_added() {
+        let names = [(3, "/lib/libx.so"), (4, "/lib/liby.so")];
+        let names = Names(names.map(|(path, text)| ((Namespace::Path, path), text.to_owned())).into());
+        let module = |start, end, path| Module { start, end, path, ..Module::default() };
+        let all = [module(0x1000, 0x2000, 3), module(0x1800, 0x3000, 4), module(0x4000, 0x5000, 4)];
+        let mut modules = Modules::first(&all);
+        let path = |modules: &Modules, at| modules.resolve(at, &names).map(|site| site.path);
+        assert_eq!(path(&modules, 0x1900).as_deref(), Some("/lib/libx.so"));
+        assert_eq!(path(&modules, 0x2900), None);
+        assert_eq!(path(&modules, 0x4000).as_deref(), Some("/lib/liby.so"));
+        modules.mapped(&all[1]);
+        assert_eq!(path(&modules, 0x1900).as_deref(), Some("/lib/liby.so"));
+    }
 
     #[test]
     fn an_address_is_resolved_to_file_and_offset() {

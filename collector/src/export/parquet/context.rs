@@ -53,7 +53,8 @@ impl<'a> Context<'a> {
             period: Period::default(),
             stacks: Stacks::of(names),
             facts: Facts::new(names),
-            modules: Modules::default(),
+            // A file's record may come after the first calls from it, which share a library for a whole row group.
+            modules: clocks.callers.modules(),
             kernels: HashMap::default(),
             calls: HashMap::default(),
         }
@@ -140,5 +141,26 @@ impl<'a> Context<'a> {
             *known = (call.begin, call.correlation);
         }
         fitted(known.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::survey::Survey;
+    use crate::trace::record::{Api, Module};
+
+    #[test]
+    fn a_call_whose_library_is_sent_after_it_has_that_library() {
+        let call = Call { api: 1, begin: 10, end: 20, caller: 0x1500, ..Call::default() };
+        let api = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 });
+        let module = Body::Module(Module { start: 0x1000, end: 0x2000, path: 3, ..Module::default() });
+        let records = [api, module].map(|body| Record { thread: 1, at: 20, body });
+        let names = Names([((Namespace::Path, 3), "/lib/libx.so".to_owned())].into());
+        let (clocks, filter) = (Survey::of(records.clone()), Filter::default());
+        let mut of = Context::new(&names, None, &clocks, &filter);
+        of.observe(&records[0]);
+        let called = of.called(of.site(records[0].body.call().unwrap()));
+        assert_eq!(called.last(), Some(&Cell::text(Some("/lib/libx.so"))));
     }
 }
