@@ -1,7 +1,8 @@
 //! The tables that are written when the trace has been read: stacks, GPUs, the process, and its report.
 
 use super::flat::{self, Flat};
-use super::layout::{Cell, Kind};
+use super::layout::{Cell, Kind, Layout};
+use super::sheet::{Block, Entries, Sheet};
 use crate::analyze::ProcessReport;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::model::Reason;
@@ -10,52 +11,75 @@ use crate::trace::record::{Call, Device, Names, Status};
 use gpuspy_wire::record::{Fact, LossCause, Namespace};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io;
 use std::iter::once;
 
 /// Columns and their values in the one row of a table.
 type Named = Vec<(String, Kind, Cell)>;
 
-/// The frames of all stacks of a trace, the innermost first.
-pub(super) fn stacks(names: &Names) -> Flat {
-    let columns = [
-        ("stack_id", Kind::Number),
-        ("frame", Kind::Number),
+/// The columns of the frames of stacks.
+pub(super) fn stack_layout() -> Layout {
+    let frame = [
         ("function", Kind::Text),
         ("file", Kind::Text),
         ("line_number", Kind::Number),
         ("library", Kind::Text),
         ("place", Kind::Text),
-        ("is_line", Kind::Flag),
     ];
-    let stacks = Stacks::of(names);
+    Layout::new("stack")
+        .own(&["stack_id", "frame"])
+        .group(frame)
+        .group([("is_line", Kind::Flag)])
+        .group([("pid", Kind::Number)])
+}
+
+/// Gives the frames of all stacks of a trace, the innermost first. Many stacks share a frame: its texts are there once.
+///
+/// # Errors
+/// Fails if `give` does.
+pub(super) fn stacks(
+    names: &Names,
+    pid: &Cell,
+    mut give: impl FnMut(&Block) -> io::Result<()>,
+) -> io::Result<()> {
+    let (stacks, mut sheet) = (Stacks::of(names), Sheet::new(&stack_layout()));
+    let (mut known, mut flags, mut pids) = (Entries::default(), Entries::default(), Entries::default());
     let ids = names.0.range((Namespace::Stack, 0)..=(Namespace::Stack, u32::MAX)).map(|((_, id), _)| *id);
-    let mut rows = Vec::new();
     for stack in ids {
         let Some((frames, is_cut)) = stacks.frames(stack) else { continue };
         let mut line = stacks.line(stacks.line_of(&Call { stack, ..Call::default() }));
         let frames = frames.into_iter().map(Some).chain(is_cut.then_some(None));
-        for (at, frame) in frames.enumerate() {
-            let place =
-                frame.map_or("…".to_owned(), |frame| frame.map_or("?".to_owned(), ToString::to_string));
-            let known = frame.flatten();
-            let is_line = line.is_some() && known == line;
+        for (at, frame) in (0..).zip(frames) {
+            let is_line = line.is_some() && frame.flatten() == line;
             if is_line {
                 line = None; // A function that calls itself is there several times: the innermost is meant.
             }
-            let text = |text: fn(&Frame) -> &str| Cell::text(known.map(text).filter(|text| !text.is_empty()));
-            rows.push(vec![
-                Cell::number(Some(stack)),
-                Cell::number(Some(at)),
-                text(|frame| &frame.function),
-                text(|frame| &frame.file),
-                Cell::number(known.map(|frame| frame.line).filter(|line| *line > 0)),
-                text(|frame| &frame.library),
-                Cell::text(Some(place)),
-                is_line.into(),
-            ]);
+            let entries = [
+                sheet.entry(0, &mut known, frame, || frame_cells(frame)),
+                sheet.entry(1, &mut flags, is_line, || vec![is_line.into()]),
+                sheet.entry(2, &mut pids, (), || vec![pid.clone()]),
+            ];
+            sheet.row(&[Some(stack.into()), Some(at)], &entries);
+            if let Some(block) = sheet.due() {
+                give(&block)?;
+            }
         }
     }
-    flat("stack", &columns, rows)
+    give(&sheet.take(true))
+}
+
+/// What is known of a frame; `None` stands for those that were not read.
+fn frame_cells(frame: Option<Option<&Frame>>) -> Vec<Cell> {
+    let place = frame.map_or("…".to_owned(), |frame| frame.map_or("?".to_owned(), ToString::to_string));
+    let known = frame.flatten();
+    let text = |text: fn(&Frame) -> &str| Cell::text(known.map(text).filter(|text| !text.is_empty()));
+    vec![
+        text(|frame| &frame.function),
+        text(|frame| &frame.file),
+        Cell::number(known.map(|frame| frame.line).filter(|line| *line > 0)),
+        text(|frame| &frame.library),
+        Cell::text(Some(place)),
+    ]
 }
 
 /// The GPUs of a process.
@@ -152,4 +176,30 @@ fn by_name(counts: &Value, what: &str, name: &str) -> (String, Kind, Cell) {
 fn flat(table: &str, columns: &[(&str, Kind)], rows: Vec<Vec<Cell>>) -> Flat {
     let columns = columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
     Flat { table: table.to_owned(), columns, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_of_many_stacks_is_there_once() {
+        let text = |space, id, text: &str| ((space, id), text.to_owned());
+        let frames = [(1, "main\n/a/train.py\n3"), (2, "forward\n/a/model.py\n8")];
+        let mut names = Names(frames.map(|(id, frame)| text(Namespace::Frame, id, frame)).into());
+        let stacks = 40_000;
+        names
+            .0
+            .extend((1..=stacks).map(|id| text(Namespace::Stack, id, if id % 2 == 0 { "1" } else { "2 1" })));
+        let (mut rows, mut fresh, mut blocks) = (0, 0, 0);
+        super::stacks(&names, &Cell::Null, |block| {
+            rows += block.rows;
+            fresh += block.groups[0].fresh.len();
+            blocks += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((rows, fresh), (stacks as usize * 3 / 2, 2));
+        assert!(blocks > 3, "rows are given as they are made");
+    }
 }

@@ -81,7 +81,10 @@ where
     files.into_iter().try_for_each(TableFile::finish)?;
     let json = report::json(std::slice::from_ref(&report));
     let ended = ended(&report);
-    let mut known = vec![known::stacks(names), known::devices(&report, &devices, &pid)];
+    let mut stacks = TableFile::create(folder, name, known::stack_layout())?;
+    known::stacks(names, &pid, |block| stacks.write(block))?;
+    stacks.finish()?;
+    let mut known = vec![known::devices(&report, &devices, &pid)];
     known.extend(flat::tables(&json));
     // The process is last: it says which files there are.
     known.push(known::process(names, status, began, ended, &json));
