@@ -138,8 +138,8 @@ pub fn reach_at_once(session: Session) {
     waiting.state.store(state, Ordering::Release);
 }
 
-/// Gives the segment to a collector, or prints why there is none and ends the session. On the poller thread.
-pub fn reach(session: Session) {
+/// Gives the segment to a collector, or prints why there is none. On the poller thread. Returns whether a collector has it.
+pub fn reach(session: Session) -> bool {
     let waiting = session.get::<Waiting>();
     // Acquire, with the release in `reach_at_once`, which makes a dozen system calls that do not wait.
     while waiting.state.load(Ordering::Acquire) == TRYING {
@@ -147,16 +147,16 @@ pub fn reach(session: Session) {
     }
     let Some(environment) = waiting.take().filter(|_| waiting.state.load(Ordering::Relaxed) != REACHED)
     else {
-        return; // a collector was reached before
+        return true; // a collector was reached before
     };
     let result = match environment.get("GPUSPY_SOCKET") {
         Some(path) => connect(path, 0).and_then(|socket| hand_over(session, socket)),
         None => start(session, &environment),
     };
-    if let Err(why) = result {
-        exit::say_unobserved(&why, session.get::<exit::Shared>().is_quiet());
-        session.end_unobserved();
+    if let Err(why) = &result {
+        exit::say_unobserved(why, session.get::<exit::Shared>().is_quiet());
     }
+    result.is_ok()
 }
 
 /// Connects to the collector that listens there. `flags` are those of socket(2): with SOCK_NONBLOCK, one that has more connections

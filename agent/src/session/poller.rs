@@ -2,9 +2,9 @@
 //! buffers for the hooks, samples the GPU's clock, publishes the names of things, and anchors the host clock.
 //!
 //! It blocks all signals, runs no code of the app, never synchronizes, stops for good when the driver reports that
-//! it is shutting down, and ends when it is the last thread of the process. The driver calls it makes are context push and pop, event create, query
-//! and elapsed time, the exchange of the capture mode, and, for its samples, an event record on a stream of
-//! our own.
+//! it is shutting down, and ends when the session ends without a collector or when it is the last thread of the process.
+//! The driver calls it makes are context push and pop, event create, query and elapsed time, the exchange of the capture
+//! mode, and, for its samples, an event record on a stream of our own.
 //!
 //! - [`sink::poller`](crate::sink::poller) is its interface to hooks and other threads: waking it, and waiting for it.
 //! - [`gpu::poller`](crate::gpu::poller) decides when it polls next, reads the events, and measures what that costs.
@@ -90,9 +90,14 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         checked: 0,
     };
     poller.session.get::<Names>().publish_functions(&mut poller.ring);
-    collector::reach(poller.session);
+    let is_reached = collector::reach(poller.session);
+    if !is_reached {
+        poller.end_session();
+    }
     poller.session.poller.introduced();
-    poller.run();
+    if is_reached {
+        poller.run();
+    }
     // As the last thread of the process, this one ends it: glibc calls exit(3) when it has returned. From here on it is as a
     // thread of the program's.
     // SAFETY: changes this thread's own mask.
@@ -156,9 +161,14 @@ impl Poller {
 
     /// Ends the session of a process that has no memory left for it. What was recorded stays.
     fn give_up(&mut self) {
-        self.session.get::<Gate>().stop();
         publish(&mut self.ring, Namespace::Fact, Fact::EndNote as u32, OUT_OF_MEMORY);
         self.session.get::<exit::Shared>().say_line();
+        self.end_session();
+    }
+
+    /// Ends the session before the process ends. No call that is under way waits for the poller from here on, which ends now.
+    fn end_session(&self) {
+        self.session.get::<Gate>().stop();
         self.session.end_unobserved();
         self.session.poller.stop();
     }

@@ -244,12 +244,8 @@ impl Live {
         if usize::from(ready) >= level { self.segment.buffer(slot, level) } else { None }
     }
 
-    /// Poller: maps and populates the buffers that threads request. When the session is over, the poller stays asleep
-    /// in here and calls the driver no more.
+    /// Poller: maps and populates the buffers that threads request.
     pub fn serve_growth(&self) {
-        while self.alive.load(Ordering::Relaxed) == UNOBSERVED {
-            sys::sleep_ns(u64::from(u32::MAX) * 1_000_000_000);
-        }
         for (slot, growth) in self.growth.iter().enumerate() {
             let wanted = growth.wanted.load(Ordering::Acquire);
             // Relaxed: only the poller raises it; the slot's owner resets it at a claim.

@@ -23,6 +23,9 @@ fn a_process_whose_first_thread_has_left_ends_with_its_last_one() {
         assert_eq!(launches(&report), done.said()["launches"], "its exit handler has run");
         assert_eq!(report["processes"][0]["ending"], "exited", "{}", report["processes"]);
     }
+    // Without a collector there is nothing to do for the agent's thread.
+    let unobserved = Run::of("main_leaves").env("GPUSPY_COLLECTOR", "/no/such").preloaded().succeeded();
+    assert_eq!(unobserved.said()["launches"], 100, "its exit handler has run");
 }
 
 #[test]
