@@ -423,10 +423,27 @@ impl Mask {
     }
 }
 
-/// Makes the kernel end this process before others when memory runs out (proc_pid_oom_score_adj(5)).
+/// Makes the kernel end this process before others when memory runs out (proc_pid_oom_score_adj(5)), unless others would be ended
+/// with it.
 pub(crate) fn be_the_first_without_memory() {
-    // Any process may raise its own. Where there is no /proc, the kernel chooses as it would.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let ours = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if !ends_together(Path::new("/sys/fs/cgroup"), &ours) {
+        // Any process may raise its own. Where there is no /proc, the kernel chooses as it would.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    }
+}
+
+/// Whether the kernel ends a process together with all others of its group, or of one above, when memory runs out: such a group has
+/// `memory.oom.group` set, as containers of Kubernetes have (Linux, cgroup-v2.rst). `ours`: the process's `/proc/PID/cgroup`.
+///
+/// A container sees its own group as the root of the hierarchy, whatever the path in `ours` is; the machine's root has no such file.
+fn ends_together(hierarchy: &Path, ours: &str) -> bool {
+    let path = ours.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let group = hierarchy.join(path.trim_start_matches('/'));
+    let groups = group.ancestors().take_while(|folder| folder.starts_with(hierarchy));
+    groups.chain([hierarchy]).any(|folder| {
+        std::fs::read_to_string(folder.join("memory.oom.group")).is_ok_and(|value| value.trim() == "1")
+    })
 }
 
 /// Lets a write beyond the file size limit (RLIMIT_FSIZE) fail in this thread instead of ending the process.
@@ -563,4 +580,43 @@ pub fn has_ended(pid: u32) -> io::Result<bool> {
     }
     // SAFETY: waitid has filled it in, or left it zero if the child still runs.
     Ok(unsafe { info.si_pid() } != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_together;
+    use std::fs;
+
+    /// The kernel would have ended the whole container if the collector asked to be the first without memory.
+    #[test]
+    fn a_collector_in_a_group_that_ends_together_is_seen() {
+        let hierarchy = tempfile::tempdir().unwrap();
+        let root = hierarchy.path();
+        let set = |group: &str, value: &str| {
+            let folder = root.join(group);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("memory.oom.group"), value).unwrap();
+        };
+        let machine = "9:memory:/elsewhere\n0::/pods/pod/train\n";
+        assert!(!ends_together(root, machine), "no such group");
+        for group in ["pods", "pods/pod", "pods/pod/train", "elsewhere"] {
+            set(group, "0\n");
+        }
+        assert!(!ends_together(root, machine), "no group has it set");
+        set("elsewhere", "1\n");
+        assert!(!ends_together(root, machine), "another group has it set");
+        set("pods/pod", "1\n");
+        assert!(ends_together(root, machine), "the group above has it set");
+        set("pods/pod", "0\n");
+        set("pods/pod/train", "1\n");
+        assert!(ends_together(root, machine), "the process's own group has it set");
+        // A container: its own group is the root, and the path may be one of the machine's, which it does not see.
+        for ours in ["0::/\n", "0::/kubepods/pod/container\n", "0::/../..\n", "9:memory:/elsewhere\n", ""] {
+            assert!(!ends_together(root, ours), "{ours:?}");
+        }
+        set("", "1\n");
+        for ours in ["0::/\n", "0::/kubepods/pod/container\n", "0::/../..\n", "9:memory:/elsewhere\n", ""] {
+            assert!(ends_together(root, ours), "{ours:?}");
+        }
+    }
 }
