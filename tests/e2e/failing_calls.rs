@@ -69,6 +69,22 @@ fn a_refused_getrlimit_is_told_as_such() {
     assert!(said(&done)[0].contains("does not tell the file size limit (getrlimit)"), "{}", done.stderr);
 }
 
+/// Its first touch ended the program with SIGBUS.
+#[test]
+fn shared_memory_that_the_system_does_not_have_is_not_touched() {
+    // The first ones are for the header and for the rings of the agent's thread and of the program's.
+    for (at, is_observed) in [(1, false), (2, false), (3, true)] {
+        let done = failing("fallocate", at, true).preloaded_among(&["libfailing.so"], &[]).succeeded();
+        let line = said(&done)[0];
+        assert_eq!(!line.contains("runs unobserved: "), is_observed, "{at}: {line}");
+        if is_observed {
+            let report = done.report();
+            let dropped = report["coverage"]["dropped_by"]["no_slot"].as_u64().unwrap();
+            assert!(dropped > 0, "{at}: {:#}", report["coverage"]);
+        }
+    }
+}
+
 #[test]
 fn a_failed_allocation_of_ours_does_not_end_the_program() {
     let all = std::env::var_os("GPUSPY_ALL_FAILURES").is_some();

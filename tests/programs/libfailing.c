@@ -119,13 +119,17 @@ int posix_memalign(void **place, size_t alignment, size_t bytes)
         return next(__VA_ARGS__);                                                                                      \
     }
 
-// The agent makes shared memory by the system call's number.
+// The agent makes shared memory, and finds memory for it, by the system call's number.
 long failing_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long failing_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
     static long (*next)(long, long, long, long, long, long, long);
     if (number == SYS_memfd_create && fails("memfd_create", __builtin_return_address(0))) {
         errno = EPERM;
+        return -1;
+    }
+    if (number == SYS_fallocate && fails("fallocate", __builtin_return_address(0))) {
+        errno = ENOSPC;
         return -1;
     }
     if (next == NULL)

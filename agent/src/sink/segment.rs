@@ -9,8 +9,12 @@ use gpuspy_wire::segment::{
 
 use crate::sys;
 
-/// Where a slot's buffers are mapped in this process; null = not yet. Kept when a slot changes hands.
+/// Where a slot's buffers are mapped in this process; null = not yet, [`REFUSED`] = there was no memory for it. Kept when a slot
+/// changes hands.
 struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
+
+/// The place of a buffer that is not asked for again: a full ring would do so with each record.
+const REFUSED: *mut AtomicU64 = core::ptr::dangling_mut();
 
 /// The segment of this process. All zero until [`Segment::create`]: it lies in the session's zeroed memory.
 pub struct Segment {
@@ -20,6 +24,8 @@ pub struct Segment {
     /// Device and inode of the memfd: the app may have put a file of its own at the descriptor's number.
     identity: (u64, u64),
     base: *const u8,
+    /// The number of bytes from its start for which [`reserve`] has found memory. Relaxed: whoever reads it late asks once more.
+    reserved: AtomicU64,
     mapped: [Mapped; SLOTS],
 }
 
@@ -98,6 +104,14 @@ impl Segment {
         self.layout = layout;
         self.identity = identity(fd).unwrap_or_default();
         self.base = base.cast();
+        if !self.reserve_front(POLLER_SLOT) {
+            // SAFETY: our own descriptor and mapping, which nothing else refers to yet.
+            unsafe {
+                libc::munmap(base, front);
+                libc::close(fd);
+            }
+            return Err("there is no memory for it");
+        }
         // SAFETY: nothing else refers to the mapping yet.
         describe(unsafe { &mut *base.cast::<Header>() }, &layout);
         Ok(())
@@ -125,12 +139,18 @@ impl Segment {
             .then(|| unsafe { &*self.base.add(self.layout.slot_at(index) as usize).cast::<Slot>() })
     }
 
+    /// Returns a slot for which there is memory; no other was ever taken.
+    fn slot_with_memory(&self, index: usize) -> Option<&'static Slot> {
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        self.slot(index).filter(|_| self.layout.slot_at(index + 1) <= reserved)
+    }
+
     /// Returns the ticks that hooks took so far, over all threads that ever had a slot.
     pub fn hook_ticks(&self) -> u64 {
         // Relaxed, here and below: these are figures. Slots are taken from the front, so no slot beyond the number of
         // claims was ever taken.
         let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
-        let slots = (0..=claims).map_while(|index| self.slot(index));
+        let slots = (0..=claims).map_while(|index| self.slot_with_memory(index));
         slots.fold(0, |sum, s| sum.wrapping_add(s.counters.0.agent_ticks.load(Ordering::Relaxed)))
     }
 
@@ -139,18 +159,21 @@ impl Segment {
         // Relaxed, without a partner: slots are taken from the front, so no slot beyond the number of claims was ever taken,
         // and a claim that is not seen yet is seen the next time.
         let claims = self.header().live.0.claims.load(Ordering::Relaxed) as usize;
-        let mut slots = (POLLER_SLOT + 1..=claims).map_while(|index| self.slot(index));
+        let mut slots = (POLLER_SLOT + 1..=claims).map_while(|index| self.slot_with_memory(index));
         slots.any(|slot| matches!(slot.state.get().0, Phase::Claiming | Phase::Open))
     }
 
     /// Claims a free slot for the calling thread, maps its first buffer and opens it.
     pub fn claim(&self, indices: core::ops::Range<usize>) -> Option<Claim> {
         for index in indices {
-            let slot = self.slot(index)?;
+            let slot = self.slot(index).filter(|_| self.reserve_front(index))?;
             let Some(generation) = slot.state.claim() else { continue };
-            let writer = self.buffer(index, 0).and_then(|buffer| Writer::claim(&slot.cursors, buffer));
-            let Some(writer) = writer else {
+            let buffer = self.buffer(index, 0);
+            let Some(writer) = buffer.and_then(|buffer| Writer::claim(&slot.cursors, buffer)) else {
                 slot.state.free(generation);
+                if buffer.is_none() && self.fd().is_some() {
+                    return None; // there is no memory for it, and the next one takes as much
+                }
                 continue;
             };
             // Relaxed: a counter.
@@ -164,6 +187,22 @@ impl Segment {
             return Some(Claim { index, generation, number, slot, writer });
         }
         None
+    }
+
+    /// Finds memory for the front up to the end of this slot. Returns false if there is none. All of the front are 64 pages, most
+    /// of which most processes never touch.
+    fn reserve_front(&self, index: usize) -> bool {
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let until = self.layout.slot_at(index + 1).next_multiple_of(4096);
+        if until <= reserved {
+            return true;
+        }
+        // A segment whose descriptor the app has closed is used as far as it goes.
+        let is_found = self.fd().is_none_or(|fd| reserve(fd, reserved, until - reserved));
+        if is_found {
+            self.reserved.fetch_max(until, Ordering::Relaxed);
+        }
+        is_found
     }
 
     /// Returns a slot's buffer of a level. It is mapped on first use and populated, so that the writer has no page
@@ -186,25 +225,19 @@ impl Segment {
         let (at, bytes) = self.layout.buffer_at(index, level);
         // Acquire, with the release below.
         let mut start = place.load(Ordering::Acquire);
+        if start == REFUSED {
+            return None;
+        }
         if start.is_null() {
-            // SAFETY: our own descriptor; offset and length are multiples of the page size.
-            let new = unsafe { map(self.fd()?, at as libc::off_t, bytes as usize) };
-            if new == libc::MAP_FAILED {
+            let Some(new) = self.map_buffer(at, bytes, populate) else {
+                // The first one may be had later: a thread asks for it once in many calls.
+                if level != 0 && self.fd().is_some() {
+                    // Relaxed: nothing is behind it. The other of the two below may have mapped it meanwhile.
+                    let _ = place.compare_exchange(start, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
+                }
                 return None;
-            }
-            // The app may have closed the descriptor in between: then this may be a mapping of another file, which must
-            // not be touched.
-            if self.fd().is_none() {
-                // SAFETY: our own mapping, which nothing else refers to.
-                unsafe { libc::munmap(new, bytes as usize) };
-                return None;
-            }
-            const MADV_POPULATE_WRITE: i32 = 23; // Linux 5.14; older kernels refuse it and fault pages in later
-            if populate {
-                // SAFETY: our own mapping.
-                unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
-            }
-            start = new.cast();
+            };
+            start = new;
             // Only a slot's owner maps its buffers, or the poller for it. If both do so at once, a second mapping of
             // the same pages is left, which does no harm.
             place.store(start, Ordering::Release);
@@ -212,6 +245,47 @@ impl Segment {
         // SAFETY: mapped for good, that long, atomics hold any bytes.
         Some(unsafe { core::slice::from_raw_parts(start, bytes as usize / 8) })
     }
+
+    /// Maps a buffer for which there is memory.
+    fn map_buffer(&self, at: u64, bytes: u64, populate: bool) -> Option<*mut AtomicU64> {
+        // SAFETY: our own descriptor; offset and length are multiples of the page size.
+        let new = unsafe { map(self.fd()?, at as libc::off_t, bytes as usize) };
+        if new == libc::MAP_FAILED {
+            return None;
+        }
+        // The app may have closed the descriptor in between: then this may be a mapping of another file, which must
+        // not be touched.
+        if !self.fd().is_some_and(|fd| reserve(fd, at, bytes)) {
+            // SAFETY: our own mapping, which nothing else refers to.
+            unsafe { libc::munmap(new, bytes as usize) };
+            return None;
+        }
+        const MADV_POPULATE_WRITE: i32 = 23; // Linux 5.14; older kernels refuse it and fault pages in later
+        if populate {
+            // SAFETY: our own mapping.
+            unsafe { libc::madvise(new, bytes as usize, MADV_POPULATE_WRITE) };
+        }
+        Some(new.cast())
+    }
+}
+
+/// Finds memory for a part of a memfd, which would be found at its first touch otherwise: where the system promises no more memory
+/// than it has (vm.overcommit_memory=2) and has no more, that touch would end the app with SIGBUS. Returns false if there is none.
+/// Where the call itself is refused, the first touch finds it.
+fn reserve(fd: c_int, at: u64, bytes: u64) -> bool {
+    // A signal of the app's interrupts the call, which has done nothing then.
+    const TRIES: u32 = 4;
+    for _ in 0..TRIES {
+        // By number, because glibc's function is a cancellation point. SAFETY: takes numbers; a file's size and what is in it stay
+        // as they are, whatever file it is.
+        let result = unsafe { libc::syscall(libc::SYS_fallocate, fd, libc::FALLOC_FL_KEEP_SIZE, at, bytes) };
+        match (result, std::io::Error::last_os_error().raw_os_error()) {
+            (0, _) => return true,
+            (_, Some(libc::EINTR)) => {}
+            (_, error) => return !matches!(error, Some(libc::ENOSPC | libc::ENOMEM)),
+        }
+    }
+    true
 }
 
 /// Returns the device and inode of a descriptor's file. `None`: it is closed.
@@ -322,5 +396,39 @@ mod tests {
         for limit in [45_000 << 10, 200 << 20, 4 << 30] {
             assert!(layout_within(limit, false).segment_bytes <= limit / SHARE_OF_LIMIT);
         }
+    }
+    /// The first touch of such memory ended the app with SIGBUS.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fallocate(2)")]
+    fn memory_that_the_system_does_not_have_is_refused_before_it_is_touched() {
+        // SAFETY: a terminated name.
+        let fd = unsafe { libc::memfd_create(c"ordinary".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: our own descriptor.
+        assert_eq!(unsafe { libc::ftruncate(fd, 64 << 10) }, 0);
+        assert!(reserve(fd, 0, 8192));
+        // SAFETY: all-zero is a stat; fills the struct.
+        let stat = unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            libc::fstat(fd, &mut stat);
+            stat
+        };
+        assert_eq!((stat.st_blocks * 512, stat.st_size), (8192, 64 << 10), "its size stays");
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(fd) };
+        assert!(reserve(fd, 0, 8192), "a refusal of the call itself is none of memory");
+
+        // Memory of which there is none: most machines have no huge pages.
+        // SAFETY: a terminated name.
+        let fd = unsafe { libc::memfd_create(c"huge".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_HUGETLB) };
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let has_none =
+            meminfo.lines().any(|line| line.strip_prefix("HugePages_Total:").map(str::trim) == Some("0"));
+        if fd < 0 || !has_none {
+            return eprintln!("skipped: this system knows no huge pages, or has some");
+        }
+        assert!(!reserve(fd, 0, 2 << 20));
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(fd) };
     }
 }
