@@ -9,7 +9,7 @@
 //! - [`sink::poller`](crate::sink::poller) is its interface to hooks and other threads: waking it, and waiting for it.
 //! - [`gpu::poller`](crate::gpu::poller) decides when it polls next, reads the events, and measures what that costs.
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{Anchor, Fact, Head, Namespace, Record};
 
@@ -20,6 +20,7 @@ use crate::gpu::poller::reader::Reader;
 use crate::gpu::poller::rhythm::Rhythm;
 use crate::heap;
 use crate::interpose::unknown;
+use crate::loader::symbols;
 use crate::modules::Modules;
 use crate::names::Names;
 use crate::native::Native;
@@ -46,6 +47,21 @@ struct Start {
     blocked: libc::sigset_t,
 }
 
+/// The stack that the poller uses, bytes.
+const STACK: usize = 256 << 10;
+
+/// Returns how many bytes of a thread's stack glibc takes for itself, in whole pages: the program's thread-local variables lie
+/// there, which may be more than the poller's stack has. 0 where glibc does not say.
+fn bytes_of_threads(attributes: &libc::pthread_attr_t) -> usize {
+    /// As Rust's standard library calls it; in glibc since 2.15.
+    type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+    const MIN_STACK: &CStr = c"__pthread_get_minstack";
+    let found = symbols::in_libc(MIN_STACK).or_else(|| symbols::in_file(c"libpthread.so.0", MIN_STACK));
+    // SAFETY: glibc's function with this prototype, which reads numbers of its own.
+    let bytes = found.map_or(0, |f| unsafe { core::mem::transmute::<usize, MinStack>(f)(attributes) });
+    bytes.next_multiple_of(4096)
+}
+
 /// Starts the poller thread, which goes on with the ring. `Err`: the thread cannot be created.
 pub fn start(session: Session, ring: Ring) -> Result<(), ()> {
     // SAFETY: plain libc calls on local variables; the signal mask is restored in every case, and the thread
@@ -60,7 +76,7 @@ pub fn start(session: Session, ring: Ring) -> Result<(), ()> {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(&mut attributes, 256 << 10);
+        libc::pthread_attr_setstacksize(&mut attributes, STACK + bytes_of_threads(&attributes));
         let mut thread: libc::pthread_t = core::mem::zeroed();
         let result = libc::pthread_create(&mut thread, &attributes, run, argument.cast());
         libc::pthread_attr_destroy(&mut attributes);
@@ -198,5 +214,24 @@ impl Poller {
             };
             self.ring.push(record.as_words());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_of_threads;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no libraries")]
+    fn the_bytes_that_glibc_takes_of_a_threads_stack_are_known() {
+        // SAFETY: plain libc calls on a local variable.
+        let bytes = unsafe {
+            let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+            libc::pthread_attr_init(&mut attributes);
+            let bytes = bytes_of_threads(&attributes);
+            libc::pthread_attr_destroy(&mut attributes);
+            bytes
+        };
+        assert!(bytes >= libc::PTHREAD_STACK_MIN && bytes.is_multiple_of(4096), "{bytes}");
     }
 }

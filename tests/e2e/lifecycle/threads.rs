@@ -28,6 +28,13 @@ fn a_process_whose_first_thread_has_left_ends_with_its_last_one() {
     assert_eq!(unobserved.said()["launches"], 100, "its exit handler has run");
 }
 
+/// They took the stack of the agent's thread, which was not started.
+#[test]
+fn a_program_with_large_thread_local_variables_is_traced() {
+    let done = Run::of("large_thread_local").preloaded().succeeded();
+    assert_eq!(launches(&done.report()), done.said()["launches"]);
+}
+
 #[test]
 fn cancelling_a_thread_inside_a_synchronize_call_ends_only_that_thread() {
     for observed in [false, true] {
