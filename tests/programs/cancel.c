@@ -4,6 +4,7 @@
 //   cancel launching  a thread waits in a launch until the queue has a place, when it is cancelled
 //   cancel pending    a thread is cancelled before its first CUDA call, which fails at once and is no cancellation
 //                     point: the call completes, and the thread ends at the next cancellation point
+//   cancel exiting    the thread that calls exit is cancelled, and meets no cancellation point of the program's own there
 //
 // Prints the number of launches.
 // link: -l:libcuda.so.1
@@ -79,6 +80,7 @@ int main(int argc, char **argv)
 {
     bool inside = argc > 1 && strcmp(argv[1], "inside") == 0;
     bool launching = argc > 1 && strcmp(argv[1], "launching") == 0;
+    bool exiting = argc > 1 && strcmp(argv[1], "exiting") == 0;
     int launches = PLAIN_LAUNCHES;
     if (inside) {
         start_cuda();
@@ -98,6 +100,12 @@ int main(int argc, char **argv)
         launch(kernel, stream);
         CHECK(cuStreamSynchronize(stream));
         launches += launched + 1;
+    } else if (exiting) {
+        plain_work();
+        printf("{\"program\":\"cancel\",\"launches\":%d}\n", launches);
+        fflush(stdout);
+        CHECK(pthread_cancel(pthread_self()));
+        exit(0);
     } else {
         // Wakes the driver's thread up without submitting work.
         int version;

@@ -64,6 +64,8 @@ pub fn say_unobserved(why: &str, quiet: bool) {
 
 /// The exit handler: drains the poller, then keeps the agent from calling the driver again.
 pub extern "C" fn at_exit() {
+    // The thread that called exit(3) may be cancelled: to be unwound through this function would abort the process.
+    let _whole = sys::Uncancelled::new();
     let Some(session) = sink::existing() else { return };
     session.poller.wait_until_introduced();
     // There may have been no collector to reach, which ends the session.

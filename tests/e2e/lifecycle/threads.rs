@@ -71,6 +71,15 @@ fn a_thread_with_a_pending_cancellation_completes_its_first_call() {
     assert_eq!(launches(&done.report()), 200);
 }
 
+/// The agent's exit handler prints a line, which is a cancellation point: to be unwound there aborted the process.
+#[test]
+fn a_thread_that_is_cancelled_and_calls_exit_ends_the_process_as_without_the_agent() {
+    let run = || Run::of("cancel").arg("exiting").env("SIMCUDA_TRUTH", "");
+    run().plain().succeeded();
+    let done = run().preloaded().succeeded();
+    assert_eq!(launches(&done.report()), 200);
+}
+
 #[test]
 fn a_thread_is_still_recorded_after_it_jumps_out_of_a_call() {
     let done = Run::of("longjmp").preloaded().succeeded();
