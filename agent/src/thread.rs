@@ -134,23 +134,32 @@ struct State {
     session: AtomicPtr<Live>,
 }
 
+impl State {
+    /// The state of a thread that has made no call.
+    const fn new() -> State {
+        State {
+            thread: Guarded::new(Thread {
+                out: Out::NONE,
+                errno: sys::Errno::NONE,
+                errno_place: sys::ErrnoPlace::NONE,
+                runtime: NO_SCOPE,
+                driver: NO_SCOPE,
+                pending: [0; PENDING_WORDS],
+                pending_words: 0,
+                behind: [0; PENDING_WORDS],
+                behind_words: 0,
+                events: Magazine::EMPTY,
+                depths: Depths::NONE,
+                waited: 0,
+            }),
+            counters: AtomicPtr::new(core::ptr::null_mut()),
+            session: AtomicPtr::new(core::ptr::null_mut()),
+        }
+    }
+}
+
 thread_local! {
-    static THREAD: State = const {
-        State { thread: Guarded::new(Thread {
-            out: Out::NONE,
-            errno: sys::Errno::NONE,
-            errno_place: sys::ErrnoPlace::NONE,
-            runtime: NO_SCOPE,
-            driver: NO_SCOPE,
-            pending: [0; PENDING_WORDS],
-            pending_words: 0,
-            behind: [0; PENDING_WORDS],
-            behind_words: 0,
-            events: Magazine::EMPTY,
-            depths: Depths::NONE,
-            waited: 0,
-        }), counters: AtomicPtr::new(core::ptr::null_mut()), session: AtomicPtr::new(core::ptr::null_mut()) }
-    };
+    static THREAD: State = const { State::new() };
 }
 
 /// Whether the ticks that our own code takes in a call are measured. Reading the clock takes as long as all that is done

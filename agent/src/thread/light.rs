@@ -11,7 +11,7 @@ use core::hint::cold_path;
 use gpuspy_wire::in_progress;
 use gpuspy_wire::record::{self, Kind, StackNumber, Via};
 
-use super::out::{LAUNCH_WORDS, PreparedLaunch, SUBMITTED_WORD};
+use super::out::{CORRELATION_WORD, LAUNCH_WORDS, PreparedLaunch, SUBMITTED_WORD};
 use super::{ALIKE, Call, END_WORD, Measured, NO_SCOPE, Scope, State, THREAD, Thread, stands_for_many};
 use crate::guarded::Mark;
 use crate::hook::Entry;
@@ -230,7 +230,10 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
                 t.out.publish(prepared, after);
                 t.out.leave_call();
             }
-            Stored::Waiting if t.pending_words == 0 => {
+            // A handler on a stack above this one takes our scopes as abandoned, and its record takes the place of ours.
+            Stored::Waiting
+                if t.pending_words == 0 && t.pending.get(CORRELATION_WORD) == Some(&self.correlation) =>
+            {
                 for at in [END_WORD, SUBMITTED_WORD] {
                     if let Some(word) = t.pending.get_mut(at) {
                         *word = after;
@@ -263,7 +266,12 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
         t.errno = t.errno_place.get();
         let Entry { caller: Caller { address: caller, frame }, api, .. } = entry;
         t.driver = Scope { frame, api, begin: self.entered, caller, ..NO_SCOPE };
-        self.as_call(entry)
+        let call = self.as_call(entry);
+        if IS_INSIDE && t.runtime.frame == 0 {
+            // A handler on a stack above this one has taken the runtime's call as abandoned, and what is known of it is gone.
+            return Call { api, begin: self.entered, caller, ..call };
+        }
+        call
     }
 
     /// Returns the call as others see it, which they do not leave.
@@ -283,5 +291,50 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
             via,
             measured: if self.is_measured { Measured::ForMany } else { Measured::ByOthers },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hook::Layer;
+    use core::ptr::NonNull;
+
+    /// The launch went out as the handler's record with another end, and the handler's record was told twice.
+    #[test]
+    fn a_handlers_record_on_a_stack_above_is_not_taken_for_the_launch_that_it_interrupted() {
+        let state = State::new();
+        // SAFETY: only its address is used.
+        let session = unsafe { Session::new(NonNull::dangling()) };
+        let call =
+            LightCall::<INSIDE> { session, state: &state, entered: 70, correlation: 5, is_measured: false };
+        let caller = Caller { address: 0x1234, frame: 100 };
+        let entry = Entry { caller, layer: Layer::Driver, per_thread: false, api: 9 };
+        let around = Around { before: 71, after: 90 };
+        state.thread.hold();
+        call.thread().runtime = Scope { frame: 200, api: 3, begin: 60, caller: 0x5678, ..NO_SCOPE };
+        let launch = || record::Launch { work: call.work(entry, 0), ..record::Launch::default() };
+
+        let stored = call.store(launch()).unwrap();
+        assert!(call.leave(stored, around), "nothing has come in between");
+        state.thread.hold();
+        let t = call.thread();
+        assert_eq!(
+            (t.pending_words, t.pending[CORRELATION_WORD], t.pending[END_WORD]),
+            (LAUNCH_WORDS, 5, 90)
+        );
+        t.pending_words = 0;
+
+        let stored = call.store(launch()).unwrap();
+        // The handler has discarded the scopes, and its record, which has gone out, was where the launch's waited.
+        let t = call.thread();
+        t.runtime = NO_SCOPE;
+        t.driver = NO_SCOPE;
+        t.pending = [7; super::super::PENDING_WORDS];
+        assert!(!call.leave(stored, around));
+        assert_eq!((call.thread().pending_words, call.thread().pending[END_WORD]), (0, 7));
+        let usual = call.into_call(entry);
+        let told = (usual.api, usual.begin, usual.caller, usual.correlation, usual.via);
+        assert_eq!(told, (9, 70, 0x1234, 5, Via::RuntimeDriver));
     }
 }

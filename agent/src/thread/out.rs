@@ -22,8 +22,9 @@ const COUNT: u64 = (1 << COUNT_BITS) - 1;
 /// A launch's record that is stored and not published.
 pub type PreparedLaunch = Prepared<'static, AtomicU64, { LAUNCH_WORDS / CELL_WORDS }>;
 
-/// Its length, and which word of it says when the real call had returned.
+/// Its length, and which words of it say which call it is of and when the real call had returned.
 pub const LAUNCH_WORDS: usize = size_of::<Launch>() / 8;
+pub const CORRELATION_WORD: usize = offset_of!(Launch, work.correlation) / 8;
 pub const SUBMITTED_WORD: usize = offset_of!(Launch, work.submitted) / 8;
 
 /// The counters of threads without a slot. What is counted there is not read.
