@@ -162,14 +162,25 @@ pub fn reach(session: Session) -> bool {
 /// Connects to the collector that listens there. `flags` are those of socket(2): with SOCK_NONBLOCK, one that has more connections
 /// waiting than listen(2) lets it have is not waited for.
 fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
-    let unreachable = || format!("its collector does not answer at {}", path.display());
+    let unreachable = || {
+        format!(
+            "its collector does not answer at {}: start it first (`gpuspy collect --dir DIR`) on this machine and as this \
+             user, or put `gpuspy run` inside srun, mpirun or the container",
+            path.display()
+        )
+    };
     // SAFETY: all-zero is a sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let bytes = path.as_bytes();
     // One byte stays zero: it terminates the path.
-    if bytes.len() >= address.sun_path.len() {
-        return Err(unreachable());
+    let most = address.sun_path.len() - 1;
+    if bytes.len() > most {
+        return Err(format!(
+            "the path of its collector's socket may have {most} bytes, and has {}: {}",
+            bytes.len(),
+            path.display()
+        ));
     }
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
         *to = *from as c_char;
@@ -233,9 +244,7 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
              use `gpuspy run -- COMMAND` as the entry point, or `gpuspy collect --dir DIR` and GPUSPY_SOCKET"
             .into());
     }
-    let program = find(environment).ok_or(
-        "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it",
-    )?;
+    let program = find(environment)?;
     let place = Place::find(environment)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
@@ -286,9 +295,15 @@ fn is_executable(path: &CStr) -> bool {
 
 /// Finds the collector's executable: `GPUSPY_COLLECTOR`, else `gpuspy` beside this library, else `bin/gpuspy` where this is
 /// `lib/gpuspy/libgpuspy.so` (as packages install it), else on PATH.
-fn find(environment: &Environment) -> Option<CString> {
+fn find(environment: &Environment) -> Result<CString, String> {
     if let Some(path) = environment.get("GPUSPY_COLLECTOR") {
-        return CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
+        let named = CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
+        return named.ok_or_else(|| {
+            format!(
+                "GPUSPY_COLLECTOR={} is not a program that can be executed: set it to the path of `gpuspy`, or unset it",
+                path.display()
+            )
+        });
     }
     let ours = our_folder();
     let beside = ours.as_ref().map(|folder| [folder.as_slice(), b"/gpuspy"].concat());
@@ -298,7 +313,10 @@ fn find(environment: &Environment) -> Option<CString> {
     let on_path =
         path.split(|b| *b == b':').filter(|f| !f.is_empty()).map(|folder| [folder, b"/gpuspy"].concat());
     let known = beside.into_iter().chain(installed);
-    known.chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p))
+    let found = known.chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p));
+    found.ok_or_else(|| {
+        "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it".into()
+    })
 }
 
 /// Returns the folder that this library lies in.
@@ -489,5 +507,34 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
         libc::execve(plan.program, plan.arguments, plan.environment);
         plan.error = *libc::__errno_location();
         libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each was told as a collector that does not answer, or that was not found, without what to do.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no Unix sockets")]
+    fn a_collector_that_cannot_be_reached_is_told_with_what_to_do() {
+        let why = |path: &str| connect(path.as_ref(), 0).unwrap_err();
+        assert_eq!(
+            why("/no/such/socket"),
+            "its collector does not answer at /no/such/socket: start it first (`gpuspy collect --dir DIR`) on this machine \
+             and as this user, or put `gpuspy run` inside srun, mpirun or the container"
+        );
+        let long = "/a".repeat(54);
+        assert_eq!(
+            why(&long),
+            format!("the path of its collector's socket may have 107 bytes, and has 108: {long}")
+        );
+        assert!(why(&long[1..]).starts_with("its collector does not answer"));
+        let environment = Environment::of(&["GPUSPY_COLLECTOR=/no/such/gpuspy", "PATH=/usr/bin"]);
+        assert_eq!(
+            find(&environment).unwrap_err(),
+            "GPUSPY_COLLECTOR=/no/such/gpuspy is not a program that can be executed: set it to the path of `gpuspy`, or \
+             unset it"
+        );
     }
 }
