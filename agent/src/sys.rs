@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
+use gpuspy_wire::switch;
 
 /// Where a hook was called from.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +208,7 @@ pub fn env(name: &CStr) -> Option<&'static CStr> {
 
 /// Returns whether a variable is set to something that means yes.
 pub fn env_is_on(name: &CStr) -> bool {
-    env(name).is_some_and(|v| !matches!(v.to_bytes(), b"" | b"0" | b"off" | b"no"))
+    env(name).is_some_and(|value| !switch::is_off(value.to_bytes()))
 }
 
 /// Whether the calling thread is the last one of a process whose first thread has left by pthread_exit(3): that one is a

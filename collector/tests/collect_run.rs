@@ -35,13 +35,25 @@ fn the_programs_streams_are_its_own() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
-    let line = "nothing was collected: the program made no CUDA call, or ended during its first one; if it made more, run \
-                gpuspy doctor -- sh";
+    let line = "nothing was collected: no process that the command started here called CUDA (or it ended in its first call). \
+                docker, srun, ssh and sudo start programs elsewhere or without this environment: put `gpuspy run` inside \
+                them. Else: gpuspy doctor -- sh";
     assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));
     let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
     assert_eq!(stderr(&quiet), "err");
     let quiet = place.gpuspy(&["run", "true"]).env("GPUSPY_QUIET", "1").output().unwrap();
     assert_eq!(stderr(&quiet), "");
+}
+
+/// Only "0" was told: with the others the program was said to have made no call.
+#[test]
+fn each_word_that_turns_the_agent_off_is_named() {
+    let place = Place::new();
+    for word in ["0", "off", "no", "false", ""] {
+        let output = place.gpuspy(&["run", "true"]).env("GPUSPY", word).output().unwrap();
+        let line = format!("gpuspy: nothing was collected: GPUSPY={word} turns the agent off: unset it\n");
+        assert_eq!(stderr(&output), line);
+    }
 }
 
 #[test]
@@ -180,7 +192,7 @@ fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
     assert_eq!(unsafe { libc::kill(-(run.id() as i32), libc::SIGINT) }, 0);
     let output = run.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(128 + libc::SIGINT), None));
-    assert!(stderr(&output).contains("the program made no CUDA call"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("called CUDA"), "{}", stderr(&output));
 }
 
 #[test]

@@ -207,6 +207,8 @@ fn conflicting_tools_in_the_environment_are_named() {
         ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
         ("CUDA_LAUNCH_BLOCKING", "1"),
         ("GPUSPY", "0"),
+        ("GPUSPY", "off"),
+        ("GPUSPY", ""),
     ] {
         let visit = visit(run().env(variable, value), &[]);
         visit.has("warning", "conflict", &format!("{variable}={value}: "));

@@ -12,7 +12,7 @@
 //!   process's death.
 //!
 //! Both halves also share definitions: [`build_id`] (which file an object was loaded from), [`pace`] (how timing slows down the work that is timed), [`capture`],
-//! [`communication`], [`duration`] and [`program_files`].
+//! [`communication`], [`duration`], [`program_files`] and [`switch`] (which values of a variable mean off).
 //!
 //! All times in records are **host clock ticks** (of the TSC, of CNTVCT, or `CLOCK_MONOTONIC_RAW`
 //! nanoseconds: the segment header says which); the collector converts them to nanoseconds with the anchors
@@ -31,3 +31,4 @@ pub mod program_files;
 pub mod record;
 pub mod ring;
 pub mod segment;
+pub mod switch;

@@ -119,7 +119,7 @@ static SESSION: AtomicPtr<Live> = AtomicPtr::new(core::ptr::null_mut());
 /// Relaxed: a thread that misses it calls [`Begin::begin`], which returns `None`.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether the agent is on. `GPUSPY=0` turns it off: hooks pass through and lookups return the real functions.
+/// Returns whether the agent is on. `GPUSPY=0`, or another word for it, turns it off: hooks pass through and lookups return the real functions.
 pub fn is_enabled() -> bool {
     static ENABLED: AtomicU8 = AtomicU8::new(0); // 0 = not read yet, 1 = on, 2 = off; relaxed: all read the same
     match ENABLED.load(Ordering::Relaxed) {

@@ -11,9 +11,11 @@ use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use gpuspy_wire::capture_range::{self, CaptureRange};
+use gpuspy_wire::switch;
 use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -354,14 +356,15 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
 }
 
 fn nothing_collected(program: &std::ffi::OsStr) -> String {
-    if std::env::var_os("GPUSPY").is_some_and(|value| value == "0") {
-        return "nothing was collected: GPUSPY=0 turns the agent off".to_owned();
+    if let Some(value) = std::env::var_os("GPUSPY").filter(|value| switch::is_off(value.as_bytes())) {
+        return format!("nothing was collected: GPUSPY={} turns the agent off: unset it", value.display());
     }
     match program::blind_spot(program) {
         Some(BlindSpot { reason, remedy, .. }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
-            "nothing was collected: the program made no CUDA call, or ended during its first one; if it made more, run \
-             gpuspy doctor -- {}",
+            "nothing was collected: no process that the command started here called CUDA (or it ended in its first call). \
+             docker, srun, ssh and sudo start programs elsewhere or without this environment: put `gpuspy run` inside \
+             them. Else: gpuspy doctor -- {}",
             quoted(program.as_ref())
         ),
     }

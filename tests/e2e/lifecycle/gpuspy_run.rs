@@ -53,7 +53,7 @@ fn a_program_without_cuda_calls_leaves_no_trace() {
     assert_eq!(files(&done), [] as [&str; 0]);
     let lines = our_lines(&done);
     assert_eq!(lines.len(), 1, "{}", done.stderr);
-    assert!(lines[0].contains("the program made no CUDA call"), "{}", lines[0]);
+    assert!(lines[0].contains("no process that the command started here called CUDA"), "{}", lines[0]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Check, ORDER};
 use crate::cli::elf;
+use gpuspy_wire::switch;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,47 +11,55 @@ use std::path::{Path, PathBuf};
 /// A variable that matters if it is set.
 struct Hint {
     variable: &'static str,
-    /// The value that matters; `None` for any value.
-    value: Option<&'static str>,
+    /// Whether a value matters.
+    matters: fn(&[u8]) -> bool,
     means: &'static str,
     todo: &'static str,
+}
+
+fn is_set(value: &[u8]) -> bool {
+    !value.is_empty()
+}
+
+fn is_one(value: &[u8]) -> bool {
+    value == b"1"
 }
 
 const HINTS: [Hint; 7] = [
     Hint {
         variable: "CUDA_INJECTION64_PATH",
-        value: None,
+        matters: is_set,
         means: "the driver loads another tool (nsys, ncu, a CUPTI profiler)",
         todo: "unset it, or read the times as those of the program under both tools",
     },
     Hint {
         variable: "NVTX_INJECTION64_PATH",
-        value: None,
+        matters: is_set,
         means: "another tool receives the program's NVTX ranges",
         todo: "unset it if that tool is not needed: host times include its overhead",
     },
     Hint {
         variable: "CUDA_DEVICE_MAX_CONNECTIONS",
-        value: Some("1"),
+        matters: is_one,
         means: "all streams share one hardware queue, in which timing events would end their overlap",
         todo: "unset it if the program does not need it; gpuspy times nothing, or sampling windows with an explicit --timing auto",
     },
     Hint {
         variable: "CUDA_LAUNCH_BLOCKING",
-        value: Some("1"),
+        matters: is_one,
         means: "every launch waits for its kernel, which causes gaps and long host times",
         todo: "unset it to measure the program as it normally runs",
     },
     Hint {
         variable: "LD_AUDIT",
-        value: None,
+        matters: is_set,
         means: "an audit library can change what symbols are bound to",
         todo: "unset it if calls are missing",
     },
-    Hint { variable: "GPUSPY", value: Some("0"), means: "the agent is turned off", todo: "unset it" },
+    Hint { variable: "GPUSPY", matters: switch::is_off, means: "the agent is turned off", todo: "unset it" },
     Hint {
         variable: "LD_BIND_NOT",
-        value: None,
+        matters: is_set,
         means: "every call by symbol is looked up again, which costs more than gpuspy does",
         todo: "unset it",
     },
@@ -59,9 +68,8 @@ const HINTS: [Hint; 7] = [
 /// Checks the environment and the other preloaded libraries.
 pub(super) fn check(agent: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
-    for Hint { variable, value, means, todo } in HINTS {
-        let set = std::env::var_os(variable).filter(|set| !set.is_empty());
-        if let Some(set) = set.filter(|set| value.is_none_or(|value| set == value)) {
+    for Hint { variable, matters, means, todo } in HINTS {
+        if let Some(set) = std::env::var_os(variable).filter(|set| matters(set.as_bytes())) {
             checks.push(Check::warning("conflict", format!("{variable}={}: {means}", set.display()), todo));
         }
     }
