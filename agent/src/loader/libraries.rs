@@ -1,11 +1,10 @@
 //! Which CUDA libraries are loaded, and which object contains an address? The agent never loads a CUDA
 //! library.
 
-use crate::loader::{in_library, libc_dlopen, quietly};
-use crate::sys;
+use crate::loader::{in_library, libc_dlopen, quietly, walks};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// libcuda's handle; 0 = not loaded yet. Relaxed: an address that never changes once known (libcuda is not
 /// unloaded while a process uses it, and we have a reference).
@@ -120,41 +119,9 @@ pub struct Object {
     pub path: Name,
 }
 
-/// The walks over the loader's list that are under way: it is locked meanwhile. A child that is made in that moment by clone(2), without
-/// fork's handlers, has the list locked for ever by a thread that it does not have: the poller, of which the program does not know.
-struct Walks {
-    /// How many. Relaxed, as the other: a child has a copy of one moment.
-    count: AtomicU32,
-    /// The pid of the process whose they are.
-    process: AtomicU32,
-}
-
-static WALKS: Walks = Walks { count: AtomicU32::new(0), process: AtomicU32::new(0) };
-
-/// A walk of this process.
-struct Walk<'a>(&'a Walks);
-
-impl Walks {
-    /// `None`: the list of this process is locked for ever.
-    fn begin(&self, process: u32) -> Option<Walk<'_>> {
-        if self.count.load(Ordering::Relaxed) != 0 && self.process.load(Ordering::Relaxed) != process {
-            return None;
-        }
-        self.process.store(process, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Walk(self))
-    }
-}
-
-impl Drop for Walk<'_> {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Calls `visit` with each loaded object until it returns a result. Takes the short lock of the loader's
 /// list, and not the lock that is held while libraries' constructors run and that dlopen, dlsym and dladdr
-/// take. None where the list cannot be walked ([`Walks`]).
+/// take. `visit` allocates nothing. None where the list cannot be walked ([`walks`]).
 pub fn search<T>(mut visit: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
     struct Search<'a, T> {
         visit: &'a mut dyn FnMut(&Loaded<'_>) -> Option<T>,
@@ -167,7 +134,7 @@ pub fn search<T>(mut visit: impl FnMut(&Loaded<'_>) -> Option<T>) -> Option<T> {
         search.found = (search.visit)(&Loaded { info: unsafe { &*info } });
         c_int::from(search.found.is_some())
     }
-    let _walk = WALKS.begin(sys::pid())?;
+    let _walk = walks::begin()?;
     let mut search = Search { visit: &mut visit, found: None };
     // SAFETY: the callback gets our own struct back and only reads what the loader passes to it.
     unsafe { libc::dl_iterate_phdr(Some(callback::<T>), core::ptr::from_mut(&mut search).cast()) };
@@ -369,8 +336,7 @@ pub fn is_behind_us(address: u64) -> bool {
 pub fn ours() -> Range<usize> {
     search(|loaded| {
         loaded.is_us().then(|| {
-            let ends = loaded.segments().map(|(range, _)| (range.start, range.end));
-            let (start, end) = ends.reduce(|(from, _), (_, to)| (from, to)).unwrap_or((0, 0));
+            let Range { start, end } = loaded.addresses().unwrap_or_default();
             start as usize..end as usize
         })
     })
@@ -398,7 +364,8 @@ impl Loaded<'_> {
         self.holds(adds as *const () as u64)
     }
 
-    fn path(&self) -> &[u8] {
+    /// Its path; empty for the program itself.
+    pub fn path(&self) -> &[u8] {
         if self.info.dlpi_name.is_null() {
             return &[];
         }
@@ -432,6 +399,11 @@ impl Loaded<'_> {
             let start = self.info.dlpi_addr.wrapping_add(h.p_vaddr);
             (start..start.wrapping_add(h.p_memsz), h.p_flags)
         })
+    }
+
+    /// Returns the addresses from its first segment to its last.
+    pub fn addresses(&self) -> Option<Range<u64>> {
+        self.segments().map(|(range, _)| range).reduce(|first, last| first.start..last.end)
     }
 
     pub fn holds(&self, address: u64) -> bool {
@@ -470,17 +442,6 @@ impl Loaded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A child that was made by clone(2) while the poller walked over the list waited for it for ever.
-    #[test]
-    fn a_list_that_a_thread_of_the_parents_has_locked_is_not_walked() {
-        let walks = Walks { count: AtomicU32::new(0), process: AtomicU32::new(0) };
-        let first = walks.begin(7).unwrap();
-        assert!(walks.begin(7).is_some(), "another thread of this process walks, too");
-        assert!(walks.begin(8).is_none(), "a thread of the parent's does");
-        drop(first);
-        assert!(walks.begin(8).is_some(), "none did when the child was made");
-    }
 
     #[test]
     fn a_renamed_libcudart_is_recognized() {

@@ -7,6 +7,7 @@ pub mod libraries;
 pub mod sanitizers;
 pub mod slots;
 pub mod symbols;
+pub mod walks;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
