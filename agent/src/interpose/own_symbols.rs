@@ -31,6 +31,7 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         crate::loader::late::bind_at_start();
+        crate::loader::walks::watch_forks();
         give_back_new();
     }
     at_load

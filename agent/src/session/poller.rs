@@ -21,6 +21,7 @@ use crate::gpu::poller::rhythm::Rhythm;
 use crate::heap;
 use crate::interpose::unknown;
 use crate::loader::symbols;
+use crate::loader::walks;
 use crate::modules::Modules;
 use crate::names::Names;
 use crate::native::Native;
@@ -93,6 +94,7 @@ pub fn start(session: Session, ring: Ring) -> Result<(), ()> {
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passed this box.
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
+    walks::skip_in_forks();
     let mut poller = Poller {
         session: start.session,
         ring: start.ring,

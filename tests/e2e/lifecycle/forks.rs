@@ -129,3 +129,11 @@ fn a_program_that_executes_itself_overwrites_no_trace() {
         assert_eq!(launches(own), 200);
     }
 }
+
+/// A child that was forked while a thread walked over the loader's list hung when it loaded a library.
+#[test]
+fn a_child_that_is_forked_during_walks_over_the_loaded_libraries_loads_its_own() {
+    let done = Run::of("fork_during_walks").arg("300").preloaded().succeeded();
+    assert_eq!(done.said()["hung"], 0, "{}", done.stdout);
+    assert_eq!(launches(&done.report()), done.said()["launches"]);
+}
