@@ -111,7 +111,10 @@ fn next_dlsym() -> Dlsym {
     if address == 0 {
         // SAFETY: a terminated name; RTLD_NEXT is relative to us.
         let found = unsafe { libc_dlsym()(libc::RTLD_NEXT, c"dlsym".as_ptr()) };
-        address = if found.is_null() { libc_dlsym() as usize } else { found as usize };
+        if found.is_null() {
+            return libc_dlsym(); // in a libdl that only some of the objects see, or nowhere yet
+        }
+        address = found as usize;
         NEXT.store(address, Ordering::Relaxed);
     }
     // SAFETY: a function named dlsym, found by the loader: it has dlsym's prototype.

@@ -15,28 +15,35 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// dlsym(3).
 pub type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// libc's dlsym. Relaxed: code, immutable, and every thread finds the same.
-static LIBC: AtomicUsize = AtomicUsize::new(0);
+/// Where glibc before 2.34 has dlopen and dlsym.
+const LIBDL: &CStr = c"libdl.so.2";
 
-/// libc's dlsym. glibc has it in two versions: 2.34 (in libc.so.6), and the port's first version (in
-/// libdl.so.2 before).
+/// Returns the address of a function, which is looked for until it is found: libdl may be loaded late. One that only some of the
+/// objects see is looked for by its name, each time, since it is unloaded with them.
+fn learned(place: &AtomicUsize, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    // Relaxed: code, immutable, and every thread finds the same.
+    let known = place.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let found = find()?;
+    place.store(found, Ordering::Relaxed);
+    Some(found)
+}
+
+/// Returns libc's dlsym. glibc has it in two versions: 2.34 (in libc.so.6), and the port's first version (in libdl.so.2 before).
 pub fn libc_dlsym() -> Dlsym {
-    let mut address = LIBC.load(Ordering::Relaxed);
-    if address == 0 {
-        const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
-        for version in [c"GLIBC_2.34", OLD] {
+    static LIBC: AtomicUsize = AtomicUsize::new(0);
+    const OLD: &CStr = if cfg!(target_arch = "aarch64") { c"GLIBC_2.17" } else { c"GLIBC_2.2.5" };
+    let found = learned(&LIBC, || {
+        let in_version = |version: &CStr| {
             // SAFETY: terminated strings; RTLD_NEXT is relative to us, the caller, as intended.
             let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
-            if !found.is_null() {
-                address = found as usize;
-                LIBC.store(address, Ordering::Relaxed);
-                break;
-            }
-        }
-    }
-    if address == 0 {
-        return no_dlsym;
-    }
+            (!found.is_null()).then_some(found as usize)
+        };
+        [c"GLIBC_2.34", OLD].into_iter().find_map(in_version)
+    });
+    let Some(address) = found.or_else(|| symbols::in_file(LIBDL, c"dlsym")) else { return no_dlsym };
     // SAFETY: the C library's function with this name and prototype.
     unsafe { core::mem::transmute::<usize, Dlsym>(address) }
 }
@@ -49,17 +56,16 @@ unsafe extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
 /// dlopen(3).
 pub type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
-/// The next dlopen in search order. Relaxed: code, immutable, and every thread finds the same.
-static NEXT_DLOPEN: AtomicUsize = AtomicUsize::new(0);
-
 /// The dlopen that follows ours in search order.
 pub fn next_dlopen() -> Dlopen {
-    let mut address = NEXT_DLOPEN.load(Ordering::Relaxed);
-    if address == 0 {
-        address = next_definition(c"dlopen").unwrap_or(no_dlopen as *const () as usize);
-        NEXT_DLOPEN.store(address, Ordering::Relaxed);
-    }
-    // SAFETY: a function named dlopen, found by the loader: it has dlopen's prototype.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let found = learned(&NEXT, || next_definition(c"dlopen"));
+    dlopen_at(found.or_else(|| symbols::in_file(LIBDL, c"dlopen")))
+}
+
+fn dlopen_at(address: Option<usize>) -> Dlopen {
+    let Some(address) = address else { return no_dlopen };
+    // SAFETY: a function named dlopen, found in libc, in libdl or by the loader: it has dlopen's prototype.
     unsafe { core::mem::transmute::<usize, Dlopen>(address) }
 }
 
@@ -69,17 +75,10 @@ unsafe extern "C" fn no_dlopen(_: *const c_char, _: c_int) -> *mut c_void {
 }
 
 /// libc's dlopen, for our own lookups: what Nsight Compute injects answers one of libcuda with a handle through which functions
-/// of other libraries are found. In glibc before 2.34 it is in libdl, where it is not looked for: there, the next one.
+/// of other libraries are found. Where libc has none (glibc before 2.34), the next one.
 pub fn libc_dlopen() -> Dlopen {
-    // Relaxed: code, immutable, and every thread finds the same.
-    static LIBC_DLOPEN: AtomicUsize = AtomicUsize::new(0);
-    let mut address = LIBC_DLOPEN.load(Ordering::Relaxed);
-    if address == 0 {
-        address = symbols::in_libc(c"dlopen").unwrap_or(next_dlopen() as usize);
-        LIBC_DLOPEN.store(address, Ordering::Relaxed);
-    }
-    // SAFETY: a function named dlopen, found in libc or by the loader: it has dlopen's prototype.
-    unsafe { core::mem::transmute::<usize, Dlopen>(address) }
+    static LIBC: AtomicUsize = AtomicUsize::new(0);
+    learned(&LIBC, || symbols::in_libc(c"dlopen")).map_or_else(next_dlopen, |found| dlopen_at(Some(found)))
 }
 
 /// The definition that follows ours in search order.
@@ -113,4 +112,18 @@ pub fn quietly<T>(lookup: impl FnOnce() -> Option<T>) -> Option<T> {
         unsafe { libc::dlerror() };
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plugin that brought libdl along in a scope of its own was answered for ever that nothing can be loaded.
+    #[test]
+    fn what_is_not_there_yet_is_looked_for_again() {
+        let place = AtomicUsize::new(0);
+        assert_eq!(learned(&place, || None), None);
+        assert_eq!(learned(&place, || Some(7)), Some(7));
+        assert_eq!(learned(&place, || None), Some(7));
+    }
 }
