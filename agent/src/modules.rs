@@ -164,7 +164,7 @@ mod tests {
         let copied = Copied::of_all().unwrap();
         assert_eq!(heap::allocated(), before);
         let libc = copied.objects().find(|(_, path)| path.ends_with(b"/libc.so.6")).unwrap();
-        assert_eq!(Some(libc.0.bias), libraries::holder_of(libc.0.start).map(|(object, _)| object.base));
+        assert_eq!(Some(libc.0.bias), libraries::base_of(libc.0.start));
         assert_ne!(libc.0.build_id, BuildId::default());
         assert_eq!(copied.objects().next().unwrap().1, b"", "the program has no path");
     }

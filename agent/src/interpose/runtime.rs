@@ -12,7 +12,7 @@
 
 use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
 use crate::interpose::Next;
-use crate::loader::libraries::{self, Object, Runtimes};
+use crate::loader::libraries::{self, Runtimes};
 use crate::loader::{in_library, next_definition};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -44,8 +44,8 @@ impl Runtime {
     }
 
     /// Finds all functions.
-    fn learn(&self, object: &Object) {
-        let Some(handle) = libraries::pinned(object.path.as_c_str()) else { return };
+    fn learn(&self, base: u64) {
+        let Some(handle) = libraries::pinned_at(base) else { return };
         for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
             if let Some(slot) = self.slot(hook) {
                 slot.store(in_library(handle, hook.symbol).unwrap_or(ABSENT), Ordering::Relaxed);
@@ -101,14 +101,13 @@ fn remember(caller: u64, runtime: usize) {
 
 /// The runtime function that a call from `caller` continues to.
 pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
-    let holder = libraries::holder_of(caller);
-    let needed = holder.as_ref().and_then(|(_, needed)| needed.as_ref());
-    let runtimes = Runtimes::loaded(needed);
+    let needed = libraries::runtime_needed_at(caller);
+    let runtimes = Runtimes::loaded(needed.as_ref());
     let bound = match needed {
         Some(_) => runtimes.named,
         None => runtimes.first.filter(|_| runtimes.count == 1),
     };
-    if let Some(next) = bound.and_then(|object| through(&object, caller, hook)) {
+    if let Some(next) = bound.and_then(|base| through(base, caller, hook)) {
         return Some(next);
     }
     if let Some(address) = other_definition(hook) {
@@ -122,28 +121,28 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
         return None; // never another runtime than the one that the object was linked against
     }
     // There are several runtimes, and it is unclear which is meant.
-    let first = || libraries::pinned(runtimes.first?.path.as_c_str());
+    let first = || libraries::pinned_at(runtimes.first?);
     let next = next_definition(hook.symbol).filter(|found| libraries::is_code(*found));
     let address = next.or_else(|| in_library(first()?, hook.symbol))?;
     Some(Next { address, labelled: false })
 }
 
-/// Returns the function in this runtime, which is the caller's. Once the runtime is known, no loader lock is
+/// Returns the function in the runtime with this load bias, which is the caller's. Once the runtime is known, no loader lock is
 /// taken.
-fn through(object: &Object, caller: u64, hook: &'static Hook) -> Option<Next> {
+fn through(base: u64, caller: u64, hook: &'static Hook) -> Option<Next> {
     let index = KNOWN.iter().position(|runtime| {
         // Relaxed: a place is taken once, and kept.
-        let taken = runtime.base.compare_exchange(0, object.base, Ordering::Relaxed, Ordering::Relaxed);
-        taken.is_ok() || taken == Err(object.base)
+        let taken = runtime.base.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok() || taken == Err(base)
     });
     let Some(index) = index else {
-        let address = in_library(libraries::pinned(object.path.as_c_str())?, hook.symbol)?;
+        let address = in_library(libraries::pinned_at(base)?, hook.symbol)?;
         return Some(Next { address, labelled: true });
     };
     let runtime = KNOWN.get(index)?;
     if runtime.slot(hook)?.load(Ordering::Relaxed) == 0 {
         lead_to_other_definitions();
-        runtime.learn(object);
+        runtime.learn(base);
     }
     if let Some(address) = hook.next(Route::Symbol) {
         return Some(Next { address, labelled: true });
@@ -174,12 +173,10 @@ fn other_definition(hook: &Hook) -> Option<usize> {
 fn in_scope_of(caller: u64, hook: &'static Hook) -> Option<Next> {
     // The program's own scope is the global one, which `next_definition` has searched.
     let address = libraries::in_scope_of(caller, hook.symbol)?;
-    let (provider, _) = libraries::holder_of(address as u64)?;
-    let (ours, _) = libraries::holder_of(find as *const () as u64)?;
-    if provider.base == ours.base {
+    if libraries::is_ours(address) {
         return None;
     }
-    through(&provider, caller, hook)
+    through(libraries::base_of(address as u64)?, caller, hook)
 }
 
 #[cfg(test)]

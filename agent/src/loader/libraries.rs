@@ -89,34 +89,32 @@ fn is_runtime_name(path: &[u8]) -> bool {
     })
 }
 
-/// A path or file name, kept without a heap allocation.
-#[derive(Clone, Copy)]
-pub struct Name {
-    /// The terminated text.
-    bytes: [u8; NAME_BYTES],
-}
-const NAME_BYTES: usize = 512;
+/// Room for a file name (255 bytes at most, limits.h), and its terminator.
+const NAME_BYTES: usize = 256;
+/// Room for a path, and its terminator: the system opens no longer one.
+const PATH_BYTES: usize = 4096;
 
-impl Name {
+/// A text that is kept without a heap allocation.
+#[derive(Clone, Copy)]
+pub struct Text<const BYTES: usize> {
+    /// The terminated text.
+    bytes: [u8; BYTES],
+}
+
+/// A file name.
+pub type Name = Text<NAME_BYTES>;
+
+impl<const BYTES: usize> Text<BYTES> {
     /// Returns `None` when the text is too long to be kept with its terminator.
-    fn of(text: &[u8]) -> Option<Name> {
-        let mut bytes = [0; NAME_BYTES];
-        bytes.get_mut(..text.len()).filter(|_| text.len() < NAME_BYTES)?.copy_from_slice(text);
-        Some(Name { bytes })
+    fn of(text: &[u8]) -> Option<Text<BYTES>> {
+        let mut bytes = [0; BYTES];
+        bytes.get_mut(..text.len()).filter(|_| text.len() < BYTES)?.copy_from_slice(text);
+        Some(Text { bytes })
     }
 
-    pub fn as_c_str(&self) -> &CStr {
+    fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
-}
-
-/// A loaded object.
-#[derive(Clone, Copy)]
-pub struct Object {
-    /// Its load bias, which no two loaded objects share.
-    pub base: u64,
-    /// Its path; empty for the program itself.
-    pub path: Name,
 }
 
 /// Calls `visit` with each loaded object until it returns a result. Takes the short lock of the loader's
@@ -185,22 +183,47 @@ pub fn at_start<T>(name: &CStr, visit: impl FnOnce(&Loaded<'_>) -> Option<T>) ->
     None
 }
 
-/// The object that contains an address, and the file name of the libcudart that it was linked against.
-pub fn holder_of(address: u64) -> Option<(Object, Option<Name>)> {
-    search(|loaded| {
-        loaded.holds(address).then(|| {
-            let needed =
-                loaded.strings(DT_NEEDED, |name| is_runtime_name(name).then(|| Name::of(name))).flatten();
-            loaded.object().map(|object| (object, needed))
-        })?
-    })
+/// The load bias of the object that contains an address, which no two loaded objects share.
+pub fn base_of(address: u64) -> Option<u64> {
+    search(|loaded| loaded.holds(address).then(|| loaded.base()))
 }
 
-/// The loaded libcudarts: their number, the first one, and the one with a given name.
+/// The file name of the libcudart that the object with this address was linked against.
+pub fn runtime_needed_at(address: u64) -> Option<Name> {
+    let of_runtime = |needed: &[u8]| is_runtime_name(needed).then(|| Name::of(file_name(needed)));
+    search(|loaded| loaded.holds(address).then(|| loaded.strings(DT_NEEDED, of_runtime)))??
+}
+
+/// Calls `get` with the path of the object with this load bias; that of the program itself is empty.
+fn with_path<T>(base: u64, get: impl FnOnce(&CStr) -> Option<T>) -> Option<T> {
+    let of_base =
+        |loaded: &Loaded<'_>| (loaded.base() == base).then(|| Text::<PATH_BYTES>::of(loaded.path()));
+    get(search(of_base)??.as_c_str())
+}
+
+/// The handle of the object with this load bias, which then stays loaded until the process ends. Takes the loader's lock.
+pub fn pinned_at(base: u64) -> Option<*mut c_void> {
+    with_path(base, |path| pinned_as(path, base))
+}
+
+fn pinned_as(path: &CStr, base: u64) -> Option<*mut c_void> {
+    let handle = pinned(path)?;
+    // SAFETY: glibc's handle of an object is its `link_map`, and the object stays.
+    let found = unsafe { (*handle.cast::<LinkMap>()).base };
+    (found == base).then_some(handle)
+}
+
+/// Has the object with this load bias stay loaded until the process ends. Returns whether it does. Takes the loader's lock, except
+/// for the program itself, which stays in any case.
+pub fn stays(base: u64) -> bool {
+    with_path(base, |path| (path.is_empty() || pinned_as(path, base).is_some()).then_some(())).is_some()
+}
+
+/// The loaded libcudarts: their number, and the load bias of the first one and of the one with a given name.
 pub struct Runtimes {
     pub count: usize,
-    pub first: Option<Object>,
-    pub named: Option<Object>,
+    pub first: Option<u64>,
+    pub named: Option<u64>,
 }
 
 impl Runtimes {
@@ -209,9 +232,9 @@ impl Runtimes {
         search(|loaded| {
             if is_runtime_name(loaded.path()) {
                 runtimes.count += 1;
-                runtimes.first = runtimes.first.or_else(|| loaded.object());
+                runtimes.first = runtimes.first.or(Some(loaded.base()));
                 if runtimes.named.is_none() && name.is_some_and(|name| loaded.goes_by(name)) {
-                    runtimes.named = loaded.object();
+                    runtimes.named = Some(loaded.base());
                 }
             }
             None::<()>
@@ -304,12 +327,10 @@ pub fn wait_for_loading() {
 /// What a call by symbol from the object with this address finds in that object and its dependencies. `None` for
 /// the program itself, whose scope is that of the process.
 pub fn in_scope_of(address: u64, symbol: &CStr) -> Option<usize> {
-    let (object, _) = holder_of(address)?;
-    let path = object.path.as_c_str();
-    if path.is_empty() {
-        return None;
-    }
-    with(path, |handle| in_library(handle, symbol))
+    let in_object = |path: &CStr| {
+        if path.is_empty() { None } else { with(path, |handle| in_library(handle, symbol)) }
+    };
+    with_path(base_of(address)?, in_object)
 }
 
 /// Whether an address is one of code. A symbol with another address is a variable.
@@ -383,11 +404,6 @@ impl Loaded<'_> {
         is_driver_name(self.path())
     }
 
-    /// Its load bias and its path.
-    pub fn object(&self) -> Option<Object> {
-        Some(Object { base: self.info.dlpi_addr, path: Name::of(self.path())? })
-    }
-
     pub fn headers(&self) -> &[libc::Elf64_Phdr] {
         // SAFETY: the loader's array of that many program headers.
         unsafe { core::slice::from_raw_parts(self.info.dlpi_phdr, usize::from(self.info.dlpi_phnum)) }
@@ -442,6 +458,29 @@ impl Loaded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Calls of a runtime's functions failed where its path, or that of their caller, was this long.
+    #[test]
+    fn an_object_with_a_long_path_is_found_by_its_path() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-deep-{}", std::process::id()));
+        let deep = (0..4).fold(folder.clone(), |path, _| path.join("runfiles".repeat(25)));
+        std::fs::create_dir_all(&deep).unwrap();
+        let copy = deep.join("libdeep.so");
+        let libc = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let libc =
+            libc.lines().find_map(|line| line.split(' ').next_back()?.strip_suffix("libc.so.6")).unwrap();
+        std::fs::copy(format!("{libc}libm.so.6"), &copy).unwrap();
+        let path = std::ffi::CString::new(copy.to_str().unwrap()).unwrap();
+        assert!(path.count_bytes() > 800);
+        // SAFETY: loads a copy of the mathematical library.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        let cos = in_library(handle, c"cos").unwrap();
+        let base = base_of(cos as u64).unwrap();
+        assert_eq!(in_scope_of(base, c"cos"), Some(cos));
+        assert_eq!(pinned_at(base), Some(handle));
+        assert!(stays(base) && !stays(base + 1));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn a_renamed_libcudart_is_recognized() {

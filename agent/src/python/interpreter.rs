@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::loader::libraries::{self, Object};
+use crate::loader::libraries;
 use crate::loader::symbols::Symbols;
 use crate::memory;
 use crate::python::layout::{DEBUG_WORDS, Layout, Unknown};
@@ -20,9 +20,9 @@ pub struct Interpreter {
     pub layout: Layout,
     /// `major << 8 | minor`.
     pub version: u16,
-    /// The object that it is in, and whether that stays loaded until the process ends. Relaxed: a thread that misses it
+    /// The load bias of the object that it is in, and whether that stays loaded until the process ends. Relaxed: a thread that misses it
     /// has it stay loaded once more.
-    object: Object,
+    base: u64,
     is_pinned: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ pub struct Types {
 
 /// The addresses of the symbols that are used.
 struct Addresses {
-    object: Object,
+    base: u64,
     this_thread: u64,
     is_finalizing: u64,
     types: Types,
@@ -54,7 +54,7 @@ impl Addresses {
         libraries::search(|loaded| {
             let symbols = Symbols::of(loaded)?;
             Some(Addresses {
-                object: loaded.object()?,
+                base: loaded.base(),
                 this_thread: symbols.get(c"PyGILState_GetThisThreadState")?,
                 is_finalizing: symbols
                     .get(c"Py_IsFinalizing")
@@ -113,23 +113,19 @@ impl Interpreter {
                 ),
             )
         };
-        let Addresses { types, object, .. } = *addresses;
+        let Addresses { types, base, .. } = *addresses;
         let is_pinned = AtomicBool::new(false);
-        Ok(Interpreter { this_thread, is_finalizing, types, layout, version, object, is_pinned })
+        Ok(Interpreter { this_thread, is_finalizing, types, layout, version, base, is_pinned })
     }
 
     /// Has its library stay loaded, so that its functions can be called. Returns false if it was unloaded. The first call
     /// takes the loader's lock, so it is for a thread of the app's.
     pub fn stays_loaded(&self) -> bool {
-        let path = self.object.path.as_c_str();
         if self.is_pinned.load(Ordering::Relaxed) {
             return true;
         }
-        // The program itself, which has no path here, is never unloaded.
-        let is_there = path.is_empty() || libraries::pinned(path).is_some();
         let function = self.this_thread as *const () as u64;
-        let is_same = libraries::search(|loaded| loaded.holds(function).then(|| loaded.base()));
-        let is_pinned = is_there && is_same == Some(self.object.base);
+        let is_pinned = libraries::stays(self.base) && libraries::base_of(function) == Some(self.base);
         self.is_pinned.store(is_pinned, Ordering::Relaxed);
         is_pinned
     }
