@@ -1,11 +1,13 @@
-// Calls the runtime from one place in the code before and after it closes the library that the first call went to.
+// Calls the runtime from one place in the code before and after it closes the library that the first call went to:
+//
+//   unload_runtime [LIBRARY]
 #include <dlfcn.h>
 
 #include "common.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-    void *runtime = dlopen("libcudart-tiny.so", RTLD_NOW | RTLD_GLOBAL);
+    void *runtime = dlopen(argc > 1 ? argv[1] : "libcudart-tiny.so", RTLD_NOW | RTLD_GLOBAL);
     if (runtime == NULL)
         FAIL("%s", dlerror());
     // Its reference to the runtime is bound at its first call.

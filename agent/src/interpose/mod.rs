@@ -57,15 +57,21 @@ fn next_of_caller(hook: &'static Hook, caller: Caller) -> Option<Next> {
 fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     let errno = Errno::save();
     let next = match hook.layer {
-        // Without libcuda it is a function of another library that has the name of one of the driver's.
-        Layer::Driver => next_in_driver(hook).map(|address| {
-            let labelled = libraries::driver().is_some();
-            if labelled {
-                hook.lead_symbol(address);
-                sink::route_found(hook);
-            }
-            Next { address, labelled }
-        }),
+        Layer::Driver => next_in_driver(hook).map_or_else(
+            || None,
+            |address| {
+                // Without libcuda it is a function of another library that has the name of one of the driver's.
+                let labelled = libraries::driver().is_some();
+                if labelled {
+                    // Another library's function is looked up again where that library cannot be kept.
+                    if hook.ahead() == Some(address) {
+                        hook.lead_symbol(address);
+                    }
+                    sink::route_found(hook);
+                }
+                Some(Next { address, labelled })
+            },
+        ),
         Layer::Runtime => runtime::find(caller.address, hook),
     };
     errno.restore();
@@ -78,7 +84,22 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
     }
     let address = behind(hook)?;
     learn_driver();
+    if libraries::driver().is_some() {
+        look_ahead(hook, address);
+    }
     Some(address)
+}
+
+/// Stores the function that calls by symbol continue to, if its library stays loaded.
+fn look_ahead(hook: &Hook, address: usize) {
+    if Some(address) == real_export(hook) || stays(address) {
+        hook.look_ahead(address);
+    }
+}
+
+/// Has the library of a function stay loaded, since calls will continue to it. Returns whether it does.
+fn stays(address: usize) -> bool {
+    libraries::base_of(address as u64).is_some_and(libraries::stays)
 }
 
 /// The function that follows ours in search order, or else the driver's own. (A variable of that name is none.)
@@ -99,7 +120,7 @@ pub fn learn_driver() {
     }
     for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Driver) {
         if let Some(address) = behind(hook) {
-            hook.look_ahead(address);
+            look_ahead(hook, address);
         }
     }
     LEARNED.store(true, Ordering::Relaxed);

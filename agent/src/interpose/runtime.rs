@@ -11,7 +11,7 @@
 //! take that lock.
 
 use crate::hook::{ABSENT, Hook, Hooks, Layer, Route, Table};
-use crate::interpose::Next;
+use crate::interpose::{Next, stays};
 use crate::loader::libraries::{self, Runtimes};
 use crate::loader::{in_library, next_definition};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -111,7 +111,7 @@ pub fn find(caller: u64, hook: &'static Hook) -> Option<Next> {
         return Some(next);
     }
     if let Some(address) = other_definition(hook) {
-        hook.lead_symbol(address);
+        lead(hook, address);
         return Some(Next { address, labelled: true });
     }
     if let Some(next) = in_scope_of(caller, hook) {
@@ -157,8 +157,15 @@ fn through(base: u64, caller: u64, hook: &'static Hook) -> Option<Next> {
 fn lead_to_other_definitions() {
     for hook in Table::all().iter().filter(|hook| hook.layer == Layer::Runtime) {
         if let Some(address) = other_definition(hook) {
-            hook.lead_symbol(address);
+            lead(hook, address);
         }
+    }
+}
+
+/// Has all calls of a function continue to another library's, if that library stays loaded.
+fn lead(hook: &Hook, address: usize) {
+    if stays(address) {
+        hook.lead_symbol(address);
     }
 }
 

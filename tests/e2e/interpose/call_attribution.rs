@@ -277,3 +277,13 @@ fn a_call_site_works_after_the_runtime_that_it_led_to_is_unloaded() {
     let done = Run::of("unload_runtime").preloaded().succeeded();
     assert_eq!(apis(&done.report())["cudaDeviceSynchronize"], (2, 0));
 }
+
+/// A call jumped to where the library had been.
+#[test]
+fn a_call_site_works_after_a_library_that_is_no_runtime_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let shim = folder.path().join("libshim.so");
+    std::fs::copy(program("libcudart-tiny.so"), &shim).unwrap();
+    let done = Run::of("unload_runtime").arg(&shim).preloaded().succeeded();
+    assert_eq!(apis(&done.report())["cudaDeviceSynchronize"], (2, 0));
+}
