@@ -13,6 +13,7 @@
 //! [`dlopen`](super::dlopen).
 
 use crate::hook::{Hook, Hooks, Table};
+use crate::interpose::runtime;
 use crate::loader::libraries::{self, List};
 use crate::loader::next_definition;
 use crate::loader::slots::{self, Reference, Slot};
@@ -37,10 +38,12 @@ static AT_LOAD: extern "C" fn() = {
     at_load
 };
 
-/// Gives the references of newly loaded objects back.
+/// Gives the references of newly loaded objects back, and forgets what was known of unloaded ones.
 #[inline]
 pub fn give_back_new() {
-    if libraries::adds() != SEEN.load(Ordering::Acquire) {
+    let (adds, unloaded) = libraries::changes();
+    runtime::forget_unloaded(unloaded);
+    if adds != SEEN.load(Ordering::Acquire) {
         give_back();
     }
 }

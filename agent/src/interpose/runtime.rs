@@ -57,7 +57,11 @@ impl Runtime {
 /// The runtime that the calls from a page of code continue to. A page belongs to one object, and objects have
 /// fewer pages of calls than call sites. A place has the page's number and the runtime's in one word, so
 /// relaxed is enough; 0 = free.
-static PAGES: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+struct Pages([AtomicU64; PLACES]);
+static PAGES: Pages = Pages::new();
+/// The loader's count of objects ever unloaded when the pages were last forgotten. Relaxed: a page that is forgotten once more, or
+/// in another thread's walk over the places, is looked up again.
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
 const PLACES: usize = 8192;
 /// The number of places tried before a page is not cached; its calls then walk the loader's list.
 const PROBES: usize = 32;
@@ -65,37 +69,66 @@ const PAGE_BITS: u32 = 12;
 const RUNTIME_BITS: u32 = 3;
 const _: () = assert!(RUNTIMES == 1 << RUNTIME_BITS && PLACES.is_power_of_two());
 
-fn places(page: u64) -> impl Iterator<Item = &'static AtomicU64> {
-    // Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4).
-    let start = (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES.trailing_zeros())) as usize;
-    (start..start + PROBES).filter_map(|place| PAGES.get(place % PLACES))
+impl Pages {
+    const fn new() -> Pages {
+        Pages([const { AtomicU64::new(0) }; PLACES])
+    }
+
+    #[inline]
+    fn places(&self, page: u64) -> impl Iterator<Item = &AtomicU64> {
+        // Fibonacci hashing (Knuth, TAOCP vol. 3, 6.4).
+        let start = (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES.trailing_zeros())) as usize;
+        (start..start + PROBES).filter_map(|place| self.0.get(place % PLACES))
+    }
+
+    /// Returns the runtime of the page with this address.
+    #[inline]
+    fn runtime(&self, caller: u64) -> Option<usize> {
+        let page = caller >> PAGE_BITS;
+        for place in self.places(page) {
+            let word = place.load(Ordering::Relaxed);
+            if word == 0 {
+                return None;
+            }
+            if word >> RUNTIME_BITS == page {
+                return Some((word as usize) % RUNTIMES);
+            }
+        }
+        None
+    }
+
+    fn remember(&self, caller: u64, runtime: usize) {
+        let word = ((caller >> PAGE_BITS) << RUNTIME_BITS) | runtime as u64;
+        for place in self.places(caller >> PAGE_BITS) {
+            match place.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) if other == word => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn forget(&self) {
+        self.0.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
 }
 
 /// The runtime function that a call from `caller` continues to, if a call from the same page was made before.
 #[inline]
 pub fn known(caller: u64, hook: &Hook) -> Option<Next> {
-    let page = caller >> PAGE_BITS;
-    for place in places(page) {
-        let word = place.load(Ordering::Relaxed);
-        if word == 0 {
-            return None;
-        }
-        if word >> RUNTIME_BITS == page {
-            let runtime = KNOWN.get((word as usize) % RUNTIMES)?;
-            return runtime.function(hook).map(|address| Next { address, labelled: true });
-        }
-    }
-    None
+    let runtime = KNOWN.get(PAGES.runtime(caller)?)?;
+    runtime.function(hook).map(|address| Next { address, labelled: true })
 }
 
-fn remember(caller: u64, runtime: usize) {
-    let word = ((caller >> PAGE_BITS) << RUNTIME_BITS) | runtime as u64;
-    for place in places(caller >> PAGE_BITS) {
-        match place.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(other) if other == word => return,
-            Err(_) => {}
-        }
+/// Forgets which pages call which runtime when the loader has unloaded objects since: another one may be mapped there next.
+pub fn forget_unloaded(unloaded: u64) {
+    if UNLOADED.load(Ordering::Relaxed) == unloaded {
+        return;
+    }
+    UNLOADED.store(unloaded, Ordering::Relaxed);
+    // Where no runtime was called, no page is known, and none of them is touched.
+    if KNOWN.first().is_some_and(|first| first.base.load(Ordering::Relaxed) != 0) {
+        PAGES.forget();
     }
 }
 
@@ -148,7 +181,7 @@ fn through(base: u64, caller: u64, hook: &'static Hook) -> Option<Next> {
         return Some(Next { address, labelled: true });
     }
     let address = runtime.function(hook)?;
-    remember(caller, index);
+    PAGES.remember(caller, index);
     Some(Next { address, labelled: true })
 }
 
@@ -188,19 +221,27 @@ fn in_scope_of(caller: u64, hook: &'static Hook) -> Option<Next> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN, PAGE_BITS, known, remember};
-    use crate::table::{Symbol, get};
-    use core::sync::atomic::Ordering;
+    use super::{PAGE_BITS, Pages};
 
     #[test]
     fn a_page_with_many_call_sites_is_looked_up_once() {
-        let hook = get(Symbol::cudaMalloc);
-        KNOWN[7].slot(hook).unwrap().store(0x1234, Ordering::Relaxed);
+        static PAGES: Pages = Pages::new();
         let pages = || (0..4000u64).map(|page| 0x5555_5555_0000 + (page << PAGE_BITS));
-        assert!(pages().all(|page| known(page, hook).is_none()));
-        pages().for_each(|page| remember(page + 0x10, 7));
-        let found = |caller| known(caller, hook).map(|next| next.address);
-        assert!(pages().all(|page| found(page + 0xff0) == Some(0x1234)), "also for other sites on the page");
-        assert!(known(0x7777_7777_0000, hook).is_none());
+        assert!(pages().all(|page| PAGES.runtime(page).is_none()));
+        pages().for_each(|page| PAGES.remember(page + 0x10, 7));
+        let is_found = |caller| PAGES.runtime(caller) == Some(7);
+        assert!(pages().all(|page| is_found(page + 0xff0)), "also for other sites on the page");
+        assert!(PAGES.runtime(0x7fff_0000_0000).is_none(), "another page");
+    }
+
+    /// A library that was mapped where another one had been called the other one's runtime.
+    #[test]
+    fn a_page_of_a_library_that_was_unloaded_is_forgotten() {
+        static PAGES: Pages = Pages::new();
+        PAGES.remember(0x5555_5555_0010, 2);
+        PAGES.forget();
+        assert_eq!(PAGES.runtime(0x5555_5555_0010), None);
+        PAGES.remember(0x5555_5555_0010, 3);
+        assert_eq!(PAGES.runtime(0x5555_5555_0ff0), Some(3));
     }
 }

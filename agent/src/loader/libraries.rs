@@ -248,14 +248,19 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
 
+/// The numbers of objects ever loaded and ever unloaded.
+pub fn changes() -> (u64, u64) {
+    search(|loaded| Some((loaded.info.dlpi_adds, loaded.info.dlpi_subs))).unwrap_or_default()
+}
+
 /// The number of objects ever loaded.
 pub fn adds() -> u64 {
-    search(|loaded| Some(loaded.info.dlpi_adds)).unwrap_or(0)
+    changes().0
 }
 
 /// The number of objects ever unloaded.
 pub fn subs() -> u64 {
-    search(|loaded| Some(loaded.info.dlpi_subs)).unwrap_or(0)
+    changes().1
 }
 
 /// How often a walk is tried while other threads load and unload libraries.

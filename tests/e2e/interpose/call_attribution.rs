@@ -209,6 +209,15 @@ fn with_two_runtimes_each_caller_keeps_its_own() {
     check_plugins(Run::of("plugins").arg("both").env("SIMCUDA_DRIVER_VERSION", "13050"));
 }
 
+/// Calls from the second plugin went to the first one's runtime.
+#[test]
+fn a_plugin_that_is_where_another_one_was_has_its_own_runtime() {
+    let run = Run::of("plugins").arg("replaced").env("SIMCUDA_DRIVER_VERSION", "13050");
+    let done = run.preloaded().succeeded();
+    assert_eq!(done.said()["same_place"], true, "nothing was tested");
+    assert_each_launch_is_counted_once(&done);
+}
+
 /// Copies the programs of `plugins` into a folder of their own, with CUDA 12's runtime under another name, as
 /// auditwheel does in wheels. Every occurrence of the name is replaced, as patchelf does; the new name may not be
 /// longer than the old one.
