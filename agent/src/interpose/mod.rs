@@ -58,7 +58,7 @@ fn next_by_symbol(hook: &'static Hook, caller: Caller) -> Option<Next> {
     let errno = Errno::save();
     let next = match hook.layer {
         Layer::Driver => next_in_driver(hook).map_or_else(
-            || None,
+            || own_of_caller(hook, caller),
             |address| {
                 // Without libcuda it is a function of another library that has the name of one of the driver's.
                 let labelled = libraries::driver().is_some();
@@ -88,6 +88,14 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
         look_ahead(hook, address);
     }
     Some(address)
+}
+
+/// The function that the caller's library has in its own scope, where there is no driver: programs that find the driver when they
+/// first need it define functions of its names, which do so.
+fn own_of_caller(hook: &Hook, caller: Caller) -> Option<Next> {
+    let found = libraries::in_scope_of(caller.address, hook.symbol);
+    let address = found.filter(|found| libraries::is_code(*found) && !libraries::is_ours(*found))?;
+    Some(Next { address, labelled: false })
 }
 
 /// Stores the function that calls by symbol continue to, if its library stays loaded.

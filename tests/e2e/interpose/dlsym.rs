@@ -129,6 +129,16 @@ fn a_function_that_merely_has_a_name_of_the_drivers_is_called_and_not_traced() {
     }
 }
 
+/// Its calls returned CUDA_ERROR_STUB_LIBRARY.
+#[test]
+fn a_loaded_librarys_own_function_with_a_name_of_cudas_is_called_where_there_is_no_driver() {
+    Run::of("namesake_loaded").without_gpu().plain().succeeded();
+    for enabled in ["1", "0"] {
+        let run = Run::of("namesake_loaded").env("GPUSPY", enabled).without_gpu();
+        assert_silent(&run.preloaded().succeeded());
+    }
+}
+
 #[test]
 fn a_functions_address_is_the_same_by_every_route() {
     let plain = Run::of("pointers").plain().succeeded().said();
