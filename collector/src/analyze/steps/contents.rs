@@ -214,6 +214,8 @@ impl Filling {
         let is_current = self.step == Some(step);
         let sums = match self.current.as_mut().filter(|_| is_current) {
             Some(current) => current,
+            // A step that is not over does not count, so neither does what it contains.
+            None if step >= self.to => return,
             None => {
                 let at = step.saturating_sub(self.from.unwrap_or(0)) as usize;
                 self.first.get_mut(at).unwrap_or(&mut self.rest)
@@ -241,6 +243,39 @@ impl Filling {
         if let Some(current) = self.current.as_mut() {
             current.allocations += blocks;
             current.allocated_bytes = current.allocated_bytes.saturating_add(allocated);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::simulation::{exactly, operation};
+
+    const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+
+    fn launch(filling: &mut Filling, at: i64) {
+        let timed = Operation { when: When::Timed(exactly(at, at + 10)), ..operation(KERNEL, (0, 1)) };
+        filling.operation(&timed);
+    }
+
+    /// Twenty steps of a thousand kernels were busy for 5 % too long: the operations of the last one, which are put in order
+    /// when all steps are over, were added to those that count.
+    #[test]
+    fn the_last_step_adds_no_busy_time_to_the_others() {
+        for (kernels, in_the_last) in [(1_000, 1_000), (1_000, 10_000), (1, 3)] {
+            let (mut filling, mut at) = (Filling::default(), 0);
+            for step in 0..20 {
+                filling.began(step, true);
+                for _ in 0..if step == 19 { in_the_last } else { kernels } {
+                    launch(&mut filling, at);
+                    at += 20;
+                }
+            }
+            let mean = 20.0 * kernels as f64;
+            let filled = filling.finish(2, Some(mean));
+            assert_eq!((filled.contents.busy, filled.contents.idle), (mean / 2.0, mean / 2.0));
+            assert_eq!(filled.steady, 2..19);
         }
     }
 }
