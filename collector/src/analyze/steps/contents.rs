@@ -114,7 +114,7 @@ impl Filling {
 
     /// Takes the next event.
     pub(super) fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        event.memory.iter().for_each(|change| self.holds(change));
+        scope.memory().iter().for_each(|change| self.holds(change));
         if let Some(operation) = scope.operation_at_any_time() {
             self.operation(operation);
         }
@@ -253,7 +253,13 @@ mod tests {
     use crate::model::simulation::{exactly, operation};
 
     const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+    use crate::analyze::scope::Selected;
+    use crate::model::filter::{Filter, RecordFilter};
+    use crate::model::memory::Allocator;
+    use crate::model::period::CaptureRanges;
 
+    use crate::trace::record::{Context, Names, Record};
+    use gpuspy_wire::record::{LossCause, Memory};
     fn launch(filling: &mut Filling, at: i64) {
         let timed = Operation { when: When::Timed(exactly(at, at + 10)), ..operation(KERNEL, (0, 1)) };
         filling.operation(&timed);
@@ -279,3 +285,34 @@ mod tests {
         }
     }
 }
+
+    /// With `--device 0`, the allocations of all GPUs were shown.
+    #[test]
+    fn steps_have_the_allocations_that_pass_the_filter() {
+        let (names, filter) = (Names::default(), Filter { devices: vec![0], ..Filter::default() });
+        let mut records = RecordFilter::new(&filter, &names, None, 0, &CaptureRanges::default());
+        let mut observe = |filling: &mut Filling, body: Body, memory: Vec<MemoryChange>| {
+            let record = Record { thread: 1, at: 1, body };
+            let event = Event { memory, ..Event::new(&record) };
+            let selected = Selected::of(&mut records, &event);
+            filling.observe(&event, &Scope::of(&event, &selected));
+        };
+        let mut filling = Filling::default();
+        for device in [0, 1] {
+            let context = Context { context: device + 1, device, handle: 1, destroyed: false };
+            observe(&mut filling, Body::Context(context), Vec::new());
+        }
+        for step in 0..4 {
+            filling.began(step, true);
+            for context in [1, 2] {
+                let of = Allocator { context, thread: 1, stream: None, caller: 0, correlation: 0 };
+                let change = MemoryChange::Allocated { memory: Memory::Device, bytes: 100, of };
+                observe(&mut filling, Body::Loss { cause: LossCause::RingFull, count: 0 }, vec![change]);
+            }
+        }
+        let contents = filling.finish(0, None).contents;
+        assert_eq!(
+            (contents.allocations, contents.allocated_bytes, contents.growth_bytes),
+            (1.0, 100.0, 100.0)
+        );
+    }
