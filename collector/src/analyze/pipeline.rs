@@ -253,7 +253,7 @@ impl Tables {
     /// of operations know and the devices need, and the gaps of all devices. `has_all`: no operation is missing in the tables.
     fn relate(&mut self, has_all: bool) {
         for device in &mut self.devices {
-            device.idle.set_warm_up(self.steps.warm_up);
+            device.idle.set_warm_up(self.steps.first_steady());
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers, has_all);
         }
         self.gaps = devices::gaps(&self.devices);

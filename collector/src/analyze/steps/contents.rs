@@ -96,6 +96,8 @@ pub(super) struct Filled {
     pub contents: Contents,
     /// The steps that this is about.
     pub steady: Range<u64>,
+    /// The number of counted steps before them.
+    pub warm_up: u64,
     /// Whether nearly all operations have a GPU time, so that busy time could be added up.
     pub is_busy_known: bool,
 }
@@ -132,7 +134,7 @@ impl Filling {
         self.launches
     }
 
-    /// Returns what a step after the warm-up contains, if its mean time is `mean` ns.
+    /// Returns what a step contains after the warm-up, which ends before step `warm_up`, if its mean time is `mean` ns.
     pub(super) fn finish(mut self, warm_up: u64, mean: Option<f64>) -> Filled {
         // The last step is not over, and its end is not known.
         self.current = None;
@@ -140,8 +142,8 @@ impl Filling {
             self.busy(start, end, step);
         }
         let mut all = self.rest;
-        let skipped = warm_up.saturating_sub(self.from.unwrap_or(0)) as usize;
-        self.first.iter().skip(skipped).for_each(|sums| all.add(sums));
+        let skipped = warm_up.saturating_sub(self.from.unwrap_or(0));
+        self.first.iter().skip(skipped as usize).for_each(|sums| all.add(sums));
         let per_step = |sum: u64| sum as f64 / all.steps.max(1) as f64;
         let is_known = all.untimed as f64 <= UNTIMED * all.operations as f64;
         let mean = mean.unwrap_or(0.0);
@@ -161,6 +163,7 @@ impl Filling {
         Filled {
             is_busy_known: is_known,
             steady,
+            warm_up: skipped,
             launches: self.launches_of.quantile(0.5).unwrap_or(0),
             contents,
         }
@@ -250,16 +253,16 @@ impl Filling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::simulation::{exactly, operation};
-
-    const KERNEL: Action = Action::Kernel { name: 1, communication: false };
     use crate::analyze::scope::Selected;
     use crate::model::filter::{Filter, RecordFilter};
     use crate::model::memory::Allocator;
     use crate::model::period::CaptureRanges;
-
+    use crate::model::simulation::{exactly, operation};
     use crate::trace::record::{Context, Names, Record};
     use gpuspy_wire::record::{LossCause, Memory};
+
+    const KERNEL: Action = Action::Kernel { name: 1, communication: false };
+
     fn launch(filling: &mut Filling, at: i64) {
         let timed = Operation { when: When::Timed(exactly(at, at + 10)), ..operation(KERNEL, (0, 1)) };
         filling.operation(&timed);
@@ -284,7 +287,6 @@ mod tests {
             assert_eq!(filled.steady, 2..19);
         }
     }
-}
 
     /// With `--device 0`, the allocations of all GPUs were shown.
     #[test]
@@ -316,3 +318,4 @@ mod tests {
             (1.0, 100.0, 100.0)
         );
     }
+}

@@ -151,6 +151,12 @@ impl Steps {
         }
     }
 
+    /// The number of the first step after the warm-up; 0 without a warm-up. (Of a part of the time, the first step of the warm-up
+    /// is not step 0.)
+    pub(super) fn first_steady(&self) -> u64 {
+        if self.warm_up > 0 { self.steady.start } else { 0 }
+    }
+
     /// Fills in what the devices know: why the GPUs were idle in the steps, and the busy time if the steps themselves do not
     /// tell it.
     pub(super) fn relate(&mut self, devices: &[DeviceReport]) {
@@ -306,7 +312,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             count: self.count,
             source: None,
             launches: filled.launches,
-            warm_up: told.warm_up,
+            warm_up: filled.warm_up,
             time: told.time,
             outliers: told.outliers,
             plot: told.plot,
@@ -321,10 +327,34 @@ impl<'a> Analysis<'a> for StepFold<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::analysis::{self, finish_at};
     use super::*;
     use crate::analyze::estimate::Sum;
     use crate::analyze::identity::Identity;
     use crate::analyze::idle::{IdleReport, Part};
+    use crate::trace::record::{Body, Names, Record};
+    use gpuspy_wire::record::LossCause;
+
+    /// From step 10 on, of which the first two were long, "warm-up 12" was reported.
+    #[test]
+    fn the_warm_up_of_a_part_of_the_time_is_a_number_of_steps() {
+        let (names, period) = (Names::default(), Period::between(1_000, 100_000));
+        let mut fold = StepFold::new(&analysis::Start { period, ..analysis::Start::of(&names) });
+        let mut at = 0;
+        for step in 0..40 {
+            let record = Record { thread: 1, at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+            let event = Event { step: Some(step), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+            at += if step == 10 || step == 11 { 300 } else { 100 };
+        }
+        let steps = finish_at(fold, at);
+        assert_eq!((steps.count, steps.warm_up, steps.steady.clone()), (30, 2, 12..39));
+        assert_eq!(
+            steps.first_steady(),
+            12,
+            "the idle time of the warm-up is told by the numbers of its steps"
+        );
+    }
 
     /// On an H100, the steps of a sampled run were said to be busy for 42 % of their time where kernels ran for 70 % of it: the
     /// seconds of the imports counted as idle time of the steps.

@@ -71,6 +71,7 @@ impl Moments {
 /// What the times of steps say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
+    /// The number of the first step after the warm-up; 0 without a warm-up.
     pub warm_up: u64,
     pub time: Option<StepTimes>,
     pub outliers: Vec<Outlier>,
