@@ -5,6 +5,7 @@ use super::estimate::Sum;
 use super::merge::Merge;
 use super::quantile::Quantiles;
 use super::scope::Scope;
+use crate::hash::HashMap;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
@@ -23,8 +24,18 @@ pub struct CoverageFold<'a> {
     lost: BTreeMap<LossCause, u64>,
     /// By the number of the function's name.
     lookups: BTreeMap<u32, u64>,
+    /// By context and stream: launches that passed the filter, and whose run or burst has not come yet.
+    open: HashMap<(u32, u64), Members>,
     /// Launches of runs whose time was still pending at the end.
     lost_in_runs: u64,
+}
+
+/// Launches of a run or a burst that passed the filter. On time alone they pass by when they were called, and the run by when it
+/// started on the GPU, so that some of its launches may count without it, and it without some of its launches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Members {
+    ordinary: u32,
+    programmatic: u32,
 }
 
 /// What was observed. `launches` = `timed` + `runs.launches` + Σ `untimed`.
@@ -118,23 +129,28 @@ impl Merge for Coverage {
 }
 
 impl CoverageFold<'_> {
-    fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32) {
+    /// Takes a burst or a run, which itself counts if it `passes`.
+    fn burst(&mut self, operation: &Operation, launches: u32, ordinary: u32, passes: bool) {
+        let members = self.open.remove(&(operation.context, operation.stream)).unwrap_or_default();
+        let programmatic = launches.saturating_sub(ordinary);
+        // More can be open only if the record of an earlier burst was lost.
+        let (of_run, of_burst) = (members.ordinary.min(ordinary), members.programmatic.min(programmatic));
         let When::Timed(interval) = operation.when else {
             if let When::Untimed { reason: Reason::Lost, .. } = operation.when {
-                self.lost_in_runs = self.lost_in_runs.saturating_add(ordinary.into());
+                self.lost_in_runs = self.lost_in_runs.saturating_add(of_run.into());
             }
             return;
         };
-        let total = Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() };
         let Coverage { runs, bursts, .. } = &mut self.coverage;
         // A burst may also contain ordinary launches of the program. It counts as a burst, and those launches count
         // under runs.
-        let programmatic = launches.saturating_sub(ordinary);
-        runs.launches = runs.launches.saturating_add(ordinary.into());
-        bursts.launches = bursts.launches.saturating_add(programmatic.into());
-        let whole = if programmatic == 0 { runs } else { bursts };
-        whole.count += 1;
-        whole.total.add(total);
+        runs.launches = runs.launches.saturating_add(of_run.into());
+        bursts.launches = bursts.launches.saturating_add(of_burst.into());
+        if passes {
+            let whole = if programmatic == 0 { runs } else { bursts };
+            whole.count += 1;
+            whole.total.add(Sum { value: interval.value(), lo: interval.lo(), hi: interval.hi() });
+        }
     }
 
     fn launch(&mut self, operation: &Operation, name: u32) {
@@ -145,7 +161,15 @@ impl CoverageFold<'_> {
                 return;
             }
             When::Timed(_) => coverage.timed += 1,
-            When::Untimed { reason, .. } => *coverage.untimed.entry(reason.name()).or_default() += 1,
+            When::Untimed { reason, after } => {
+                *coverage.untimed.entry(reason.name()).or_default() += 1;
+                if after.is_none() {
+                    let members = self.open.entry((operation.context, operation.stream)).or_default();
+                    let is_ordinary = reason == Reason::Untimed(Untimed::Run);
+                    members.ordinary += u32::from(is_ordinary);
+                    members.programmatic += u32::from(!is_ordinary);
+                }
+            }
         }
         coverage.launches += 1;
         if self.names.get(Namespace::Kernel, name).is_none() || operation.context == 0 {
@@ -166,6 +190,7 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             coverage: Coverage { untimed, ..Coverage::default() },
             lost: BTreeMap::new(),
             lookups: BTreeMap::new(),
+            open: HashMap::default(),
             lost_in_runs: 0,
         }
     }
@@ -183,18 +208,20 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             }
             _ => {}
         }
+        if let Some(operation @ Operation { what: Action::Burst { launches, ordinary, .. }, .. }) =
+            scope.operation_at_any_time()
+        {
+            return self.burst(operation, *launches, *ordinary, scope.operation().is_some());
+        }
         let Some(operation) = scope.operation() else { return };
         let is_lost = matches!(operation.when, When::Untimed { reason: Reason::Lost, .. });
-        if is_lost && !matches!(operation.what, Action::Burst { .. }) {
-            self.coverage.pending += 1;
-        }
+        self.coverage.pending += u64::from(is_lost);
         match operation.what {
             Action::Kernel { name, .. } => self.launch(operation, name),
             Action::Graph { kernels } if operation.when != When::Captured => {
                 self.coverage.in_graphs += u64::from(kernels);
             }
-            Action::Burst { launches, ordinary, .. } => self.burst(operation, launches, ordinary),
-            Action::Graph { .. } | Action::Transfer { .. } => {}
+            Action::Graph { .. } | Action::Transfer { .. } | Action::Burst { .. } => {}
         }
     }
 
@@ -246,5 +273,55 @@ impl<'a> Analysis<'a> for ClockWidths {
 
     fn finish(self, _: &End<'_>) -> Quantiles {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::analysis::finish_at;
+    use super::super::scope::Selected;
+    use super::*;
+    use crate::model::filter::{Filter, RecordFilter};
+    use crate::model::period::CaptureRanges;
+    use crate::model::simulation;
+    use crate::trace::record::Record;
+
+    /// Returns what is observed of a run of ten launches, which were called every 10 ns from 100 on, and which ran from 170 on.
+    fn of_a_run(filter: &Filter) -> Coverage {
+        let names = Names::default();
+        let mut records = RecordFilter::new(filter, &names, None, 0, &CaptureRanges::default());
+        let mut fold = CoverageFold::new(&Start::of(&names));
+        let mut observe = |operation: Operation| {
+            let work = simulation::work(operation.returned, operation.returned - operation.called, 0);
+            let record = Record { thread: 1, at: operation.returned, body: Body::Work(work) };
+            let event = Event { operation: Some(operation), ..Event::new(&record) };
+            let selected = Selected::of(&mut records, &event);
+            fold.observe(&event, &Scope::of(&event, &selected));
+        };
+        for called in (100..200).step_by(10) {
+            let kernel = Action::Kernel { name: 1, communication: false };
+            let when = When::Untimed { reason: Reason::Untimed(Untimed::Run), after: None };
+            observe(Operation { when, ..simulation::operation(kernel, (called, called + 5)) });
+        }
+        let run = Action::Burst { launches: 10, ordinary: 10, communication: false };
+        let when = When::Timed(simulation::exactly(170, 400));
+        observe(Operation { when, ..simulation::operation(run, (100, 195)) });
+        finish_at(fold, 1_000)
+    }
+
+    /// With `--since`, the whole run counted as timed, and of its launches only those that were called in time: more than 100 %
+    /// were timed.
+    #[test]
+    fn of_a_run_the_launches_count_that_pass_the_filter() {
+        let of = |since, until| {
+            let coverage = of_a_run(&Filter { since, until, ..Filter::default() });
+            let untimed: u64 = coverage.untimed.values().sum();
+            (coverage.launches, coverage.runs.launches, coverage.runs.count, untimed)
+        };
+        assert_eq!(of(None, None), (10, 10, 1, 0));
+        assert_eq!(of(Some(150), None), (5, 5, 1, 0));
+        assert_eq!(of(None, Some(150)), (5, 5, 0, 0), "the two parts make the whole");
+        assert_eq!(of(Some(190), None), (1, 1, 0, 0), "its time is known, though it began before");
+        assert_eq!(of(Some(500), None), (0, 0, 0, 0));
     }
 }
