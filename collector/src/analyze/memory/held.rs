@@ -289,7 +289,7 @@ impl Held {
                 self.changed(gone.origin, |level| level.saturating_sub(gone.bytes), -1);
                 self.gone(gone, at, matches!(change, MemoryChange::Vanished { .. }));
             }
-            MemoryChange::Passed { blocks, bytes, .. } => {
+            MemoryChange::Passed { blocks, bytes, .. } if self.period.contains(host(at)) => {
                 let life = Life { ns: 0, steps: None, has_work: false };
                 self.lifetimes.freed(life, Lived { blocks, bytes, at_peak_bytes: 0 }, self.peaks);
             }
@@ -338,7 +338,10 @@ impl Held {
         };
         let is_at_peak = block.number < self.peak_before;
         let at_peak_bytes = if is_at_peak { block.bytes } else { 0 };
-        self.lifetimes.freed(life, Lived { blocks: 1, bytes: block.bytes, at_peak_bytes }, self.peaks);
+        // A block counts if it was held at some time that is selected.
+        if self.period.touches(host(block.at), host(at)) {
+            self.lifetimes.freed(life, Lived { blocks: 1, bytes: block.bytes, at_peak_bytes }, self.peaks);
+        }
         if is_at_peak {
             self.accounts[block.origin as usize].was_at_peak(self.peaks, &block, block.bytes);
         }

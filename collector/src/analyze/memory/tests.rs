@@ -1,6 +1,8 @@
 //! Tests of the memory analysis with a few changes.
 
+use super::lifetimes::{Lifetime, Lived};
 use super::*;
+use crate::analyze::analysis::finish_at;
 use crate::analyze::estimate::Estimate;
 use crate::model::memory::Allocator;
 use crate::model::period::CaptureRanges;
@@ -198,4 +200,19 @@ fn a_free_counts_where_it_ends() {
     let (before, after) = (freed(i64::MIN, 30, false), freed(30, i64::MAX, false));
     assert_eq!((before.frees, before.live_bytes), (0, 8), "its call is not over");
     assert_eq!((after.frees, after.live_bytes, after.peak_bytes), (1, 0, 8));
+}
+
+/// With `--since`, the blocks that were freed before were in the table of lifetimes too.
+#[test]
+fn blocks_count_by_their_lifetime_if_they_were_held_in_the_selected_time() {
+    let names = Names::default();
+    let start = Start { period: Period::between(2_000, 8_000), ..Start::of(&names) };
+    let mut fold = MemoryTimeline::new(&start);
+    let before = [(100, 10), (200, -10)];
+    let into_it = [(1_000, 20), (3_000, -20)];
+    let inside = [(4_000, 40), (5_000, -40)];
+    let after = [(9_000, 80), (9_500, -80)];
+    observe(&mut fold, &[before, into_it, inside, after].concat());
+    let expected = Lived { blocks: 2, bytes: 60, at_peak_bytes: 40 };
+    assert_eq!(finish_at(fold, 10_000).holders.lifetimes, BTreeMap::from([(Lifetime::Temporary, expected)]));
 }
