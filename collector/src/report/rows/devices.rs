@@ -60,11 +60,11 @@ impl Device {
     /// Returns the row, with the pauses of the budget divided among its parts as far as that can be estimated. `ranks` are
     /// those of GPUs, by UUID.
     pub fn of(device: &DeviceReport, ranks: &HashMap<&str, u32>) -> Device {
-        let whole = extrapolated(&device.identity, &device.work);
-        let identity = whole.as_ref().unwrap_or(&device.identity);
-        let part = |sum: Sum| match whole {
-            Some(_) => estimate::Estimate { kind: Kind::Extrapolated, ..sum.estimate() }.into(),
-            None => sum.into(),
+        let identity = device.whole();
+        let is_extrapolated = extrapolated(&device.identity, &device.work).is_some();
+        let part = |sum: Sum| match is_extrapolated {
+            true => estimate::Estimate { kind: Kind::Extrapolated, ..sum.estimate() }.into(),
+            false => sum.into(),
         };
         let busy = |class: Class| part(identity.busy[class as usize]);
         Device {
@@ -88,5 +88,27 @@ impl Device {
             undecided_ns: part(identity.undecided),
             unobserved_ns: identity.unobserved.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::identity::Identity;
+    use crate::analyze::whole::Work;
+
+    /// The section and the JSON rows of GPUs said that kernels ran for longer than the table of kernels, the first screen and the
+    /// findings say.
+    #[test]
+    fn a_gpus_row_has_the_times_that_everything_else_has() {
+        let exactly = |value| Sum { value, lo: value, hi: value };
+        let compute = Sum { value: 53, lo: 39, hi: 53 };
+        let busy = [compute, exactly(0), exactly(0), exactly(0)];
+        let identity = Identity { span: 73, busy, idle: exactly(20), ..Identity::default() };
+        let work = Work { observed: [53, 0, 0, 0], most_compute: Some(50), ..Work::default() };
+        let device = DeviceReport { identity, work, timelines: 1, ..DeviceReport::default() };
+        let row = Device::of(&device, &HashMap::default());
+        assert_eq!((row.compute_ns.value, row.idle_ns.value, row.span_ns), (50, 23, 73));
+        assert_eq!((device.whole().busy[0].value, device.whole().idle.value), (50, 23));
     }
 }
