@@ -5,6 +5,7 @@ use crate::analyze::estimate::Sum;
 use crate::analyze::identity::Class;
 use crate::analyze::idle::Cause;
 use crate::analyze::{ProcessReport, Tables, lines};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A part of the wall time.
@@ -28,7 +29,7 @@ pub enum Bucket {
     Tail,
 }
 
-/// The wall time of the GPU that was used most, by [`Bucket`].
+/// The wall time of the GPU that was used most, by [`Bucket`]: that which was busy for the longest time, or had work for the longest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {
     /// The wall time, ns: the values of the parts sum to it.
@@ -50,7 +51,12 @@ impl Buckets {
     /// Divides the wall time of a run.
     pub fn of(reports: &[ProcessReport], all: &Tables) -> Buckets {
         let used = all.devices.iter().enumerate().filter(|(_, device)| device.timelines > 0);
-        let Some((at, device)) = used.max_by_key(|(_, device)| device.identity.span) else {
+        let use_of = |(at, device): &(usize, &DeviceReport)| {
+            let whole = device.whole();
+            let busy = whole.busy.iter().fold(0u64, |sum, part| sum.saturating_add(part.value));
+            (busy, whole.span, Reverse(*at))
+        };
+        let Some((at, device)) = used.max_by_key(use_of) else {
             let wall = lines(reports).map(|line| line.looked_ns).max().unwrap_or(0);
             let parts = BTreeMap::from([(Bucket::StartUp, Sum { value: wall, lo: wall, hi: wall })]);
             return Buckets { wall, parts, ..Buckets::default() };
@@ -175,6 +181,21 @@ mod tests {
         }
     }
 
+    /// A GPU with a copy at either end of the run was taken for the one that was used most, and of equal ones the last.
+    #[test]
+    fn the_gpu_that_was_used_most_is_the_one_that_was_busy_longest() {
+        let line = Line { wall_ns: 20_000, period_ns: (0, 20_000), looked_ns: 20_000, ..Line::default() };
+        let (busy, two_copies) = ([8_600, 0, 0, 0, 500, 0, 0], [0, 0, 0, 2, 9_598, 0, 0]);
+        let of = |parts: &[[u64; 7]]| {
+            let devices = parts.iter().map(|parts| device(line, Some(500), *parts)).collect();
+            Buckets::of(&[process(line)], &Tables { devices, ..Tables::default() }).device
+        };
+        assert_eq!((of(&[busy, two_copies]), of(&[two_copies, busy])), (Some(0), Some(1)));
+        assert_eq!(of(&[busy, busy, two_copies]), Some(0));
+        let (short, long) = ([0, 0, 0, 0, 0, 0, 10], [0, 0, 0, 0, 0, 0, 20]);
+        assert_eq!(of(&[short, long]), Some(1), "nothing was timed");
+    }
+
     proptest! {
         #[test]
         fn the_parts_sum_to_the_wall_time_to_the_nanosecond(
@@ -189,7 +210,11 @@ mod tests {
             });
             let idle = IdleReport { by_cause: idle.collect(), ..IdleReport::default() };
             let devices: Vec<_> = devices.into_iter().map(|(parts, began)| device(line, began, parts)).collect();
-            let most = devices.iter().map(|device| device.identity.span).max().unwrap_or(0);
+            let most = |device: &&DeviceReport| {
+                let busy: u64 = device.identity.busy.iter().map(|part| part.value).sum();
+                (busy, device.identity.span)
+            };
+            let most = devices.iter().max_by_key(most).map_or(0, |device| device.identity.span);
             let all = Tables { devices, idle, ..Tables::default() };
             let buckets = Buckets::of(&[process(line)], &all);
             prop_assert_eq!(buckets.wall, wall.max(most));
