@@ -8,7 +8,7 @@ use crate::report::names::{cut, library, line};
 use crate::report::rows::idle::{ByCause, BySite};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone};
-use crate::report::units::{duration, percent};
+use crate::report::units::{duration, percent, plural};
 
 /// Rows of causes and of sites that the overview shows.
 const ROWS: usize = 5;
@@ -24,8 +24,12 @@ pub fn idle(screen: &mut Screen<'_>, run: &Run<'_>) {
     };
     let of_wall = percent(all, run.gpu_wall());
     let share = percent(first.total_ns.value, all);
+    let gpus = run.all.devices.iter().filter(|device| device.timelines > 0).count() as u64;
+    // The first screen has the time of one of them.
+    let added =
+        if gpus > 1 { format!(", added over {},", plural(gpus, "GPU", "GPUs")) } else { String::new() };
     let sentence = Text::toned(Tone::Waste, duration(all))
-        .then(format!(" idle ({of_wall} of wall), {share} of it {}", phrase(first)));
+        .then(format!(" idle{added} ({of_wall} of wall), {share} of it {}", phrase(first)));
     screen.section("Idle", sentence);
     causes(screen, run, all);
     sites(screen, run, all);

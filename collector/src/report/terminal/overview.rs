@@ -7,12 +7,16 @@ use super::screen::{Screen, WIDE, about, has_wide_figure};
 use super::stats::Stats;
 use super::steps::scale;
 use super::{Run, coverage, header, ranks, timeline};
+use crate::analyze::estimate::Sum;
+use crate::analyze::idle::Cause;
+use crate::diagnose::buckets::Bucket;
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
 use crate::report::rows::findings::{Finding, run_path};
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, plural, rate};
+use std::cmp::Reverse;
 
 /// The lines of a screen.
 const LINES: usize = 24;
@@ -133,12 +137,27 @@ fn wall(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     block(screen, "Wall", lines)
 }
 
-/// Returns the largest causes of idle time.
+/// Returns the largest causes of the idle time in the line of the wall time, which is that of one GPU.
 fn idle(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
-    let causes = run.rows.idle.by_cause.iter().filter(|row| row.total_ns.value > 0).take(CAUSES);
+    let of_idle = |(bucket, part): (&Bucket, &Sum)| match bucket {
+        // It is what the causes leave, and as uncertain as they are.
+        Bucket::Idle(Cause::Undecided) => Some((Cause::Undecided, Sum { lo: 0, ..*part })),
+        Bucket::Idle(cause) => Some((*cause, *part)),
+        _ => None,
+    };
+    let mut causes: Vec<(Cause, Sum)> = run
+        .rows
+        .identity
+        .buckets
+        .parts
+        .iter()
+        .filter_map(of_idle)
+        .filter(|(_, part)| part.value > 0)
+        .collect();
+    causes.sort_by_key(|(_, part)| Reverse(part.value));
     let mut line = String::new();
-    for row in causes {
-        let next = format!("{} {}", cause(row.cause), about(row.total_ns));
+    for (of, part) in causes.into_iter().take(CAUSES) {
+        let next = format!("{} {}", cause(of.name()), about(part.estimate()));
         // A cause is not broken: what has no place is in the section.
         if !line.is_empty() && Text::from(format!("{line}, {next}")).width() > screen.width() - INDENT {
             break;

@@ -9,6 +9,7 @@ use crate::analyze::identity::{Class, Identity, Part as Of};
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::memory::{MemoryUse, Use};
+use crate::analyze::merge::Merge;
 use crate::analyze::steps::{StepTimes, Steps};
 use crate::analyze::{Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::finding::{Evidence, Finding, Id};
@@ -203,4 +204,21 @@ fn findings_have_their_evidence_gain_and_check() {
     insta::assert_snapshot!(screen(training(), &faults(), &view, 80));
     let none = screen(training(), &[], &view, 80);
     assert!(none.contains("none of the known faults, in 60.5 s of wall time"), "{none}");
+}
+
+/// The first screen said that the GPU was idle for as long as all GPUs together.
+#[test]
+fn the_idle_time_by_cause_is_that_of_the_gpu_in_the_line_above() {
+    let mut report = training();
+    let second = DeviceReport { id: Some(1), ..report.tables.devices[0].clone() };
+    report.tables.devices.push(second);
+    let both = report.tables.idle.clone();
+    report.tables.idle.merge(&both);
+    let overview = screen(report.clone(), &[], &View::default(), 80);
+    assert!(overview.contains("idle 22.0 s"), "{overview}");
+    let causes = "Idle      explicit sync 15.0 s, host outside CUDA 5.00 s, launching 2.00 s";
+    assert!(overview.contains(causes), "{overview}");
+    let view = View { sections: vec![Section::Idle], ..View::default() };
+    let section = screen(report, &[], &view, 80);
+    assert!(section.contains("44.0 s idle, added over 2 GPUs, (36.4 % of wall)"), "{section}");
 }
