@@ -17,8 +17,10 @@ pub struct Group {
     pub ns: u64,
     /// Of that, idle time, ns.
     pub idle: u64,
-    /// The idle gaps that it is in.
+    /// The idle gaps on all GPUs that it is in.
     pub gaps: u64,
+    /// How long they are in all, as far as it is in them, ns.
+    pub in_gaps: u64,
     /// The calls that it comes from, with their ns.
     pub calls: BTreeMap<String, u64>,
 }
@@ -31,7 +33,7 @@ impl Group {
 
     /// Returns the mean length of its idle parts, ns.
     pub fn mean_gap(&self) -> u64 {
-        self.idle / self.gaps.max(1)
+        self.in_gaps / self.gaps.max(1)
     }
 }
 
@@ -59,6 +61,7 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
         group.gaps = group.gaps.saturating_add(part.count);
+        group.in_gaps = group.in_gaps.saturating_add(part.total.value);
         if let Some(call) = site.wait().filter(|_| bound == Bound::Syncs).or(site.api.as_deref()) {
             let sum = group.calls.entry(call.to_owned()).or_default();
             *sum = sum.saturating_add(ns);
@@ -111,4 +114,22 @@ fn bound(cause: Cause, wait: Option<&str>, part: &Part) -> Option<Bound> {
         Cause::HostCallback => Bound::Host,
         Cause::Undecided => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Sum;
+
+    /// The idle time of one of eight GPUs was divided by the gaps of all: gaps of 1 ms seemed to be 125 µs long.
+    #[test]
+    fn gaps_of_several_gpus_are_as_long_as_those_of_one() {
+        let exactly = |value| Sum { value, lo: value, hi: value };
+        let part = Part { count: 80, total: exactly(80_000_000) };
+        let idle = IdleReport { by_cause: [(Cause::OutsideCuda, part)].into(), ..IdleReport::default() };
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), exactly(10_000_000))].into();
+        let groups = groups(&Buckets { wall: 20_000_000, parts, ..Buckets::default() }, &idle);
+        let host = &groups[&Bound::Host];
+        assert_eq!((host.ns, host.mean_gap()), (10_000_000, 1_000_000));
+    }
 }
