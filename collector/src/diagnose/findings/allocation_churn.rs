@@ -45,7 +45,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         bytes(counts.bytes),
         duration(counts.host_ns),
         if waited.0 > 0 {
-            format!(" {} waited for the GPU, for {}.", plural(waited.0, "free", "frees"), duration(waited.1))
+            // The allocations and frees are those of the process in which they take most time.
+            let whose = if facts.reports.len() > 1 { " of all processes" } else { "" };
+            let frees = plural(waited.0, "free", "frees");
+            format!(" {frees}{whose} waited for the GPU, for {}.", duration(waited.1))
         } else {
             String::new()
         },

@@ -24,11 +24,14 @@ const FIX: Advice = Advice {
 /// one is all start-up.
 const LEAST: (f64, u64) = (0.05, 100_000_000);
 
-/// Says what took the time: loading and linking, and what is outside CUDA, of which either may be nothing.
-fn evidence([load, link]: [u64; 2], loads: u64, mode: Option<&str>, outside: u64) -> String {
+/// Says what took the time: loading and linking, which are added over the processes, and what is outside CUDA, of which either may
+/// be nothing.
+fn evidence([load, link]: [u64; 2], loads: u64, processes: u64, mode: Option<&str>, outside: u64) -> String {
+    let [load, link, loads] = [load, link, loads].map(|sum| sum / processes.max(1));
+    let in_each = if processes > 1 { format!(" in each of {processes} processes") } else { String::new() };
     let loading = (load + link > 0).then(|| {
         format!(
-            "{} of loading and {} of linking before the first kernel, in {} of modules and libraries of kernels{}",
+            "{} of loading and {} of linking before the first kernel{in_each}, in {} of modules and libraries of kernels{}",
             duration(load),
             duration(link),
             plural(loads, "load", "loads"),
@@ -59,7 +62,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let loads = startup.loads.values().map(|calls| calls.count).sum();
     let most = startup.loads.iter().max_by_key(|(_, calls)| calls.host_ns);
     let source = most.map(|(source, _)| source.clone()).unwrap_or_default();
-    let text = evidence([load, link], loads, startup.module_loading.as_deref(), prepared);
+    let text = evidence([load, link], loads, startup.processes, startup.module_loading.as_deref(), prepared);
     let at_most = |ns: u64| Sum { value: ns, lo: 0, hi: ns };
     Some(Claimed {
         finding: Finding {
@@ -92,12 +95,20 @@ mod tests {
     #[test]
     fn only_what_took_time_is_said() {
         let outside = "2.50 s outside CUDA between the first launches, as in imports and compilers.";
-        assert_eq!(evidence([0, 0], 4, Some("LAZY"), 2_500_000_000), outside);
-        let both = evidence([300_000_000, 0], 4, Some("LAZY"), 2_500_000_000);
+        assert_eq!(evidence([0, 0], 4, 1, Some("LAZY"), 2_500_000_000), outside);
+        let both = evidence([300_000_000, 0], 4, 1, Some("LAZY"), 2_500_000_000);
         assert!(
             both.starts_with("300 ms of loading and 0 ns of linking") && both.ends_with(outside),
             "{both}"
         );
-        assert!(evidence([300_000_000, 0], 4, None, 0).ends_with("libraries of kernels."));
+        assert!(evidence([300_000_000, 0], 4, 1, None, 0).ends_with("libraries of kernels."));
+    }
+
+    /// Eight processes, which start together, seemed to load for longer than they ran.
+    #[test]
+    fn what_several_processes_load_is_said_of_each() {
+        let text = evidence([8 * 300_000_000, 0], 8 * 4, 8, None, 0);
+        let start = "300 ms of loading and 0 ns of linking before the first kernel in each of 8 processes, in 4 loads";
+        assert!(text.starts_with(start), "{text}");
     }
 }
