@@ -30,7 +30,8 @@ const IN_A_STEP: u64 = 2;
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let switches = &facts.all.device_switches;
-    let rate = u128::from(switches.count) * 1_000_000_000 / u128::from(switches.span.max(1));
+    // The changes of several threads and processes are added, and their times are not.
+    let rate = u128::from(switches.most.0) * 1_000_000_000 / u128::from(switches.span.max(1));
     let is_by_turns = switches.count.saturating_mul(OPERATIONS) >= switches.count + switches.others;
     if rate < u128::from(OFTEN) || !is_by_turns || switches.count < IN_A_STEP * facts.steps() {
         return None;

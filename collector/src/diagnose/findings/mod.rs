@@ -30,6 +30,8 @@ pub mod straggler_rank;
 mod sync_per_step;
 mod synchronous_copies;
 mod tail_wave;
+#[cfg(test)]
+mod tests;
 mod tiny_kernels;
 mod underfilled_grid;
 mod unstable_kernel;

@@ -49,13 +49,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     };
     let idle = Idle::of(facts, is_in_copy);
     let waited = idle.claims.values().map(|claim| claim.value).sum();
-    let [least, usual, most] = left(facts, waited);
+    // The copies are those of all GPUs, and the claims those of one.
+    let [least, usual, most] = left(facts, facts.gpus().saturating_mul(waited));
     let mut claims = idle.claims;
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
     // A copy may have run, or the GPU may have been idle, for as long as its call took, but not both.
     let longest = found.all.time.hi.checked_div(found.all.timed).unwrap_or(0).saturating_mul(found.all.count);
-    bound(&mut claims, (longest as f64 * (1.0 - least)) as u64);
+    bound(&mut claims, (longest as f64 * (1.0 - least)) as u64 / facts.gpus());
     if let Some(wait) = own_wait(facts) {
         let is = |api: Option<&str>| api == Some(wait);
         let owed = Idle::of(facts, |cause, site| {

@@ -77,7 +77,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },
-        claims: without_own_cost(facts, idle.claims, idle.part.count),
+        // The gaps are those of all GPUs, and the claims those of one.
+        claims: without_own_cost(facts, idle.claims, idle.part.count / facts.gpus()),
     })
 }
 

@@ -1,0 +1,239 @@
+//! Findings of runs of several processes or GPUs: what all of them did is compared with the steps, the GPUs and the time of all of
+//! them, and what one of them did with its own.
+
+use super::*;
+use crate::analyze::calls::HostTimes;
+use crate::analyze::copy_sites::{Copied, CopySite};
+use crate::analyze::device_switches::Switches;
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::estimate::Sum;
+use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
+use crate::analyze::kernels::Kernel;
+use crate::analyze::legacy_stream::Turns;
+use crate::analyze::memory::holders::{Failure, Growth, Origin};
+use crate::analyze::overhead::Overhead;
+use crate::analyze::source::Source;
+use crate::analyze::steps::{StepTimes, Steps};
+use crate::analyze::transfers::SizeClass;
+use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+use crate::diagnose::Facts;
+use crate::diagnose::buckets::{Bucket, Buckets};
+use crate::diagnose::finding::Claimed;
+use crate::model::CountedCall;
+use crate::model::transfer::{HostMemory, TransferKind};
+use crate::units::count;
+use std::collections::BTreeMap;
+
+const RANKS: usize = 8;
+const STEPS: u64 = 100;
+const GIB: u64 = 1 << 30;
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+fn exactly(value: u64) -> Sum {
+    Sum { value, lo: value, hi: value }
+}
+
+/// Returns the tables of a process that uses GPUs of 80 GiB.
+fn process(gpus: u32) -> Tables {
+    let device = |id| DeviceReport {
+        id: Some(id),
+        memory_bytes: Some(80 * GIB),
+        timelines: 1,
+        streams: 2,
+        ..DeviceReport::default()
+    };
+    let time = StepTimes { mean: S as f64, ..StepTimes::default() };
+    let steps = Steps { count: STEPS, time: Some(time), ..Steps::default() };
+    Tables { devices: (0..gpus).map(device).collect(), steps, ..Tables::default() }
+}
+
+/// Returns what is found in processes, if the wall time of one GPU has these parts.
+fn found(processes: Vec<Tables>, parts: &[(Bucket, u64)], find: Find) -> Option<Claimed> {
+    let report =
+        |tables| ProcessReport { process: ProcessInfo::default(), tables, together: None, findings: None };
+    let reports: Vec<ProcessReport> = processes.into_iter().map(report).collect();
+    let all = Tables::of_run(&reports);
+    let parts: BTreeMap<Bucket, Sum> = parts.iter().map(|(bucket, ns)| (*bucket, exactly(*ns))).collect();
+    let wall = parts.values().map(|part| part.value).sum();
+    let buckets = Buckets { wall, parts, device: Some(0), ..Buckets::default() };
+    find(&Facts { reports: &reports, all: &all, buckets: &buckets })
+}
+
+fn text(found: Option<Claimed>) -> String {
+    found.map_or_else(String::new, |found| found.finding.evidence.text)
+}
+
+fn calls(calls: u64, host_ns: u64) -> HostTimes {
+    let mut times = HostTimes::default();
+    times.add(CountedCall { api: 1, calls: calls as u32, host_ns, failed: false });
+    times
+}
+
+/// What one of eight processes held was compared with the memory of all GPUs: 561 GiB were free.
+#[test]
+fn a_failed_allocation_is_compared_with_the_gpu_of_its_process() {
+    let mut ranks = vec![process(1); RANKS];
+    ranks[3].memory.out_of_memory = 1;
+    ranks[3].memory.holders.failure = Some(Failure {
+        requested: Some(2 * GIB),
+        live: 79 * GIB,
+        by_gpu: [(0, 79 * GIB)].into(),
+        ..Failure::default()
+    });
+    let said = text(found(ranks, &[], out_of_memory::find));
+    assert!(said.contains("asked for 2.00 GiB"), "{said}");
+    assert!(said.ends_with("Of the GPU's 80.0 GiB it left 1.00 GiB."), "{said}");
+}
+
+#[test]
+fn memory_that_grows_fills_the_gpu_of_its_process() {
+    let mut ranks = vec![process(1); RANKS];
+    ranks[5].memory.holders.growth = Some(Growth {
+        is_per_step: true,
+        slope: (10 << 20) as f64,
+        first: 60 * GIB,
+        last: 70 * GIB,
+        origins: vec![(Origin::default(), 10 * GIB)],
+    });
+    let said = text(found(ranks, &[], memory_grows::find));
+    assert!(said.contains(&format!("is full after {} more steps", count(1_024))), "{said}");
+}
+
+fn copies(size: SizeClass, copied: Copied) -> BTreeMap<CopySite, Copied> {
+    let site = CopySite {
+        api: "cudaMemcpyAsync".to_owned(),
+        source: Source::default(),
+        kind: TransferKind::HtoD,
+        host_memory: HostMemory::Pinned,
+        blocks: false,
+        size,
+    };
+    [(site, copied)].into()
+}
+
+/// Eight ranks with two small copies in each step had sixteen for each of the steps of one of them.
+#[test]
+fn small_copies_are_counted_for_each_step_of_their_process() {
+    let of = |per_step: u64| {
+        let number = per_step * STEPS;
+        let copied =
+            Copied { count: number, timed: number, time: exactly(number * 2_000), ..Copied::default() };
+        let copy_sites = copies(SizeClass::UpTo4KiB, copied);
+        let ranks = vec![Tables { copy_sites, ..process(1) }; RANKS];
+        let parts = [(Bucket::ExposedCopies, number * 2_000), (Bucket::Compute, S)];
+        found(ranks, &parts, small_copies::find).map(|found| found.finding.title)
+    };
+    assert_eq!(of(2), None);
+    assert_eq!(of(8).as_deref(), Some("8 small copies for each step"));
+}
+
+/// A call in each step of eight ranks was said to be made eight times per step.
+#[test]
+fn waits_are_counted_for_each_step_of_their_process() {
+    const WAIT: &str = "cudaStreamSynchronize";
+    let after_wait = Some(Wait { api: WAIT.to_owned(), line: None });
+    let part = Part { count: STEPS, total: exactly(S) };
+    let idle = IdleReport {
+        by_cause: [(Cause::OutsideCuda, part)].into(),
+        sites: [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into(),
+        waits: [(WAIT.to_owned(), STEPS)].into(),
+        ..IdleReport::default()
+    };
+    let mut rank = process(1);
+    rank.devices[0].idle = idle;
+    rank.apis.insert(WAIT.to_owned(), calls(STEPS, S));
+    rank.syncs.insert(WAIT.to_owned(), calls(STEPS, S));
+    let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
+    let said = text(found(vec![rank; RANKS], &parts, sync_per_step::find));
+    assert!(said.contains("800 calls of cudaStreamSynchronize (1.0 per step)"), "{said}");
+}
+
+/// The launches of eight ranks were blocked for 480 % of the wall time.
+#[test]
+fn launches_are_blocked_for_a_share_of_the_time_of_all_processes() {
+    let mut rank = process(1);
+    rank.apis.insert("cuLaunchKernel".to_owned(), calls(1_000, 60 * S));
+    let parts = [(Bucket::Compute, 100 * S)];
+    let said = text(found(vec![rank.clone(); RANKS], &parts, queue_full::find));
+    assert!(said.contains("60.0 % of the wall time"), "{said}");
+    let mut ranks = vec![process(1); RANKS];
+    ranks[0] = rank;
+    assert!(found(ranks, &parts, queue_full::find).is_none(), "one of eight is");
+}
+
+fn no_overlap(processes: Vec<Tables>, exposed: u64) -> Option<Claimed> {
+    found(processes, &[(Bucket::ExposedCopies, exposed), (Bucket::Compute, 60 * S)], no_overlap::find)
+}
+
+/// The exposed time of all copies was compared with the time of those that were timed.
+#[test]
+fn copies_in_a_sampled_run_overlap_if_most_of_their_time_is_covered() {
+    let copied = Copied { count: 6_000, timed: 600, time: exactly(3 * S), ..Copied::default() };
+    let sampled = Tables { copy_sites: copies(SizeClass::Larger, copied), ..process(1) };
+    assert!(no_overlap(vec![sampled.clone()], 3 * S).is_none(), "27 of 30 s are covered");
+    assert!(text(no_overlap(vec![sampled], 30 * S)).starts_with("100.0 % of the 30.0 s"));
+}
+
+/// The exposed time of one GPU was compared with the copies of all.
+#[test]
+fn copies_of_several_gpus_do_not_overlap_if_those_of_one_do_not() {
+    let copied = Copied { count: 1_000, timed: 1_000, time: exactly(10 * S), ..Copied::default() };
+    let copy_sites = copies(SizeClass::Larger, copied);
+    let both = || Tables { copy_sites: copy_sites.clone(), ..process(2) };
+    let of = |exposed| no_overlap(vec![both()], exposed).map(|found| found.claims);
+    assert_eq!(of(5 * S).map(|claims| claims[&Bucket::ExposedCopies].value), Some(5 * S));
+    assert_eq!(of(2 * S), None);
+    let one = Tables { copy_sites: copy_sites.clone(), ..process(1) };
+    assert!(no_overlap(vec![one; 2], 10 * S).is_some(), "two processes");
+}
+
+/// What the turns of all GPUs could gain was promised of the time of one.
+#[test]
+fn the_default_stream_gains_what_the_turns_of_one_gpu_do() {
+    let turns = Turns {
+        pairs: 10,
+        timed: 10,
+        copies: exactly(S),
+        streams: [(1, 7)].into_iter().collect(),
+        ..Turns::default()
+    };
+    let rank = Tables { legacy_stream: turns, ..process(1) };
+    let parts = [(Bucket::ExposedCopies, 5 * S), (Bucket::Compute, 5 * S)];
+    let of_two = found(vec![rank; 2], &parts, default_stream::find).unwrap();
+    assert_eq!(of_two.claims[&Bucket::ExposedCopies].value, S);
+    assert!(text(Some(of_two)).starts_with("1.00 s of work has room"));
+}
+
+/// The changes of eight processes were taken for those of one thread: 400 in a second of each seemed to be 3 200.
+#[test]
+fn a_thread_changes_the_gpu_as_often_as_it_does_itself() {
+    let is_found = |switches| {
+        let of_each = Switches { count: switches, span: S, most: (switches, None), ..Switches::default() };
+        let rank = Tables { device_switches: of_each, ..process(2) };
+        found(vec![rank; RANKS], &[(Bucket::Compute, S)], device_switches::find).is_some()
+    };
+    assert!(is_found(1_000) && !is_found(400));
+}
+
+/// What gpuspy takes in the gaps of all GPUs was taken from the promise of one, as half of it.
+#[test]
+fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
+    let (gaps, site) = (100, Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() });
+    let part = Part { count: gaps, total: exactly(10 * MS) };
+    let mut rank = process(1);
+    rank.devices[0].idle = IdleReport {
+        by_cause: [(Cause::Launching, part)].into(),
+        sites: [((Cause::Launching, site), part)].into(),
+        ..IdleReport::default()
+    };
+    rank.kernels = vec![Kernel::of_launches("add", gaps, 2_000)];
+    rank.apis.insert("cuLaunchKernel".to_owned(), calls(gaps, MS));
+    rank.overhead = Some(Overhead { agent_ns: 2 * MS, calls: 200, ..Overhead::default() });
+    let idle = Bucket::Idle(Cause::Launching);
+    for ranks in [2, RANKS] {
+        let parts = [(idle, 10 * MS), (Bucket::Compute, 10 * MS)];
+        let found = found(vec![rank.clone(); ranks], &parts, tiny_kernels::find).unwrap();
+        assert_eq!(found.claims[&idle].value, 9 * MS, "{ranks} GPUs");
+    }
+}
