@@ -48,6 +48,7 @@ mod native;
 mod note;
 mod numbers;
 mod nvtx;
+mod objects;
 mod options;
 mod pages;
 #[cfg(test)]

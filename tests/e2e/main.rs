@@ -20,6 +20,7 @@ mod findings;
 mod findings_launches;
 mod findings_memory;
 mod flames;
+mod fresh_handles;
 mod gpu_clock;
 mod graphs;
 mod green_contexts;

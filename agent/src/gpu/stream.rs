@@ -17,13 +17,13 @@ use crate::gpu::open_burst::{Bursts, OpenBurst};
 use crate::gpu::overlap::{CallCounts, Queues, Since, StreamCounts};
 use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
+use crate::objects::{Objects, Refused};
 use crate::pages::Pages;
 use crate::sink::poller;
 use crate::sys::{Errno, ticks};
 use crate::thread::Call;
 
-/// Distinct stream handles (and default streams) in a process's life. The driver reuses handles, so this is
-/// roughly a limit on the streams alive at the same time.
+/// The number of streams of a process that are alive at the same time, default streams included.
 const PLACES: usize = 4096;
 /// The number of operations of a stream that can wait to be read: what a late poller leaves unread of a
 /// stream that drains.
@@ -36,9 +36,9 @@ const OWN_ID: u64 = 1 << 63;
 
 /// The streams of a session. Valid when zero.
 pub struct Streams {
-    /// The stream that has this key now, or null. The key is the handle, or for default streams a mixture of
-    /// context, kind and thread. Release on the store, acquire on the load.
-    places: Keyed<AtomicPtr<Stream>, PLACES>,
+    /// The stream that has this key now. The key is the handle, or for default streams a mixture of context, kind and
+    /// thread.
+    places: Objects<Stream, PLACES>,
     /// Every [`Stream`] ever created, for the poller. Release on the store, acquire on the load.
     all: [AtomicPtr<Stream>; PLACES],
     /// How many places of `all` are in use. Relaxed: the store to the place in `all` publishes the stream,
@@ -397,17 +397,6 @@ impl Stream {
         self.context().is_some_and(|c| c.gone.load(Ordering::Acquire))
     }
 
-    /// Ends a stream whose destruction was not observed, and frees its place for the stream that has its
-    /// handle now.
-    #[cold]
-    fn give_up(&'static self, place: &AtomicPtr<Stream>) {
-        let this = core::ptr::from_ref(self).cast_mut();
-        let given = place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
-        if given.is_ok() {
-            self.state.store(DEAD, Ordering::Release);
-        }
-    }
-
     /// Whether the poller has anything to do with it.
     pub fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Acquire) != RETIRED
@@ -509,9 +498,7 @@ impl Streams {
 
     #[inline(always)]
     fn first(&self, key: u64) -> Option<&'static Stream> {
-        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
-        let stream = unsafe { self.places.first(key)?.load(Ordering::Acquire).as_ref() };
-        stream.filter(|stream| !stream.is_outlived())
+        self.places.first(key).filter(|stream| !stream.is_outlived())
     }
 
     /// Leaves errno as it is, which the driver may change.
@@ -530,29 +517,32 @@ impl Streams {
             Name::Handle(_) => core::ptr::null_mut(),
             _ => driver.current_context(),
         };
-        let place = self.places.get(name.key(context, call.thread_identity()));
-        let Some(place) = place else {
+        let key = name.key(context, call.thread_identity());
+        match self.places.find(key) {
+            Some(stream) if !stream.is_outlived() => return Some(stream),
+            Some(stream) => self.give_up(key, stream),
+            None => {}
+        }
+        if !self.places.has_room(key) {
             call.lost(LossCause::TableFull, 1);
             return None;
-        };
-        // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
-        match unsafe { place.load(Ordering::Acquire).as_ref() } {
-            Some(stream) if !stream.is_outlived() => Some(stream),
-            Some(stream) => {
-                stream.give_up(place);
-                self.make(call, driver, handle, name, context, place)
-            }
-            None => self.make(call, driver, handle, name, context, place),
+        }
+        self.make(call, driver, handle, name, context, key)
+    }
+
+    /// Ends a stream whose destruction was not observed, and removes it from its key for the stream that has its handle now.
+    #[cold]
+    fn give_up(&self, key: u64, stream: &'static Stream) {
+        if self.places.remove_this(key, stream) {
+            stream.state.store(DEAD, Ordering::Release);
         }
     }
 
     /// Takes note that a call has just created the stream with this handle. A stream that had the handle
     /// before is gone.
     pub fn made(&self, call: &Call, handle: CUstream) {
-        if let Some(place) = self.places.find(handle as u64) {
-            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
-            let old = unsafe { place.load(Ordering::Acquire).as_ref() };
-            old.into_iter().for_each(|stream| stream.give_up(place));
+        if let Some(old) = self.places.find(handle as u64) {
+            self.give_up(handle as u64, old);
         }
         if let Some(driver) = crate::driver::driver() {
             self.get(call, driver, handle);
@@ -570,7 +560,7 @@ impl Streams {
         handle: CUstream,
         name: Name,
         context: CUcontext,
-        place: &AtomicPtr<Stream>,
+        key: u64,
     ) -> Option<&'static Stream> {
         let recorded_on = match name {
             Name::Handle(handle) => handle,
@@ -581,7 +571,7 @@ impl Streams {
             return None;
         }
         driver
-            .relaxed(|| self.query_and_make(call, driver, (handle, recorded_on), name, context, place))
+            .relaxed(|| self.query_and_make(call, driver, (handle, recorded_on), name, context, key))
             .flatten()
     }
 
@@ -592,7 +582,7 @@ impl Streams {
         (handle, recorded_on): (CUstream, u64),
         name: Name,
         context: CUcontext,
-        place: &AtomicPtr<Stream>,
+        key: u64,
     ) -> Option<&'static Stream> {
         let (context_handle, green) = match (driver.contexts_of(recorded_on as CUstream), name) {
             (Some(contexts), _) => contexts,
@@ -617,18 +607,22 @@ impl Streams {
         stream.is_counted.store(false, Ordering::Relaxed);
         stream.has_queue.store(false, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
-        // Two threads can meet a new stream at the same time: the first one to store it wins, and the other's
+        // Two threads can meet a new stream at the same time: the first one to insert it wins, and the other's
         // goes back.
-        let new = core::ptr::from_ref(stream).cast_mut();
-        match place.compare_exchange(core::ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
-            Ok(_) => {
+        let refused = match self.places.insert(key, stream) {
+            Ok(()) => {
                 call.publish(&describe(driver, stream, context, recorded_on, flags));
-                Some(stream)
+                return Some(stream);
             }
-            Err(other) => {
-                stream.state.store(RETIRED, Ordering::Release);
-                // SAFETY: a stream, which is never freed.
-                unsafe { other.as_ref() }
+            Err(refused) => refused,
+        };
+        stream.state.store(RETIRED, Ordering::Release);
+        match refused {
+            Refused::Taken(other) => Some(other),
+            Refused::Busy => None,
+            Refused::Full => {
+                call.lost(LossCause::TableFull, 1);
+                None
             }
         }
     }
@@ -709,9 +703,7 @@ impl Streams {
     /// `end_burst` ends an open burst on it.
     pub fn destroyed(&self, call: &Call, handle: CUstream, end_burst: impl Fn(&'static Stream)) {
         let Name::Handle(key) = Name::of(handle, call.per_thread) else { return };
-        let Some(place) = self.places.get(key) else { return };
-        // SAFETY: null or a stream, which is never freed.
-        if let Some(stream) = unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() } {
+        if let Some(stream) = self.places.remove(key) {
             end_burst(stream);
             self.end(call, stream);
         }
@@ -720,15 +712,13 @@ impl Streams {
     /// Ends the streams of a green context that goes away. They can do nothing more, though the app has yet
     /// to destroy those that it created. `end_burst` ends an open burst on a stream.
     pub fn green_ends(&self, call: &Call, green: CUgreenCtx, end_burst: impl Fn(&'static Stream)) {
-        for place in self.places.values() {
-            // SAFETY: null or a stream, which is never freed. Acquire pairs with the release in `make`.
-            let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
-            if let Some(stream) = stream.filter(|s| s.is_green(green)) {
-                place.store(core::ptr::null_mut(), Ordering::Release);
+        self.places.remove_where(
+            |stream| stream.is_green(green),
+            |stream| {
                 end_burst(stream);
                 self.end(call, stream);
-            }
-        }
+            },
+        );
     }
 
     /// Ends a stream that no handle means any more.
@@ -750,12 +740,7 @@ impl Streams {
     pub fn thread_ended(&self, thread: u64) {
         for context in self.iter().filter_map(Stream::context) {
             let key = Name::PerThread.key(context.handle as CUcontext, thread);
-            // SAFETY: null or a stream, which is never freed.
-            let stream = self
-                .places
-                .find(key)
-                .and_then(|place| unsafe { place.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() });
-            if let Some(stream) = stream {
+            if let Some(stream) = self.places.remove(key) {
                 stream.state.store(DEAD, Ordering::Release);
             }
         }
@@ -770,14 +755,7 @@ impl Streams {
     /// Ends the streams of a context that is gone; the poller drops what it had not read.
     pub fn abandon(&self, context: &Context) {
         let of_context = |s: &Stream| s.context().is_some_and(|c| core::ptr::eq(c, context));
-        for place in self.places.values() {
-            // SAFETY: null or a stream, which is never freed.
-            let stream = unsafe { place.load(Ordering::Acquire).as_ref() };
-            if let Some(stream) = stream.filter(|s| of_context(s)) {
-                place.store(core::ptr::null_mut(), Ordering::Release);
-                stream.state.store(DEAD, Ordering::Release);
-            }
-        }
+        self.places.remove_where(of_context, |stream| stream.state.store(DEAD, Ordering::Release));
     }
 
     /// Poller: drops what can no longer be read of streams whose context is gone. Returns the number of

@@ -103,6 +103,8 @@ pub struct Config {
     /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
     /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
+    /// `SIMCUDA_HANDLES=fresh`: no handle is used again after its object is destroyed.
+    pub fresh_handles: bool,
     /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`); 0: each stream has its own.
     pub connections: usize,
     /// Entries of a stream's launch queue: the assumed number, scaled by `CUDA_SCALE_LAUNCH_QUEUES`.
@@ -162,12 +164,21 @@ impl Config {
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
             launch_queue: scaled(assume.number("launch_queue") as usize + TAKEN).saturating_sub(TAKEN),
+            fresh_handles: variable("SIMCUDA_HANDLES", false, fresh_handles),
             connections: if assume.is("connections", "queues") { connections } else { 0 },
             assume,
             failures: variable("SIMCUDA_FAIL", Failures::new(), failures),
             errno: std::env::var_os("SIMCUDA_ERRNO").is_some_and(|v| v == "1"),
             truth: std::env::var_os("SIMCUDA_TRUTH").filter(|path| !path.is_empty()).map(PathBuf::from),
         }
+    }
+}
+
+fn fresh_handles(text: &str) -> Result<bool, String> {
+    match text {
+        "fresh" => Ok(true),
+        "reused" => Ok(false),
+        _ => Err("neither fresh nor reused".to_owned()),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Handles: opaque values that contain their kind, are checked on every use, and are reused after a destroy, as on the
-//! real driver.
+//! real driver, or never (`SIMCUDA_HANDLES`).
 
 /// A CUcontext, CUstream, CUevent, … as the application holds it.
 pub type Handle = u64;
@@ -75,9 +75,10 @@ impl<T> Table<T> {
         Self { kind, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Adds an object. The handle that was freed last is reused first.
+    /// Adds an object. The handle that was freed last is reused first, unless no handle is ever reused.
     pub fn insert(&mut self, object: T) -> Handle {
-        let index = self.free.pop().unwrap_or_else(|| {
+        let freed = if crate::config::config().fresh_handles { None } else { self.free.pop() };
+        let index = freed.unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });

@@ -1,0 +1,21 @@
+//! Programs that meet more handles than the agent's tables have places: a driver need not reuse the handles of what was
+//! destroyed.
+
+use gpuspy_tests::{Done, Run};
+use serde_json::{Value, json};
+
+/// Returns the report's coverage after checking that every launch is in it, with its stream.
+fn coverage(done: &Done) -> Value {
+    let coverage = done.report()["coverage"].clone();
+    assert_eq!(coverage["launches"], done.said()["launches"], "{coverage}");
+    let lost = (&coverage["dropped"], &coverage["unattributed"], &coverage["untimed"]["no_stream"]);
+    assert_eq!(lost, (&json!(0), &json!(0), &json!(0)), "{coverage}");
+    coverage
+}
+
+/// The table of streams has 4096 places. Handles of streams that were destroyed kept theirs.
+#[test]
+fn streams_beyond_the_4096th_are_observed_where_handles_are_not_reused() {
+    let run = Run::of("many_streams").arg("6000").env("SIMCUDA_HANDLES", "fresh");
+    println!("{}", coverage(&run.observed().succeeded()));
+}
