@@ -13,6 +13,17 @@ fn coverage(done: &Done) -> Value {
     coverage
 }
 
+/// The table of contexts had 64 places and never freed one. For every call in a context without a place, the agent created
+/// 1024 events and a stream that nothing used.
+#[test]
+fn contexts_beyond_the_64th_are_observed() {
+    for (alive, others, handles) in [("70", "0", "reused"), ("0", "400", "fresh")] {
+        let run = Run::of("many_contexts").arg(alive).arg(others).env("SIMCUDA_HANDLES", handles);
+        let coverage = coverage(&run.observed().succeeded());
+        println!("{alive} contexts at a time and {others} others: {coverage}");
+    }
+}
+
 /// The table of streams has 4096 places. Handles of streams that were destroyed kept theirs.
 #[test]
 fn streams_beyond_the_4096th_are_observed_where_handles_are_not_reused() {

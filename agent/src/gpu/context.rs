@@ -1,7 +1,7 @@
 //! Which contexts exist, and when are they created and destroyed?
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::record::{self, Head};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::record::{self, Head, LossCause};
 
 use crate::cuda::*;
 use crate::driver::Driver;
@@ -10,22 +10,25 @@ use crate::gpu::green_context::{Current, Greens};
 use crate::gpu::overlap::{CallCounts, Queues};
 use crate::gpu::pool::Pool;
 use crate::gpu::stream_capture::is_captured;
-use crate::keyed::Keyed;
 use crate::names::Names;
+use crate::objects::{Objects, Refused};
 use crate::sys::ticks;
 use crate::thread::Call;
 
-/// The number of contexts of a process that are alive at the same time: one for each GPU, and a few more.
-const PLACES: usize = 64;
+/// The number of contexts of a process that are alive at the same time: one for each GPU, and more in programs that create
+/// their own.
+const PLACES: usize = 256;
+/// The number of devices of a process.
+const DEVICES: usize = 64;
+
 /// The contexts of a session. Valid when zero.
 pub struct Contexts {
-    /// By CUcontext: the context that has this handle now, or null. Release on the store, acquire on the
-    /// load.
-    places: Keyed<AtomicPtr<Context>, PLACES>,
+    /// By CUcontext: the context that has this handle now.
+    places: Objects<Context, PLACES>,
     /// The last number given out. Relaxed: it only has to be unique.
     last: AtomicU32,
     /// The primary contexts, by device.
-    primaries: [Primary; PLACES],
+    primaries: [Primary; DEVICES],
     /// The green contexts, each of which is part of a primary context.
     pub greens: Greens,
     /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`). Written before the session is
@@ -43,7 +46,7 @@ pub struct Primary {
     /// The calls that retain, release or reset it, counted as they begin and end.
     pub call_counts: CallCounts,
     /// The number of calls under way that may end it; meanwhile no context of the device is adopted. SeqCst
-    /// pairs with the store in `adopt`.
+    /// pairs with the fence in `adopt`.
     pub ending: AtomicU32,
 }
 
@@ -129,9 +132,7 @@ impl Contexts {
         if handle.is_null() {
             return None;
         }
-        let known = self.places.find(handle as u64);
-        // SAFETY: null or a leaked context. Acquire pairs with the exchange in `adopt`.
-        match known.and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() }) {
+        match self.places.find(handle as u64) {
             // Relaxed: a thread that has created the context anew has taken the driver's lock after the call
             // that ended it.
             Some(context) => (context.ending.load(Ordering::Relaxed) == 0).then_some(context),
@@ -152,10 +153,7 @@ impl Contexts {
     ) -> Option<&'static Context> {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
-        let Some(pool) = Pool::new() else {
-            errno.restore();
-            return None;
-        };
+        let mut pool = None;
         let connections = self.connections;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
@@ -173,14 +171,20 @@ impl Contexts {
                     return None;
                 }
                 let current = Current::query(driver);
-                if matches!(current, Current::Plain)
-                    && !is_ending(device)
-                    && call.session.get::<Gate>().is_on()
-                {
-                    pool.fill(driver);
-                    if connections > 1 {
-                        samples = sample_stream(driver);
+                if matches!(current, Current::Plain) && !is_ending(device) {
+                    // Without a place nothing would ever use the events, and the next call would create more.
+                    if !self.places.has_room(handle as u64) {
+                        call.lost(LossCause::TableFull, 1);
+                        return None;
                     }
+                    let new = Pool::new()?;
+                    if call.session.get::<Gate>().is_on() {
+                        new.fill(driver);
+                        if connections > 1 {
+                            samples = sample_stream(driver);
+                        }
+                    }
+                    pool = Some(new);
                 }
                 Some(current)
             })
@@ -198,9 +202,12 @@ impl Contexts {
             self.greens.set_primary(handle, primary);
             return self.find(call, driver, primary, false);
         }
-        let place = self.places.get(handle as u64)?;
+        let Some(pool) = pool else {
+            errno.restore(); // a call that may end it was under way for a moment
+            return None;
+        };
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let context = Box::into_raw(Box::new(Context {
+        let context: &'static Context = Box::leak(Box::new(Context {
             number,
             handle: handle as u64,
             device: device as u32,
@@ -212,26 +219,32 @@ impl Contexts {
             ending: AtomicU32::new(0),
             gone: AtomicBool::new(false),
         }));
-        // Two threads can meet a new context at the same time: the first one to store it wins, and the
-        // other's events stay unused. SeqCst: see `Primary::ending`.
-        let first = place
-            .compare_exchange(core::ptr::null_mut(), context, Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok();
-        // SAFETY: just stored, or stored by the other thread; leaked. Acquire pairs with the exchange above.
-        let context = unsafe { place.load(Ordering::Acquire).as_ref() };
-        if let Some(context) = context.filter(|_| first) {
-            if is_ending(device) {
-                // Since the check above a call may have begun to end it, so it may not be what we took it
-                // for.
-                self.forget(context);
-                errno.restore();
-                return None;
+        // Two threads can meet a new context at the same time: the first one to insert it wins, and the
+        // other's events stay unused.
+        let adopted = match self.places.insert(handle as u64, context) {
+            Ok(()) => {
+                // SeqCst: see `Primary::ending`. It orders the insertion before the load.
+                core::sync::atomic::fence(Ordering::SeqCst);
+                if is_ending(device) {
+                    // Since the check above a call may have begun to end it, so it may not be what we took it
+                    // for.
+                    self.forget(context);
+                    None
+                } else {
+                    announce(call, driver, context);
+                    call.session.register_drain();
+                    Some(context)
+                }
             }
-            announce(call, driver, context);
-            call.session.register_drain();
-        }
+            Err(Refused::Taken(other)) => Some(other),
+            Err(Refused::Busy) => None,
+            Err(Refused::Full) => {
+                call.lost(LossCause::TableFull, 1);
+                None
+            }
+        };
         errno.restore();
-        context
+        adopted
     }
 
     /// What is known about a device's primary context.
@@ -240,21 +253,18 @@ impl Contexts {
     }
 
     /// Takes note that a context is gone. The first thread to do so publishes the record.
-    pub fn ended(&self, call: &Call, context: &Context) {
+    pub fn ended(&self, call: &Call, context: &'static Context) {
         if self.forget(context) {
             call.publish(&record_of(context, 2));
         }
     }
 
     /// Removes a context that is gone from its handle. Returns true for the first thread to do so.
-    pub fn forget(&self, context: &Context) -> bool {
+    pub fn forget(&self, context: &'static Context) -> bool {
         context.gone.store(true, Ordering::Release);
         self.greens.forget();
         context.pool.close();
-        let this = core::ptr::from_ref(context).cast_mut();
-        self.places.find(context.handle).is_some_and(|place| {
-            place.compare_exchange(this, core::ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
+        self.places.remove_this(context.handle, context)
     }
 
     /// The event pool of the context with this number, if it is alive.
@@ -264,8 +274,7 @@ impl Contexts {
 
     /// All known contexts that are alive.
     pub fn iter(&self) -> impl Iterator<Item = &'static Context> + '_ {
-        // SAFETY: null or a leaked context. Acquire pairs with the exchange in `adopt`.
-        self.places.values().filter_map(|p| unsafe { p.load(Ordering::Acquire).as_ref() })
+        self.places.iter()
     }
 }
 
