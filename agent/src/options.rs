@@ -33,11 +33,32 @@ pub struct Options {
 
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: u32 = 8;
+/// NVIDIA's documentation of MPS, "CUDA_DEVICE_MAX_CONNECTIONS": the default of its clients since Volta.
+const CONNECTIONS_OF_MPS: u32 = 2;
 
-/// Returns the number of hardware queues from the value of `CUDA_DEVICE_MAX_CONNECTIONS`.
-pub fn connections(text: Option<&CStr>) -> u32 {
-    let number = text.and_then(|text| text.to_str().ok()?.trim().parse().ok());
-    number.unwrap_or(CONNECTIONS).clamp(1, 32)
+/// The number of hardware queues of each context. Valid when zero.
+#[derive(Clone, Copy)]
+pub struct Connections {
+    /// What `CUDA_DEVICE_MAX_CONNECTIONS` says; 0 = nothing.
+    set: u32,
+}
+
+impl Connections {
+    /// Reads the variable's value.
+    pub fn read(text: Option<&CStr>) -> Connections {
+        let number: Option<u32> = text.and_then(|text| text.to_str().ok()?.trim().parse().ok());
+        Connections { set: number.map_or(0, |number| number.clamp(1, 32)) }
+    }
+
+    /// Returns the number of a context. `is_mps` says whether its device is used through MPS; the driver is asked only where
+    /// the variable says nothing.
+    pub fn number(self, is_mps: impl FnOnce() -> bool) -> u32 {
+        match self.set {
+            0 if is_mps() => CONNECTIONS_OF_MPS,
+            0 => CONNECTIONS,
+            set => set,
+        }
+    }
 }
 
 /// The default budget.
@@ -90,7 +111,7 @@ impl Options {
         };
         // With one connection, timing events end the overlap of streams (TransformerEngine #1353). Work after a
         // collective that waits for its peer would then wait too, so events are used only if --timing auto requests them.
-        let one_connection = mode != Mode::Off && self::connections(connections) == 1;
+        let one_connection = mode != Mode::Off && Connections::read(connections).set == 1;
         if one_connection && timing.is_none_or(CStr::is_empty) {
             (mode, note) = (Mode::Off, ONE_CONNECTION_UNASKED);
         } else if one_connection {
@@ -174,6 +195,17 @@ mod tests {
         assert!(Options::read(Some(c"auto"), None, Some(c"1")).is_sparse);
         for unasked in [None, Some(c"")] {
             assert_eq!(read(unasked, None, Some(c"1")), (Mode::Off, 5.0, ONE_CONNECTION_UNASKED));
+        }
+    }
+
+    #[test]
+    fn a_client_of_mps_has_two_hardware_queues_unless_the_variable_says_how_many() {
+        let number = |text, is_mps| Connections::read(text).number(|| is_mps);
+        for unsaid in [None, Some(c""), Some(c"many")] {
+            assert_eq!((number(unsaid, false), number(unsaid, true)), (8, 2), "{unsaid:?}");
+        }
+        for (text, said) in [(c"0", 1), (c"1", 1), (c" 4", 4), (c"99", 32)] {
+            assert_eq!((number(Some(text), false), number(Some(text), true)), (said, said), "{text:?}");
         }
     }
 

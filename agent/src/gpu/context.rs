@@ -12,6 +12,7 @@ use crate::gpu::pool::Pool;
 use crate::gpu::stream_capture::is_captured;
 use crate::names::Names;
 use crate::objects::{Objects, Refused};
+use crate::options::Connections;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -33,7 +34,7 @@ pub struct Contexts {
     pub greens: Greens,
     /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`). Written before the session is
     /// published.
-    pub connections: u32,
+    pub connections: Connections,
 }
 
 /// What is known about a device's primary context.
@@ -154,7 +155,7 @@ impl Contexts {
         let errno = crate::sys::Errno::save();
         let mut device: CUdevice = 0;
         let mut pool = None;
-        let connections = self.connections;
+        let mut connections = 1;
         let mut samples: CUstream = core::ptr::null_mut();
         let is_ending = |device| self.primary(device).is_some_and(|p| p.ending.load(Ordering::SeqCst) != 0);
         // RELAXED: the context is new to us, and a capture may be under way in it.
@@ -178,6 +179,7 @@ impl Contexts {
                         return None;
                     }
                     let new = Pool::new()?;
+                    connections = self.connections.number(|| is_mps_client(driver, device));
                     if call.session.get::<Gate>().is_on() {
                         new.fill(driver);
                         if connections > 1 {
@@ -299,6 +301,15 @@ fn record_of(context: &Context, change: u8) -> record::Context {
         change,
         ..Default::default()
     }
+}
+
+/// Whether a device is used through MPS (CUDA 12.1 and later say so).
+fn is_mps_client(driver: &Driver, device: CUdevice) -> bool {
+    let mut value = 0;
+    // SAFETY: the call writes to a local variable.
+    let result =
+        driver.device_attribute.map(|query| unsafe { query(&mut value, DEVICE_MPS_ENABLED, device) });
+    result == Some(CUDA_SUCCESS) && value == 1
 }
 
 fn describe_device(driver: &Driver, ordinal: u32) -> record::Device {

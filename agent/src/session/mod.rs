@@ -37,7 +37,7 @@ use crate::loader::{sanitizers, symbols};
 use crate::names::Names;
 use crate::native::Native;
 use crate::nvtx::watch;
-use crate::options::{self, Options};
+use crate::options::{Connections, Options};
 use crate::python::Python;
 use crate::sink::segment::Claim;
 use crate::sink::{self, Begin, Beginning, Live, Part, Ring, Session, lookups, wiped};
@@ -200,7 +200,7 @@ fn make() -> Result<Session, &'static str> {
     whole.live.at_exit = Some(exit::at_exit);
     whole.pairs_only = PairsOnly(sys::env(c"GPUSPY_EVENTS").is_some_and(|e| e == c"pairs"));
     let connections = sys::env(c"CUDA_DEVICE_MAX_CONNECTIONS");
-    whole.contexts.connections = options::connections(connections);
+    whole.contexts.connections = Connections::read(connections);
     whole.queue = Queue::scaled(sys::env(c"CUDA_SCALE_LAUNCH_QUEUES"));
     let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
     let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));

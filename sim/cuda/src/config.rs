@@ -103,6 +103,8 @@ pub struct Config {
     /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
     /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
+    /// `SIMCUDA_MPS=1`: the process is a client of MPS.
+    pub mps: bool,
     /// `SIMCUDA_HANDLES=fresh`: no handle is used again after its object is destroyed.
     pub fresh_handles: bool,
     /// Hardware queues that the streams of a context share (`CUDA_DEVICE_MAX_CONNECTIONS`); 0: each stream has its own.
@@ -135,6 +137,8 @@ const TAKEN: usize = 4;
 
 /// CUDA C++ Programming Guide, "CUDA Environment Variables": 1 to 32, and 8 by default.
 const CONNECTIONS: usize = 8;
+/// NVIDIA's documentation of MPS, "CUDA_DEVICE_MAX_CONNECTIONS": the default of its clients since Volta.
+const CONNECTIONS_OF_MPS: usize = 2;
 
 /// Returns the settings.
 pub fn config() -> &'static Config {
@@ -146,7 +150,9 @@ impl Config {
     fn from_environment() -> Self {
         let assume = variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
             .unwrap_or_else(|| Assume::parse("").expect("the defaults are values"));
-        let connections = variable("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS, usize::from_str).clamp(1, 32);
+        let mps = std::env::var_os("SIMCUDA_MPS").is_some_and(|v| v == "1");
+        let default = if mps { CONNECTIONS_OF_MPS } else { CONNECTIONS };
+        let connections = variable("CUDA_DEVICE_MAX_CONNECTIONS", default, usize::from_str).clamp(1, 32);
         Self {
             driver_version: variable("SIMCUDA_DRIVER_VERSION", 12090, str::parse),
             devices: variable("SIMCUDA_DEVICES", 1, str::parse),
@@ -164,6 +170,7 @@ impl Config {
                 resolution: variable("SIMCUDA_EVENT_RESOLUTION_NS", 1, str::parse),
             },
             launch_queue: scaled(assume.number("launch_queue") as usize + TAKEN).saturating_sub(TAKEN),
+            mps,
             fresh_handles: variable("SIMCUDA_HANDLES", false, fresh_handles),
             connections: if assume.is("connections", "queues") { connections } else { 0 },
             assume,

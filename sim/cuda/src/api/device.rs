@@ -143,9 +143,10 @@ fn attribute_of_all(attribute: u32) -> Option<i32> {
         128 => 0,
         129 => 0,
         130 => 0,
-        131 | 134 => -1, // NUMA_ID, HOST_NUMA_ID
-        132 => 1,        // MULTICAST_SUPPORTED
-        133 | 135..=143 => 0,
+        131 | 134 => -1,                               // NUMA_ID, HOST_NUMA_ID
+        132 => 1,                                      // MULTICAST_SUPPORTED
+        133 => i32::from(crate::config::config().mps), // MPS_ENABLED
+        135..=143 => 0,
         _ => return None,
     })
 }
