@@ -191,6 +191,19 @@ fn destroying_a_context_while_another_thread_launches_is_safe() {
     assert!(number(&coverage, "timed") > 0, "{coverage}");
 }
 
+/// A call that ends a context waits 100 ms for a launch that is under way. The launch fails then, and its end event was recorded
+/// although it had gone with the context.
+#[test]
+fn a_launch_that_outlives_its_context_records_no_event() {
+    let run = Run::of("teardown_race").arg("slow").env("SIMCUDA_HOST_COST", "launch=300000000");
+    let done = run.observed().succeeded();
+    let coverage = checked_coverage(&done);
+    let failed = failed(&done);
+    println!("{coverage}\n{failed:?}");
+    let ours = failed.keys().filter(|api| !is_about_the_apps_handle(api)).collect::<Vec<_>>();
+    assert_eq!(ours, ["cuLaunchKernel"], "{failed:?}");
+}
+
 #[test]
 fn releasing_a_primary_context_while_another_thread_retains_it_is_safe() {
     let done = Run::of("teardown_race").arg("primary").observed().succeeded();

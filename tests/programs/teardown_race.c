@@ -1,6 +1,7 @@
 // Ends contexts while other threads use them. The argument says how:
 //
 //   destroy    a thread launches on a context until that fails, because another has destroyed it
+//   slow       the same a few times, for launches that take longer than anything waits for them
 //   primary    two threads retain the primary context, work on streams of their own and release it, unsynchronized:
 //              a release may or may not end the context, and a retain may or may not create it anew
 //
@@ -10,7 +11,7 @@
 
 #include <signal.h>
 
-enum { ROUNDS = 60, WATCHDOG_SECONDS = 60, EXIT_STUCK = 98 };
+enum { ROUNDS = 60, SLOW_ROUNDS = 3, WATCHDOG_SECONDS = 60, EXIT_STUCK = 98 };
 
 static atomic_long launched;
 static CUcontext context;
@@ -35,9 +36,9 @@ static void *launch_until_it_fails(void *nothing)
     return NULL;
 }
 
-static void destroy(void)
+static void destroy(int rounds)
 {
-    for (int round = 0; round < ROUNDS / 3; round++) {
+    for (int round = 0; round < rounds; round++) {
         long before = atomic_load(&launched);
         CHECK(cuCtxCreate(&context, 0, 0));
         kernel = load_kernel("raced_10us");
@@ -83,7 +84,9 @@ int main(int argc, char **argv)
     alarm(WATCHDOG_SECONDS);
     CHECK(cuInit(0));
     if (strcmp(argv[1], "destroy") == 0)
-        destroy();
+        destroy(ROUNDS / 3);
+    else if (strcmp(argv[1], "slow") == 0)
+        destroy(SLOW_ROUNDS);
     else
         run_threads(2, retain_work_release);
     printf("{\"program\":\"teardown_race\",\"pid\":%d,\"launches\":%ld}\n", (int)getpid(), atomic_load(&launched));

@@ -220,11 +220,15 @@ pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream
 }
 
 /// Records an event on a stream as one more entry, and returns the entry's number: all entries up to it are
-/// complete when the event is. `None`: the driver refused the record, or the context is gone.
+/// complete when the event is. `None`: the driver refused the record, or the context is gone or may be at any moment.
 ///
 /// Where the queue is full, the record waits until the GPU has finished an entry, as the app's next call
 /// would otherwise have done. So that time is not charged to the agent.
 pub fn record(call: &Call, driver: &Driver, context: &Context, event: u32, stream: &Stream) -> Option<u64> {
+    // The app's call may have taken so long that a call that ends the context no longer waits for the hold.
+    if context.is_leaving() {
+        return None;
+    }
     let begun = stream.entries.is_nearly_full(*call.session.get::<Queue>()).then(ticks);
     // SAFETY: an event of the stream's context, and a stream that the app is about to use or has just used.
     let recorded = driver
@@ -424,14 +428,19 @@ pub fn record_marker(call: &Call, driver: &Driver, stream: &'static Stream, why:
     let looks_deep = || (is_paused || why == Untimed::DeepQueue) && stream.entries.is_deep(queue);
     let Some(context) = stream.context().filter(|_| looks_deep()) else { return };
     let is_watched = || stream.is_watched() || stream.entries.density(queue) == Density::None;
-    // In a window, `open` makes the query.
+    let mut held = None;
+    // In a window, `open` makes the query. A call that ends the context waits for the hold.
     if is_paused && is_watched() {
+        held = stream.hold();
+        if held.is_none() {
+            return;
+        }
         query_at_intervals(session, driver, stream, context);
     }
     if is_watched() || !looks_deep() {
         return;
     }
-    let Some(mut hold) = stream.hold() else { return };
+    let Some(mut hold) = held.or_else(|| stream.hold()) else { return };
     let Some(event) = context.take_event(call) else { return };
     let recorded = record(call, driver, context, event, stream);
     let marker =

@@ -56,6 +56,10 @@ fn record_with_flags(call: &mut Call, event: Handle, stream: Handle, flags: u32)
         return Err(INVALID_VALUE);
     }
     let mut state = call.lock();
+    // Before the stream, which may be gone as well: the driver may use the event first.
+    if state.events.get(event).is_none() {
+        return Err(stale(INVALID_HANDLE, event));
+    }
     let stream = state.stream(call.api.per_thread, stream)?;
     let &Event { context, made_in, .. } =
         state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
