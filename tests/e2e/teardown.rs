@@ -87,6 +87,17 @@ fn a_runtime_reset_that_bypasses_the_hooks_loses_nothing() {
     with_pending_work_of(Run::of("teardown").arg("device-reset").env("SIMCUDA_ASSUME", HIDDEN));
 }
 
+/// The context that came first in the agent's table was taken for the one that is reset: here that of the second GPU.
+#[test]
+fn a_reset_from_a_thread_without_a_context_is_that_of_the_first_gpu() {
+    let run = Run::of("reset_from_new_thread").env("SIMCUDA_DEVICES", "2").env("SIMCUDA_ASSUME", HIDDEN);
+    let done = run.observed().succeeded();
+    let coverage = checked_coverage(&done);
+    assert_eq!(number(&coverage, "launches"), 80);
+    assert!(number(&coverage, "timed") >= 70, "{coverage}");
+    assert_eq!(failed(&done), BTreeMap::new());
+}
+
 #[test]
 fn a_librarys_retain_and_release_does_not_end_the_runtimes_context() {
     with_pending_work_of(Run::of("teardown").arg("library").env("SIMCUDA_ASSUME", HIDDEN));

@@ -284,7 +284,8 @@ impl Plain for PrimaryEnd {
 /// hook (its export tables). Where they have one, that hook's work is nested in this one.
 #[derive(Default)]
 pub struct DeviceReset {
-    device: Cell<CUdevice>,
+    /// `None`: it is not known to have a context.
+    device: Cell<Option<CUdevice>>,
     ending: PrimaryEnding,
 }
 
@@ -293,14 +294,18 @@ impl Plain for DeviceReset {
         burst::end_own(call, Next::Wait);
         let contexts = call.session.get::<Contexts>();
         let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
-        // Without a current context the device is the one that the thread has chosen, or 0; the first known
-        // context's device is the likely one.
-        let device = current.or_else(|| contexts.iter().next()).map_or(0, |context| context.device);
-        self.device.set(device as CUdevice);
-        self.ending.begin(call.session, self.device.get(), true);
+        // Without a current context it is most likely device 0, the runtime's default. If that has no context either, the hook
+        // of the driver's function knows the device, or there is nothing to reset.
+        let device = current.or_else(|| contexts.iter().find(|context| context.device == 0));
+        self.device.set(device.map(|context| context.device as CUdevice));
+        if let Some(device) = self.device.get() {
+            self.ending.begin(call.session, device, true);
+        }
     }
 
     fn after_runtime(&self, call: &Call, succeeded: bool) {
-        self.ending.over(call, self.device.get(), true, succeeded);
+        if let Some(device) = self.device.get() {
+            self.ending.over(call, device, true, succeeded);
+        }
     }
 }
