@@ -12,6 +12,7 @@ use crate::gpu::capture_range::Range;
 use crate::gpu::context::{Context, Contexts, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
 use crate::gpu::stream::Streams;
+use crate::gpu::stream_capture::StreamCaptures;
 use crate::thread::Call;
 
 /// A call of which only the host time matters.
@@ -60,15 +61,33 @@ impl Plain for StreamCreate {
 
 /// The destruction of a stream.
 pub struct StreamDestroy {
-    pub stream: CUstream,
+    stream: CUstream,
+    /// Whether a capture is open that has begun on it: nothing else ends that.
+    is_origin: Cell<bool>,
+}
+
+impl StreamDestroy {
+    /// The destruction of the stream with this handle.
+    pub fn of(stream: CUstream) -> StreamDestroy {
+        StreamDestroy { stream, is_origin: Cell::new(false) }
+    }
 }
 
 impl Plain for StreamDestroy {
     // Done before the real call: after it, another thread may already have the handle for a new stream.
     fn before(&self, call: &Call) {
-        call.session
-            .get::<Streams>()
-            .destroyed(call, self.stream, |stream| burst::end_on(call, stream, Next::Call));
+        let captures = call.session.get::<StreamCaptures>();
+        call.session.get::<Streams>().destroyed(call, self.stream, |stream| {
+            burst::end_on(call, stream, Next::Call);
+            self.is_origin.set(captures.forget(stream.address()).is_some());
+        });
+    }
+
+    fn after(&self, call: &Call, _: u64) -> bool {
+        if self.is_origin.get() {
+            call.session.get::<StreamCaptures>().ended();
+        }
+        false
     }
 
     fn subject(&self) -> u64 {

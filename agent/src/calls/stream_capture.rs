@@ -19,19 +19,35 @@ use crate::thread::Call;
 /// The start of a capture. It is counted before the real call, so that no launch in the capture is missed; a
 /// launch outside it only queries the capture state unnecessarily.
 pub struct CaptureBegin {
-    pub stream: CUstream,
+    stream: CUstream,
+    origin: Cell<Option<&'static Stream>>,
+}
+
+impl CaptureBegin {
+    /// The start of a capture on a stream.
+    pub fn of(stream: CUstream) -> CaptureBegin {
+        CaptureBegin { stream, origin: Cell::new(None) }
+    }
 }
 
 impl Plain for CaptureBegin {
     fn before(&self, call: &Call) {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
+            self.origin.set(Some(stream));
         }
         call.session.get::<StreamCaptures>().open.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn after(&self, call: &Call, _: u64) -> bool {
+        if let Some(stream) = self.origin.get() {
+            call.session.get::<StreamCaptures>().begun(stream.address(), stream.context_address());
+        }
+        false
+    }
+
     fn failed(&self, call: &Call) {
-        call.session.get::<StreamCaptures>().open.fetch_sub(1, Ordering::Relaxed);
+        call.session.get::<StreamCaptures>().ended();
     }
 
     fn subject(&self) -> u64 {
@@ -59,12 +75,11 @@ impl CaptureEnd {
 
     fn end(&self, call: &Call) {
         if self.was_capturing.get() && !self.is_capturing(call) {
-            let down = |n: u64| n.checked_sub(1);
-            let _ = call.session.get::<StreamCaptures>().open.fetch_update(
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-                down,
-            );
+            let captures = call.session.get::<StreamCaptures>();
+            if let Some(stream) = stream_of(call, self.stream) {
+                captures.forget(stream.address());
+            }
+            captures.ended();
         }
     }
 }

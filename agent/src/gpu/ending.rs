@@ -24,6 +24,7 @@ use crate::cuda::{CUcontext, CUdevice};
 use crate::driver::{self, Driver};
 use crate::gpu::context::{Context, Contexts};
 use crate::gpu::stream::{Stream, Streams};
+use crate::gpu::stream_capture::StreamCaptures;
 use crate::names::Names;
 use crate::sink::Session;
 use crate::thread::Call;
@@ -62,6 +63,7 @@ impl Ending {
             }
             // `ending` is not lowered, so that no thread that still has a reference uses the context.
             call.session.get::<Contexts>().ended(call, context);
+            call.session.get::<StreamCaptures>().context_ended(core::ptr::from_ref(context) as u64);
             call.session.poller.wake(); // the poller reports what is lost of it
         }
     }

@@ -295,6 +295,16 @@ impl Stream {
         unsafe { self.context.load(Ordering::Relaxed).as_ref() }
     }
 
+    /// Its own address, which no other stream has while it exists.
+    pub fn address(&self) -> u64 {
+        core::ptr::from_ref(self) as u64
+    }
+
+    /// The address of its context.
+    pub fn context_address(&self) -> u64 {
+        self.context.load(Ordering::Relaxed) as u64
+    }
+
     /// Whether it belongs to this green context.
     fn is_green(&self, green: CUgreenCtx) -> bool {
         !green.is_null() && self.green.load(Ordering::Relaxed) == green as u64

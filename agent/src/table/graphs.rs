@@ -3,19 +3,19 @@
 macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
     // StreamCaptures and graphs.
     driver "cuStreamBeginCapture" { cuStreamBeginCapture @ 10000, cuStreamBeginCapture_ptsz @ 10000 per_thread }
-        (hStream: CUstream) => plain(CaptureBegin { stream: hStream });
+        (hStream: CUstream) => plain(CaptureBegin::of(hStream));
     driver "cuStreamBeginCapture" { cuStreamBeginCapture_v2 @ 10010, cuStreamBeginCapture_v2_ptsz @ 10010 per_thread }
-        (hStream: CUstream, mode: CUstreamCaptureMode) => plain(CaptureBegin { stream: hStream });
+        (hStream: CUstream, mode: CUstreamCaptureMode) => plain(CaptureBegin::of(hStream));
     driver "cuStreamBeginCaptureToGraph"
         { cuStreamBeginCaptureToGraph @ 12030, cuStreamBeginCaptureToGraph_ptsz @ 12030 per_thread }
         (hStream: CUstream, hGraph: CUgraph, dependencies: *const CUgraphNode,
          dependencyData: *const CUgraphEdgeData, numDependencies: size_t, mode: CUstreamCaptureMode)
-        => plain(CaptureBegin { stream: hStream });
+        => plain(CaptureBegin::of(hStream));
     driver "cuStreamBeginRecaptureToGraph"
         { cuStreamBeginRecaptureToGraph @ 13030, cuStreamBeginRecaptureToGraph_ptsz @ 13030 per_thread }
         (hStream: CUstream, mode: CUstreamCaptureMode, hGraph: CUgraph, callbackFunc: CUgraphRecaptureCallback,
          userData: *mut void)
-        => plain(CaptureBegin { stream: hStream });
+        => plain(CaptureBegin::of(hStream));
     driver "cuStreamEndCapture" { cuStreamEndCapture @ 10000, cuStreamEndCapture_ptsz @ 10000 per_thread }
         (hStream: CUstream, phGraph: *mut CUgraph) => plain(CaptureEnd::of(hStream));
     // Capture into a graphics API's command list, which runs when that is submitted, so no event of ours
@@ -24,7 +24,7 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuStreamBeginCaptureToCig"
         { cuStreamBeginCaptureToCig @ 13010, cuStreamBeginCaptureToCig_ptsz @ 13010 per_thread }
         (hStream: CUstream, streamCigCaptureParams: *mut CUstreamCigCaptureParams)
-        => plain(CaptureBegin { stream: hStream });
+        => plain(CaptureBegin::of(hStream));
     driver "cuStreamEndCaptureToCig"
         { cuStreamEndCaptureToCig @ 13010, cuStreamEndCaptureToCig_ptsz @ 13010 per_thread }
         (hStream: CUstream) => plain(CaptureEnd::of(hStream));
@@ -74,17 +74,17 @@ macro_rules! graphs { ($next:ident $($before:tt)*) => { $next! { $($before)*
     driver "cuGraphExecDestroy" { cuGraphExecDestroy @ 10000 } (hGraphExec: CUgraphExec)
         => plain(GraphDestroy { exec: hGraphExec });
     runtime "cudaStreamBeginCapture" { cudaStreamBeginCapture @ 0, cudaStreamBeginCapture_ptsz @ 0 per_thread }
-        (stream: cudaStream_t, mode: cudaStreamCaptureMode) => plain(CaptureBegin { stream });
+        (stream: cudaStream_t, mode: cudaStreamCaptureMode) => plain(CaptureBegin::of(stream));
     runtime "cudaStreamBeginCaptureToGraph"
         { cudaStreamBeginCaptureToGraph @ 0, cudaStreamBeginCaptureToGraph_ptsz @ 0 per_thread }
         (stream: cudaStream_t, graph: cudaGraph_t, dependencies: *const cudaGraphNode_t,
          dependencyData: *const cudaGraphEdgeData, numDependencies: size_t, mode: cudaStreamCaptureMode)
-        => plain(CaptureBegin { stream });
+        => plain(CaptureBegin::of(stream));
     runtime "cudaStreamBeginRecaptureToGraph"
         { cudaStreamBeginRecaptureToGraph @ 0, cudaStreamBeginRecaptureToGraph_ptsz @ 0 per_thread }
         (stream: cudaStream_t, mode: cudaStreamCaptureMode, graph: cudaGraph_t,
          callbackData: *mut cudaGraphRecaptureCallbackData)
-        => plain(CaptureBegin { stream });
+        => plain(CaptureBegin::of(stream));
     runtime "cudaStreamEndCapture" { cudaStreamEndCapture @ 0, cudaStreamEndCapture_ptsz @ 0 per_thread }
         (stream: cudaStream_t, pGraph: *mut cudaGraph_t) => plain(CaptureEnd::of(stream));
     // In CUDA 11 these two have more arguments at their end under the same names. The arguments that are read

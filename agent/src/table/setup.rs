@@ -67,7 +67,7 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
         (phStream: *mut CUstream, greenCtx: CUgreenCtx, flags: unsigned_int, priority: int)
         => plain(StreamCreate { out: phStream });
     driver "cuStreamDestroy" { cuStreamDestroy @ 2000, cuStreamDestroy_v2 @ 4000 } (hStream: CUstream)
-        => plain(StreamDestroy { stream: hStream });
+        => plain(StreamDestroy::of(hStream));
     runtime "cudaStreamCreate" { cudaStreamCreate @ 0 } (pStream: *mut cudaStream_t)
         => plain(StreamCreate { out: pStream });
     runtime "cudaStreamCreateWithFlags" { cudaStreamCreateWithFlags @ 0 }
@@ -79,7 +79,7 @@ macro_rules! setup { ($next:ident $($before:tt)*) => { $next! { $($before)*
     runtime "cudaExecutionCtxStreamCreate" { cudaExecutionCtxStreamCreate @ 0 }
         (phStream: *mut cudaStream_t, ctx: cudaExecutionContext_t, flags: unsigned_int, priority: int)
         => plain(StreamCreate { out: phStream });
-    runtime "cudaStreamDestroy" { cudaStreamDestroy @ 0 } (stream: cudaStream_t) => plain(StreamDestroy { stream });
+    runtime "cudaStreamDestroy" { cudaStreamDestroy @ 0 } (stream: cudaStream_t) => plain(StreamDestroy::of(stream));
 
     // Modules, as far as kernel names need them.
     driver "cuModuleLoad" { cuModuleLoad @ 2000 } (module: *mut CUmodule, fname: *const char_t)
