@@ -8,10 +8,12 @@ use collect_support::place::{Place, names, run_script, sample_program, stderr};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Ending, Exit};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_exit_code_is_the_commands() {
@@ -288,6 +290,61 @@ fn a_listening_collector_serves_until_sigint() {
     let traces = names(&place.path("traces"));
     assert_eq!(traces.len(), 2, "the socket is gone: {traces:?}");
     for trace in traces {
+        assert_eq!(launches(&place.path("traces").join(trace)), 10);
+    }
+}
+
+/// A pipe that takes no more, and the end that nobody reads.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let set_flags = |flags: i32| {
+        // SAFETY: sets the flags of this descriptor.
+        assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) }, 0);
+    };
+    set_flags(libc::O_NONBLOCK);
+    while (&writer).write(&[b'x'; 4096]).is_ok() {}
+    while (&writer).write(b"x").is_ok() {}
+    set_flags(0);
+    (reader, writer)
+}
+
+/// The first sentence that stderr did not take stopped all collecting: no further session began, and SIGTERM did nothing.
+#[test]
+fn a_collector_whose_stderr_nobody_reads_collects_all_the_same_and_ends_at_sigterm() {
+    let place = Place::new();
+    let (reader, writer) = full_pipe();
+    let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(writer).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_in_time = |collect: &mut Child| {
+        std::thread::sleep(Duration::from_millis(5));
+        let is_in_time = Instant::now() < deadline;
+        if !is_in_time {
+            collect.kill().unwrap();
+        }
+        is_in_time
+    };
+    let socket = place.path("traces/gpuspy.sock");
+    while !socket.exists() {
+        assert!(is_in_time(&mut collect), "it does not listen");
+    }
+    for count in 1..=3 {
+        let agent = sample_program().env("GPUSPY_SOCKET", &socket).output();
+        assert!(agent.unwrap().status.success());
+        while names(&place.path("traces")).iter().filter(|name| name.ends_with(".gspy")).count() < count {
+            assert!(is_in_time(&mut collect), "session {count} has no trace");
+        }
+    }
+    // SAFETY: kill takes numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
+    let status = loop {
+        match collect.try_wait().unwrap() {
+            Some(status) => break status,
+            None => assert!(is_in_time(&mut collect), "it does not end"),
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+    drop(reader);
+    for trace in names(&place.path("traces")) {
         assert_eq!(launches(&place.path("traces").join(trace)), 10);
     }
 }

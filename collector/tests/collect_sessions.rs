@@ -44,7 +44,9 @@ impl Collecting {
         let listener = collect::bind(&directory.path().join("socket")).unwrap();
         let listening = std::thread::spawn({
             let (collector, sessions) = (Arc::clone(&collector), Arc::clone(&sessions));
-            move || collector.listen(listener, |session, _| sessions.lock().push(session.clone()))
+            move || {
+                collector.listen(listener, |ended| sessions.lock().push(ended.map(|(session, _)| session)))
+            }
         });
         Collecting { directory, collector, stopper: Some(stopper), sessions, listening: Some(listening) }
     }

@@ -1,11 +1,12 @@
 //! `gpuspy collect`.
 
 use super::hangs::HangOptions;
+use super::printing::Printing;
 use super::time::duration;
 use super::windows::{self, Exporter, Tables};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
-use crate::collect::{self, Collector, Session, Target, Traces};
+use crate::collect::{self, Collector, Session, Target};
 use crate::model::outcome::Outcome;
 use crate::why::why;
 use clap::builder::FalseyValueParser;
@@ -69,6 +70,9 @@ fn window(text: &str) -> Result<Duration, String> {
     Ok(length)
 }
 
+/// How long the end of a collector waits for stderr to take what is to be said.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
     options.output.iter().chain(&options.dir).for_each(|place| panic::about(place));
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
@@ -85,6 +89,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let directory = prepare(directory)?;
     let socket = directory.join("gpuspy.sock");
     let signals = stopping_signals()?;
+    let _printing = Printing::begin(LAST_WORDS);
     let listener = bind_anew(&socket)?;
     let (collector, stopper) = Collector::new(Target::Directory(directory.clone()))?;
     let tables = options.to.map(|Format::Parquet| Tables { directory, job: options.job.clone() });
@@ -96,7 +101,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {
         let listening = std::thread::Builder::new().spawn_scoped(threads, || {
-            collector.listen(listener, |session, traces| print_session(session, traces, quiet, has_tables));
+            collector.listen(listener, |session| print_session(&session, quiet, has_tables));
             drop(over);
         });
         if listening.is_ok() {
@@ -129,6 +134,7 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
     let quiet = options.quiet;
     let target = output.map_or_else(Target::default_place, Target::from_option)?;
     let signals = stopping_signals()?;
+    let _printing = Printing::begin(LAST_WORDS);
     let (collector, stopper) = Collector::new(target)?;
     let collector = collector.watching(options.hangs.watch());
     let (done, is_done) = a_stop()?;
@@ -149,7 +155,8 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
         collecting.join().map_err(|_| Failure::usage("the collector thread panicked"))
     });
     let session = session??;
-    print_session(&Ok(session), &collector.traces(), quiet, false);
+    let path = collector.traces().path(session.trace).to_owned();
+    print_session(&Ok((session, path)), quiet, false);
     if !quiet {
         progress::total(collector.progress(), began);
     }
@@ -212,12 +219,11 @@ fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
 }
 
 /// Prints how a session ended; with `quiet`, only errors. Traces that become tables are not named: they are removed.
-fn print_session(session: &collect::Result<Session>, traces: &Traces, quiet: bool, has_tables: bool) {
+fn print_session(session: &collect::Result<(Session, PathBuf)>, quiet: bool, has_tables: bool) {
     match session {
         Err(error) => say(error),
-        Ok(session) => {
-            let Session { program, pid, trace, ending, exit, .. } = session;
-            let path = traces.path(*trace);
+        Ok((session, path)) => {
+            let Session { program, pid, ending, exit, .. } = session;
             let how = match Outcome::of(*ending, *exit) {
                 Outcome::Detached | Outcome::Running | Outcome::CutOff => {
                     "was detached and is still running".to_owned()

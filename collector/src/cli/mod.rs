@@ -20,6 +20,7 @@ mod operations;
 mod output;
 mod panic;
 mod parquet;
+mod printing;
 mod program;
 mod progress;
 mod queries;
@@ -241,9 +242,9 @@ fn say_what_is_missing(session: &Session, path: &Path) {
     }
 }
 
-/// Prints a message on stderr, since stdout is for the program or the report. A closed stderr is not an error.
+/// Prints a message on stderr, since stdout is for the program or the report.
 fn say(what: impl fmt::Display) {
-    progress::above_the_line(|| drop(writeln!(std::io::stderr(), "gpuspy: {what}")));
+    printing::sentence(what.to_string());
 }
 
 /// Prints a result on stdout. A reader that closes the pipe (`… | head`) is not an error.

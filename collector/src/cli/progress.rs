@@ -3,36 +3,16 @@
 //! `collect` and `export` always draw it; `run` only with `--progress`, because the program writes to the same terminal and a line
 //! that is redrawn would mix with its output. Reading draws it if it takes longer than a moment.
 
-use super::say;
+use super::{printing, say};
 use crate::collect::sys::{self, Stopped};
 use crate::collect::{Figures, Progress};
 use crate::units::count;
-use parking_lot::Mutex;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The line is redrawn five times a second.
 const INTERVAL: Duration = Duration::from_millis(200);
-
-/// Whether the line is on the terminal. A thread holds this lock while it writes to stderr.
-static DRAWN: Mutex<bool> = Mutex::new(false);
-
-/// Returns to the start of the line and erases it (ECMA-48: CR, EL).
-const ERASE: &str = "\r\x1b[K";
-
-/// Prints a message on stderr in place of the line, which is redrawn below it.
-pub(super) fn above_the_line(say: impl FnOnce()) {
-    let mut drawn = DRAWN.lock();
-    erase(&mut drawn);
-    say();
-}
-
-fn erase(drawn: &mut bool) {
-    if std::mem::take(drawn) {
-        let _ = write!(std::io::stderr(), "{ERASE}");
-    }
-}
 
 /// Draws the line of a collection.
 pub(super) fn draw(progress: &Progress, stopped: &Stopped) {
@@ -55,10 +35,9 @@ pub(super) fn draw_line(line: impl Fn(Duration) -> String, stopped: &Stopped) {
         let mut line = line(began.elapsed());
         // A line that wraps cannot be erased.
         line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));
-        let mut drawn = DRAWN.lock();
-        *drawn = write!(stderr.lock(), "{ERASE}{line}").is_ok();
+        printing::line(line);
     }
-    above_the_line(|| ());
+    printing::no_line();
 }
 
 /// Prints the totals as a last line that stays.
@@ -101,15 +80,13 @@ impl Reading {
             return;
         }
         self.drawn = Some(Instant::now());
-        let line = reading(self.at, self.all);
-        let mut drawn = DRAWN.lock();
-        *drawn = write!(stderr.lock(), "{ERASE}{line}").is_ok();
+        printing::line(reading(self.at, self.all));
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        above_the_line(|| ());
+        printing::no_line();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::hangs::HangOptions;
 use super::launch::{self, PrivateDir};
+use super::printing::Printing;
 use super::program::{self, BlindSpot};
 use super::{Failure, html, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
@@ -251,6 +252,8 @@ pub(super) fn observe(
     let ignored = [libc::SIGINT, libc::SIGQUIT];
     let signals = Signals::block(&[&forwarded[..], &ignored, &[libc::SIGCHLD]].concat())
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
+    // Its thread inherits the blocked signals. Its end waits as long as the report has to, which is printed next.
+    let printing = Printing::begin(Duration::MAX);
     let listener = collect::bind(&socket)?;
     let (collector, stopper) = Collector::new(target)?;
     let collector = collector.watching(hangs).launched_by(again);
@@ -265,8 +268,8 @@ pub(super) fn observe(
                 .spawn_scoped(threads, || progress::draw(collector.progress(), &is_over));
         }
         let listening = std::thread::Builder::new().spawn_scoped(threads, || {
-            collector.listen(listener, |session, _| {
-                sessions.lock().push(session.clone());
+            collector.listen(listener, |session| {
+                sessions.lock().push(session.map(|(session, _)| session));
             });
         });
         // Without this thread, the program runs unobserved, and its agent says so.
@@ -283,6 +286,7 @@ pub(super) fn observe(
         drop(over);
         status
     });
+    drop(printing);
     if shows_progress {
         progress::total(collector.progress(), began);
     }

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -105,9 +105,9 @@ impl Collector {
         session
     }
 
-    /// Collects from every process that connects, until stopped. Calls `report` with each session that ends. A process
-    /// for which there is no thread, or which is one too many, is refused; later ones are not.
-    pub fn listen(&self, listener: UnixListener, report: impl Fn(&Result<Session>, &Traces) + Sync) {
+    /// Collects from every process that connects, until stopped. Calls `report` with each session that ends, and the path of
+    /// its trace. A process for which there is no thread, or which is one too many, is refused; later ones are not.
+    pub fn listen(&self, listener: UnixListener, report: impl Fn(Result<(Session, PathBuf)>) + Sync) {
         // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
         let report = &report;
@@ -127,7 +127,12 @@ impl Collector {
                         self.running.fetch_sub(1, Ordering::Relaxed);
                         // Before anything else: the more sessions end at the same time, the more there is to give back.
                         sys::trim_memory();
-                        report(&session, &self.traces());
+                        // The lock is free again before `report` is called, which may take its time.
+                        let with_path = |session: Session| {
+                            let path = self.traces().path(session.trace).to_owned();
+                            (session, path)
+                        };
+                        report(session.map(with_path));
                     });
                     thread.map(drop).map_err(|e| Error::no_thread("it", &e))
                 };
@@ -137,7 +142,7 @@ impl Collector {
                     self.running.fetch_sub(1, Ordering::Relaxed);
                     receive::refuse(&socket, &why);
                     let pid = sys::peer_pid(socket.as_fd()).unwrap_or(0);
-                    report(&Err(why.about(pid)), &self.traces());
+                    report(Err(why.about(pid)));
                 }
             };
             let mut stop = false;

@@ -86,9 +86,7 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
     ];
     let called = std::thread::scope(|threads| {
         threads.spawn(|| {
-            collector.listen(listener, |session, _| {
-                sessions.lock().push(session.clone());
-            });
+            collector.listen(listener, |session| sessions.lock().push(session));
         });
         let called = nursery.send(probe, runtime, &environment);
         wait_for_the_last(&stopper);
