@@ -12,7 +12,7 @@ use gpuspy_wire::record::{Fact, Namespace};
 use gpuspy_wire::segment::ProgramName;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The extension of a trace file.
@@ -79,11 +79,18 @@ impl Target {
     }
 }
 
-/// Checks that no file is lost if a trace is written there.
+/// Checks that no file is lost if a trace is written there, and that no one has to be waited for.
 ///
 /// # Errors
-/// Fails if there is a file that is not a trace.
+/// Fails if there is a file that is not a trace, or a pipe, which opens only when somebody reads it.
 fn may_be_replaced(path: &Path) -> Result<()> {
+    let kind = fs::metadata(path).map(|found| found.file_type());
+    if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket()) {
+        let shown = path.display();
+        return Err(Error::new(format!(
+            "{shown} is a pipe or a socket, and a trace needs a file: choose another path with -o or GPUSPY_OUTPUT"
+        )));
+    }
     if path.exists() && !is_ours(path) {
         let shown = path.display();
         return Err(Error::new(format!(
@@ -238,6 +245,14 @@ impl Traces {
     fn become_directory(&mut self) -> Result<PathBuf> {
         let Trace { path, stem } = &mut self.traces[0];
         let directory = path.clone();
+        // A device is not ours to move, and a symbolic link that is moved may point to nothing.
+        if !fs::symlink_metadata(&directory).is_ok_and(|found| found.is_file()) {
+            return Err(Error::new(format!(
+                "there are several processes, and {} is no regular file that can become a directory of traces: choose \
+                 another path with -o",
+                directory.display()
+            )));
+        }
         let failed =
             |e| Error::io(format!("cannot turn {} into a directory of traces", directory.display()), e);
         let aside = directory.with_extension(format!("{EXTENSION}.first"));
@@ -337,6 +352,44 @@ mod tests {
         assert_eq!(traces.path(again), path.join("python-8-2.gspy"));
         assert_eq!(traces.whole(), Some(&*path));
         assert_eq!(names(place.path()), ["run.gspy"], "nothing is left beside it");
+    }
+
+    /// `run -o /dev/null` as root renamed the device when a second process appeared, and made a directory of its name.
+    #[test]
+    fn what_is_no_regular_file_does_not_become_a_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let [file, link, device] = ["real.gspy", "link.gspy", "device"].map(|name| place.path().join(name));
+        fs::write(&file, MAGIC).unwrap();
+        std::os::unix::fs::symlink("real.gspy", &link).unwrap();
+        // The device itself would be lost if this failed.
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        for path in [&*device, &link] {
+            let mut traces = Traces::new(Target::from_option(path).unwrap());
+            let first = traces.place("python-7".to_owned()).unwrap();
+            for _ in 0..2 {
+                let error = traces.place("python-8".to_owned()).unwrap_err().to_string();
+                assert!(error.contains("no regular file that can become a directory"), "{error}");
+            }
+            assert_eq!(traces.path(first), path, "the first goes on");
+            assert_eq!(traces.whole(), Some(path));
+        }
+        assert_eq!(fs::read(&link).unwrap(), MAGIC);
+        assert_eq!(names(place.path()), ["device", "link.gspy", "real.gspy"]);
+    }
+
+    /// Opening it waited for a reader, with the lock on the traces held.
+    #[test]
+    fn a_pipe_is_refused_as_a_trace() {
+        let place = tempfile::tempdir().unwrap();
+        let pipe = place.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
+        for path in [pipe, place.path().join("socket")] {
+            let error = Target::from_option(&path).unwrap_err().to_string();
+            assert!(error.contains("is a pipe or a socket"), "{error}");
+            let error = Traces::new(Target::File(path)).place("python-7".to_owned()).unwrap_err().to_string();
+            assert!(error.contains("is a pipe or a socket"), "{error}");
+        }
     }
 
     #[test]
