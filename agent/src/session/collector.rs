@@ -12,11 +12,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
 use crate::heap;
 use crate::session::announcement::Announcement;
+use crate::session::place::Place;
 use crate::session::{clone, exit};
 use crate::sink::Session;
 use crate::sys;
@@ -245,7 +244,7 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
             .into());
     }
     let program = find(environment)?;
-    let place = Place::find(environment)?;
+    let place = Place::find(environment, session.segment.header().start_time)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
         Ok(socket) => {
@@ -331,63 +330,6 @@ fn our_folder() -> Option<Vec<u8>> {
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
     let absolute = std::fs::canonicalize(OsStr::from_bytes(path)).ok()?;
     Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
-}
-
-/// Where a trace will be: its path, and whether we have made the file.
-struct Place {
-    path: CString,
-    reserved: bool,
-}
-
-impl Place {
-    /// Returns `GPUSPY_OUTPUT`, else a name of the process's own in the working directory or, where no file can be
-    /// made, in `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once, so that no other trace is ever overwritten
-    /// (a process that executes its own program again keeps its name and pid), and a report right after the process's
-    /// end finds a trace that is about to be written.
-    fn find(environment: &Environment) -> Result<Place, String> {
-        let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
-        if let Some(path) = environment.get("GPUSPY_OUTPUT") {
-            let path = here.join(path);
-            let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-            return Ok(Place { path, reserved: false });
-        }
-        let program = std::env::args_os().next().unwrap_or_default();
-        let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
-        let program: String = program.chars().map(|c| if in_a_name(c) { c } else { '_' }).collect();
-        let stem = format!("gpuspy-{program}-{}", sys::pid());
-        let named = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
-        let folders = [Some(here.as_os_str())].into_iter().chain(named).chain([Some("/tmp".as_ref())]);
-        let path = folders.flatten().find_map(|folder| reserve(&here.join(folder), &stem));
-        let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
-        Ok(Place { path, reserved: true })
-    }
-
-    /// Removes the file that was made, when there will be no trace.
-    fn give_up(&self) {
-        if self.reserved {
-            // SAFETY: a terminated path.
-            unsafe { libc::unlink(self.path.as_ptr()) };
-        }
-    }
-}
-
-/// Whether a character of a program's name may be in that of its trace, as in the names that the collector makes.
-fn in_a_name(c: char) -> bool {
-    c.is_alphanumeric() || "._-+".contains(c)
-}
-
-/// Makes `FOLDER/STEM.gspy`, or with `-2`, `-3`, … when that exists. `None`: nothing can be made there.
-fn reserve(folder: &Path, stem: &str) -> Option<CString> {
-    for n in 1..1000 {
-        let name = if n == 1 { format!("{stem}.gspy") } else { format!("{stem}-{n}.gspy") };
-        let path = folder.join(name);
-        match std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(_) => return CString::new(path.as_os_str().as_bytes()).ok(),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(_) => return None,
-        }
-    }
-    None
 }
 
 /// Quotes a path for a shell.

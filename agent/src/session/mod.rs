@@ -13,6 +13,7 @@ mod clone;
 pub mod collector;
 pub mod exit;
 pub mod job;
+mod place;
 mod poller;
 
 use core::ffi::c_void;

@@ -207,9 +207,10 @@ impl Traces {
             Ok((number, writer))
         });
         created.map_err(|e| {
+            // The file that was created for it is still empty. So may be one that another process has begun and locked.
+            let is_ours = e.kind() != io::ErrorKind::WouldBlock;
             let error = Error::io(format!("cannot write {}", path.display()), e);
-            // The file that was created for it is still empty.
-            if fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
+            if is_ours && fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
                 let _ = fs::remove_file(&path);
             }
             self.traces.pop();
@@ -375,6 +376,20 @@ mod tests {
         }
         assert_eq!(fs::read(&link).unwrap(), MAGIC);
         assert_eq!(names(place.path()), ["device", "link.gspy", "real.gspy"]);
+    }
+
+    /// It was removed if the other process had locked it and not written yet.
+    #[test]
+    fn a_file_that_another_process_has_locked_is_not_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("run.gspy");
+        let other = fs::File::create(&path).unwrap();
+        other.lock().unwrap();
+        let mut traces = Traces::new(Target::File(path.clone()));
+        let error = traces.create("python", &Status::default()).unwrap_err().to_string();
+        assert!(error.contains("another process is writing this trace"), "{error}");
+        assert!(path.exists());
+        assert_eq!(traces.whole(), None);
     }
 
     /// Opening it waited for a reader, with the lock on the traces held.
