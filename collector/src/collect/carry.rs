@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// Limit on the bytes of names that are carried. A run of PyTorch has a few MB.
 const MOST_NAME_BYTES: usize = 64 << 20;
+/// What a name takes in addition to its text, bytes.
+const NAME_BYTES: usize = 64;
 /// Limit on the records besides those of memory: less than 64 MB.
 const MOST: usize = 1 << 18;
 /// The samples of each GPU clock that are carried. Two of them place a clock and its drift.
@@ -88,10 +90,11 @@ impl Key {
 impl Carry {
     /// Takes a name.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) {
-        if self.name_bytes + text.len() <= MOST_NAME_BYTES {
+        let bytes = |text: &str| text.len() + NAME_BYTES;
+        if self.name_bytes + bytes(text) <= MOST_NAME_BYTES {
             let replaced = self.names.insert((namespace, id), text.to_owned());
-            self.name_bytes += text.len();
-            self.name_bytes -= replaced.map_or(0, |text| text.len());
+            self.name_bytes += bytes(text);
+            self.name_bytes -= replaced.map_or(0, |text| bytes(&text));
         }
     }
 
@@ -395,5 +398,14 @@ mod tests {
         (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
         let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
         assert_eq!((names[0], names.len()), ((Namespace::Kernel, 1, "kernel"), 4));
+    }
+
+    /// Only the bytes of texts were counted, so that a program could give any number of empty ones.
+    #[test]
+    fn names_without_a_text_are_bounded_too() {
+        let mut carry = Carry::default();
+        let most = (MOST_NAME_BYTES / NAME_BYTES) as u32;
+        (0..most + 10).for_each(|id| carry.name(Namespace::Kernel, id, ""));
+        assert_eq!(carry.names().count(), most as usize);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::chunk::{Chunk, level};
 use super::layout::{Kind, Layout};
+use super::place;
 use super::sheet::Block;
 use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
@@ -33,7 +34,7 @@ impl TableFile {
     pub fn create(process: &Path, name: &str, layout: Layout) -> io::Result<TableFile> {
         let folder = process.join(&layout.table);
         fs::create_dir_all(&folder)?;
-        let (path, hidden) = (folder.join(name), folder.join(format!(".{name}.part")));
+        let (path, hidden) = (folder.join(name), folder.join(place::hidden(name)));
         let root = schema(&layout).map_err(plain)?;
         let properties = Arc::new(properties().map_err(plain)?);
         let file = BufWriter::with_capacity(1 << 18, File::create(&hidden)?);

@@ -79,11 +79,20 @@ pub fn file(process: &Path, status: Option<&Status>) -> String {
     name((0..u32::MAX).find(is_free).unwrap_or(u32::MAX))
 }
 
-/// Removes the files of this name from the tables in a process's folder: not all of them could be written.
+/// Returns the name of a file until it is complete, which readers skip.
+pub(super) fn hidden(file: &str) -> String {
+    format!(".{file}.part")
+}
+
+/// Removes the files of this name from the tables in a process's folder, those that are not complete, too: not all of them could
+/// be written.
 pub fn remove(process: &Path, file: &str) {
-    let tables = fs::read_dir(process).into_iter().flatten().flatten();
-    // What is not there need not go.
-    tables.for_each(|table| drop(fs::remove_file(table.path().join(file))));
+    for table in fs::read_dir(process).into_iter().flatten().flatten() {
+        for name in [file, &hidden(file)] {
+            // What is not there need not go.
+            let _ = fs::remove_file(table.path().join(name));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -106,6 +115,22 @@ mod tests {
         fs::create_dir(folder.path().join("process")).unwrap();
         fs::write(folder.path().join("process").join(next()), "").unwrap();
         assert_eq!(next(), "pid7-00001.parquet");
+    }
+
+    /// On a full disk, what was written of it stayed, and nothing ever removed it.
+    #[test]
+    fn files_of_a_process_that_could_not_be_written_whole_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("process/pid7-00000.parquet");
+        for table in ["process", "operations"] {
+            fs::create_dir(folder.path().join(table)).unwrap();
+        }
+        fs::write(&kept, "").unwrap();
+        fs::write(folder.path().join("process/pid7-00001.parquet"), "").unwrap();
+        fs::write(folder.path().join("operations").join(hidden("pid7-00001.parquet")), "").unwrap();
+        remove(folder.path(), "pid7-00001.parquet");
+        let left = |table: &str| fs::read_dir(folder.path().join(table)).unwrap().count();
+        assert_eq!((left("process"), left("operations"), kept.exists()), (1, 0, true));
     }
 
     #[test]
