@@ -66,6 +66,41 @@ fn saturated_and_negative_times_are_read_back() {
     assert_eq!(read(&written(&records)), records);
 }
 
+/// A server that serves each request on a thread of its own had a trace that grew with the square of their number.
+#[test]
+fn each_thread_is_written_once_and_once_more_at_the_end() {
+    const THREADS: u32 = 2_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let first = Status { threads: [(0, 5_000)].into(), ..status(Ending::Running) };
+    let mut writer = TraceWriter::create(&path, &first).unwrap();
+    let all = |count: u32| (0..count).map(|claim| (claim, 5_000 + claim)).collect();
+    let mut damaged = 0;
+    for count in 2..=THREADS {
+        // Whether a status leaves out the threads of those before it does not matter.
+        let threads = if count % 2 == 0 { all(count) } else { [(count - 1, 5_000 + count - 1)].into() };
+        writer.status(&Status { threads, calls: count.into(), ..status(Ending::Running) });
+        damaged = if count == 1_000 { writer.bytes() } else { damaged };
+        writer.flush().unwrap();
+    }
+    assert!(writer.bytes() < u64::from(THREADS) * 600, "{} bytes", writer.bytes());
+
+    let threads =
+        |bytes: &[u8]| TraceReader::new(Cursor::new(bytes)).unwrap().status().unwrap().threads.clone();
+    let mut cut = std::fs::read(&path).unwrap();
+    assert_eq!(threads(&cut), all(THREADS), "a file without an end");
+    let last = Status { calls: u64::from(THREADS), threads: [].into(), ..status(Ending::Exited) };
+    writer.finish(&last).unwrap();
+    let mut whole = std::fs::read(&path).unwrap();
+    for bytes in [&mut cut, &mut whole] {
+        bytes[damaged as usize + 70] ^= 1;
+    }
+    let mut all_but_one = all(THREADS);
+    all_but_one.remove(&999);
+    assert_eq!(threads(&cut), all_but_one, "a Status is damaged");
+    assert_eq!(threads(&whole), all(THREADS), "the last Status lists all");
+}
+
 #[test]
 fn names_and_the_last_status_are_read_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -237,6 +237,8 @@ struct Recorder<'s> {
     /// What the program's own frames are.
     stacks: Stacks,
     /// The greatest `at` so far.
+    /// Those of them that the trace has not been told of: claim number → tid.
+    new_threads: BTreeMap<u32, u32>,
     latest: u64,
     /// The `at` of a thread's first record if it has no time of its own.
     began: u64,
@@ -282,6 +284,7 @@ impl<'s> Recorder<'s> {
             began: began.began,
             capture_ranges: CaptureRanges::default(),
             thread_times: ThreadTimes::of(process, segment.header().start_time),
+            new_threads: BTreeMap::new(),
             hangs: ProcessWatch::new(segment, hangs, shown_pid(process, segment), program),
             failure: None,
         })
@@ -314,7 +317,7 @@ impl<'s> Recorder<'s> {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    progress.add(reported, self.figures(&self.status(End::NONE)));
+                    progress.add(reported, self.figures(&self.status_without_threads(End::NONE)));
                     return;
                 }
             }
@@ -328,7 +331,8 @@ impl<'s> Recorder<'s> {
                 if now >= status_due {
                     status_due = now + STATUS;
                     self.clock.refine();
-                    let status = self.status(End::NONE);
+                    let threads = std::mem::take(&mut self.new_threads);
+                    let status = Status { threads, ..self.status_without_threads(End::NONE) };
                     self.recording.status(&status);
                     let figures = self.figures(&status);
                     progress.add(std::mem::replace(&mut reported, figures), figures);
@@ -370,7 +374,10 @@ impl<'s> Recorder<'s> {
     fn take(&mut self, batch: &Batch) {
         self.corrupt += batch.corrupt;
         let mut has_called = false;
-        let (_, mut at) = *self.threads.entry(batch.thread).or_insert((batch.tid, self.began));
+        let (_, mut at) = *self.threads.entry(batch.thread).or_insert_with(|| {
+            self.new_threads.insert(batch.thread, batch.tid);
+            (batch.tid, self.began)
+        });
         let mut rest = &batch.words[..];
         while let Some(head) = Head::of(rest) {
             let length = (usize::from(head.cells) * CELL_WORDS).clamp(CELL_WORDS, rest.len());
@@ -506,12 +513,17 @@ impl<'s> Recorder<'s> {
         status.collected = self.collected;
         let Outside { launches, others } = self.capture_ranges.outside();
         (status.outside_launches, status.outside_others) = (launches, others);
-        status.threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
         status.hangs = self.hangs.as_ref().map(ProcessWatch::hangs).unwrap_or_default();
         if self.corrupt != 0 {
             add(status.lost.entry(LossCause::Corrupt).or_default(), self.corrupt);
         }
         status
+        let threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
+        Status { threads, ..self.status_without_threads(end) }
+    }
+
+    /// The present status without its threads, of which a server may have had a hundred thousand.
+    fn status_without_threads(&self, end: End) -> Status {
     }
 
     /// Completes the trace. Returns why it is incomplete.

@@ -30,7 +30,8 @@
 //! - [`File`](ChunkKind::File) comes first: its payload is UTF-8 text that names the writer. Its version is the
 //!   file's: a reader refuses a file of a newer version.
 //! - [`Status`](ChunkKind::Status) is a snapshot of the process, written at every flush if something changed and at
-//!   the end; the last whole one counts. Its payload is entries of 16 bytes, `u32 field · u32 key · u64 value`.
+//!   the end; the last whole one counts. But of threads each lists those that none before it lists, and only the last one
+//!   before an End lists all. Its payload is entries of 16 bytes, `u32 field · u32 key · u64 value`.
 //!   Unknown fields are skipped, absent ones are 0. `meta.rs` lists the fields.
 //! - [`Names`](ChunkKind::Names) has a payload of entries `u8 namespace · u8×3 zero · u32 id · u32 length · UTF-8`.
 //!   Unknown namespaces are skipped. Names may come after the records that use them: a reader takes all of them

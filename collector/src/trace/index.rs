@@ -256,7 +256,16 @@ impl Index {
     /// Takes a payload that is needed before the first record.
     fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
         match kind {
-            ChunkKind::Status => self.status = Some(meta::status_from_bytes(plain)?),
+            ChunkKind::Status => {
+                let mut status = meta::status_from_bytes(plain)?;
+                // It need not list threads again that one before it lists.
+                let mut threads = self.status.take().map(|before| before.threads).unwrap_or_default();
+                threads.extend(std::mem::take(&mut status.threads));
+                while threads.len() > meta::MAX_THREADS {
+                    threads.pop_first();
+                }
+                self.status = Some(Status { threads, ..status });
+            }
             ChunkKind::Names => meta::names_from_bytes(plain, &mut self.names, &mut self.limits.names)?,
             ChunkKind::End => self.complete = true,
             ChunkKind::File | ChunkKind::Records | ChunkKind::Times => {}

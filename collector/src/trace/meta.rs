@@ -30,9 +30,9 @@ const ENDINGS: [Ending; 5] =
 
 /// Size of an entry, bytes.
 pub(super) const ENTRY_BYTES: usize = 16;
-/// Limit on the threads of a Status chunk, which keeps the chunk below its limit; of more threads, the youngest are
-/// written.
-const MAX_THREADS: usize = 1 << 19;
+/// Limit on the threads of a Status chunk, which keeps the chunk below its limit, and on those that a reader keeps of all of them;
+/// of more threads, the youngest are written and kept.
+pub(super) const MAX_THREADS: usize = 1 << 19;
 
 fn entry(bytes: &mut Vec<u8>, field: u32, key: u32, value: u64) {
     bytes.extend(field.to_le_bytes());

@@ -638,7 +638,8 @@ impl Exit {
     }
 }
 
-/// What is known about a process and its collection at the time of a flush; the last one in a file counts.
+/// What is known about a process and its collection at the time of a flush; the last one in a file counts, with the threads of
+/// those before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Process id, in the collector's namespace, or in its own where the collector's has none for it.

@@ -6,7 +6,7 @@ use super::meta::{self, Summary};
 use super::pending::{Pending, Place};
 use super::record::{GpuTime, Record, Status};
 use gpuspy_wire::record::Namespace;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,6 +31,8 @@ const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
 const GIVE_WAY: usize = 8;
 /// Bytes of names that are written as a chunk before a flush is due.
 const NAMES_BYTES: usize = 256 << 10;
+/// Limit on the threads whose numbers are kept for the last Status; of more, the oldest are left out of it.
+const MOST_THREADS: usize = 1 << 17;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
 
 /// Writes one trace file.
@@ -60,8 +62,13 @@ pub struct TraceWriter {
     late_written: u64,
     names: Vec<u8>,
     names_count: u32,
+    /// The latest status. Its threads are those that no Status in the file lists.
     status: Status,
     status_written: Option<Status>,
+    /// All threads so far.
+    threads: BTreeMap<u32, u32>,
+    /// The number of threads that the last Status in the file lists.
+    threads_listed: usize,
 }
 
 impl TraceWriter {
@@ -101,6 +108,8 @@ impl TraceWriter {
             names_count: 0,
             status: status.clone(),
             status_written: None,
+            threads: status.threads.clone(),
+            threads_listed: 0,
         };
         let author = concat!("gpuspy ", env!("CARGO_PKG_VERSION"));
         writer.write_plain(ChunkKind::File, author.as_bytes(), 1)?;
@@ -173,10 +182,16 @@ impl TraceWriter {
         self.bytes
     }
 
-    /// Takes the latest status of the process, which is written with the next flush if it has changed.
+    /// Takes the latest status of the process, which is written with the next flush if it has changed. It may leave out threads
+    /// that one before it had.
     pub fn status(&mut self, status: &Status) {
-        self.status.clone_from(status);
-        self.status.write_error = self.write_error;
+        let mut unlisted = std::mem::take(&mut self.status.threads);
+        unlisted.extend(status.threads.iter().filter(|(claim, tid)| self.threads.get(claim) != Some(tid)));
+        self.threads.extend(&unlisted);
+        while self.threads.len() > MOST_THREADS {
+            self.threads.pop_first();
+        }
+        self.status = Status { threads: unlisted, write_error: self.write_error, ..status.clone() };
     }
 
     /// Flushes what is due; call this every few milliseconds. It marks what has come so far, and writes what was
@@ -215,6 +230,8 @@ impl TraceWriter {
     /// and why something is missing.
     pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
         self.status(status);
+        // This is the Status before the End unless something fails.
+        self.status.threads.clone_from(&self.threads);
         let Err(error) = self.flush() else { return self.end() };
         if self.pending.len() > 0 || self.names_count > 0 || !self.late.is_empty() {
             self.give_up(self.pending.len());
@@ -230,9 +247,10 @@ impl TraceWriter {
         Err(error)
     }
 
-    /// Writes the last status and the End chunk.
+    /// Writes the last status, with all threads, and the End chunk.
     fn end(&mut self) -> io::Result<Summary> {
-        if self.status_written.as_ref() != Some(&self.status) {
+        if self.status_written.as_ref() != Some(&self.status) || self.threads_listed < self.threads.len() {
+            self.status.threads.clone_from(&self.threads);
             self.write_status()?;
         }
         let mut summary = Summary {
@@ -321,6 +339,8 @@ impl TraceWriter {
         let bytes = meta::status_to_bytes(&self.status);
         let entries = (bytes.len() / meta::ENTRY_BYTES).min(MAX_ENTRIES as usize);
         self.write_plain(ChunkKind::Status, &bytes, entries as u32)?;
+        // Each Status with all threads that ever were would make the file grow with their square.
+        self.threads_listed = std::mem::take(&mut self.status.threads).len();
         self.status_written = Some(self.status.clone());
         Ok(())
     }
