@@ -6,7 +6,7 @@ mod collect_support;
 use collect_support::{FakeAgent, SEALS, memfd, send, try_send};
 use gpuspy_collector::collect::{self, Collector, Pair, Session, Stopper, Target};
 use gpuspy_collector::trace::TraceReader;
-use gpuspy_collector::trace::record::{Body, Ending, Record, Status, What};
+use gpuspy_collector::trace::record::{Body, Ending, Exit, Record, Status, What};
 use gpuspy_wire::handshake::Hello;
 use gpuspy_wire::record::{Anchor, Head, LossCause, Namespace, Record as _};
 use gpuspy_wire::segment::{HEADER_BYTES, Layout};
@@ -139,6 +139,7 @@ fn the_simulated_agent_runs_its_role() {
         "threads" => threads(&connect()),
         "killed" => killed(&connect()),
         "exec" => replaced(&connect()),
+        "taken apart" => taken_apart(connect()),
         "running" => running(&connect()),
         "hostile" => hostile(&connect()),
         "full rings" => full_rings(&connect()),
@@ -243,6 +244,46 @@ fn an_exec_ends_the_session() {
     assert_eq!(collecting.read(&session).launches()[&1].len(), 10);
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
+}
+
+/// Does what a process of a large GPU context looks like when it is killed: its first thread is gone and its connection closed,
+/// and its end takes its time.
+fn taken_apart(agent: FakeAgent) {
+    extern "C" fn end_this_thread(_: i32) {
+        // SAFETY: this ends the thread that runs it, and nothing else.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    let mut thread = agent.thread();
+    for _ in 0..10 {
+        thread.launch(1);
+    }
+    agent.wait_attached();
+    let pid = std::process::id();
+    // SAFETY: the handler makes one system call; tgkill takes numbers.
+    unsafe {
+        libc::signal(libc::SIGUSR1, end_this_thread as *const () as usize);
+        libc::syscall(libc::SYS_tgkill, pid, pid, libc::SIGUSR1);
+    }
+    while !std::fs::read_to_string("/proc/self/stat").unwrap().contains(") Z ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(agent);
+    std::thread::sleep(Duration::from_millis(700));
+    // SAFETY: as above.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}
+
+/// It counted as replaced by exec after 200 ms, and the signal was lost.
+#[test]
+fn a_killed_process_that_takes_long_to_be_gone_was_killed() {
+    let collecting = Collecting::new();
+    let mut child = collecting.agent("taken apart");
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Vanished);
+    assert!(matches!(session.exit, None | Some(Exit::Signal(9))), "{:?}", session.exit);
+    assert_eq!(collecting.read(&session).launches()[&1].len(), 10);
 }
 
 fn running(agent: &FakeAgent) {

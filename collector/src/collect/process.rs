@@ -59,6 +59,11 @@ impl Process {
             && stat(self.pid).is_some_and(|s| Some(s.start_time) == self.start_time && !s.is_over())
     }
 
+    /// Whether the system is taking it apart, to judge by its first thread.
+    pub(crate) fn is_dying(&self) -> bool {
+        stat(self.pid).is_some_and(|s| Some(s.start_time) == self.start_time && s.flags & PF_EXITING != 0)
+    }
+
     /// How it exited. Only its parent certainly learns that. Other processes find it in `/proc` until the parent has
     /// waited for it, and through a pidfd from then on, since Linux 6.15.
     pub(crate) fn exit(&self) -> Option<Exit> {
@@ -99,10 +104,14 @@ fn parse_boot(id: &str) -> Option<u64> {
     u64::from_str_radix(digits.get(..16)?, 16).ok()
 }
 
+/// The flag of a task that exits (`include/linux/sched.h`).
+const PF_EXITING: u32 = 4;
+
 #[derive(Debug, PartialEq)]
 struct Stat {
     state: u8,
     parent: u32,
+    flags: u32,
     start_time: u64,
     /// The wait status, or 0. Since Linux 3.5.
     wait_status: Option<i32>,
@@ -130,6 +139,7 @@ fn parse_stat(line: &[u8]) -> Option<Stat> {
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
         parent: field(4)?.parse().ok()?,
+        flags: field(9)?.parse().ok()?,
         start_time: field(22)?.parse().ok()?,
         wait_status: field(52).and_then(|status| status.parse().ok()),
     })
@@ -142,7 +152,7 @@ mod tests {
     #[test]
     fn stat_is_parsed_after_any_name() {
         let line = b"12 (a) R 1 (b\n) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 999 20";
-        let mut stat = Stat { state: b'S', parent: 1, start_time: 999, wait_status: None };
+        let mut stat = Stat { state: b'S', parent: 1, flags: 6, start_time: 999, wait_status: None };
         assert_eq!(parse_stat(line).as_ref(), Some(&stat));
         stat.wait_status = Some(11);
         let whole = [&line[..], &b" 0".repeat(28), b" 11\n"].concat();
@@ -153,7 +163,8 @@ mod tests {
 
     #[test]
     fn this_process_runs() {
-        assert!(Process::of(std::process::id()).is_running());
+        let process = Process::of(std::process::id());
+        assert!(process.is_running() && !process.is_dying());
     }
 
     #[test]

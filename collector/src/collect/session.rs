@@ -41,6 +41,9 @@ const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 
 const STATUS: Duration = Duration::from_millis(100);
 /// How long after its connection a process may end and still count as ended instead of replaced.
 const DYING: Duration = Duration::from_millis(200);
+/// How long after its connection a process may end that the system is taking apart: a GPU's memory and contexts are given back
+/// when its device files are closed, which can take seconds.
+const TAKEN_APART: Duration = Duration::from_secs(30);
 
 /// A message from the draining thread to the writing one.
 enum Drained {
@@ -177,7 +180,7 @@ fn drain(
             break true;
         }
     };
-    let end = end(peer, segment, is_stopped);
+    let end = end(peer, segment, stopped, is_stopped);
     // Bounded by what a ring can contain; otherwise a process that keeps running could keep us here for ever.
     let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
     for _ in 0..words.div_ceil(super::drain::BATCH_WORDS) + 1 {
@@ -188,16 +191,23 @@ fn drain(
     end
 }
 
-fn end(peer: &Peer, segment: Segment<'_>, is_stopped: bool) -> End {
-    let deadline = Instant::now() + DYING;
-    // A process closes its descriptors shortly before it is gone.
-    while !is_stopped && peer.process.is_running() && Instant::now() < deadline {
+fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool) -> End {
+    let began = Instant::now();
+    let (mut is_dying, mut hurries) = (peer.process.is_dying(), false);
+    // A process closes its descriptors before it is gone.
+    while !is_stopped
+        && peer.process.is_running()
+        && began.elapsed() < if is_dying && !hurries { TAKEN_APART } else { DYING }
+    {
+        let stop = (!hurries).then(|| stopped.as_fd());
         // An error here only shortens the wait.
-        let _ = sys::wait([peer.process.end()], Duration::from_millis(10));
+        let waited = sys::wait([peer.process.end(), stop], Duration::from_millis(10));
+        hurries |= waited.is_ok_and(|[_, stop]| stop);
+        is_dying = peer.process.is_dying();
     }
     // Relaxed: the word stands alone (see `Live`).
     let exiting = segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
-    let ending = match (exiting, peer.process.is_running()) {
+    let ending = match (exiting, peer.process.is_running() && (is_stopped || !is_dying)) {
         (_, true) if is_stopped => Ending::Detached,
         (true, _) => Ending::Exited,
         (false, true) => Ending::Replaced,
@@ -227,6 +237,8 @@ struct Recorder<'s> {
     recording: Recording<'s>,
     /// Claim number → tid, and `at` of the thread's last record.
     threads: BTreeMap<u32, (u32, u64)>,
+    /// Those of them that the trace has not been told of: claim number → tid.
+    new_threads: BTreeMap<u32, u32>,
     collected: u64,
     /// GPU times among them.
     timed: u64,
@@ -237,8 +249,6 @@ struct Recorder<'s> {
     /// What the program's own frames are.
     stacks: Stacks,
     /// The greatest `at` so far.
-    /// Those of them that the trace has not been told of: claim number → tid.
-    new_threads: BTreeMap<u32, u32>,
     latest: u64,
     /// The `at` of a thread's first record if it has no time of its own.
     began: u64,
@@ -274,6 +284,7 @@ impl<'s> Recorder<'s> {
             clock,
             recording,
             threads: BTreeMap::new(),
+            new_threads: BTreeMap::new(),
             collected: 0,
             timed: 0,
             corrupt: 0,
@@ -284,7 +295,6 @@ impl<'s> Recorder<'s> {
             began: began.began,
             capture_ranges: CaptureRanges::default(),
             thread_times: ThreadTimes::of(process, segment.header().start_time),
-            new_threads: BTreeMap::new(),
             hangs: ProcessWatch::new(segment, hangs, shown_pid(process, segment), program),
             failure: None,
         })
@@ -509,6 +519,12 @@ impl<'s> Recorder<'s> {
 
     /// The present status.
     fn status(&self, end: End) -> Status {
+        let threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
+        Status { threads, ..self.status_without_threads(end) }
+    }
+
+    /// The present status without its threads, of which a server may have had a hundred thousand.
+    fn status_without_threads(&self, end: End) -> Status {
         let mut status = status(self.segment, self.process, &self.clock, end);
         status.collected = self.collected;
         let Outside { launches, others } = self.capture_ranges.outside();
@@ -518,12 +534,6 @@ impl<'s> Recorder<'s> {
             add(status.lost.entry(LossCause::Corrupt).or_default(), self.corrupt);
         }
         status
-        let threads = self.threads.iter().map(|(&claim, &(tid, _))| (claim, tid)).collect();
-        Status { threads, ..self.status_without_threads(end) }
-    }
-
-    /// The present status without its threads, of which a server may have had a hundred thousand.
-    fn status_without_threads(&self, end: End) -> Status {
     }
 
     /// Completes the trace. Returns why it is incomplete.
