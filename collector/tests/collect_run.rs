@@ -10,6 +10,7 @@ use gpuspy_collector::trace::record::{Ending, Exit};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -227,6 +228,33 @@ fn one_process_makes_one_file() {
     }
     assert_eq!(place.traces(), [trace.as_str(), "mine.gspy"]);
     assert_eq!(launches(&place.path("mine.gspy")), 10);
+}
+
+/// `run --json -o config.gspy` wrote over a `config.json` that lay there.
+#[test]
+fn a_file_that_is_no_report_is_not_replaced_by_the_json_beside_the_trace() {
+    let place = Place::new();
+    let json = place.path("mine.json");
+    fs::write(&json, "{\"coverage\": \"the user's own\"}").unwrap();
+    let run = || {
+        run_script(&place, &["--no-report", "--json", "-o", "mine.gspy"], "echo ran; exec $AGENT >/dev/null")
+    };
+    let refused = run();
+    assert_eq!(
+        (refused.status.code(), &*refused.stdout),
+        (Some(2), &b""[..]),
+        "the program must not have run"
+    );
+    let said = stderr(&refused);
+    assert!(said.contains("mine.json, which exists and is not a report of gpuspy's"), "{said}");
+    assert_eq!(fs::read(&json).unwrap(), b"{\"coverage\": \"the user's own\"}");
+    fs::write(&json, "").unwrap();
+    for _ in 0..2 {
+        let output = run();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), &b"ran\n"[..]), "{}", stderr(&output));
+        assert!(fs::read_to_string(&json).unwrap().contains("\"launches\": 10"));
+        assert_eq!(fs::metadata(&json).unwrap().permissions().mode() & 0o777, 0o600);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Writes a file and says so, or stdout without one. `None`: the reader of stdout (`gpuspy export … | head`) has closed it.
@@ -30,6 +31,15 @@ pub(super) fn write_file<T>(
     path: &Path,
     write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
 ) -> Result<T, Failure> {
+    write_file_as(0o666, path, write)
+}
+
+/// The same with a mode, from which the system takes the user's mask.
+pub(super) fn write_file_as<T>(
+    mode: u32,
+    path: &Path,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
+) -> Result<T, Failure> {
     let failed = |e: &io::Error| cannot_write(path.display(), e);
     let compress = is_compressed(path);
     // A link is followed: its target is written.
@@ -42,7 +52,12 @@ pub(super) fn write_file<T>(
     let mut beside = target.clone().into_os_string();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);
-    let written = File::create(&beside)
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&beside)
         .and_then(|file| write_compressed(file, compress, write))
         .and_then(|written| fs::rename(&beside, &target).map(|()| written));
     written.map_err(|e| {

@@ -2,6 +2,7 @@
 
 use super::filter::FilterOptions;
 use super::machines::Machines;
+use super::output::write_file_as;
 use super::traces::{Opened, PATIENCE};
 use super::view::ViewOptions;
 use super::{Failure, html, operations, panic, print, say};
@@ -11,12 +12,14 @@ use crate::harmless;
 use crate::model::filter::Filter;
 use crate::report::html::Timeline;
 use crate::report::{self, Unread, View};
-use crate::why::why;
+use crate::trace::PRIVATE;
 use clap::Args;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::fs;
-use std::io::{self, Write};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,8 +93,8 @@ pub(super) fn after_run(trace: &Path, wanted: &Wanted<'_>) -> Result<(), Failure
     }
     if json {
         let path = beside(trace);
-        fs::write(&path, run.json())
-            .map_err(|e| Failure::usage(format_args!("cannot write {}: {}", path.display(), why(&e))))?;
+        json_replaceable(&path)?;
+        write_file_as(PRIVATE, &path, |out| out.write_all(run.json().as_bytes()))?;
     }
     html.map_or(Ok(()), |page| html::write_page(trace, &run, timeline, page))
 }
@@ -105,6 +108,29 @@ pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
 /// Returns the width of stdout in columns.
 pub(super) fn stdout_width() -> usize {
     ViewOptions::default().style(io::stdout()).width
+}
+
+/// Refuses to write the JSON of a trace where something else would be lost.
+pub(super) fn json_beside(trace: &Path) -> Result<(), Failure> {
+    json_replaceable(&beside(trace))
+}
+
+fn json_replaceable(path: &Path) -> Result<(), Failure> {
+    let is_lost = path.is_dir() || path.is_file() && !is_report(path);
+    if is_lost && fs::metadata(path).is_ok_and(|found| found.is_dir() || found.len() > 0) {
+        let shown = path.display();
+        return Err(Failure::usage(format_args!(
+            "--json writes {shown}, which exists and is not a report of gpuspy's: choose another path for the trace, or remove it"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a file is a report as JSON, by keys that all versions have.
+fn is_report(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let keys: Result<HashMap<String, IgnoredAny>, _> = serde_json::from_reader(BufReader::new(file));
+    keys.is_ok_and(|keys| ["coverage", "apis", "syncs", "wall_ns"].iter().all(|key| keys.contains_key(*key)))
 }
 
 /// Returns the path of a trace's JSON: `x.gspy` → `x.json`; any other name gets `.json` appended.

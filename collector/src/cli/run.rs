@@ -137,6 +137,9 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(page) => html::replaceable(page)?,
         None => {}
     }
+    if options.json {
+        options.output.as_deref().map_or(Ok(()), report::json_beside)?;
+    }
     options.output.iter().for_each(|trace| panic::about(trace));
     let Observed { status, collector, sessions } =
         observe(target, command(options), &again(options), options.hangs.watch(), options.progress)?;
