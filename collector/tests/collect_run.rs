@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -228,6 +229,54 @@ fn one_process_makes_one_file() {
     }
     assert_eq!(place.traces(), [trace.as_str(), "mine.gspy"]);
     assert_eq!(launches(&place.path("mine.gspy")), 10);
+}
+
+/// The limit of the shell, usually 1024, was that of the collector: with hundreds of threads or a dozen processes, none was left.
+#[test]
+fn gpuspy_raises_its_own_limit_on_descriptors_and_the_program_keeps_its_own() {
+    let place = Place::new();
+    let script = "ulimit -Sn; grep 'open files' /proc/$PPID/limits";
+    let gpuspy = env!("CARGO_BIN_EXE_gpuspy");
+    let mut run = Command::new("sh");
+    run.args(["-c", "ulimit -Sn 77; exec \"$0\" run --quiet -- sh -c \"$1\"", gpuspy, script]);
+    let output =
+        run.env("GPUSPY_AGENT", place.path("agent.so")).current_dir(place.path("")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let numbers: Vec<&str> =
+        said.split_ascii_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
+    let [program, soft, hard] = numbers[..] else {
+        panic!("{said} {}", String::from_utf8_lossy(&output.stderr))
+    };
+    assert_eq!((program, soft), ("77", hard));
+}
+
+/// Nothing was said, and the processes that waited had no trace.
+#[test]
+fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
+    let place = Place::new();
+    let mut collect = Command::new("sh")
+        .args(["-c", "ulimit -n 32; exec \"$0\" collect --dir traces", env!("CARGO_BIN_EXE_gpuspy")])
+        .current_dir(place.path(""))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+    let socket = place.path("traces/gpuspy.sock");
+    let waiting: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let is_said = |line: &String| line.contains("Too many open files; raise the limit on descriptors");
+    assert!(lines.find(is_said).is_some());
+    drop(waiting);
+    assert!(sample_program().env("GPUSPY_SOCKET", &socket).output().unwrap().status.success());
+    assert!(
+        !lines
+            .by_ref()
+            .take_while(|line| !line.contains("has exited; its trace is"))
+            .any(|line| is_said(&line))
+    );
+    // SAFETY: kill takes numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(collect.wait().unwrap().code(), Some(0));
 }
 
 /// `run --json -o config.gspy` wrote over a `config.json` that lay there.

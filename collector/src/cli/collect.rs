@@ -6,7 +6,7 @@ use super::time::duration;
 use super::windows::{self, Exporter, Tables};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
-use crate::collect::{self, Collector, Session, Target};
+use crate::collect::{self, Collector, Session, Target, descriptors};
 use crate::model::outcome::Outcome;
 use crate::why::why;
 use clap::builder::FalseyValueParser;
@@ -75,6 +75,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) fn collect(options: &Options) -> Result<ExitCode, Failure> {
     options.output.iter().chain(&options.dir).for_each(|place| panic::about(place));
+    descriptors::raise_limit();
     match (&options.dir, options.pid, options.inherit_fd, &options.output) {
         (Some(dir), ..) => listen_in(dir, options),
         (_, Some(pid), _, output) => attach(pid, output.as_deref(), options),

@@ -6,7 +6,7 @@ use super::printing::Printing;
 use super::program::{self, BlindSpot};
 use super::{Failure, html, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals};
-use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target};
+use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target, descriptors};
 use crate::trace::record::Ending;
 use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
@@ -250,6 +250,8 @@ pub(super) fn observe(
     if !would_fail && std::env::var_os(NVTX_INJECTION).is_none_or(|path| path.is_empty()) {
         command.env(NVTX_INJECTION, &agent);
     }
+    // The program keeps its own limit.
+    descriptors::raise_limit().restore_in(&mut command);
     // Signals are blocked first, so that threads started later do not receive them.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];

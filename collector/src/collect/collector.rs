@@ -10,6 +10,7 @@ use super::session::{Place, Session};
 use super::sys::{self, Stop, Stopped};
 use super::windows::Division;
 use super::{Error, Result};
+use crate::why::said;
 use parking_lot::{Mutex, MutexGuard};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,7 +107,7 @@ impl Collector {
     }
 
     /// Collects from every process that connects, until stopped. Calls `report` with each session that ends, and the path of
-    /// its trace. A process for which there is no thread, or which is one too many, is refused; later ones are not.
+    /// its trace, and once if no more connections can be accepted for now. A process for which there is no thread, or which is one too many, is refused; later ones are not.
     pub fn listen(&self, listener: UnixListener, report: impl Fn(Result<(Session, PathBuf)>) + Sync) {
         // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
@@ -145,13 +146,27 @@ impl Collector {
                     report(Err(why.about(pid)));
                 }
             };
-            let mut stop = false;
+            let (mut stop, mut is_refused) = (false, false);
             while !stop {
                 let watched = [Some(listener.as_fd()), Some(self.stopped.as_fd())];
                 stop = sys::wait(watched, Duration::from_secs(3600)).is_ok_and(|[_, stop]| stop);
                 // Accept all pending connections, also at the end: a process may have connected and ended by now.
-                while let Some(socket) = accept(&listener) {
-                    serve(socket);
+                loop {
+                    match accept(&listener) {
+                        Ok(Some(socket)) => serve(socket),
+                        Ok(None) => break,
+                        Err(error) => {
+                            if !std::mem::replace(&mut is_refused, true) {
+                                let said = said(&error);
+                                report(Err(Error::new(format!(
+                                    "processes wait to be collected from: {said}; raise the limit on descriptors (ulimit -Hn)"
+                                ))));
+                            }
+                            // The connection waits in the queue until another session has ended.
+                            std::thread::sleep(Duration::from_millis(20));
+                            break;
+                        }
+                    }
                 }
             }
         });
@@ -186,17 +201,20 @@ impl Collector {
     }
 }
 
-fn accept(listener: &UnixListener) -> Option<UnixStream> {
+/// Accepts a connection, if there is one.
+///
+/// # Errors
+/// Fails if the system is out of descriptors or memory.
+fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     loop {
         match listener.accept() {
-            Ok((socket, _)) => return Some(socket),
+            Ok((socket, _)) => return Ok(Some(socket)),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-            Err(_) => {
-                // Out of descriptors or memory: the connection waits in the queue until there are some.
-                std::thread::sleep(Duration::from_millis(20));
-                return None;
+            // The other end may have given up.
+            Err(e) if [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted].contains(&e.kind()) => {
+                return Ok(None);
             }
+            Err(e) => return Err(e),
         }
     }
 }

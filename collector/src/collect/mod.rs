@@ -8,6 +8,7 @@ mod capture_range;
 mod carry;
 mod collector;
 mod convert;
+pub(crate) mod descriptors;
 mod drain;
 mod hangs;
 mod held;

@@ -6,10 +6,11 @@
 //! program and its agent do nothing for it. Where the system does not say it, nothing is recorded.
 
 use super::process::Process;
-use super::sys;
+use super::{descriptors, sys};
 use crate::trace::record::{Body, Record, ThreadTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,11 @@ impl ThreadTimes {
             known.has_called = true;
         } else if self.threads.len() < MOST && !self.unreadable.contains(&thread) {
             match open(pid, tid) {
+                // Its time is worth less than another session.
+                Some(schedstat) if !descriptors::is_spare(schedstat.as_fd()) => {
+                    self.give_up(thread);
+                    return name(pid, tid);
+                }
                 Some(schedstat) => {
                     self.threads.insert(thread, Thread { schedstat, has_called: true });
                     // Its first window begins now.
