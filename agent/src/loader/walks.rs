@@ -17,9 +17,9 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// How often, and for how long at a time, a fork waits for the walks that are under way: 20 ms. A walk takes microseconds, but its
-/// thread may not have a processor.
-const FORK_WAITS: u32 = 400;
+/// How often, and for how long at a time, a fork waits for the walks that are under way: 20 ms, since Linux wakes it 50 µs late. A
+/// walk takes microseconds, but its thread may not have a processor.
+const FORK_WAITS: u32 = 200;
 const FORK_WAIT_NS: u64 = 50_000;
 /// How often, and for how long at a time, a thread of the app's waits for a fork: 100 ms. That of a process with much memory takes
 /// tens of milliseconds.
@@ -65,7 +65,8 @@ pub struct Walk<'a> {
     _heap: heap::InWalk,
 }
 
-/// Begins a walk. `None`: the list of this process is locked for ever, or there is a fork and the thread [skips](skip_in_forks) walks.
+/// Begins a walk. `None`: the list of this process is locked for ever, or there is a fork and the thread
+/// [skips](skip_in_forks) walks.
 pub fn begin() -> Option<Walk<'static>> {
     WALKS.begin(sys::pid())
 }
@@ -270,7 +271,7 @@ mod tests {
         let since = Instant::now();
         walks.fork_begins();
         assert!(FORK.get() == Fork::AmongWalks);
-        assert!(since.elapsed() >= Duration::from_millis(20));
+        assert!(since.elapsed() >= Duration::from_millis(10));
         let hasty =
             thread::scope(|scope| scope.spawn(|| walks.begin(sys::pid()).unwrap().is_hasty).join().unwrap());
         assert!(hasty, "the fork does not end");

@@ -20,8 +20,8 @@ pub struct Interpreter {
     pub layout: Layout,
     /// `major << 8 | minor`.
     pub version: u16,
-    /// The load bias of the object that it is in, and whether that stays loaded until the process ends. Relaxed: a thread that misses it
-    /// has it stay loaded once more.
+    /// The load bias of the object that it is in, and whether that stays loaded until the process ends. Relaxed: a thread
+    /// that misses it has it stay loaded once more.
     base: u64,
     is_pinned: AtomicBool,
 }
