@@ -3,6 +3,8 @@
 #include "launch_type.h"
 #include "common.h"
 
+#include <dlfcn.h>
+
 extern int cuLaunchKernel(LAUNCH_PARAMETERS);
 extern int cudaDeviceSynchronize(void);
 extern int cudaMalloc(void **place, size_t bytes) __attribute__((weak));
@@ -16,6 +18,13 @@ int devices_if_any(void)
         return -1;
     CHECK(cudaGetDeviceCount(&count));
     return count;
+}
+
+// The result is kept until dlsym has returned: it asks who calls it.
+bool is_found_by_default(void)
+{
+    void *volatile found = dlsym(RTLD_DEFAULT, "cudaMalloc");
+    return found != NULL;
 }
 
 int launch_by_symbol(void)

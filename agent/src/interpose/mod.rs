@@ -93,7 +93,7 @@ fn next_in_driver(hook: &'static Hook) -> Option<usize> {
 /// The function that the caller's library has in its own scope, where there is no driver: programs that find the driver when they
 /// first need it define functions of its names, which do so.
 fn own_of_caller(hook: &Hook, caller: Caller) -> Option<Next> {
-    let found = libraries::in_scope_of(caller.address, hook.symbol);
+    let found = libraries::in_scopes_of(caller.address, hook.symbol);
     let address = found.filter(|found| libraries::is_code(*found) && !libraries::is_ours(*found))?;
     Some(Next { address, labelled: false })
 }
@@ -169,7 +169,7 @@ fn learned(slot: &core::sync::atomic::AtomicUsize, lookup: impl FnOnce() -> Opti
 
 /// Whether an object behind us defines a function of this name, for the caller at this address (0 = for any).
 pub fn is_defined(hook: &Hook, caller: u64) -> bool {
-    let found = loader::next_definition(hook.symbol).or_else(|| libraries::in_scope_of(caller, hook.symbol));
+    let found = loader::next_definition(hook.symbol).or_else(|| libraries::in_scopes_of(caller, hook.symbol));
     found.is_some_and(libraries::is_code)
 }
 

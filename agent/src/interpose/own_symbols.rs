@@ -33,6 +33,7 @@ static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         crate::loader::late::bind_at_start();
         crate::loader::walks::watch_forks();
+        libraries::process_starts();
         give_back_new();
     }
     at_load
@@ -116,5 +117,5 @@ impl Taken {
 
 /// The definition that the object with this address would find without us.
 fn behind_us(address: u64, hook: &Hook) -> Option<usize> {
-    next_definition(hook.symbol).or_else(|| libraries::in_scope_of(address, hook.symbol))
+    next_definition(hook.symbol).or_else(|| libraries::in_scopes_of(address, hook.symbol))
 }

@@ -212,7 +212,7 @@ fn other_definition(hook: &Hook) -> Option<usize> {
 /// unrecognizable name.
 fn in_scope_of(caller: u64, hook: &'static Hook) -> Option<Next> {
     // The program's own scope is the global one, which `next_definition` has searched.
-    let address = libraries::in_scope_of(caller, hook.symbol)?;
+    let address = libraries::in_scopes_of(caller, hook.symbol)?;
     if libraries::is_ours(address) {
         return None;
     }

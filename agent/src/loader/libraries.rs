@@ -332,10 +332,68 @@ pub fn wait_for_loading() {
 /// What a call by symbol from the object with this address finds in that object and its dependencies. `None` for
 /// the program itself, whose scope is that of the process.
 pub fn in_scope_of(address: u64, symbol: &CStr) -> Option<usize> {
+    in_scope_at(base_of(address)?, symbol)
+}
+
+fn in_scope_at(base: u64, symbol: &CStr) -> Option<usize> {
     let in_object = |path: &CStr| {
         if path.is_empty() { None } else { with(path, |handle| in_library(handle, symbol)) }
     };
-    with_path(base_of(address)?, in_object)
+    with_path(base, in_object)
+}
+
+/// How many objects the process has started with. Relaxed: written before the program runs.
+static AT_START: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that what the process starts with is loaded.
+pub fn process_starts() {
+    AT_START.store(List::now().objects as usize, Ordering::Relaxed);
+}
+
+/// Whether the object with this address was loaded when the process had started. Objects are added at the list's end.
+fn is_loaded_later(address: u64) -> bool {
+    let mut at = 0;
+    let found = search(|loaded| {
+        at += 1;
+        loaded.holds(address).then_some(())
+    });
+    found.is_some() && at > AT_START.load(Ordering::Relaxed)
+}
+
+/// How many objects are asked in [`in_scopes_of`].
+const USERS: usize = 64;
+
+/// As [`in_scope_of`], and what those objects find that need this one: where one of them has been loaded into a scope of its own,
+/// the objects that were loaded with it search that scope as well. (Those that the process starts with do not.)
+pub fn in_scopes_of(address: u64, symbol: &CStr) -> Option<usize> {
+    let mut asked = [0; USERS];
+    let mut count = 1;
+    asked[0] = base_of(address)?;
+    if !is_loaded_later(address) {
+        return in_scope_at(asked[0], symbol);
+    }
+    let mut at = 0;
+    while let Some(&base) = asked.get(at).filter(|_| at < count) {
+        if let Some(found) = in_scope_at(base, symbol) {
+            return Some(found);
+        }
+        let names = search(|loaded| (loaded.base() == base).then(|| loaded.names()));
+        for name in names.into_iter().flatten().flatten() {
+            search(|loaded| {
+                let is_new = asked.iter().take(count).all(|asked| *asked != loaded.base());
+                if is_new && loaded.needs(&name) {
+                    // Those for which there is no room are not asked.
+                    if let Some(place) = asked.get_mut(count) {
+                        *place = loaded.base();
+                        count += 1;
+                    }
+                }
+                None::<()>
+            });
+        }
+        at += 1;
+    }
+    None
 }
 
 /// Whether an address is one of code. A symbol with another address is a variable.
@@ -438,6 +496,18 @@ impl Loaded<'_> {
             || self.strings(DT_SONAME, |soname| (soname == name).then_some(())).is_some()
     }
 
+    /// The names by which others need this object.
+    fn names(&self) -> [Option<Name>; 2] {
+        [Name::of(file_name(self.path())), self.strings(DT_SONAME, |soname| Some(Name::of(soname))).flatten()]
+    }
+
+    /// Whether this object needs the library with this name.
+    fn needs(&self, name: &Name) -> bool {
+        let name = name.as_c_str().to_bytes();
+        !name.is_empty()
+            && self.strings(DT_NEEDED, |needed| (file_name(needed) == name).then_some(())).is_some()
+    }
+
     /// The dynamic section: tags and values.
     pub fn dynamic(&self) -> Option<&[[u64; 2]]> {
         let dynamic = self.headers().iter().find(|h| h.p_type == libc::PT_DYNAMIC)?;
@@ -485,6 +555,22 @@ mod tests {
         assert_eq!(pinned_at(base), Some(handle));
         assert!(stays(base) && !stays(base + 1));
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// A library that others are loaded with did not see the CUDA that they brought along.
+    #[test]
+    fn an_object_finds_what_those_find_that_need_it() {
+        // It needs the mathematical library, which needs it not.
+        // SAFETY: loads the library of C++.
+        assert!(!unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW) }.is_null());
+        let of_math = |loaded: &Loaded<'_>| loaded.is_file(c"libm.so.6").then(|| loaded.base());
+        let math = search(of_math).unwrap();
+        assert_eq!(in_scope_of(math, c"__cxa_demangle"), None);
+        let found = in_scopes_of(math, c"__cxa_demangle").unwrap();
+        assert!(
+            search(|loaded| loaded.holds(found as u64).then(|| loaded.is_file(c"libstdc++.so.6"))).is_some()
+        );
+        assert_eq!(in_scopes_of(math, c"gpuspy_has_no_such_function"), None);
     }
 
     #[test]

@@ -129,6 +129,15 @@ fn a_function_that_merely_has_a_name_of_the_drivers_is_called_and_not_traced() {
     }
 }
 
+/// It found nothing: only its own dependencies were searched for it.
+#[test]
+fn a_library_finds_the_cuda_that_the_library_brings_which_needs_it() {
+    let plain = Run::of("weak_in_scope").plain().succeeded().said();
+    assert_eq!(plain["is_found"], true);
+    assert!(plain["devices"].as_u64().unwrap() > 0, "{plain}");
+    assert_eq!(Run::of("weak_in_scope").preloaded().succeeded().said(), plain);
+}
+
 /// Its calls returned CUDA_ERROR_STUB_LIBRARY.
 #[test]
 fn a_loaded_librarys_own_function_with_a_name_of_cudas_is_called_where_there_is_no_driver() {
