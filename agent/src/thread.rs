@@ -253,6 +253,19 @@ pub fn enter_here(entry: &Entry) -> Option<Call> {
     Some(Call { session, state, entered, layer, per_thread, api, begin, caller, correlation, via, measured })
 }
 
+/// Returns the session if the calling thread has no slot in it, after a hook could not be entered for that reason. `None`: the
+/// hook was entered inside another one or inside our own code.
+pub fn without_slot() -> Option<Session> {
+    let session = sink::existing()?;
+    let state = THREAD.with(core::ptr::from_ref);
+    // SAFETY: as in `enter`.
+    let own = unsafe { &*state };
+    // Relaxed loads: this thread's own, see the fields.
+    let has_slot = core::ptr::eq(own.session.load(Ordering::Relaxed), session.as_ptr())
+        && !own.counters.load(Ordering::Relaxed).is_null();
+    (!own.thread.is_busy() && !has_slot).then_some(session)
+}
+
 /// Publishes a record that belongs to no intercepted call, at once. `entered`: when our code began, ticks.
 pub fn aside(session: Session, entered: u64, words: &[u64]) {
     let errno = sys::Errno::save();

@@ -202,6 +202,19 @@ fn destroying_a_context_while_another_thread_launches_is_safe() {
     assert!(number(&coverage, "timed") > 0, "{coverage}");
 }
 
+/// The agent has 511 slots for threads. A call on a thread without one is not recorded, and once was not even noted: the poller
+/// went on querying the events of a context that it had ended.
+#[test]
+fn a_thread_without_a_slot_may_end_what_others_use() {
+    for way in ["destroy", "release", "stream"] {
+        let done = Run::of("unobserved_end").arg(way).env("SIMCUDA_ASSUME", "stale_handles=crash").observed();
+        let done = done.succeeded();
+        println!("{way}: {}", done.report()["coverage"]);
+        let failed = failed(&done);
+        assert!(failed.keys().all(|api| is_about_the_apps_handle(api)), "{way}: {failed:?}");
+    }
+}
+
 /// A call that ends a context waits 100 ms for a launch that is under way. The launch fails then, and its end event was recorded
 /// although it had gone with the context.
 #[test]

@@ -52,7 +52,8 @@ use crate::hook::{Entry, Layer};
 use crate::names::Names;
 use crate::native::Native;
 use crate::python::{Depth, Python};
-use crate::sink;
+use crate::sink::{self, Session};
+use crate::sys::Errno;
 use crate::thread::{self, Call};
 
 /// A call that is recorded when it returns, or only counted.
@@ -60,6 +61,9 @@ pub trait Plain: Sized {
     /// Whether the call returns handles that [`Plain::register_kinds`] registers, also on a thread that is not
     /// observed.
     const REGISTERS_KINDS: bool = false;
+    /// Whether the call decides what the agent may use or query, so that [`Plain::begins_unrecorded`] takes note of it on a
+    /// thread without a slot, too.
+    const IS_ALWAYS_NOTED: bool = false;
     /// The kind of record that a successful call makes: a runtime call uses it to check whether the driver
     /// layer has made the record.
     fn kind(&self) -> Kind {
@@ -88,6 +92,10 @@ pub trait Plain: Sized {
     /// Called after a successful call: registers what the returned handles are. It must not use the
     /// thread's state.
     fn register_kinds(&self, _names: &Names) {}
+    /// Called before the real call in the driver layer, where the thread has no slot.
+    fn begins_unrecorded(&self, _session: Session, _per_thread: bool) {}
+    /// Called after it.
+    fn over_unrecorded(&self, _session: Session, _succeeded: bool) {}
     /// The handle that the call is about.
     fn subject(&self) -> u64 {
         0
@@ -98,6 +106,13 @@ pub trait Plain: Sized {
 #[inline]
 pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -> CUresult) -> CUresult {
     let Some(call) = thread::enter(&entry) else {
+        // Other threads may use what the call ends, and the poller may query it.
+        if P::IS_ALWAYS_NOTED
+            && entry.layer == Layer::Driver
+            && let Some(session) = thread::without_slot()
+        {
+            return unrecorded(session, &what(), entry.per_thread, real);
+        }
         let result = real();
         // Another thread may launch a handle that was returned to a thread without a place for its records.
         if P::REGISTERS_KINDS
@@ -136,6 +151,24 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
         }
     }
     call.leave(before, end);
+    result
+}
+
+/// Makes a call on a thread without a slot that the agent has to know of.
+#[cold]
+fn unrecorded(
+    session: Session,
+    what: &impl Plain,
+    per_thread: bool,
+    real: impl Fn() -> CUresult,
+) -> CUresult {
+    let mut errno = Errno::save();
+    what.begins_unrecorded(session, per_thread);
+    errno.restore();
+    let result = real();
+    errno = Errno::save();
+    what.over_unrecorded(session, result == CUDA_SUCCESS);
+    errno.restore();
     result
 }
 

@@ -13,6 +13,7 @@ use crate::gpu::context::{Context, Contexts, Primary};
 use crate::gpu::ending::{self, Ending, PrimaryEnding};
 use crate::gpu::stream::Streams;
 use crate::gpu::stream_capture::StreamCaptures;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// A call of which only the host time matters.
@@ -74,6 +75,8 @@ impl StreamDestroy {
 }
 
 impl Plain for StreamDestroy {
+    const IS_ALWAYS_NOTED: bool = true;
+
     // Done before the real call: after it, another thread may already have the handle for a new stream.
     fn before(&self, call: &Call) {
         let captures = call.session.get::<StreamCaptures>();
@@ -88,6 +91,18 @@ impl Plain for StreamDestroy {
             call.session.get::<StreamCaptures>().ended();
         }
         false
+    }
+
+    fn begins_unrecorded(&self, session: Session, per_thread: bool) {
+        let captures = session.get::<StreamCaptures>();
+        let stream = session.get::<Streams>().destroyed_unrecorded(session, self.stream, per_thread);
+        self.is_origin.set(stream.is_some_and(|stream| captures.forget(stream.address()).is_some()));
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        if succeeded && self.is_origin.get() {
+            session.get::<StreamCaptures>().ended();
+        }
     }
 
     fn subject(&self) -> u64 {
@@ -198,7 +213,7 @@ impl GreenDestroy {
 
     fn over(&self, call: &Call, succeeded: bool) {
         if let Some(device) = self.device.get() {
-            self.ending.over(call, device, false, succeeded);
+            self.ending.over(call.session, Some(call), device, false, succeeded);
         }
     }
 }
@@ -243,20 +258,30 @@ impl ContextDestroy {
 }
 
 impl Plain for ContextDestroy {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
-        let ends = |c: &Context| c.handle == self.handle as u64;
         burst::end_own(call, Next::Wait);
-        ending::drain(call.session, ends);
-        self.ending.begin(call.session, ends);
+        self.begins_unrecorded(call.session, call.per_thread);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        let ends = |c: &Context| c.handle == self.handle as u64;
+        ending::drain(session, ends);
+        self.ending.begin(session, ends);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.ending.over(session, None, succeeded);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.ending.over(call, true);
+        self.ending.over(call.session, Some(call), true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.ending.over(call, false);
+        self.ending.over(call.session, Some(call), false);
     }
 
     fn subject(&self) -> u64 {
@@ -284,18 +309,28 @@ impl PrimaryEnd {
 }
 
 impl Plain for PrimaryEnd {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
         self.ending.begin(call.session, self.device, self.is_reset);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.ending.over(call, self.device, self.is_reset, true);
+        self.ending.over(call.session, Some(call), self.device, self.is_reset, true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.ending.over(call, self.device, self.is_reset, false);
+        self.ending.over(call.session, Some(call), self.device, self.is_reset, false);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        self.ending.begin(session, self.device, self.is_reset);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.ending.over(session, None, self.device, self.is_reset, succeeded);
     }
 }
 
@@ -324,7 +359,7 @@ impl Plain for DeviceReset {
 
     fn after_runtime(&self, call: &Call, succeeded: bool) {
         if let Some(device) = self.device.get() {
-            self.ending.over(call, device, true, succeeded);
+            self.ending.over(call.session, Some(call), device, true, succeeded);
         }
     }
 }

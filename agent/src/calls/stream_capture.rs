@@ -14,6 +14,7 @@ use crate::gpu::stream_capture::{StreamCaptures, is_captured};
 use crate::graphs::events::Inserted;
 use crate::graphs::{Contents, Graphs, What};
 use crate::names::Names;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// The start of a capture. It is counted before the real call, so that no launch in the capture is missed; a
@@ -31,6 +32,8 @@ impl CaptureBegin {
 }
 
 impl Plain for CaptureBegin {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
         if let Some(stream) = stream_of(call, self.stream) {
             burst::end_on(call, stream, burst::Next::Call);
@@ -48,6 +51,17 @@ impl Plain for CaptureBegin {
 
     fn failed(&self, call: &Call) {
         call.session.get::<StreamCaptures>().ended();
+    }
+
+    // Nothing says when a capture ends that such a thread has begun: it counts as open from here on.
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        session.get::<StreamCaptures>().open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        if !succeeded {
+            session.get::<StreamCaptures>().ended();
+        }
     }
 
     fn subject(&self) -> u64 {

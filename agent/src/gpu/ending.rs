@@ -54,17 +54,21 @@ impl Ending {
         self.0.set(contexts);
     }
 
-    /// Forgets the contexts after the real call if they are gone, or makes them usable again.
-    pub fn over(&self, call: &Call, gone: bool) {
+    /// Forgets the contexts after the real call if they are gone, or makes them usable again. Without a `call` their ends are
+    /// not recorded.
+    pub fn over(&self, session: Session, call: Option<&Call>, gone: bool) {
         for context in self.0.take() {
             if !gone {
                 context.ending.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
             // `ending` is not lowered, so that no thread that still has a reference uses the context.
-            call.session.get::<Contexts>().ended(call, context);
-            call.session.get::<StreamCaptures>().context_ended(core::ptr::from_ref(context) as u64);
-            call.session.poller.wake(); // the poller reports what is lost of it
+            match call {
+                Some(call) => session.get::<Contexts>().ended(call, context),
+                None => _ = session.get::<Contexts>().forget(context),
+            }
+            session.get::<StreamCaptures>().context_ended(core::ptr::from_ref(context) as u64);
+            session.poller.wake(); // the poller reports what is lost of it
         }
     }
 }
@@ -122,8 +126,15 @@ impl PrimaryEnding {
     }
 
     /// Completes the ending after the real call.
-    pub fn over(&self, call: &Call, device: CUdevice, is_reset: bool, succeeded: bool) {
-        let Some(primary) = call.session.get::<Contexts>().primary(device) else { return };
+    pub fn over(
+        &self,
+        session: Session,
+        call: Option<&Call>,
+        device: CUdevice,
+        is_reset: bool,
+        succeeded: bool,
+    ) {
+        let Some(primary) = session.get::<Contexts>().primary(device) else { return };
         if self.may_end.take() {
             let is_active = || driver::driver().is_some_and(|d| d.is_primary_active(device));
             // The order matters: a retain that made it active has begun before.
@@ -132,7 +143,7 @@ impl PrimaryEnding {
             if succeeded && is_reset {
                 primary.retained.store(0, Ordering::Release); // from here on each release may be the end
             }
-            self.ending.over(call, succeeded && (is_reset || !is_the_same()));
+            self.ending.over(session, call, succeeded && (is_reset || !is_the_same()));
             primary.ending.fetch_sub(1, Ordering::SeqCst);
         }
         primary.call_counts.end();

@@ -19,7 +19,7 @@ use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
 use crate::objects::{Objects, Refused};
 use crate::pages::Pages;
-use crate::sink::poller;
+use crate::sink::{Session, poller};
 use crate::sys::{Errno, ticks};
 use crate::thread::Call;
 
@@ -717,6 +717,19 @@ impl Streams {
             end_burst(stream);
             self.end(call, stream);
         }
+    }
+
+    /// Does the same for a thread that can record nothing, and returns the stream. What is open on it is not timed.
+    pub fn destroyed_unrecorded(
+        &self,
+        session: Session,
+        handle: CUstream,
+        per_thread: bool,
+    ) -> Option<&'static Stream> {
+        let Name::Handle(key) = Name::of(handle, per_thread) else { return None };
+        let stream = self.places.remove(key)?;
+        stream.ended(&session.poller);
+        Some(stream)
     }
 
     /// Ends the streams of a green context that goes away. They can do nothing more, though the app has yet
