@@ -264,8 +264,8 @@ fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
     assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
     let socket = place.path("traces/gpuspy.sock");
     let waiting: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    let is_said = |line: &String| line.contains("Too many open files; raise the limit on descriptors");
-    assert!(lines.find(is_said).is_some());
+    let is_said = |line: &str| line.contains("Too many open files; raise the limit on descriptors");
+    assert!(lines.any(|line| is_said(&line)));
     drop(waiting);
     assert!(sample_program().env("GPUSPY_SOCKET", &socket).output().unwrap().status.success());
     assert!(
@@ -379,8 +379,8 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
         assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags) }, 0);
     };
     set_flags(libc::O_NONBLOCK);
-    while (&writer).write(&[b'x'; 4096]).is_ok() {}
-    while (&writer).write(b"x").is_ok() {}
+    while matches!((&writer).write(&[b'x'; 4096]), Ok(1..)) {}
+    while matches!((&writer).write(b"x"), Ok(1..)) {}
     set_flags(0);
     (reader, writer)
 }
