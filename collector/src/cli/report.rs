@@ -17,7 +17,7 @@ use clap::Args;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
@@ -129,7 +129,7 @@ fn json_replaceable(path: &Path) -> Result<(), Failure> {
 /// Whether a file is a report as JSON, by keys that all versions have.
 fn is_report(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
-    let keys: Result<HashMap<String, IgnoredAny>, _> = serde_json::from_reader(BufReader::new(file));
+    let keys: Result<BTreeMap<String, IgnoredAny>, _> = serde_json::from_reader(BufReader::new(file));
     keys.is_ok_and(|keys| ["coverage", "apis", "syncs", "wall_ns"].iter().all(|key| keys.contains_key(*key)))
 }
 
