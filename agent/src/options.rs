@@ -50,7 +50,7 @@ impl Connections {
         Connections { set: number.map_or(0, |number| number.clamp(1, 32)) }
     }
 
-    /// Returns the number of a context. `is_mps` says whether its device is used through MPS; the driver is asked only where
+    /// Returns the number of a context. `is_mps` says whether its device is used through MPS, and is called only where
     /// the variable says nothing.
     pub fn number(self, is_mps: impl FnOnce() -> bool) -> u32 {
         match self.set {

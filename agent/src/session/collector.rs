@@ -456,7 +456,7 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
 mod tests {
     use super::*;
 
-    /// Each was told as a collector that does not answer, or that was not found, without what to do.
+    /// Each was reported as a collector that does not answer, or that was not found, without what to do.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no Unix sockets")]
     fn a_collector_that_cannot_be_reached_is_told_with_what_to_do() {

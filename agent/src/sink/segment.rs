@@ -24,7 +24,7 @@ pub struct Segment {
     /// Device and inode of the memfd: the app may have put a file of its own at the descriptor's number.
     identity: (u64, u64),
     base: *const u8,
-    /// The number of bytes from its start for which [`reserve`] has found memory. Relaxed: whoever reads it late asks once more.
+    /// The number of bytes from its start for which [`reserve`] has found memory. Relaxed: a thread that reads it late calls `reserve` once more.
     reserved: AtomicU64,
     mapped: [Mapped; SLOTS],
 }

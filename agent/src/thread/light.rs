@@ -300,7 +300,7 @@ mod tests {
     use crate::hook::Layer;
     use core::ptr::NonNull;
 
-    /// The launch went out as the handler's record with another end, and the handler's record was told twice.
+    /// The launch went out as the handler's record with another end, and the handler's record went out twice.
     #[test]
     fn a_handlers_record_on_a_stack_above_is_not_taken_for_the_launch_that_it_interrupted() {
         let state = State::new();

@@ -1,4 +1,4 @@
-//! Who writes to stderr: whoever has something to say, or one thread for all of them.
+//! Who writes to stderr: each thread that has something to say, or one for all of them.
 //!
 //! A write to stderr can take for ever: on a pipe that nobody reads, or on a terminal that is stopped (Ctrl-S). Threads that
 //! collect must not wait for it, nor the end of a collector. So while a [`Printing`] lives, a thread of its own prints.
@@ -84,8 +84,8 @@ pub(super) struct Printing {
 }
 
 impl Printing {
-    /// Starts the thread, which inherits the mask of signals. Where it cannot be started, whoever has something to say prints
-    /// it, as before.
+    /// Starts the thread, which inherits the mask of signals. Where it cannot be started, each thread prints what it has to say,
+    /// as before.
     pub(super) fn begin(patience: Duration) -> Printing {
         let (sender, receiver) = bounded(QUEUE);
         // It is not waited for if stderr takes nothing: it ends with the process.
