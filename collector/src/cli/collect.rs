@@ -1,6 +1,7 @@
 //! `gpuspy collect`.
 
 use super::hangs::HangOptions;
+use super::launch;
 use super::printing::Printing;
 use super::time::duration;
 use super::windows::{self, Exporter, Tables};
@@ -108,9 +109,9 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
         if listening.is_ok() {
             if !quiet {
                 let socket = quoted(&socket);
-                say(format_args!(
-                    "listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD=libgpuspy.so"
-                ));
+                let agent = launch::find_agent();
+                let agent = agent.map_or_else(|_| "/path/to/libgpuspy.so".to_owned(), |path| quoted(&path));
+                say(format_args!("listening; start programs with GPUSPY_SOCKET={socket} LD_PRELOAD={agent}"));
             }
             // Without this thread, only the line is missing.
             let _ = std::thread::Builder::new()
@@ -201,7 +202,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(directory).map_err(failed)?;
     if fs::metadata(&absolute).map_err(failed)?.mode() & 0o022 != 0 {
         return Err(Failure::usage(format_args!(
-            "other users can write into {shown}; chmod 700 it, or choose another --dir"
+            "other users can write into {shown}: name a directory in it that does not exist yet, which gpuspy makes for you alone"
         )));
     }
     Ok(absolute)

@@ -206,7 +206,9 @@ fn attach(mapping: &Mapping, alone: bool) -> Result<()> {
     // Relaxed: the word stands alone (see `Live`).
     let before = segment.header().live.0.attached.swap(1, Ordering::Relaxed);
     if alone && before != 0 {
-        return Err(Error::new("another collector drains it already; stop that one first"));
+        return Err(Error::new(
+            "another collector drains it already, or one was killed while it did: stop the other one, or start the program again",
+        ));
     }
     Ok(())
 }
