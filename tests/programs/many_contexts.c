@@ -8,7 +8,7 @@ enum { MOST = 100, LAUNCHES = 3 };
 
 static int launched;
 
-// Creates a context, launches in it, and waits for the launches. The context stays current.
+// Creates a context, launches in it, and waits for the launches. A thread can have few contexts on its stack, so this one leaves it.
 static CUcontext create_and_launch(void)
 {
     CUcontext context;
@@ -19,6 +19,7 @@ static CUcontext create_and_launch(void)
         launch(kernel, stream);
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuStreamDestroy(stream));
+    CHECK(cuCtxPopCurrent(&context));
     return context;
 }
 

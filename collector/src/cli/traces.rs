@@ -224,7 +224,7 @@ mod tests {
     fn a_rank_of_several_processes_is_among_the_traces_of_its_job() {
         let job = tempfile::tempdir().unwrap();
         let at = |name: &str| job.path().join(name);
-        for directory in ["rank1.gspy", "notes", "rank2.gspy/deeper.gspy"] {
+        for directory in ["rank1.gspy", "notes", "rank2.gspy/deeper.gspy/none"] {
             fs::create_dir_all(at(directory)).unwrap();
         }
         let traces = ["rank0.gspy", "rank1.gspy/python-7.gspy", "rank1.gspy/python-8.gspy", "rank3.gspy"];
@@ -236,6 +236,8 @@ mod tests {
         let sentence = |path: &Path| traces_of(path).map_err(|failure| failure.sentence);
         assert_eq!(sentence(job.path()), Ok(traces.map(at).to_vec()));
         assert_eq!(sentence(&at("rank0.gspy")), Ok(vec![at("rank0.gspy")]));
-        assert!(sentence(&at("rank2.gspy")).unwrap_err().starts_with("no trace (*.gspy) in "));
+        assert!(
+            sentence(&at("rank2.gspy/deeper.gspy/none")).unwrap_err().starts_with("no trace (*.gspy) in ")
+        );
     }
 }
