@@ -6,10 +6,10 @@
 
 int main(void)
 {
-    void *library = dlopen("libundefined_user.so", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen("libundefined_user.so", RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
         FAIL("%s", dlerror());
-    dlopen(NULL, RTLD_NOW);
+    dlopen(NULL, RTLD_LAZY);
     int (*devices)(void);
     bool (*is_found)(void);
     *(void **)&devices = dlsym(library, "devices_of_user");
