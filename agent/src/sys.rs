@@ -5,6 +5,28 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
 use gpuspy_wire::switch;
 
+unsafe extern "C" {
+    /// What pthread_atfork(3) calls with the library that the handlers end with. It is in libc, where the other is in
+    /// libpthread before glibc 2.34.
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+/// Has fork(3) call these functions of ours: before it, and after it in the parent and in the child. Returns false if there is no
+/// memory for that.
+pub fn handle_forks(
+    prepare: Option<extern "C" fn()>,
+    parent: Option<extern "C" fn()>,
+    child: extern "C" fn(),
+) -> bool {
+    // SAFETY: libc's function with this prototype; the handlers are functions of this library, which is never unloaded.
+    unsafe { __register_atfork(prepare, parent, Some(child), core::ptr::null_mut()) == 0 }
+}
+
 /// Where a hook was called from.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {

@@ -13,8 +13,6 @@ pub mod heap;
 
 use crate::sys::{self, Errno};
 use core::cell::Cell;
-use core::ffi::{c_int, c_void};
-use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// How often, and for how long at a time, a fork waits for the walks that are under way: 20 ms, since Linux wakes it 50 µs late. A
@@ -76,17 +74,6 @@ pub fn skip_in_forks() {
     CAN_SKIP.set(true);
 }
 
-unsafe extern "C" {
-    /// What pthread_atfork(3) calls with the library that the handlers end with. It is in libc, where the other is in
-    /// libpthread before glibc 2.34.
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        library: *mut c_void,
-    ) -> c_int;
-}
-
 /// Has forks wait for walks from now on. A process does so when it starts: later, a handler of the app's may be running, during
 /// which glibc 2.28 to 2.35 adds none.
 pub fn watch_forks() {
@@ -99,8 +86,8 @@ pub fn watch_forks() {
     extern "C" fn child() {
         WALKS.child_begins();
     }
-    // SAFETY: the handlers are functions of this library, which is never unloaded. Without memory for them, forks do not wait.
-    unsafe { __register_atfork(Some(prepare), Some(parent), Some(child), ptr::null_mut()) };
+    // Without memory for the handlers, forks do not wait.
+    let _ = sys::handle_forks(Some(prepare), Some(parent), child);
 }
 
 impl Walks {

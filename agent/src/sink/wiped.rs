@@ -7,7 +7,7 @@
 //! millisecond.
 
 use core::cell::Cell;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -30,17 +30,6 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 /// The handler is registered, here or in a parent, from which it is inherited. Relaxed: a second one would have nothing
 /// to do.
 static HANDLED: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" {
-    /// What pthread_atfork(3) calls with the library that the handlers end with. It is in libc, where the other is in
-    /// libpthread before glibc 2.34.
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        library: *mut c_void,
-    ) -> c_int;
-}
 
 thread_local! {
     /// When the calling thread last read its pid (ticks).
@@ -77,9 +66,7 @@ pub fn map(bytes: usize) -> Option<Wiped> {
 
 /// Arranges for a child to wipe this mapping. False: that is not possible.
 fn remember(memory: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the handler is a function of this library, which is never unloaded.
-    let register = || unsafe { __register_atfork(None, None, Some(wipe), ptr::null_mut()) };
-    if !HANDLED.load(Ordering::Relaxed) && register() != 0 {
+    if !HANDLED.load(Ordering::Relaxed) && !sys::handle_forks(None, None, wipe) {
         return false;
     }
     HANDLED.store(true, Ordering::Relaxed);
