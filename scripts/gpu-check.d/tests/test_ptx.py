@@ -8,9 +8,10 @@ import tempfile
 import unittest
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3))
-sys.path.append(os.path.join(ROOT, "scripts", "gpu-probe.d"))
+sys.path += [os.path.join(ROOT, "scripts", folder) for folder in ("gpu-probe.d", "gpu-session.d")]
 
 import cuda
+import locks
 
 ASSEMBLERS = glob.glob(os.path.join(ROOT, "downloads", "*", "lib", "python3*", "site-packages", "**", "ptxas"), recursive=True)
 
@@ -18,7 +19,8 @@ ASSEMBLERS = glob.glob(os.path.join(ROOT, "downloads", "*", "lib", "python3*", "
 @unittest.skipUnless(ASSEMBLERS, "there is no ptxas")
 class Ptx(unittest.TestCase):
     def test_the_assembler_accepts_every_kernel(self):
-        for text in (*cuda.PTX, *cuda.PTX_FLAG, cuda.PTX_TRIGGER):
+        modules = [locks.big_module(1, capability)[0] for capability in (70, 90)]
+        for text in (*cuda.PTX, *cuda.PTX_FLAG, cuda.PTX_TRIGGER, *modules):
             for assembler in ASSEMBLERS:
                 with tempfile.NamedTemporaryFile(suffix=".ptx") as file:
                     file.write(text.rstrip(b"\0"))
