@@ -67,7 +67,7 @@ const SETTINGS: &[Setting] = &[
     &[("SIMCUDA_HOST_COST", "launch=2000,record=4000,query=1500,elapsed=1500")],
     &[(
         "SIMCUDA_ASSUME",
-        "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=held,other_binaries=compiled,kernel_handles=crash",
+        "submit=begin,stale_handles=crash,runtime_primary=hidden,load_lock=all,other_binaries=compiled,kernel_handles=crash",
     )],
     &[(
         "SIMCUDA_ASSUME",
@@ -88,7 +88,7 @@ const SETTINGS: &[Setting] = &[
     )],
     &[(
         "SIMCUDA_ASSUME",
-        "connections=streams,launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000",
+        "connections=streams,launch_queue=700,copy_ns=200,set_ns=0,poll_ns=200000,device_mbps=20000,load_lock=none",
     )],
     &[(
         "SIMCUDA_ASSUME",

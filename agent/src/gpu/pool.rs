@@ -77,13 +77,16 @@ impl Pool {
 
     /// Creates the first events, in the current context, which must be the pool's.
     pub fn fill(&self, driver: &Driver) {
-        self.make(driver, FIRST);
+        self.make(driver, FIRST, || false);
     }
 
-    /// Creates up to `count` events in the current context, as far as the table has room.
-    fn make(&self, driver: &Driver, count: usize) {
+    /// Creates up to `count` events in the current context, as far as the table has room, until `is_enough`.
+    fn make(&self, driver: &Driver, count: usize, is_enough: impl Fn() -> bool) {
         let Some(create) = driver.event_create else { return };
         for _ in 0..count {
+            if is_enough() {
+                return;
+            }
             let index = self.made.load(Ordering::Relaxed);
             let Some(place) = self.places.get(index as usize) else { return };
             let mut event: CUevent = core::ptr::null_mut();
@@ -99,9 +102,10 @@ impl Pool {
         }
     }
 
-    /// Creates more events. Called by the poller, with the context current.
-    pub fn replenish(&self, driver: &Driver) {
-        self.make(driver, MORE);
+    /// Creates more events, until `is_enough`. Called by the poller, with the context current. While another thread loads
+    /// a module, the driver lets each of them wait for that (docs/hardware.md, `load_lock`).
+    pub fn replenish(&self, driver: &Driver, is_enough: impl Fn() -> bool) {
+        self.make(driver, MORE, is_enough);
     }
 
     /// Whether the poller should create more events.

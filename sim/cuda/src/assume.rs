@@ -145,9 +145,10 @@ pub const ALL: &[Assumption] = &[
     ),
     word(
         "load_lock",
-        &["free", "held"],
-        "free",
-        "whether all other calls wait while a module is loaded, which may include compiling it",
+        &["most", "none", "all"],
+        "most",
+        "which calls of other threads wait while a module is loaded, which may include compiling it: all but queries of \
+         events and streams and elapsed times, as measured, or none, or all",
     ),
     number(
         "question_lock",

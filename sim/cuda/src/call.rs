@@ -188,21 +188,22 @@ impl Call {
 
     /// Locks the state at the time at which the call takes effect.
     pub fn lock(&self) -> Guard {
-        if COMPILING.load(Ordering::Relaxed) != 0 {
+        let asks = matches!(self.api.class, Class::Query | Class::Elapsed);
+        if COMPILING.load(Ordering::Relaxed) != 0 && (!asks || config().assume.is("load_lock", "all")) {
             while COMPILING.load(Ordering::Relaxed) != 0 {
                 clocks::sleep_until(clocks::now() + 1_000_000);
             }
             // No document says in which order the waiting calls continue. Here queries come last.
-            if self.api.class == Class::Query {
+            if asks {
                 clocks::sleep_until(clocks::now() + 20_000_000);
             }
         }
         state::lock(self.acts())
     }
 
-    /// Spends the rest of the call's cost with the driver locked, under `load_lock=held`.
+    /// Spends the rest of the call's cost with the driver locked, unless `load_lock` is `none`.
     pub fn compiles(&self) {
-        if config().assume.is("load_lock", "held") {
+        if !config().assume.is("load_lock", "none") {
             COMPILING.fetch_add(1, Ordering::Relaxed);
             clocks::sleep_until(self.ready);
             COMPILING.fetch_sub(1, Ordering::Relaxed);
