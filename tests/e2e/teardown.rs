@@ -120,7 +120,7 @@ fn a_slow_launch_records_no_event_of_a_context_that_counts_as_gone_meanwhile() {
 #[test]
 fn destroying_a_context_while_a_module_compiles_loses_nothing() {
     let run = Run::of("teardown").arg("compiling").env("SIMCUDA_HOST_COST", "load=400000000");
-    let done = run.env("SIMCUDA_ASSUME", "stale_handles=crash,load_lock=held").observed().succeeded();
+    let done = run.env("SIMCUDA_ASSUME", "stale_handles=crash,load_lock=all").observed().succeeded();
     assert_eq!(number(&checked_coverage(&done), "launches"), 120);
     assert_eq!(failed(&done), BTreeMap::new());
 }
@@ -188,7 +188,8 @@ fn a_driver_that_is_shutting_down_gets_no_more_calls() {
     assert!(began.elapsed() < Duration::from_secs(15));
     assert_eq!(failed(&done), BTreeMap::from([("cuEventQuery".to_owned(), 1)]));
     let coverage = checked_coverage(&done);
-    assert!(number(&coverage, "timed") <= 20, "{coverage}");
+    // A query may show that several launches are complete.
+    assert!(number(&coverage, "timed") < number(&coverage, "launches") / 2, "{coverage}");
 }
 
 #[test]

@@ -144,6 +144,12 @@ impl TimeBase {
         Some(Position { time_base: self.number, ns, error: error.ceil() as u32 })
     }
 
+    /// Whether an anchor of this time base is so near to a position that an event there need not become one.
+    pub fn has_anchor_near(&self, at: &Position) -> bool {
+        at.time_base == self.number
+            && self.anchors.iter().rev().any(|anchor| (anchor.position - at.ns).abs() <= STEP_NS)
+    }
+
     /// Starts a new time base at this event.
     fn start_new(&mut self, events: &impl Events, event: u32) -> Position {
         events.hold(event);

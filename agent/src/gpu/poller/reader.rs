@@ -1,12 +1,16 @@
 //! Which operations have completed, and when did they run?
 //!
-//! A polling pass goes through the contexts that have work, makes each current once, and queries in each
-//! stream the oldest operations' end events until one is not complete, so one stalled stream never holds back
+//! A polling pass goes through the contexts that have work, makes each current once, and reads in each
+//! stream the oldest operations until one is not complete, so one stalled stream never holds back
 //! another. Streams take turns of [`TURN`] operations, so that a busy one does not make the others wait until
 //! they are deep.
+//!
+//! A driver call of the poller's makes the program's launches wait: they take 0.5 to 1.5 µs longer beside one
+//! (`question_lock` in docs/hardware.md). So it makes few: an operation that is complete was preceded by complete ones,
+//! and one that begins with the event that ended the operation before needs no second distance.
 
 use gpuspy_wire::pace::Compared;
-use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
+use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record, flag};
 use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
@@ -19,12 +23,12 @@ use crate::gpu::open_burst::Bursts;
 use crate::gpu::poller::cost::{Meter, Outside, PoolEvents};
 use crate::gpu::poller::rhythm::Found;
 use crate::gpu::stream::{Pending, Stream, Streams};
-use crate::gpu::time_base::{self, TimeBase};
+use crate::gpu::time_base::{self, Position, TimeBase};
 use crate::sink::{Ring, Session};
 use crate::sys::ticks;
 
-/// The number of operations read from one stream before the next one's turn: with three driver calls each,
-/// about 100 µs.
+/// The number of operations read from one stream before the next one's turn: with one or two driver calls
+/// each, about 100 µs.
 const TURN: u64 = 64;
 /// The largest number of turns of a stream in one polling pass. The next pass, which follows at once, reads
 /// the rest.
@@ -35,6 +39,14 @@ struct Polled {
     context: &'static Context,
     time_base: TimeBase,
     sampler: Sampler,
+}
+
+/// Where an operation ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    /// The index of its end event.
+    event: u32,
+    at: Position,
 }
 
 /// The part of the poller that reads events and measures GPU times.
@@ -102,8 +114,8 @@ impl Reader {
             let polled = outside.within(context.handle, || {
                 self.read_context(ring, outside, &mut known, &mut found);
                 // Reading gives events back, and a thread that waits for the poller has no use for new ones.
-                if is_short() && !session.poller.is_awaited() {
-                    outside.call(|driver| context.pool.replenish(driver));
+                if is_short() {
+                    outside.call(|driver| context.pool.replenish(driver, || session.poller.is_awaited()));
                 }
                 if busy && !context.queues.is_one() {
                     let Polled { time_base, sampler, .. } = &mut known;
@@ -185,14 +197,24 @@ impl Reader {
     ) -> u64 {
         let context = known.context;
         let (mut read, mut operations) = (0, 0);
+        // Operations before this position are complete.
+        let mut complete = 0;
+        // Where the operation ended that was measured just before.
+        let mut before = None;
         while read < TURN
             && let Some(op) = stream.oldest()
             && self.may_touch(context)
         {
-            match context.pool.event(op.end).and_then(|event| outside.query(event)) {
+            let position = stream.unread().0;
+            let state = if position < complete { Some(CUDA_SUCCESS) } else { query(outside, context, op) };
+            let end_before = before.take();
+            match state {
                 Some(CUDA_SUCCESS) => {
+                    if position >= complete {
+                        complete = self.complete_until(outside, context, stream, position, TURN - read);
+                    }
                     if !op.marker && !op.cancelled {
-                        self.measure(ring, outside, known, stream, op);
+                        before = self.measure(ring, outside, known, (stream, op), end_before);
                     }
                 }
                 Some(CUDA_ERROR_NOT_READY) | None => break,
@@ -211,19 +233,51 @@ impl Reader {
         operations
     }
 
-    /// Measures an operation's time.
+    /// Returns the position up to which a stream's operations are complete, by few queries: that at `position` is, they
+    /// complete in order, and after each that is, one twice as far away is queried. It looks at `most` operations.
+    fn complete_until(
+        &self,
+        outside: Outside<'_>,
+        context: &Context,
+        stream: &Stream,
+        position: u64,
+        most: u64,
+    ) -> u64 {
+        let last = stream.unread().1.min(position + most);
+        let (mut until, mut step) = (position + 1, 1);
+        while until < last {
+            let next = (until + step).min(last);
+            match stream.at(next - 1).and_then(|op| query(outside, context, op)) {
+                Some(CUDA_SUCCESS) => (until, step) = (next, 2 * step),
+                Some(CUDA_ERROR_DEINITIALIZED) => {
+                    self.shut_down();
+                    break;
+                }
+                _ => break,
+            }
+        }
+        until
+    }
+
+    /// Measures an operation's time, and returns where it ended. `before` is where the operation ended that was measured just
+    /// before it on its stream: this one may begin with that event.
     fn measure(
         &mut self,
         ring: &mut Ring,
         outside: Outside<'_>,
         known: &mut Polled,
-        stream: &Stream,
-        op: Pending,
-    ) {
+        (stream, op): (&Stream, Pending),
+        before: Option<Ended>,
+    ) -> Option<Ended> {
         let events = PoolEvents { outside, pool: &known.context.pool };
         let duration = time_base::distance(&events, op.start, op.end);
-        let start = known.time_base.locate(&events, op.start);
-        let (Some(duration), Some(start)) = (duration, start) else { return self.report_lost(ring, 1) };
+        let shared = before.filter(|end| op.flags & flag::SHARED_START != 0 && op.start == end.event);
+        let near = shared.map(|end| end.at).filter(|at| known.time_base.has_anchor_near(at));
+        let start = near.or_else(|| known.time_base.locate(&events, op.start));
+        let (Some(duration), Some(start)) = (duration, start) else {
+            self.report_lost(ring, 1);
+            return None;
+        };
         let time = GpuTime {
             head: Head { flags: op.flags, ..Head::new::<GpuTime>() },
             correlation: op.correlation,
@@ -239,13 +293,15 @@ impl Reader {
         };
         if self.measured.try_reserve(1).is_err() {
             self.session.lost(LossCause::GpuTimePending, 1);
-            return;
+            return None;
         }
         self.measured.push(time);
         self.follower.observe(stream, &op, time.time_base, time.start.saturating_add_unsigned(time.duration));
         if let Some(start) = events.pool.event(op.start) {
             self.nodes.read(self.session.get::<Nodes>(), outside, known.context, start, &time);
         }
+        let end = Ended { event: op.end, at: Position { ns: start.ns + duration.ns, ..start } };
+        (duration.error == 0.0).then_some(end)
     }
 
     /// Reports operations whose times are lost, if there are any.
@@ -264,6 +320,11 @@ impl Reader {
 /// Whether a stream belongs to this context and has unread operations.
 fn is_busy(stream: &Stream, context: &Context) -> bool {
     stream.oldest().is_some() && stream.context().is_some_and(|c| core::ptr::eq(c, context))
+}
+
+/// Queries whether an operation is complete; `None` if that cannot be queried.
+fn query(outside: Outside<'_>, context: &Context, op: Pending) -> Option<CUresult> {
+    context.pool.event(op.end).and_then(|event| outside.query(event))
 }
 
 /// Removes an operation that has been read and releases its events.
