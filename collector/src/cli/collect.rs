@@ -117,7 +117,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
             let _ = std::thread::Builder::new()
                 .spawn_scoped(threads, || show_progress(&collector, &is_over, quiet));
             // An error means that no signal can arrive; then only the end of the processes is waited for.
-            let _ = signals.next();
+            let _ = signals.wait();
         }
         drop(stopper);
         listening.map(drop).map_err(|e| collect::Error::no_thread("the collector", &e))
@@ -151,7 +151,7 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
         // Without this thread, only the line is missing.
         let _ =
             std::thread::Builder::new().spawn_scoped(threads, || show_progress(&collector, &is_done, quiet));
-        let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], Duration::from_secs(3600));
+        let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], sys::FOREVER);
         while matches!(either(), Ok([false, false])) {}
         drop(stopper);
         collecting.join().map_err(|_| Failure::usage("the collector thread panicked"))

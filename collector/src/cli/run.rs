@@ -16,6 +16,7 @@ use gpuspy_wire::switch;
 use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -124,6 +125,9 @@ fn word(value: impl ValueEnum) -> String {
 
 /// How long to wait for processes that end together with the command.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// How often to see whether the command has ended, where the kernel has no descriptor that tells it (before Linux 5.3).
+const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let target = match &options.output {
@@ -252,10 +256,11 @@ pub(super) fn observe(
     }
     // The program keeps its own limit.
     descriptors::raise_limit().restore_in(&mut command);
+    sys::keep_statuses();
     // Signals are blocked first, so that threads started later do not receive them.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
-    let signals = Signals::block(&[&forwarded[..], &ignored, &[libc::SIGCHLD]].concat())
+    let signals = Signals::block(&[&forwarded[..], &ignored].concat())
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
     // Its thread inherits the blocked signals. Its end waits as long as the report has to, which is printed next.
     let printing = Printing::begin(Duration::MAX);
@@ -301,19 +306,19 @@ pub(super) fn observe(
     Ok(Observed { status, collector, sessions })
 }
 
-/// Waits until the command ends, and passes signals on to it.
+/// Waits until the command ends, and passes signals on to it. SIGCHLD would not tell the end for sure: in a thread that
+/// somebody else started in this process, as compute-sanitizer does, it is not blocked, and such a thread may take it.
 fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
-    loop {
-        // Checked before the first signal, too: a child may have ended already, with its SIGCHLD taken.
-        if sys::has_ended(child.id())? {
-            return Ok(());
-        }
-        let arrived = signals.next()?;
+    let end = sys::pidfd_open(child.id()).ok();
+    let look_again = if end.is_some() { sys::FOREVER } else { LOOK };
+    while !sys::has_ended(child.id())? {
+        sys::wait([Some(signals.as_fd()), end.as_ref().map(AsFd::as_fd)], look_again)?;
         // The child is in the same foreground group and has received signals of the terminal itself.
-        if arrived.number != libc::SIGCHLD && !arrived.from_terminal {
-            sys::send_signal(child.id(), arrived.number);
+        if let Some(signal) = signals.next()?.filter(|signal| !signal.from_terminal) {
+            sys::send_signal(child.id(), signal.number);
         }
     }
+    Ok(())
 }
 
 /// Waits a moment for processes that end together with the command.

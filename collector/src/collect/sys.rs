@@ -236,6 +236,9 @@ impl Drop for Mapping {
     }
 }
 
+/// A timeout of [`wait`] that nothing but what is waited for ends.
+pub(crate) const FOREVER: Duration = Duration::from_secs(3600);
+
 /// Waits until one of the descriptors is readable or closed by its other end, or until the timeout; returns which
 /// ones are. A signal ends the wait like the timeout.
 pub(crate) fn wait<const N: usize>(
@@ -323,31 +326,38 @@ impl Signals {
                 libc::sigaddset(&raw mut set, number);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-            if numbers.contains(&libc::SIGCHLD) {
-                // If it was inherited as ignored, it would never arrive, and children would leave no status.
-                libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            }
-            let fd = owned(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?;
+            let fd = owned(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
             Ok(Signals { fd, numbers: numbers.to_vec(), before })
         }
     }
 
-    /// Waits for the next signal.
-    pub(crate) fn next(&self) -> io::Result<Arrived> {
+    /// Waits for a signal.
+    pub(crate) fn wait(&self) -> io::Result<Arrived> {
+        loop {
+            if let Some(arrived) = self.next()? {
+                return Ok(arrived);
+            }
+            wait([Some(self.fd.as_fd())], FOREVER)?;
+        }
+    }
+
+    /// The next signal, if one has arrived. One that the descriptor was readable for may be gone: threads that others start
+    /// in this process do not block it.
+    pub(crate) fn next(&self) -> io::Result<Option<Arrived>> {
         // SAFETY: a plain struct for which zeros are a value.
         let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
         let length = size_of::<libc::signalfd_siginfo>();
-        loop {
-            // SAFETY: the length passed is that of the struct.
-            let count = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), length) };
-            if count == length as isize {
-                // sigaction(2): SI_KERNEL for signals from the terminal driver, 0 or less for signals from a process.
-                return Ok(Arrived { number: info.ssi_signo as c_int, from_terminal: info.ssi_code > 0 });
+        // SAFETY: the length passed is that of the struct.
+        let count = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), length) };
+        if count == length as isize {
+            // sigaction(2): SI_KERNEL for signals from the terminal driver, 0 or less for signals from a process.
+            return Ok(Some(Arrived { number: info.ssi_signo as c_int, from_terminal: info.ssi_code > 0 }));
+        }
+        match io::Error::last_os_error() {
+            error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
             }
-            let error = io::Error::last_os_error();
-            if count >= 0 || error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+            error => Err(error),
         }
     }
 
@@ -389,6 +399,12 @@ impl Drop for Signals {
 pub(crate) fn send_signal(pid: u32, number: c_int) {
     // SAFETY: takes two numbers.
     unsafe { libc::kill(pid as libc::pid_t, number) };
+}
+
+/// Lets children leave their status, which they do not where SIGCHLD was inherited as ignored.
+pub(crate) fn keep_statuses() {
+    // SAFETY: restores the default action, which interrupts nothing.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Ignores signals for the rest of the process's life.

@@ -56,6 +56,16 @@ fn a_program_without_cuda_calls_leaves_no_trace() {
     assert!(lines[0].contains("no process that the command started here called CUDA"), "{}", lines[0]);
 }
 
+/// compute-sanitizer starts a thread in gpuspy. That thread took the signal of the program's end, and gpuspy waited for it
+/// for ever, in 17 of 20 runs on an H100 that ran side by side.
+#[test]
+fn the_end_of_the_program_is_seen_whichever_thread_gets_its_signal() {
+    for _ in 0..20 {
+        let done = Run::command("true").env("LD_PRELOAD", program("libownthread.so")).observed();
+        assert_eq!(done.status.code(), Some(0), "{}", done.stderr);
+    }
+}
+
 #[test]
 fn traces_of_two_processes_go_into_a_directory_and_are_reported_together() {
     let done = Run::of("fork_child").arg("before").observed().succeeded();

@@ -46,7 +46,7 @@ impl Nursery {
 
     /// Returns the exit code if a signal has arrived: 128 + its number, as in a shell.
     pub(super) fn interruption(&self) -> Option<u8> {
-        let signal = self.is_interrupted().then(|| self.signals.next().ok()).flatten()?;
+        let signal = self.signals.next().ok()??;
         u8::try_from(128 + signal.number).ok()
     }
 
