@@ -371,7 +371,9 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
     let upper = upper.map(|theta| theta.upper.unwrap_or(MOST_TIME as i64));
     let guess = clock.guess(theta).unwrap_or(MOST_TIME as i64);
     let late = clock.stamps.resolution();
-    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost(), clock.stamps.launch().most);
+    let launch = clock.stamps.launch();
+    let launch = if pair.is_graph { launch.most_of_graph } else { launch.most };
+    let spread = Spread::of(pair, upper, late, clock.stamps.most_cost(), launch);
     let (start, end) = estimate(pair, &spread, guess, &clock.stamps, blocking);
     let is_conclusive = Spread::of(pair, upper, late, 0, 0).is_conclusive(pair);
     Measured { theta, spread, start, end, length: spread.length(pair, end - start), is_conclusive }

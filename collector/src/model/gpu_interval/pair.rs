@@ -30,6 +30,8 @@ pub struct Pair {
     pub seen: i64,
     /// The flags of the call and of the GPU time.
     pub flags: u16,
+    /// Whether it is a graph launch.
+    pub is_graph: bool,
 }
 
 impl Pair {
@@ -65,6 +67,7 @@ impl Pair {
             duration_error: i64::from(gpu.duration_error),
             seen: if gpu.seen == 0 { i64::MAX } else { host(gpu.seen) },
             flags,
+            is_graph: matches!(work.what, What::Graph { .. }),
         }
     }
 

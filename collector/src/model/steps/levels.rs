@@ -65,6 +65,9 @@ const ALIKE: f64 = 1.15;
 /// each precise token twice, and precise tokens tell apart kernels that plain ones do not.
 const RICHER: usize = 4;
 
+/// How many times less of a sequence than another token of its level a token covers at least.
+const SELDOM: f64 = 4.0;
+
 /// Parts of kernel names that reveal an optimizer, in small letters: PyTorch's foreach and fused optimizers, Apex,
 /// DeepSpeed, bitsandbytes, JAX's and TensorFlow's own kernels.
 const OPTIMIZERS: [&str; 8] = [
@@ -190,10 +193,18 @@ fn grouped<'l>(all: &[Regular<'l>]) -> Vec<Level<'l>> {
     while let Some(first) = rest.first() {
         let is_alike = |token: &Regular<'_>| token.usual.distance <= first.usual.distance * ALIKE;
         let (level, wider) = rest.split_at(rest.partition_point(is_alike));
-        levels.push(Level::of(level.to_vec()));
+        levels.push(Level::of(throughout(level)));
         rest = wider;
     }
     levels
+}
+
+/// Of tokens that recur at about the same distance, those that do so for as long as the others: a kernel of a model's first
+/// layers, as for the prompt of a language model, recurs like those of all other layers, but only now and then.
+fn throughout<'l>(alike: &[Regular<'l>]) -> Vec<Regular<'l>> {
+    let length = |token: &Regular<'_>| token.usual.count as f64 * token.usual.distance;
+    let longest = alike.iter().map(length).fold(0.0, f64::max);
+    alike.iter().filter(|token| length(token) * SELDOM >= longest).copied().collect()
 }
 
 /// The level that the search ends at, from the innermost on.

@@ -223,6 +223,38 @@ fn layers_are_parts_of_a_step() {
     assert_eq!(inference.steps(), 60);
 }
 
+/// A language model generates: a prompt's kernels, then tokens. On an H100, the layers of the prompts were taken for steps, of which
+/// three had nearly all launches.
+#[test]
+fn the_layers_of_a_prompt_are_no_steps_of_what_is_generated() {
+    let program = of(|p| {
+        for _ in 0..3 {
+            for _ in 0..8 {
+                p.launch(&["norm", "prompt_gemm", "attention", "add", "norm", "up", "gelu", "down", "add"]);
+            }
+            for _ in 0..80 {
+                for _ in 0..8 {
+                    p.launch(&[
+                        "norm",
+                        "gemm",
+                        "cat",
+                        "attention",
+                        "add",
+                        "norm",
+                        "up",
+                        "gelu",
+                        "down",
+                        "add",
+                    ]);
+                }
+                p.launch(&["head", "softmax", "sample"]);
+                p.wait();
+            }
+        }
+    });
+    assert!((238..=243).contains(&program.steps()), "{} steps", program.steps());
+}
+
 #[test]
 fn two_streams_or_threads_in_turns_are_one_sequence() {
     let turns = of(|p| {
