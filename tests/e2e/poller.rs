@@ -131,20 +131,29 @@ fn recorded_by_the_poller(done: &Done) -> Vec<(u64, i64)> {
 
 #[test]
 fn a_gpu_bound_program_that_never_waits_has_a_clock_sample_a_second() {
-    let done = paced("bound_95us", 10_000, 3.5, 0, 1)
-        .env("SIMCUDA_CLOCK_OFFSET_NS", "18000000000000")
-        .env("SIMCUDA_CLOCK_DRIFT_PPB", "50000")
-        .observed()
-        .succeeded();
-    let (samples, fired) = (samples(&done), recorded_by_the_poller(&done));
-    let widths: Vec<u64> = samples.iter().map(|s| s.before - s.after).collect();
-    println!("{} samples of {} events, widths {widths:?} ns", samples.len(), fired.len());
+    until_one_is_good(|| {
+        let done = paced("bound_95us", 10_000, 3.5, 0, 1)
+            .env("SIMCUDA_CLOCK_OFFSET_NS", "18000000000000")
+            .env("SIMCUDA_CLOCK_DRIFT_PPB", "50000")
+            .observed()
+            .succeeded();
+        let samples = samples(&done);
+        samples_are_true(&samples, &recorded_by_the_poller(&done));
+        // On a busy machine, the poller may be interrupted in each of them.
+        let widths: Vec<u64> = samples.iter().map(|s| s.before - s.after).collect();
+        if median(widths.clone()) >= 20_000 {
+            return Err(format!("samples that are {widths:?} ns wide"));
+        }
+        // The clock's uncertainty from these samples: twice the bound on either side.
+        let uncertainty = done.report()["clock"]["uncertainty_ns"].as_u64().unwrap();
+        assert!(uncertainty > 0);
+        if uncertainty <= 30_000 { Ok(()) } else { Err(format!("a clock that is known to {uncertainty} ns")) }
+    });
+}
+
+/// Checks that there is a sample each second, and that each is of an event that fired in it.
+fn samples_are_true(samples: &[ClockSample], fired: &[(u64, i64)]) {
     assert!((3..=5).contains(&samples.len()), "{samples:?}");
-    assert!((median(widths) as f64) < 20e3 * (1.0 + done.pressure));
-    // The clock's uncertainty from these samples: twice the bound on either side.
-    let uncertainty = done.report()["clock"]["uncertainty_ns"].as_u64().unwrap();
-    println!("the clock is known to ± {uncertainty} ns");
-    assert!(uncertainty > 0 && 2.0 * uncertainty as f64 <= 60e3 * (1.0 + done.pressure), "{uncertainty}");
     // Ticks are converted to host ns by anchors; the uncertainty of that conversion belongs to the collector, and is
     // small.
     let uncertain = 1_000;

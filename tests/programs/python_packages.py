@@ -22,8 +22,9 @@ def launch(function):
 def launch_in(context, function):
     assert cuCtxSetCurrent(context) == 0
     assert cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+    launched.append(function)
 """
-package = {"cuLaunchKernel": driver.cuLaunchKernel, "cuCtxSetCurrent": driver.cuCtxSetCurrent}
+package = {"cuLaunchKernel": driver.cuLaunchKernel, "cuCtxSetCurrent": driver.cuCtxSetCurrent, "launched": []}
 exec(compile(PACKAGE, "/x/lib/python3.11/site-packages/optim/adam.py", "exec"), package)
 said = []
 
@@ -59,7 +60,7 @@ def main():
     assert driver.cuModuleGetFunction(ctypes.byref(other), module, b"work_6us") == 0
     # A thread of which the package's function is the only frame.
     _thread.start_new_thread(package["launch_in"], (context, other))
-    while _thread._count() > 0:
+    while not package["launched"]:
         time.sleep(0.001)
     for _ in range(3):
         also_made_alone(context, function)
