@@ -177,6 +177,16 @@ fn a_host_that_is_late_with_the_input_is_found_with_what_it_costs() {
     fault.is_absent_from_the_twin();
 }
 
+/// On an H100, cuDNN compiled an attention kernel for each length of a sequence: the advice was that Python do less.
+#[test]
+fn a_compiler_that_runs_in_each_step_is_found_with_what_it_costs() {
+    // The first launch from a module takes no time of its own.
+    let settings = &[("SIMCUDA_HOST_COST", "module=0")];
+    let fault = Fault { program: "recompilation", id: "recompilation", settings };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
 #[test]
 fn copies_that_the_host_waits_for_are_found_with_their_gain() {
     let fault = Fault { program: "synchronous_copies", id: "synchronous-copies", settings: &[] };

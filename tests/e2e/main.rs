@@ -22,6 +22,7 @@ mod findings_memory;
 mod flames;
 mod fresh_handles;
 mod gpu_clock;
+mod gpu_errors;
 mod graphs;
 mod green_contexts;
 mod hangs;

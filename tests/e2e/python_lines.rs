@@ -29,7 +29,7 @@ fn interpreters() -> Vec<(u32, PathBuf)> {
 }
 
 /// Returns those whose frames can be read.
-fn readable() -> Vec<PathBuf> {
+pub fn readable() -> Vec<PathBuf> {
     let all = interpreters();
     let known: Vec<PathBuf> =
         all.into_iter().filter(|(minor, _)| (9..=15).contains(minor)).map(|(_, python)| python).collect();
@@ -37,7 +37,7 @@ fn readable() -> Vec<PathBuf> {
     known
 }
 
-fn script(python: &Path, name: &str) -> Run {
+pub fn script(python: &Path, name: &str) -> Run {
     Run::command(python).arg(root().join("tests/programs").join(name))
 }
 

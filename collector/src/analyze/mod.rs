@@ -18,6 +18,7 @@
 //! - [`legacy_stream`]: what waits for the legacy default stream
 //! - [`memory`]: device and host memory; [`owners`]: the libraries that hold it
 //! - [`calls`]: API calls; [`call_class`]: what a call is for; [`waits`]: calls that waited for the GPU though they are no synchronize calls
+//! - [`gpu_errors`]: the error with which a GPU stopped
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`source_lines`]: the lines of the program, by what they cause; [`source`]: where a call was made
@@ -41,6 +42,7 @@ pub mod durations;
 pub mod estimate;
 pub mod extrapolate;
 pub mod gaps;
+pub mod gpu_errors;
 pub mod graphs;
 pub mod identity;
 pub mod idle;

@@ -13,6 +13,7 @@ use super::device_switches::{SwitchCount, Switches};
 use super::devices::{self, DeviceReport};
 use super::gaps::rows::GapReport;
 use super::gaps::{GapLog, LoggedGap};
+use super::gpu_errors::{ErrorFold, GpuErrors};
 use super::graphs::{GraphTimes, GraphUse};
 use super::idle::IdleReport;
 use super::kernels::{Kernel, KernelTimes};
@@ -224,6 +225,8 @@ analyses! {
         repeated_uploads: Uploads<'a> => RepeatedUploads,
         /// How often threads changed the GPU.
         device_switches: SwitchCount => Switches,
+        /// Errors with which a GPU stopped.
+        gpu_errors: ErrorFold<'a> => GpuErrors,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
         /// API calls that synchronize.

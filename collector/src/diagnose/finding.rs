@@ -20,6 +20,8 @@ named! {
     /// The kinds of faults. The names are in JSON and in `gpuspy report --section findings`, and `docs/what-to-look-for.md`
     /// has each of them.
     pub enum Id {
+        /// The GPU stopped with an error.
+        GpuError = "gpu-error",
         /// The host reads a result, or waits for a stream, again and again.
         SyncPerStep = "sync-per-step",
         /// The host waits for all work of the GPU again and again.
@@ -50,6 +52,8 @@ named! {
         UnstableKernel = "unstable-kernel",
         /// The last wave of blocks fills little of the GPU.
         TailWave = "tail-wave",
+        /// Code is compiled and loaded again and again.
+        Recompilation = "recompilation",
         /// Code is loaded and compiled before the first kernel.
         ColdStart = "cold-start",
         /// Launches wait for room in the queue: the GPU is the bound.
@@ -116,12 +120,18 @@ impl Finding {
 }
 
 impl Id {
+    /// Whether it comes before all others, whatever they gain: the program did not do its work.
+    fn is_first(self) -> bool {
+        self == Id::GpuError
+    }
+
     /// Says what is true of a fault for which no time is promised.
     fn unpromised(self) -> &'static str {
         match self {
             Id::Fragmentation | Id::MemoryGrows | Id::NeverFreed | Id::OutOfMemory | Id::PeakMemory => {
                 "costs memory"
             }
+            Id::GpuError => "ends the work",
             Id::QueueFull => "costs no time",
             Id::ProfilerCost => "only when profiled",
             _ => "gain unknown",
@@ -150,14 +160,17 @@ pub struct Evidence {
     pub tid: Option<u32>,
 }
 
-/// Ranks findings by what they gain. No nanosecond of a bucket is promised twice: a finding gets what those before it
-/// have left of its claims. A finding that claims time, and gets less than [`WORTH`] of it, is dropped.
+/// Ranks findings by what they gain, after one that comes before all others. No nanosecond of a bucket is promised twice: a
+/// finding gets what those before it have left of its claims. A finding that claims time, and gets less than [`WORTH`] of it,
+/// is dropped.
 pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<Finding> {
     let mut left = buckets.parts.clone();
     let mut ranked = Vec::with_capacity(claimed.len());
     while !claimed.is_empty() {
         let gains = claimed.iter().map(|claim| gain(claim, &left));
-        let best = gains.enumerate().max_by_key(|(at, gain)| (gain.value, Reverse(*at)));
+        let best = gains
+            .enumerate()
+            .max_by_key(|(at, gain)| (claimed[*at].finding.id.is_first(), gain.value, Reverse(*at)));
         let Some((at, gain)) = best else { break };
         let Claimed { finding, claims } = claimed.remove(at);
         if !claims.is_empty() && (gain.value as f64) < WORTH * buckets.judged() as f64 {
@@ -248,6 +261,14 @@ mod tests {
         assert_eq!(said(Id::NoOverlap, 0, 135, 150), "saves at most 150 ms");
         assert_eq!(said(Id::MemoryGrows, 0, 0, 0), "costs memory");
         assert_eq!(said(Id::UnderfilledGrid, 0, 0, 0), "gain unknown");
+        assert_eq!(said(Id::GpuError, 0, 0, 0), "ends the work");
+    }
+
+    #[test]
+    fn an_error_of_the_gpu_comes_before_what_gains_most() {
+        let buckets = divided([500, 300, 100, 100]);
+        let claimed = vec![claim(Id::NoOverlap, [0, 250, 0, 60]), claim(Id::GpuError, [0; 4])];
+        assert_eq!(gains(claimed, &buckets), [(Id::GpuError, 0), (Id::NoOverlap, 310)]);
     }
 
     #[test]

@@ -29,6 +29,13 @@ impl Advice {
     }
 }
 
+/// Whether a part of a PyTorch program is compiled, or replayed as a CUDA graph: Inductor's kernels have names that begin
+/// with `triton_`. To compile the program is no advice then, but to compile the rest of it.
+pub fn is_partly_compiled(facts: &Facts<'_>) -> bool {
+    facts.all.graphs.launches > 0
+        || facts.all.kernels.iter().any(|kernel| kernel.symbol.starts_with("triton_"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,9 @@
 //!
 //! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
 //!
+//! Where a verdict is not safe, the text says so. Of a run in which a GPU stopped with an error, it says that first, and then
+//! what bounded it until then, if that is safe.
+//!
 //! Removing a bound saves at most its group. What is said to do first is the remedy of the bound, unless another finding saves
 //! twice as much.
 
@@ -25,6 +28,7 @@ mod safety;
 use super::Facts;
 use super::buckets::Bucket;
 use super::finding::{Finding, Id};
+use super::findings::gpu_error;
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -87,13 +91,13 @@ impl Verdict {
     /// Judges a run.
     pub fn of(facts: &Facts<'_>, findings: &[Finding]) -> Verdict {
         if let Some(why) = safety::of_run(facts) {
-            return Verdict::refused(why);
+            return Verdict::refused(facts, findings, why);
         }
         let groups = groups(facts.buckets, &facts.all.idle);
         let bound = bound(facts, &groups);
         let group = groups.get(&bound).cloned().unwrap_or_default();
         if let Some(why) = safety::of_idle(facts, bound, &group) {
-            return Verdict::refused(why);
+            return Verdict::refused(facts, findings, why);
         }
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0);
         let removing = gaining().find(|finding| removed_by(finding.id) == Some(bound));
@@ -107,16 +111,23 @@ impl Verdict {
         };
         let first = removing.filter(is_first).or(largest);
         text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
+        if let Some(stopped) = gpu_error::lead(facts).and_then(|lead| lead.into_iter().next()) {
+            text =
+                [stopped].into_iter().chain(text.into_iter().take(1)).chain(first_of_all(findings)).collect();
+        }
         let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
     }
 
-    fn refused(Unsafe { why, remedy }: Unsafe) -> Verdict {
-        Verdict {
-            text: vec![format!("No verdict: {why}"), remedy.clone()],
-            is_unsafe: Some(format!("{why} {remedy}")),
-            ..Verdict::default()
-        }
+    fn refused(facts: &Facts<'_>, findings: &[Finding], Unsafe { why, remedy }: Unsafe) -> Verdict {
+        let text = match gpu_error::lead(facts) {
+            Some(mut text) => {
+                text.extend(first_of_all(findings));
+                text
+            }
+            None => vec![format!("No verdict: {why}"), remedy.clone()],
+        };
+        Verdict { text, is_unsafe: Some(format!("{why} {remedy}")), ..Verdict::default() }
     }
 }
 
@@ -145,7 +156,7 @@ fn removed_by(fault: Id) -> Option<Bound> {
     match fault {
         Id::UnstableKernel | Id::TailWave | Id::HiddenCopy => Some(Bound::Gpu),
         Id::TinyKernels | Id::AdaptiveLaunches | Id::DeviceSwitches => Some(Bound::Launches),
-        Id::HostStall => Some(Bound::Host),
+        Id::HostStall | Id::Recompilation => Some(Bound::Host),
         Id::SyncPerStep | Id::DeviceWideSync | Id::DefaultStream => Some(Bound::Syncs),
         Id::PageableCopies
         | Id::SmallCopies
@@ -155,7 +166,8 @@ fn removed_by(fault: Id) -> Option<Bound> {
         Id::AllocationChurn => Some(Bound::Allocations),
         Id::StragglerRank => Some(Bound::Communication),
         Id::ColdStart => Some(Bound::StartUp),
-        Id::QueueFull
+        Id::GpuError
+        | Id::QueueFull
         | Id::ProfilerCost
         | Id::UnderfilledGrid
         | Id::Fragmentation
@@ -257,6 +269,12 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
             duration(around)
         ),
     }
+}
+
+/// Returns what to do about an error of the GPU, in a sentence.
+fn first_of_all(findings: &[Finding]) -> Option<String> {
+    let fault = findings.iter().find(|finding| finding.id == Id::GpuError)?;
+    Some(format!("First: {}", in_short(&fault.fix)))
 }
 
 /// Returns the first sentence of an advice.

@@ -35,7 +35,7 @@
 //!
 //! - [`filter`], [`period`]: which part and which time of a trace is selected?
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
-//! - [`outcome`]: how did a process end?
+//! - [`outcome`]: how did a process end? [`gpu_error`]: which errors say that a GPU stopped?
 #![forbid(unsafe_code)]
 
 pub mod backward;
@@ -47,6 +47,7 @@ pub mod filter;
 pub mod forward;
 pub mod framework;
 pub mod gpu_clock;
+pub mod gpu_error;
 pub mod gpu_interval;
 pub mod graphs;
 pub mod hangs;

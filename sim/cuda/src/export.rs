@@ -147,6 +147,7 @@ macro_rules! exports {
         ) -> i32 {
             const API: $crate::export::Api = $crate::export::Api::of(stringify!($export));
             $crate::call::enter(&API, |call| {
+                $crate::fault::admit(call)?;
                 $(
                     // SAFETY: cuda.h's promise: a pointer is NULL or valid as its documentation says, a list as long
                     // as the parameter that counts its elements says.

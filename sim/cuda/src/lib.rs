@@ -18,6 +18,7 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod fat_binary;
+pub mod fault;
 mod form;
 pub mod graph;
 pub mod graph_memory;

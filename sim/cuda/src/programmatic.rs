@@ -104,7 +104,8 @@ impl State {
         let head = self.add(&before, Length::Fixed(0), None, nothing());
         let after = std::slice::from_ref(&head);
         let trigger = trigger.map(|ns| self.add(after, Length::Fixed(ns), None, nothing()));
-        let body = self.add(after, Length::Fixed(launch.length), None, nothing());
+        let end = Job { action: launch.end(), truth: None };
+        let body = self.add(after, Length::Fixed(launch.length), None, end);
         let primary = primary.map(|primary| primary.done);
         let ends: Vec<Done> = [body].into_iter().chain(primary.clone()).collect();
         let action = Action::KernelEnd { head: head.clone(), primary };

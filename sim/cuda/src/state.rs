@@ -9,7 +9,9 @@ use crate::clocks::{self, Ns};
 use crate::config::config;
 use crate::effects;
 use crate::engine::{Done, Engine, Known, Node};
-use crate::error::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, Outcome, STREAM_DETACHED};
+use crate::error::{
+    CONTEXT_IS_DESTROYED, Failure, INVALID_CONTEXT, INVALID_HANDLE, Outcome, STREAM_DETACHED,
+};
 use crate::graph::{Exec, Graph, GraphNode};
 use crate::graph_memory::GraphMemory;
 use crate::green::{Green, Part};
@@ -213,6 +215,8 @@ pub struct State {
     pub engine: Engine<Job>,
     pub known: Vec<Known<Job>>,
     pub worker: Worker,
+    /// Contexts whose work a kernel ends: number → when, and the error.
+    pub faults: HashMap<u32, (Ns, Failure)>,
 }
 
 /// The state, locked.
@@ -285,6 +289,7 @@ impl State {
             engine: Engine::default(),
             known: Vec::new(),
             worker: Worker::default(),
+            faults: HashMap::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::config::config;
 use crate::effects;
 use crate::engine::{Done, Known, Length, Task};
 use crate::error::Outcome;
+use crate::fault::Fault;
 use crate::handle::Handle;
 use crate::interprocess::Mapped;
 use crate::programmatic::{Last, Moment};
@@ -26,6 +27,8 @@ pub struct Launch {
     pub length: Ns,
     /// The other kernels that it waits for, if any.
     pub meeting: Option<Meeting>,
+    /// The error with which it ends, if it fails.
+    pub fault: Option<Fault>,
     /// Whether it may overlap the kernel before it in its stream.
     pub programmatic: bool,
     /// Events that the launch itself records.
@@ -39,8 +42,13 @@ impl Launch {
     pub fn body(&self) -> (Length, Action) {
         match self.meeting {
             Some(meeting) => (Length::Gate, Action::Meeting(meeting)),
-            None => (Length::Fixed(self.length), Action::None),
+            None => (Length::Fixed(self.length), self.end()),
         }
+    }
+
+    /// What happens at the end of a kernel that waits for no others.
+    pub fn end(&self) -> Action {
+        self.fault.map_or(Action::None, Action::Fault)
     }
 }
 
@@ -113,6 +121,8 @@ pub enum Action {
     Value(Value),
     /// A kernel waits for others.
     Meeting(Meeting),
+    /// A kernel fails.
+    Fault(Fault),
     /// The stream waits for another process's record of an event.
     Elsewhere {
         /// The part of the event that all processes map.
@@ -377,9 +387,11 @@ impl State {
                         if let Action::KernelEnd { primary: Some(primary), .. } = &action {
                             operation.overlaps = primary.end().is_some_and(|end| times.start < end);
                         }
-                        truth::operation(operation, Some(times));
+                        let runs = times.start < self.works_until(operation.context);
+                        truth::operation(operation, runs.then_some(times));
                     }
                     match action {
+                        Action::Fault(fault) => self.fail(fault, end),
                         Action::Copy(copy) => effects::push(effects::Effect::Copy(copy)),
                         Action::Set(set) => effects::push(effects::Effect::Set(set)),
                         _ => {}

@@ -1,6 +1,7 @@
 //! A gap that has been closed, and a place of the program that a part of it belongs to.
 
 use super::super::estimate::Estimate;
+use super::Next;
 use crate::model::stacks::Caller;
 
 /// A place of the program, before it is named.
@@ -12,7 +13,7 @@ pub struct Place {
     pub thread: u32,
     /// The number of the API that it was in; `None` outside CUDA.
     pub api: Option<u16>,
-    /// Where its call was made; outside CUDA, the call that ended the gap.
+    /// Where its call was made; outside CUDA, the call that ended the gap, or that loaded code.
     pub caller: Caller,
     /// The text of its NVTX range; 0 = none.
     pub range: u32,
@@ -20,8 +21,8 @@ pub struct Place {
     pub waited: Option<(u16, u32)>,
     /// Whether the part of a gap is [`LONG`](super::LONG) or longer.
     pub is_long: bool,
-    /// Outside CUDA, whether the call that ended the gap copies from the host to the device.
-    pub is_input: bool,
+    /// Outside CUDA, what the thread went on with.
+    pub next: Next,
 }
 
 /// A gap that has been closed. Times are host ns on the line.

@@ -3,10 +3,10 @@
 use super::super::call_class::{CallClass, CallClasses};
 use super::super::calls::base_name;
 use super::super::waits;
-use super::Cause;
 use super::enqueued::Enqueued;
 use super::history::{History, Spent};
 use super::lead::Lead;
+use super::{Cause, Next};
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
@@ -148,7 +148,11 @@ impl Host {
             returned,
             in_call,
             enqueued: enqueued.unwrap_or(Cause::Starting),
-            is_input: moved.is_some_and(|(kind, ..)| kind == TransferKind::HtoD),
+            next: if moved.is_some_and(|(kind, ..)| kind == TransferKind::HtoD) {
+                Next::Input
+            } else {
+                Next::Other
+            },
             calls,
             known_from,
             before,

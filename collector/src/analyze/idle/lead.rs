@@ -1,7 +1,7 @@
 //! Which thread leads a gap, and what did it do in it? Noted when the operation that may end the gap comes.
 
-use super::Cause;
 use super::history::{Spent, Waited};
+use super::{Cause, Next};
 use crate::model::stacks::Caller;
 
 /// What is known of an operation that may end a gap, and of the thread that enqueued it. Times are host ns.
@@ -23,8 +23,8 @@ pub struct Lead {
     pub in_call: Cause,
     /// What the time after its call is.
     pub enqueued: Cause,
-    /// Whether it copies from the host to the device.
-    pub is_input: bool,
+    /// What a thread goes on with that enqueues it.
+    pub next: Next,
     /// The calls of the thread before that one, from `known_from` on.
     pub calls: Box<[Spent]>,
     /// What the thread did before this is not known.

@@ -123,6 +123,18 @@ impl Cause {
     }
 }
 
+/// What did a thread go on with that had been outside CUDA?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Next {
+    /// Anything else.
+    #[default]
+    Other,
+    /// It enqueued a copy from the host to the device: input that it had prepared.
+    Input,
+    /// It loaded a module, or linked code: it had compiled that, or read it from a file.
+    Code,
+}
+
 /// A part of the idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
@@ -144,7 +156,7 @@ impl Merge for Part {
 pub struct Site {
     /// The API that the leading thread was in, by its base name; `None` outside CUDA.
     pub api: Option<String>,
-    /// Where it was called; outside CUDA, where the call was made that ended the gap.
+    /// Where it was called; outside CUDA, where the call was made that ended the gap, or that [loaded code](Next::Code).
     pub source: Source,
     /// The leading thread's id in the system, if known.
     pub tid: Option<u32>,
@@ -155,8 +167,8 @@ pub struct Site {
     pub after_wait: Option<Wait>,
     /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
     pub is_long: bool,
-    /// Outside CUDA, whether the call that ended the gap copies from the host to the device: input that the host prepared.
-    pub is_input: bool,
+    /// Outside CUDA, what the thread went on with.
+    pub next: Next,
 }
 
 impl Site {

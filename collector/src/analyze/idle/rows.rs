@@ -129,7 +129,7 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .map(str::to_owned),
         after_wait: place.waited.map(wait),
         is_long: place.is_long,
-        is_input: place.is_input,
+        next: place.next,
     }
 }
 

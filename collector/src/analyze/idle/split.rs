@@ -25,7 +25,7 @@ use super::lead::Lead;
 use super::running::{Outside, Stretches, Windows};
 use super::warm_up::{Early, EarlyGaps};
 use super::without_waits::{Owed, WithoutWaits};
-use super::{Cause, LONG, ONE_OFF, Part, SITES};
+use super::{Cause, LONG, Next, ONE_OFF, Part, SITES};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
@@ -41,12 +41,26 @@ pub const MAIN: usize = 3;
 /// The largest causes of a gap, ns each, the largest first; `None` where there are fewer.
 pub type Main = [Option<(Cause, u64)>; MAIN];
 
-/// The time of one cause at one place, around a gap.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
+/// What a thread did, or an operation that it had enqueued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doing {
     cause: Cause,
     api: Option<u16>,
     caller: Caller,
+    next: Next,
+}
+
+impl Doing {
+    /// In a call, or enqueued by one.
+    fn call(cause: Cause, api: u16, caller: Caller) -> Doing {
+        Doing { cause, api: Some(api), caller, next: Next::Other }
+    }
+}
+
+/// The time of one cause at one place, around a gap.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    doing: Doing,
     /// Its part of the gap at the place that was looked at last.
     now: u64,
     value: u64,
@@ -143,37 +157,43 @@ impl Tally {
         let (mut now, mut idle_from) = (from, lead.before);
         if lead.known_from > now {
             now = lead.known_from.min(to);
-            self.stretch(from, now, Cause::Undecided, None, Caller::default(), from);
+            let unknown =
+                Doing { cause: Cause::Undecided, api: None, caller: Caller::default(), next: Next::Other };
+            self.stretch(from, now, unknown, from);
         }
+        let until_launch = Doing { cause: outside, api: None, caller: lead.caller, next: lead.next };
         for call in lead.calls.iter().filter(|call| call.from < lead.called) {
             if call.to > from {
                 let begin = call.from.max(now);
-                self.stretch(now, begin.min(to), outside, None, lead.caller, idle_from);
+                let until_call = match call.cause {
+                    Cause::Loading => Doing { caller: call.caller, next: Next::Code, ..until_launch },
+                    _ => until_launch,
+                };
+                self.stretch(now, begin.min(to), until_call, idle_from);
                 let end = call.to.min(lead.called).min(to);
-                self.stretch(begin, end, call.cause, Some(call.api), call.caller, call.from);
+                self.stretch(begin, end, Doing::call(call.cause, call.api, call.caller), call.from);
                 now = now.max(end);
             }
             idle_from = call.to;
         }
-        let own = (Some(lead.api), lead.caller);
-        self.stretch(now, lead.called.min(to), outside, None, lead.caller, idle_from);
-        self.stretch(now.max(lead.called), lead.returned.min(to), lead.in_call, own.0, own.1, lead.called);
-        self.stretch(now.max(lead.returned), to, lead.enqueued, own.0, own.1, lead.returned);
+        let own = |cause| Doing::call(cause, lead.api, lead.caller);
+        self.stretch(now, lead.called.min(to), until_launch, idle_from);
+        self.stretch(now.max(lead.called), lead.returned.min(to), own(lead.in_call), lead.called);
+        self.stretch(now.max(lead.returned), to, own(lead.enqueued), lead.returned);
     }
 
     /// Adds a part of what the thread did; it had done so since `since`.
-    fn stretch(&mut self, from: i64, to: i64, cause: Cause, api: Option<u16>, caller: Caller, since: i64) {
+    fn stretch(&mut self, from: i64, to: i64, doing: Doing, since: i64) {
         if from >= to {
             return;
         }
-        self.only_launched &= match cause {
+        self.only_launched &= match doing.cause {
             Cause::Launching => true,
             Cause::OutsideCuda | Cause::OtherCall | Cause::Starting => to.saturating_sub(since) < LONG as i64,
             _ => false,
         };
-        let is_same = |slot: &Slot| (slot.cause, slot.api, slot.caller) == (cause, api, caller);
-        let slot = self.slots.iter().position(is_same).unwrap_or_else(|| {
-            self.slots.push(Slot { cause, api, caller, now: 0, value: 0, lo: u64::MAX, hi: 0 });
+        let slot = self.slots.iter().position(|slot| slot.doing == doing).unwrap_or_else(|| {
+            self.slots.push(Slot { doing, now: 0, value: 0, lo: u64::MAX, hi: 0 });
             self.slots.len() - 1
         });
         self.stretches.push(Stretch { from, to, slot });
@@ -224,12 +244,12 @@ impl Tally {
         for stretch in &self.stretches {
             let (slot, ns) = (&mut self.slots[stretch.slot], part(gap, stretch, shift, period));
             slot.now += ns;
-            causes[slot.cause as usize] += ns;
+            causes[slot.doing.cause as usize] += ns;
         }
         for slot in &mut self.slots {
             slot.lo = slot.lo.min(slot.now);
-            let least = &mut least[slot.cause as usize];
-            *least = causes[slot.cause as usize].min(*least);
+            let cause = slot.doing.cause as usize;
+            least[cause] = causes[cause].min(least[cause]);
         }
     }
 
@@ -244,22 +264,29 @@ impl Tally {
     ) -> Main {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
         let (process, thread, range) = (lead.process, lead.thread, lead.range);
-        let place = |api: Option<u16>, caller, is_long| {
-            let is_input = api.is_none() && lead.is_input;
-            Place { process, thread, api, caller, range, waited: None, is_long, is_input }
+        let place = |Doing { api, caller, next, .. }, is_long| Place {
+            process,
+            thread,
+            api,
+            caller,
+            range,
+            waited: None,
+            is_long,
+            next,
         };
         let waited = lead.waited.map(|waited| (waited.api, waited.line));
         let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
         let slots = std::mem::take(&mut self.slots);
-        for (at, Slot { cause, api, caller, value, lo, hi, .. }) in slots.iter().copied().enumerate() {
+        for (at, Slot { doing, value, lo, hi, .. }) in slots.iter().copied().enumerate() {
+            let cause = doing.cause;
             all[cause as usize].add(Sum { value, lo: 0, hi });
             if cause == Cause::Undecided || value == 0 || least[cause as usize] == 0 {
                 continue;
             }
             let lo = lo.saturating_sub(shorter).min(value);
             let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
-            self.owe(cause, place(api, caller, value >= LONG), Part { count: gap.count(), total }, of_wait);
+            self.owe(cause, place(doing, value >= LONG), Part { count: gap.count(), total }, of_wait);
             // Each end of the gap may lie so far away.
             let doubt = shorter.saturating_add(2 * off_by.unsigned_abs());
             self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
@@ -285,7 +312,8 @@ impl Tally {
         let unknown = all[Cause::Undecided as usize];
         let (cause, whole, lo, hi) = if self.only_launched {
             let lo = gap.duration.lo.saturating_sub(decided).min(open);
-            (Cause::BetweenLaunches, place(Some(lead.api), lead.caller, false), lo, gap.duration.hi)
+            let launching = Doing::call(Cause::BetweenLaunches, lead.api, lead.caller);
+            (launching.cause, place(launching, false), lo, gap.duration.hi)
         } else {
             open += unknown.value;
             (Cause::Undecided, Place::default(), 0, unknown.hi.min(gap.duration.hi).max(open))

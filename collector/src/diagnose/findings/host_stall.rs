@@ -2,12 +2,12 @@
 
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
-use super::super::framework::Advice;
+use super::super::framework::{Advice, is_partly_compiled};
 use super::super::running::{self, State};
 use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
-use crate::analyze::idle::{Cause, Site};
+use crate::analyze::idle::{Cause, Next, Site};
 use crate::units::{duration, percent, plural};
 
 /// Of gaps that end with a copy to the device: the host prepared input.
@@ -72,6 +72,15 @@ const OTHER: Advice = Advice {
     cuda: INPUT.cuda,
 };
 
+/// Of a program of which a part is compiled already, if the thread is running or that is not known.
+const REST: Advice = Advice {
+    pytorch: "Let Python do less between the parts that are compiled already: TORCH_LOGS=graph_breaks,recompiles shows where it \
+              runs and what is compiled again, an optimizer that is not compiled launches once with fused=True, and logging, \
+              metrics and checkpoints can run every 100 steps or in another thread. py-spy dump --pid PID shows what the \
+              thread does.",
+    ..OTHER
+};
+
 /// If the thread also waits for a processor.
 const BUSY: &str = " Other threads take the processors that it needs: start fewer (OMP_NUM_THREADS, num_workers), or use more \
                     processors.";
@@ -110,9 +119,10 @@ fn remedy(state: Option<State>, is_input: bool) -> Advice {
     }
 }
 
-/// Whether the host was elsewhere for long.
+/// Whether the host was elsewhere for long. Where it compiled code, that is a fault of its own
+/// ([`recompilation`](super::recompilation)).
 fn is_stall(cause: Cause, site: &Site) -> bool {
-    cause == Cause::OutsideCuda && site.is_long
+    cause == Cause::OutsideCuda && site.is_long && site.next != Next::Code
 }
 
 /// Returns the gaps in which the host was elsewhere. Those that waits have caused are part of it only where they are the smaller
@@ -142,13 +152,17 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
-    let before_input = Idle::of(facts, |cause, site| is_stall(cause, site) && site.is_input).part.total.value;
+    let before_input =
+        Idle::of(facts, |cause, site| is_stall(cause, site) && site.next == Next::Input).part.total.value;
     let is_input = before_input > idle.part.total.value / 2;
     if is_input {
         let share = percent(before_input.min(idle.part.total.value), idle.part.total.value);
         text += &format!(" {share} of it ended with a copy to the GPU.");
     }
-    let fix = remedy(state, is_input);
+    let fix = match state {
+        Some(State::Running | State::Both) | None if !is_input && is_partly_compiled(facts) => REST,
+        _ => remedy(state, is_input),
+    };
     Some(Claimed {
         finding: Finding {
             id: Id::HostStall,

@@ -12,6 +12,7 @@ mod device_switches;
 mod device_wide_sync;
 mod duplicate_uploads;
 mod fragmentation;
+pub mod gpu_error;
 mod grids;
 mod hidden_copy;
 mod holding;
@@ -25,6 +26,7 @@ mod pageable_copies;
 mod peak_memory;
 mod profiler_cost;
 mod queue_full;
+mod recompilation;
 mod small_copies;
 pub mod straggler_rank;
 mod sync_per_step;
@@ -42,6 +44,7 @@ use super::finding::Find;
 /// All finders. Of two findings that gain the same, that of the first finder comes first: where the host waits for the GPU
 /// and then does something else, not to wait is the smaller change.
 pub const FINDERS: &[Find] = &[
+    gpu_error::find,
     sync_per_step::find,
     device_wide_sync::find,
     synchronous_copies::find,
@@ -54,6 +57,7 @@ pub const FINDERS: &[Find] = &[
     allocation_churn::find,
     tiny_kernels::find,
     adaptive_launches::find,
+    recompilation::find,
     host_stall::find,
     unstable_kernel::find,
     tail_wave::find,

@@ -7,6 +7,7 @@ use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::device_switches::Switches;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
+use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::legacy_stream::Turns;
@@ -18,8 +19,9 @@ use crate::analyze::transfers::SizeClass;
 use crate::analyze::{ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::{Bucket, Buckets};
-use crate::diagnose::finding::Claimed;
+use crate::diagnose::finding::{Claimed, Id};
 use crate::model::CountedCall;
+use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
@@ -236,4 +238,63 @@ fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
         let found = found(vec![rank.clone(); ranks], &parts, tiny_kernels::find).unwrap();
         assert_eq!(found.claims[&idle].value, 9 * MS, "{ranks} GPUs");
     }
+}
+
+/// Returns what is found in processes of which the first ones got these errors at these times.
+fn stopped(errors: &[(i32, u64)], processes: usize) -> Claimed {
+    let mut all = vec![process(1); processes];
+    for ((result, at), of) in errors.iter().zip(&mut all) {
+        let suspect = |symbol: &str, count| Suspect {
+            symbol: Some(symbol.to_owned()),
+            line: Some(Frame { file: "train.py".to_owned(), line: 40, ..Frame::default() }),
+            count,
+            ..Suspect::default()
+        };
+        let first = Stopped {
+            result: *result,
+            at: *at,
+            since_began: *at,
+            api: "cudaStreamSynchronize".to_owned(),
+            suspects: vec![suspect("fill", 2), suspect("scatter", 1)],
+            others: 7,
+            ..Stopped::default()
+        };
+        of.gpu_errors = GpuErrors { processes: 1, calls: 12, first: Some(first) };
+    }
+    found(all, &[], gpu_error::find).unwrap()
+}
+
+#[test]
+fn an_error_of_the_gpu_is_told_with_its_name_its_calls_and_its_suspects() {
+    let Claimed { finding, claims } = stopped(&[(700, MS)], 1);
+    assert!(claims.is_empty() && finding.id == Id::GpuError, "it promises no time");
+    assert_eq!(finding.title, "The GPU stopped with an error: illegal address (700)");
+    let said = "CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel used an address at which it has no memory. cudaStreamSynchronize was \
+                the first of 12 calls that returned it. Launched before it and not seen to complete, the latest last: 7 more, \
+                fill (2 times at train.py:40), scatter (at train.py:40).";
+    assert_eq!(finding.evidence.text, said);
+    assert_eq!(
+        (finding.evidence.count, finding.evidence.first, finding.evidence.kernel),
+        (12, Some(MS), None)
+    );
+    assert!(finding.explanation.contains("all its later calls return the same error"));
+    assert!(finding.fix.starts_with("Run compute-sanitizer ./app. "), "{}", finding.fix);
+}
+
+#[test]
+fn of_errors_in_several_processes_the_earliest_is_told() {
+    let said = text(Some(stopped(&[(719, 2 * MS), (710, MS)], RANKS)));
+    assert!(said.starts_with("CUDA_ERROR_ASSERT (710): "), "{said}");
+    assert!(said.ends_with("2 processes got such an error; this is the earliest."), "{said}");
+    assert!(said.contains("cudaStreamSynchronize returned it first."), "{said}");
+}
+
+/// NVIDIA does not say of these errors that all later calls return them.
+#[test]
+fn an_error_of_the_hardware_is_not_blamed_on_the_program() {
+    let Claimed { finding, .. } = stopped(&[(214, MS)], 1);
+    assert!(!finding.explanation.contains("later calls"), "{}", finding.explanation);
+    assert!(finding.fix.contains("nvidia-smi -q") && finding.fix.contains("Xid"), "{}", finding.fix);
+    let both = stopped(&[(226, MS)], 1).finding.fix;
+    assert!(both.contains("compute-sanitizer") && both.contains("Xid"), "{both}");
 }

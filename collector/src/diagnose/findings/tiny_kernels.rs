@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
-use super::super::framework::Advice;
+use super::super::framework::{Advice, is_partly_compiled};
 use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Cause;
@@ -18,6 +18,14 @@ const FIX: Advice = Advice {
           operations and launches them together.",
     cuda: "Capture the launches of a step once into a CUDA graph (cudaStreamBeginCapture, cudaGraphInstantiate) and \
            launch that (cudaGraphLaunch); or fuse kernels.",
+};
+
+/// If a part of the program is compiled already.
+const REST: Advice = Advice {
+    pytorch: "Compile what launches these kernels, too, as a part of the program is already, or capture it in the CUDA graph: an \
+              optimizer is a function like others (torch.compile(optimizer.step)), or launches little with fused=True, and \
+              TORCH_LOGS=graph_breaks shows where torch.compile leaves the model.",
+    ..FIX
 };
 
 /// The longest tiny kernel, ns: a launch takes the host 2 to 10 µs with its framework, and a kernel that is shorter cannot
@@ -74,7 +82,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             explanation: "Each launch costs the host some microseconds, whatever it launches. These kernels are over before \
                           the host has launched the next one, so the GPU waits."
                 .to_owned(),
-            fix: FIX.of(facts),
+            fix: if is_partly_compiled(facts) { REST } else { FIX }.of(facts),
             saves: Estimate::exactly(0),
         },
         // The gaps are those of all GPUs, and the claims those of one.

@@ -1,7 +1,7 @@
 //! The wall time by what bounds it.
 
 use super::Bound;
-use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+use crate::analyze::idle::{Cause, IdleReport, Next, Part, Site};
 use crate::analyze::source::Source;
 use crate::diagnose::buckets::{Bucket, Buckets};
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
         range: None,
         after_wait: None,
         is_long: false,
-        is_input: false,
+        next: Next::Other,
     };
     let sites = idle.sites.iter().map(|((cause, site), part)| (*cause, site, *part));
     let without =

@@ -3,13 +3,16 @@
 use super::*;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
+use crate::analyze::source::Source;
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
 use crate::diagnose::buckets::Buckets;
 use crate::diagnose::finding::Evidence;
+use crate::model::stacks::Frame;
 use gpuspy_wire::record::LossCause;
 
 const WALL: u64 = 1_000_000_000;
@@ -301,6 +304,41 @@ fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
         "Run again with --timing exact, until work runs on a GPU.",
     ];
     assert_refused(&judged(&Tables::default()), nothing);
+}
+
+/// A program whose kernel failed an assertion on an H100 was told to be run again until work runs on a GPU.
+#[test]
+fn a_run_that_an_error_of_the_gpu_ended_begins_with_the_error() {
+    let line = |line| Some(Frame { file: "train.py".to_owned(), line, ..Frame::default() });
+    let suspect =
+        Suspect { symbol: Some("scatter".to_owned()), line: line(40), count: 1, ..Suspect::default() };
+    let first = Some(Stopped {
+        result: 710,
+        api: "cudaStreamSynchronize".to_owned(),
+        source: Source { library: None, line: line(42) },
+        suspects: vec![suspect],
+        ..Stopped::default()
+    });
+    let gpu_errors = GpuErrors { processes: 1, calls: 3, first };
+    let all = Tables { gpu_errors: gpu_errors.clone(), ..Tables::default() };
+    let findings =
+        [finding(Id::GpuError, 0, "Run once with CUDA_LAUNCH_BLOCKING=1. Each launch then waits.")];
+    let buckets = Buckets::of(&[], &all);
+    let verdict = Verdict::of(&Facts { reports: &[], all: &all, buckets: &buckets }, &findings);
+    let text = [
+        "The GPU stopped with an error: failed assertion (710), first returned by cudaStreamSynchronize at train.py:42.",
+        "Launched before it and not seen to complete: scatter (at train.py:40).",
+        "First: Run once with CUDA_LAUNCH_BLOCKING=1",
+    ];
+    assert_eq!((verdict.bound, verdict.text), (None, text.map(str::to_owned).to_vec()));
+    assert!(verdict.is_unsafe.is_some_and(|why| why.starts_with("no operation has a GPU time.")));
+    // Where there is a verdict, it comes after the error.
+    let safe = Tables { gpu_errors, ..run(0, [600, 0, 0, 400], &[]) };
+    let buckets = Buckets::of(&[], &safe);
+    let verdict = Verdict::of(&Facts { reports: &[], all: &safe, buckets: &buckets }, &findings);
+    let bound = "Copy-bound: for 40.0 % of the wall only copies run on the GPU.";
+    assert_eq!(verdict.text, [text[0], bound, text[2]]);
+    assert_eq!((verdict.bound, verdict.is_unsafe), (Some(Bound::Copies), None));
 }
 
 #[test]

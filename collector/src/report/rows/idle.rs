@@ -2,7 +2,7 @@
 
 use super::numbers::Estimate;
 use crate::analyze::idle::running::{Outside, Running};
-use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Part, Site};
+use crate::analyze::idle::{Cause, HtaClasses, IdleReport, Next, Part, Site};
 use crate::analyze::merge::Merge;
 use crate::model::stacks::Frame;
 use schemars::JsonSchema;
@@ -97,7 +97,7 @@ impl Idle {
         by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
         let mut together: BTreeMap<(Cause, Site), Part> = BTreeMap::new();
         for ((cause, site), part) in &idle.sites {
-            let site = Site { is_long: false, is_input: false, ..site.clone() };
+            let site = Site { is_long: false, next: Next::Other, ..site.clone() };
             together.entry((*cause, site)).or_default().merge(part);
         }
         let mut sites: Vec<BySite> = together.iter().map(BySite::of).collect();

@@ -93,6 +93,7 @@ fn verdict(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let verdict = &run.rows.verdict;
     let room = screen.width() - 2;
     let tone = match verdict.bound {
+        _ if run.all.gpu_errors.first.is_some() => Tone::Problem,
         None => Tone::Problem,
         Some("gpu") => Tone::Work,
         Some(_) => Tone::Waste,

@@ -13,7 +13,7 @@ use crate::export::exports;
 use crate::handle::Handle;
 use crate::parameter::{Maybe, Out, Pointer};
 use crate::state::{self, Context, Guard, State, StreamKind};
-use crate::{effects, thread, truth};
+use crate::{effects, fault, thread, truth};
 use std::collections::{BTreeSet, HashMap};
 
 exports! {
@@ -448,6 +448,7 @@ fn synchronize_v2(call: &mut Call, context: Handle) -> Outcome {
     let work = state.context_work(context);
     drop(state);
     state::wait_all(&work);
+    fault::check(context)?;
     call.report_sync("context", 0, 0);
     Ok(())
 }

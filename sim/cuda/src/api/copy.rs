@@ -11,6 +11,7 @@ use crate::parameter::In;
 use crate::state::{self, Guard, State};
 use crate::transfer::{Copy, Direction, Shape};
 use crate::work::{Work, issue};
+use crate::{fault, thread};
 
 exports! {
     cuMemcpy | cuMemcpy_ptds => copy(dst: u64, src: u64, bytes: usize);
@@ -152,6 +153,7 @@ pub fn run(
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
+        fault::check(thread::current())?;
         call.report_waited(&ahead);
     }
     Ok(())
@@ -175,6 +177,7 @@ fn settle(call: &Call, mut state: Guard, stream: Handle) -> Outcome<Guard> {
     drop(state);
     call.wait_for(&work);
     let mut state = call.lock();
+    state.check_works(thread::current())?;
     state.stream(call.api.per_thread, stream)?;
     Ok(state)
 }

@@ -6,6 +6,7 @@ use crate::config::config;
 use crate::engine::Done;
 use crate::error::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Outcome};
 use crate::export::exports;
+use crate::fault;
 use crate::graph::NodeWork;
 use crate::handle::{Handle, stale};
 use crate::interprocess::{ExportedEvent, Shared};
@@ -113,6 +114,7 @@ fn recorded(state: &mut Guard, event: Handle, unsafe_as: &str) -> Outcome<Option
 fn query(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     let done = recorded(&mut state, event, "event_query_in_capture")?;
+    state.check_works(state.events.get(event).map_or(0, |event| event.context))?;
     if done.is_some_and(|done| !done.by(state.now)) {
         return Err(NOT_READY);
     }
@@ -124,10 +126,12 @@ fn query(call: &mut Call, event: Handle) -> Outcome {
 fn synchronize(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     let done = recorded(&mut state, event, "sync_in_capture")?;
+    let context = state.events.get(event).map_or(0, |event| event.context);
     drop(state);
     if let Some(done) = done {
         state::wait(&done);
     }
+    fault::check(context)?;
     call.report_sync("event", 0, event);
     Ok(())
 }

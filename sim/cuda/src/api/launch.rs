@@ -9,6 +9,7 @@ use crate::error::{
     Outcome,
 };
 use crate::export::exports;
+use crate::fault::{self, Fault};
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
@@ -121,6 +122,7 @@ impl State {
             }
         };
         let name = of.kernel.name.clone();
+        let fault = fault::named(&name).map(|result| Fault { context: self.number(context), result });
         let module = of.module;
         let node = keep.then(|| {
             let sizes = of.kernel.parameters.as_deref().filter(|_| !arguments.is_null());
@@ -133,7 +135,7 @@ impl State {
         let module = self.modules.get_mut(module).ok_or(INVALID_HANDLE)?;
         let cost = if module.launched { 0 } else { config().cost.module };
         module.launched = true;
-        Ok((Launch { name, length, meeting, programmatic: false, events: Vec::new(), node }, cost))
+        Ok((Launch { name, length, meeting, fault, programmatic: false, events: Vec::new(), node }, cost))
     }
 }
 

@@ -142,6 +142,7 @@ fn release(call: &mut Call, address: u64, right: impl Fn(MemoryKind) -> bool, wa
         drop(state);
         call.wait_for(&work);
         state = call.lock();
+        state.check_works(owner)?;
     }
     if is_graphs {
         return state.free_graph_block(call, address, 0, None);

@@ -8,6 +8,7 @@ use crate::handle::Handle;
 use crate::state::{self, State};
 use crate::transfer::Set;
 use crate::work::{Work, issue};
+use crate::{fault, thread};
 
 exports! {
     cuMemsetD8_v2 | cuMemsetD8_v2_ptds => set_8(dst: u64, value: u8, count: usize);
@@ -60,6 +61,7 @@ fn set(call: &Call, set: Set, stream: Option<Handle>) -> Outcome {
     drop(state);
     if let Some(done) = done.filter(|_| wait) {
         state::wait(&done);
+        fault::check(thread::current())?;
         call.report_waited(&ahead);
     }
     Ok(())

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
+use crate::fault;
 use crate::handle::Handle;
 use crate::parameter::{In, Out, Slice};
 use crate::state::{self, Orphan, Stream, StreamKind};
@@ -88,6 +89,8 @@ fn query(call: &mut Call, stream: Handle) -> Outcome {
     state.check_legacy(stream)?;
     state.check_not_captured(stream)?;
     state.check_assumed_unsafe("stream_query_in_capture")?;
+    let context = state.checked(stream).context;
+    state.check_works(context)?;
     let now = state.now;
     let done = state.stream_work(stream).iter().all(|done| done.by(now));
     drop(state);
@@ -104,10 +107,11 @@ fn synchronize(call: &mut Call, stream: Handle) -> Outcome {
     state.check_legacy(stream)?;
     state.check_not_captured(stream)?;
     state.check_assumed_unsafe("sync_in_capture")?;
-    let id = state.checked(stream).id;
+    let Stream { id, context, .. } = *state.checked(stream);
     let work = state.stream_work(stream);
     drop(state);
     state::wait_all(&work);
+    fault::check(context)?;
     call.report_sync("stream", id, 0);
     Ok(())
 }

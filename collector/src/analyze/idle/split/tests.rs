@@ -31,7 +31,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         launches: 1,
         step: None,
         is_preparing: false,
-        is_input: false,
+        next: Next::Other,
     }
 }
 
@@ -82,6 +82,19 @@ fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
     let outside = tally.places.keys().find(|(cause, _)| *cause == Cause::OutsideCuda).unwrap().1;
     assert_eq!((outside.api, outside.caller), (None, place(8)), "the call that ended the gap");
     assert_eq!((tally.led[&(0, 1)], owed(&tally)), (900, [0, 900]));
+}
+
+/// What is loaded was compiled before.
+#[test]
+fn time_before_code_is_loaded_is_apart_from_time_before_a_launch() {
+    let calls = [call(500, 600, Cause::Loading)];
+    let input = Lead { next: Next::Input, ..lead(&calls, 900, 950) };
+    let tally = split(gap(100, 1_000, 0), &input);
+    let outside = tally.places.iter().filter(|((cause, _), _)| *cause == Cause::OutsideCuda);
+    let mut found: Vec<_> =
+        outside.map(|((_, to), part)| (to.next, to.caller, part.count, part.total.value)).collect();
+    found.sort();
+    assert_eq!(found, [(Next::Input, place(8), 1, 300), (Next::Code, place(7), 1, 400)]);
 }
 
 #[test]

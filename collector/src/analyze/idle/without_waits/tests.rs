@@ -1,6 +1,7 @@
 //! Replays programs whose end without waits is known.
 
 use super::super::super::estimate::Estimate;
+use super::super::Next;
 use super::super::history::Waited;
 use super::*;
 use crate::model::stacks::Caller;
@@ -43,7 +44,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         launches: machine.launches,
         step: None,
         is_preparing: false,
-        is_input: false,
+        next: Next::Other,
     }
 }
 

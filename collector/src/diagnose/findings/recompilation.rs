@@ -1,0 +1,82 @@
+//! `recompilation`: code is compiled and loaded while the GPU has nothing to do, again and again.
+
+use super::super::Facts;
+use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::framework::Advice;
+use super::idle::Idle;
+use crate::analyze::estimate::Estimate;
+use crate::analyze::idle::{Cause, Next, Site};
+use crate::units::{duration, plural};
+use std::path::Path;
+
+/// Of cuDNN, which builds a plan for each shape. PyTorch's documentation has the switch of the backend
+/// (`torch.backends.cuda.enable_cudnn_sdp`). Without it, a model generated its first 80 tokens in 1.2 to 1.4 s instead of 5.3 to 6.9
+/// on an H100 (`tests/gpu-results/h100-580.159.04-2026-11-27`).
+const PLANS: Advice = Advice {
+    pytorch: "Give cuDNN few shapes: pad sequences and batches to a few lengths, and leave the last, smaller batch out \
+              (drop_last=True). For attention, torch.backends.cuda.enable_cudnn_sdp(False) makes PyTorch choose kernels that \
+              are compiled already.",
+    jax: "Give cuDNN few shapes: pad sequences and batches to a few lengths.",
+    cuda: "Build a plan once for each shape and keep it, and pad to a few shapes; cuDNN's frontend can build plans for \
+           dynamic shapes, and keep the kernels that it has compiled for others.",
+};
+
+/// Of anybody else.
+const COMPILED: Advice = Advice {
+    pytorch: "Let the compilers see few shapes: pad to a few lengths, leave the last, smaller batch out (drop_last=True), or \
+              call torch.compile with dynamic=True. TORCH_LOGS=recompiles says why it compiles again, and for kernels in \
+              Triton, arguments that change can be named in do_not_specialize.",
+    jax: "Let jax.jit see few shapes and static arguments: pad batches, and make what changes an array. JAX_LOG_COMPILES=1 says \
+          what it compiles, and jax_explain_cache_misses why.",
+    cuda: "Compile each kernel once and keep the module: build it ahead with nvcc, or keep what NVRTC or the linker made, by \
+           what it was made from.",
+};
+
+/// The fewest gaps that are a habit of the program.
+const HABIT: u64 = 3;
+
+/// Whether the host compiled code or loaded it.
+fn is_code(cause: Cause, site: &Site) -> bool {
+    cause == Cause::OutsideCuda && site.is_long && site.next == Next::Code
+}
+
+/// Looks for it. What happened once, before the steps, is set-up, and not among these gaps.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let idle = Idle::of(facts, is_code);
+    let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
+    let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
+    let loader = library.unwrap_or("it");
+    let is_cudnn = library.is_some_and(|name| name.starts_with("libcudnn"));
+    let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
+    let text = format!(
+        "{} of {} each, {} in all, in which {thread} was in no CUDA call and after which {loader} loaded code.",
+        plural(idle.part.count, "gap", "gaps"),
+        duration(idle.part.total.value / idle.part.count),
+        duration(idle.part.total.value)
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: Id::Recompilation,
+            title: "Code is compiled again and again".to_owned(),
+            evidence: Evidence {
+                text,
+                count: idle.part.count,
+                total: Some(idle.part.total),
+                source: idle.source(),
+                tid: site.tid,
+                ..Evidence::default()
+            },
+            explanation: if is_cudnn {
+                "cuDNN builds a plan, and compiles a kernel, for each shape that it has not seen yet, and the GPU waits for \
+                 it."
+            } else {
+                "Compilers that run with the program compile again for each shape, type or constant that they have not seen \
+                 yet, and the GPU waits for them."
+            }
+            .to_owned(),
+            fix: if is_cudnn { PLANS } else { COMPILED }.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: idle.claims,
+    })
+}
