@@ -11,8 +11,8 @@
 //!    backward kernels.
 //! 3. What the outer level adds to the inner segments is shorter than one of them, both in launches and in host time,
 //!    and it computes: an optimizer's update after some micro-batches.
-//! 4. The host and the GPU meet (a synchronization, a copy from or to the host) at the outer level only, and what it
-//!    adds is shorter than half of the inner segments: sampling after all layers.
+//! 4. The host and the GPU meet (a synchronization, a copy from or to the host) at the outer level only, once or a few times,
+//!    and what it adds is shorter than half of the inner segments: sampling after all layers.
 //!
 //! 5. The distances of the outer level are the same to the launch, and those of the inner one are not; or it has several
 //!    times as many tokens: then the inner level is a kernel that comes several times in a step.
@@ -57,6 +57,9 @@ const SPANNED: f64 = 0.5;
 
 /// The most inner segments that a step can have: layers of the largest language models (126 in Llama 3.1 405B).
 const MOST_INNER: f64 = 128.0;
+
+/// How often the host and the GPU meet in a segment at most, for the segment to be told by that.
+const MEETINGS: u64 = 4;
 
 /// How far the distances of tokens of a level can differ, as a ratio.
 const ALIKE: f64 = 1.15;
@@ -163,7 +166,7 @@ pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anch
     };
     let most = levels.iter().map(updates).max().unwrap_or(0);
     let has_them = |level: &Level<'_>| updates(level) > 0 && updates(level) * RICHER > most;
-    let step = levels.iter().rposition(has_them).unwrap_or_else(|| outermost_part(&levels, &all));
+    let step = levels.iter().rposition(has_them).unwrap_or_else(|| outermost_part(&levels, &all, lane));
     let (step, inner) = (levels.get(step)?, levels[..step].last());
     let is_graph = lane.in_graphs > lane.launches;
     Some(Anchor { is_graph, ..step.anchor(inner)? })
@@ -208,10 +211,10 @@ fn throughout<'l>(alike: &[Regular<'l>]) -> Vec<Regular<'l>> {
 }
 
 /// The level that the search ends at, from the innermost on.
-fn outermost_part(levels: &[Level<'_>], all: &[Regular<'_>]) -> usize {
+fn outermost_part(levels: &[Level<'_>], all: &[Regular<'_>], lane: &Lane) -> usize {
     let mut at = 0;
     for outer in 1..levels.len() {
-        if levels[at].is_part_of(&levels[outer], all) {
+        if levels[at].is_part_of(&levels[outer], all, lane) {
             at = outer;
         }
     }
@@ -273,7 +276,7 @@ impl<'l> Level<'l> {
     }
 
     /// Whether its segments are parts of the steps that the outer level has. See the module.
-    fn is_part_of(&self, outer: &Level<'_>, all: &[Regular<'_>]) -> bool {
+    fn is_part_of(&self, outer: &Level<'_>, all: &[Regular<'_>], lane: &Lane) -> bool {
         let segments = self.count as f64 / outer.count.max(1) as f64;
         let added = outer.distance - segments.round() * self.distance;
         let added_time = outer.time - segments.round() * self.time;
@@ -291,9 +294,23 @@ impl<'l> Level<'l> {
             |level: &Level<'_>, is: fn(Kind) -> bool| level.tokens.iter().any(|token| is(token.of.kind));
         let is_short = added < self.distance && added_time < self.time;
         let is_rest = added < 0.5 * segments * self.distance;
-        let meets_outside = has(outer, Kind::is_of_host) && !has(self, Kind::is_of_host);
+        let meets = || has(outer, Kind::is_of_host) || self.meets_less_often(outer, lane);
+        let meets_outside = !has(self, Kind::is_of_host) && meets();
         let computes = has(outer, Kind::computes);
         computes && (is_short || (is_rest && meets_outside) || self.is_phase(all))
+    }
+
+    /// Whether the host and the GPU meet a few times for each segment of the outer level, and less often than there are
+    /// segments of this one. Two copies to the host in each segment have no distance that most of them have.
+    fn meets_less_often(&self, outer: &Level<'_>, lane: &Lane) -> bool {
+        let is_meeting = |of: &&Occurrences| of.kind.is_of_host() && of.is_plain;
+        let mut meetings = lane.tokens.values().filter(is_meeting);
+        meetings.any(|of| {
+            let few = outer.count * 19 / 20..=outer.count * MEETINGS * 21 / 20;
+            few.contains(&of.count)
+                && of.count * 4 < self.count * 3
+                && (of.last - of.first) as f64 >= lane.len() as f64 * SPANNED
+        })
     }
 
     /// Whether other tokens recur as often, but not between its own.

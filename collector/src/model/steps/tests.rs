@@ -224,7 +224,7 @@ fn layers_are_parts_of_a_step() {
 }
 
 /// A language model generates: a prompt's kernels, then tokens. On an H100, the layers of the prompts were taken for steps, of which
-/// three had nearly all launches.
+/// three had nearly all launches, and then all layers.
 #[test]
 fn the_layers_of_a_prompt_are_no_steps_of_what_is_generated() {
     let program = of(|p| {
@@ -247,7 +247,10 @@ fn the_layers_of_a_prompt_are_no_steps_of_what_is_generated() {
                         "add",
                     ]);
                 }
-                p.launch(&["head", "softmax", "sample"]);
+                // Twice in each token, and not at equal distances.
+                p.launch(&["head", "softmax"]);
+                p.wait();
+                p.launch(&["sample", "compare", "any", "all", "not", "or"]);
                 p.wait();
             }
         }
