@@ -6,7 +6,7 @@
 //! out. Otherwise it is from call to call on the host. On a deep stream the host is far ahead at first, and issues many
 //! steps at once.
 //!
-//! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median.
+//! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
 //!   standard deviations, taken from the quantiles between which 68 % of the times lie.
 //! - **Drift**: how much the median of the last third of the plot is above that of the first.

@@ -106,7 +106,10 @@ impl Times {
         // The warm-up is never most of the steps: then the others are shorter, and there is another reason.
         let most = (self.count / 2) as usize;
         let is_long = |taken: &&Taken| taken.duration as f64 > LONG * usual as f64;
-        let warm_up = self.first.iter().take_while(is_long).count().min(most);
+        let long = self.first.iter().take_while(is_long).count();
+        // What takes longer in so many steps is no warm-up: a language model's first text, for each length of which something is
+        // compiled.
+        let warm_up = if long == FIRST { 0 } else { long.min(most) };
         let steady = self.first.split_off(warm_up);
         steady.iter().for_each(|taken| self.rest.add(taken.duration));
         let mut outliers: Vec<Taken> = steady.into_iter().chain(self.longest).collect();
@@ -226,6 +229,13 @@ mod tests {
             [(777, 5_000)]
         );
         assert!((30..=60).contains(&found.plot.len()), "{}", found.plot.len());
+    }
+
+    /// On an H100, cuDNN compiled a kernel for each of the first 80 tokens: that was warm-up, and hardly a fault.
+    #[test]
+    fn what_takes_longer_in_each_of_many_steps_is_no_warm_up() {
+        let found = |long| told((0..240).map(|n| if n < long { 40_000 } else { 5_000 })).warm_up;
+        assert_eq!((found(63), found(64), found(80)), (63, 0, 0));
     }
 
     #[test]
