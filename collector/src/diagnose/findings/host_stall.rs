@@ -5,6 +5,7 @@ use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled};
 use super::super::running::{self, State};
 use super::idle::Idle;
+use super::recompilation;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, Next, Site};
@@ -119,16 +120,18 @@ fn remedy(state: Option<State>, is_input: bool) -> Advice {
     }
 }
 
-/// Whether the host was elsewhere for long. Where it compiled code, that is a fault of its own
-/// ([`recompilation`](super::recompilation)).
-fn is_stall(cause: Cause, site: &Site) -> bool {
-    cause == Cause::OutsideCuda && site.is_long && site.next != Next::Code
+/// Returns whether the host was elsewhere for long. Compiling code is a fault of its own ([`recompilation`](super::recompilation)),
+/// if it is one.
+fn is_stall(facts: &Facts<'_>) -> impl Fn(Cause, &Site) -> bool + use<> {
+    let compiles = recompilation::find(facts).is_some();
+    move |cause, site| cause == Cause::OutsideCuda && site.is_long && !(compiles && site.next == Next::Code)
 }
 
 /// Returns the gaps in which the host was elsewhere. Those that waits have caused are part of it only where they are the smaller
 /// part, as where a loader sleeps for longer than the GPU has work.
 fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
-    let all = Idle::of(facts, is_stall);
+    let is_stall = is_stall(facts);
+    let all = Idle::of(facts, &is_stall);
     let own = Idle::of(facts, |cause, site| is_stall(cause, site) && facts.all.idle.habit(site).is_none());
     if own.part.total.value >= all.part.total.value / 2 { all } else { own }
 }
@@ -152,6 +155,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
+    let is_stall = is_stall(facts);
     let before_input =
         Idle::of(facts, |cause, site| is_stall(cause, site) && site.next == Next::Input).part.total.value;
     let is_input = before_input > idle.part.total.value / 2;

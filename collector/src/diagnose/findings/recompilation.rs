@@ -35,6 +35,10 @@ const COMPILED: Advice = Advice {
 /// The fewest gaps that are a habit of the program.
 const HABIT: u64 = 3;
 
+/// The mean length of the gaps from which on something was compiled, ns. Code that is only read from a file takes one or two ms (the
+/// Trainer of Transformers on an H100), and what compiles a kernel tens of them (cuDNN there) and more.
+const COMPILED_NS: u64 = 5_000_000;
+
 /// Whether the host compiled code or loaded it.
 fn is_code(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long && site.next == Next::Code
@@ -43,7 +47,8 @@ fn is_code(cause: Cause, site: &Site) -> bool {
 /// Looks for it. What happened once, before the steps, is set-up, and not among these gaps.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let idle = Idle::of(facts, is_code);
-    let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
+    let mean = idle.part.total.value / idle.part.count.max(1);
+    let site = idle.main.filter(|_| idle.part.count >= HABIT && mean >= COMPILED_NS)?;
     let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
     let loader = library.unwrap_or("it");
     let is_cudnn = library.is_some_and(|name| name.starts_with("libcudnn"));
@@ -51,7 +56,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let text = format!(
         "{} of {} each, {} in all, in which {thread} was in no CUDA call and after which {loader} loaded code.",
         plural(idle.part.count, "gap", "gaps"),
-        duration(idle.part.total.value / idle.part.count),
+        duration(mean),
         duration(idle.part.total.value)
     );
     Some(Claimed {
