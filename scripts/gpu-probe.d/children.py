@@ -3,6 +3,7 @@ import os
 import sys
 
 import limited
+from cuda import CudaError
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gpu-probe")
 
@@ -24,3 +25,17 @@ def child(section, argument, seconds=15, **environment):
     if ended.why:
         found["error"] = ended.words()
     return found
+
+
+def kept(ask, report):
+    """Calls `ask` with a function that adds rows to those reported before; if it is stopped, "stopped" says by what."""
+    rows = {}
+
+    def keep(found):
+        rows.update(found)
+        report(rows)
+
+    try:
+        ask(keep)
+    except (CudaError, AttributeError, RuntimeError) as error:
+        report({**rows, "stopped": str(error)})

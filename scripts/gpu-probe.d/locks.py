@@ -8,8 +8,8 @@ import time
 from ctypes import c_int32, c_int64, c_uint64, c_void_p
 
 from children import child as ask
-from children import is_quick
-from cuda import Context, CudaError
+from children import is_quick, kept
+from cuda import Context
 from native import build
 
 # A loaded module has as many kernels as take this long to compile, at most MOST of them; TRIED are loaded to find out.
@@ -205,16 +205,8 @@ QUESTIONS = {"load_lock": load_lock, "question_lock": question_lock}
 
 
 def child(question, report):
-    cuda, last = Context(), {}
-
-    def keep(found):
-        last.update(found)
-        report(last)
-
-    try:
-        QUESTIONS[question](cuda, Threads(cuda), keep)
-    except (CudaError, AttributeError, RuntimeError) as error:
-        report({**last, "stopped": str(error)})
+    cuda = Context()
+    kept(lambda keep: QUESTIONS[question](cuda, Threads(cuda), keep), report)
 
 
 def run(report):

@@ -7,6 +7,7 @@ import ctypes
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 from children import child as ask
+from children import kept
 from cuda import (
     CAPTURE_GLOBAL,
     CAPTURE_RELAXED,
@@ -16,7 +17,6 @@ from cuda import (
     PTX_TRIGGER,
     SPIN,
     Context,
-    CudaError,
     LaunchAttribute,
     LaunchConfig,
 )
@@ -309,16 +309,8 @@ for _made in MADE:
 
 
 def child(question, report):
-    cuda, last = Context(), {}
-
-    def keep(found):
-        last.update(found)
-        report(last)
-
-    try:
-        QUESTIONS[question](cuda, keep)
-    except (CudaError, AttributeError) as error:
-        report({**last, "stopped": str(error)})
+    cuda = Context()
+    kept(lambda keep: QUESTIONS[question](cuda, keep), report)
 
 
 def run(report):

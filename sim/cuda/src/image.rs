@@ -3,6 +3,7 @@
 
 use crate::clocks::Ns;
 use crate::config::config;
+use crate::error::Failure;
 use crate::fat_binary::{self, Versions};
 use crate::handle::Handle;
 use crate::resources::Resources;
@@ -69,6 +70,8 @@ pub struct Function {
     pub context: Handle,
     /// How long a launch takes.
     pub duration: Duration,
+    /// The error with which it ends, if it fails.
+    pub fault: Option<Failure>,
     /// The multiprocessor resources that it needs.
     pub resources: Resources,
     /// The attributes that `cuFuncSetAttribute` set.

@@ -120,19 +120,18 @@ fn remedy(state: Option<State>, is_input: bool) -> Advice {
     }
 }
 
-/// Returns whether the host was elsewhere for long. Compiling code is a fault of its own ([`recompilation`](super::recompilation)),
-/// if it is one.
-fn is_stall(facts: &Facts<'_>) -> impl Fn(Cause, &Site) -> bool + use<> {
-    let compiles = recompilation::find(facts).is_some();
-    move |cause, site| cause == Cause::OutsideCuda && site.is_long && !(compiles && site.next == Next::Code)
+/// Whether the host was elsewhere for long.
+fn is_stall(cause: Cause, site: &Site) -> bool {
+    cause == Cause::OutsideCuda && site.is_long
 }
 
-/// Returns the gaps in which the host was elsewhere. Those that waits have caused are part of it only where they are the smaller
-/// part, as where a loader sleeps for longer than the GPU has work.
+/// Returns the gaps in which the host was elsewhere, without those of [`recompilation`], if that is a fault. Those that waits have
+/// caused are part of it only where they are the smaller part, as where a loader sleeps for longer than the GPU has work.
 fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
-    let is_stall = is_stall(facts);
-    let all = Idle::of(facts, &is_stall);
-    let own = Idle::of(facts, |cause, site| is_stall(cause, site) && facts.all.idle.habit(site).is_none());
+    let compiles = recompilation::compiling(facts).is_some();
+    let is_own = |cause, site: &Site| is_stall(cause, site) && !(compiles && site.next == Next::Code);
+    let all = Idle::of(facts, is_own);
+    let own = Idle::of(facts, |cause, site| is_own(cause, site) && facts.all.idle.habit(site).is_none());
     if own.part.total.value >= all.part.total.value / 2 { all } else { own }
 }
 
@@ -155,7 +154,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
-    let is_stall = is_stall(facts);
     let before_input =
         Idle::of(facts, |cause, site| is_stall(cause, site) && site.next == Next::Input).part.total.value;
     let is_input = before_input > idle.part.total.value / 2;

@@ -44,11 +44,18 @@ fn is_code(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long && site.next == Next::Code
 }
 
-/// Looks for it. What happened once, before the steps, is set-up, and not among these gaps.
-pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+/// Returns the gaps in which code was compiled, if that is a fault. What happened once, before the steps, is set-up, and not
+/// among them.
+pub fn compiling<'a>(facts: &Facts<'a>) -> Option<Idle<'a>> {
     let idle = Idle::of(facts, is_code);
     let mean = idle.part.total.value / idle.part.count.max(1);
-    let site = idle.main.filter(|_| idle.part.count >= HABIT && mean >= COMPILED_NS)?;
+    (idle.part.count >= HABIT && mean >= COMPILED_NS).then_some(idle)
+}
+
+/// Looks for it.
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let idle = compiling(facts)?;
+    let site = idle.main?;
     let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
     let loader = library.unwrap_or("it");
     let is_cudnn = library.is_some_and(|name| name.starts_with("libcudnn"));
@@ -56,7 +63,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let text = format!(
         "{} of {} each, {} in all, in which {thread} was in no CUDA call and after which {loader} loaded code.",
         plural(idle.part.count, "gap", "gaps"),
-        duration(mean),
+        duration(idle.part.total.value / idle.part.count),
         duration(idle.part.total.value)
     );
     Some(Claimed {

@@ -9,7 +9,7 @@ use crate::error::{
     Outcome,
 };
 use crate::export::exports;
-use crate::fault::{self, Fault};
+use crate::fault::Fault;
 use crate::graph::{Arguments, KernelNode};
 use crate::handle::Handle;
 use crate::image::Duration;
@@ -122,7 +122,7 @@ impl State {
             }
         };
         let name = of.kernel.name.clone();
-        let fault = fault::named(&name).map(|result| Fault { context: self.number(context), result });
+        let fault = of.fault.map(|result| Fault { context: self.number(context), result });
         let module = of.module;
         let node = keep.then(|| {
             let sizes = of.kernel.parameters.as_deref().filter(|_| !arguments.is_null());

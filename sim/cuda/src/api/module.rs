@@ -5,6 +5,7 @@ use crate::config::config;
 use crate::effects;
 use crate::error::{FILE_NOT_FOUND, INVALID_HANDLE, INVALID_IMAGE, NOT_FOUND, Outcome};
 use crate::export::exports;
+use crate::fault;
 use crate::handle::Handle;
 use crate::image::{Duration, Function, Image, Module};
 use crate::memory::{Allocation, MemoryKind};
@@ -42,12 +43,13 @@ impl State {
         }
         let kernel = of.image.kernel(name).ok_or(NOT_FOUND)?;
         let (context, name) = (of.context, kernel.name.clone());
-        let (duration, resources) = (Duration::of(&name), Resources::of(&name));
+        let (duration, fault, resources) = (Duration::of(&name), fault::named(&name), Resources::of(&name));
         let function = self.functions.insert(Function {
             kernel,
             module,
             context,
             duration,
+            fault,
             resources,
             attributes: HashMap::new(),
             block: [1; 3],
