@@ -80,7 +80,7 @@ functions! {
     alloc_node = c"cuGraphMemAllocNodeGetParams" (CUgraphNode, *mut CUDA_MEM_ALLOC_NODE_PARAMS);
     /// CUDA 11.4.
     free_node = c"cuGraphMemFreeNodeGetParams" (CUgraphNode, *mut CUdeviceptr);
-    /// These five are called with `--graph nodes` only.
+    /// These six are called with `--graph nodes` only.
     graph_edges = c"cuGraphGetEdges" (CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut usize);
     /// CUDA 12.3; the fourth argument takes a CUgraphEdgeData, eight bytes, of each edge.
     graph_edges_v2 = c"cuGraphGetEdges_v2" (CUgraph, *mut CUgraphNode, *mut CUgraphNode, *mut u64, *mut usize);
@@ -88,6 +88,7 @@ functions! {
     add_record_node = c"cuGraphAddEventRecordNode"
         (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUevent);
     destroy_node = c"cuGraphDestroyNode" (CUgraphNode);
+    event_destroy = c"cuEventDestroy_v2" (CUevent);
 }
 
 /// Which of the two kinds a launch handle is of.
@@ -122,6 +123,13 @@ fn find() -> Option<&'static Driver> {
 }
 
 impl Driver {
+    /// Returns a driver without any function, for a test to give it those that it needs.
+    #[cfg(test)]
+    pub fn without_functions() -> Driver {
+        // SAFETY: optional functions only, and zero means that there is none.
+        unsafe { core::mem::zeroed() }
+    }
+
     /// Returns the calling thread's current context; null when there is none.
     #[inline]
     pub fn current_context(&self) -> CUcontext {

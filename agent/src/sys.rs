@@ -1,7 +1,7 @@
 //! What the agent needs of the machine and of libc: clocks, ids, waiting, the environment.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
 use gpuspy_wire::switch;
 
@@ -471,10 +471,82 @@ fn harmless(line: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '?' } else { c }).chain(['\n']).collect()
 }
 
+/// What stderr was when the process started.
+#[derive(Clone, Copy)]
+enum Stderr {
+    /// The system does not say, or has not been asked.
+    Unknown,
+    Closed,
+    /// The file with this device and inode.
+    File(u64, u64),
+}
+
+/// 0 = unknown, 1 = closed, 2 = open. Release by [`remember_stderr`], acquire by [`say`]: the file.
+static STDERR: AtomicU8 = AtomicU8::new(0);
+/// The device and the inode of stderr. Relaxed: published by `STDERR`.
+static STDERR_FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Remembers what stderr is, when the process starts: where it is closed, the next file that the app opens gets its number.
+pub fn remember_stderr() {
+    let errno = Errno::save();
+    let state = match opened(2) {
+        Ok(stat) => {
+            for (place, value) in STDERR_FILE.iter().zip([stat.st_dev, stat.st_ino]) {
+                place.store(value, Ordering::Relaxed);
+            }
+            2
+        }
+        Err(libc::EBADF) => 1,
+        Err(_) => 0,
+    };
+    STDERR.store(state, Ordering::Release);
+    errno.restore();
+}
+
+/// Returns what was remembered.
+fn stderr_at_start() -> Stderr {
+    let [device, inode] = &STDERR_FILE;
+    match STDERR.load(Ordering::Acquire) {
+        1 => Stderr::Closed,
+        2 => Stderr::File(device.load(Ordering::Relaxed), inode.load(Ordering::Relaxed)),
+        _ => Stderr::Unknown,
+    }
+}
+
+/// Returns what a descriptor is of, or the error. By number, because sanitizers have a function in place of libc's, which may not
+/// be ready when the process starts.
+fn opened(fd: c_int) -> Result<libc::stat, c_int> {
+    // SAFETY: all-zero is a stat.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: writes the struct we own, which is Linux's own.
+    let result = unsafe { libc::syscall(libc::SYS_fstat, fd, &raw mut stat) };
+    if result == 0 { Ok(stat) } else { Err(Errno::save().0) }
+}
+
+/// Whether a line may go to what has stderr's number now. If that is another file than at the start, or a connection, it may be
+/// there because stderr was closed, and our line would be among the app's data. A terminal or a pipe is where the app has directed
+/// its stderr.
+fn takes_lines(at_start: Stderr, now: Option<libc::stat>) -> bool {
+    match (at_start, now) {
+        (Stderr::Closed, _) => false,
+        (Stderr::File(device, inode), Some(now)) if (now.st_dev, now.st_ino) != (device, inode) => {
+            matches!(now.st_mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFIFO)
+        }
+        _ => true,
+    }
+}
+
 /// Writes one line to stderr in one call, so that it is never split. If stderr is a closed pipe, the app gets no
-/// SIGPIPE for it.
+/// SIGPIPE for it. Writes nothing where what has stderr's number may be something else of the app's.
 pub fn say(line: &str) {
     let errno = Errno::save();
+    if takes_lines(stderr_at_start(), opened(2).ok()) {
+        write_to_stderr(line);
+    }
+    errno.restore();
+}
+
+fn write_to_stderr(line: &str) {
     let line = harmless(line);
     // SAFETY: the thread's own signal mask, put back at the end; the line's own bytes; a failure has no remedy.
     unsafe {
@@ -493,7 +565,6 @@ pub fn say(line: &str) {
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
     }
-    errno.restore();
 }
 
 #[cfg(test)]
@@ -514,5 +585,24 @@ mod tests {
             assert!(!is_left_alone(damaged.as_bytes()), "{damaged:?}");
         }
         assert!(!is_last_thread(), "this thread is not");
+    }
+
+    /// The line was written into the program's file.
+    #[test]
+    fn a_line_goes_to_no_file_that_has_the_number_of_stderr() {
+        let now = |inode: u64, kind: libc::mode_t| {
+            // SAFETY: all-zero is a stat.
+            let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+            (stat.st_dev, stat.st_ino, stat.st_mode) = (7, inode, kind | 0o600);
+            Some(stat)
+        };
+        for kind in [libc::S_IFREG, libc::S_IFSOCK, libc::S_IFIFO, libc::S_IFCHR] {
+            assert!(!takes_lines(Stderr::Closed, now(1, kind)));
+            assert!(takes_lines(Stderr::Unknown, now(1, kind)));
+            assert!(takes_lines(Stderr::File(7, 1), now(1, kind)));
+            let is_terminal_or_pipe = kind == libc::S_IFIFO || kind == libc::S_IFCHR;
+            assert_eq!(takes_lines(Stderr::File(7, 1), now(2, kind)), is_terminal_or_pipe, "{kind:o}");
+        }
+        assert!(takes_lines(Stderr::File(7, 1), None), "the system does not say what it is now");
     }
 }

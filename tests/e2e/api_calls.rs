@@ -55,6 +55,14 @@ fn queries_in_a_row_share_a_record_and_each_is_counted() {
     }
 }
 
+/// What it initializes made a record of the call, and the query another one.
+#[test]
+fn a_query_that_initializes_the_runtime_is_counted_once() {
+    let done = Run::of("query_first").observed().succeeded();
+    let query = of(&done.report()["apis"], "cudaStreamQuery");
+    assert_eq!((&query["count"], &query["failed"]), (&done.said()["apis"]["cudaStreamQuery"], &json!(0)));
+}
+
 #[test]
 fn cooperative_and_legacy_launches_are_counted_and_timed_like_others() {
     let done = Run::of("cooperative_and_legacy_launches").env("SIMCUDA_DEVICES", "2").observed().succeeded();

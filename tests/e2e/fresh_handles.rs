@@ -30,3 +30,13 @@ fn streams_beyond_the_4096th_are_observed_where_handles_are_not_reused() {
     let run = Run::of("many_streams").arg("6000").env("SIMCUDA_HANDLES", "fresh");
     println!("{}", coverage(&run.observed().succeeded()));
 }
+
+/// The table of executable graphs has 4096 places. Handles of graphs that were destroyed kept theirs.
+#[test]
+fn graphs_beyond_the_4096th_are_described_where_handles_are_not_reused() {
+    let done = Run::of("many_graphs").arg("6000").env("SIMCUDA_HANDLES", "fresh").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    done.dropped_nothing(&report);
+    assert_eq!(report["graphs"]["launches"], said["graph_launches"], "{:#}", report["graphs"]);
+    assert_eq!(report["coverage"]["in_graphs"], json!(2 * 6000), "{:#}", report["coverage"]);
+}

@@ -285,3 +285,15 @@ fn an_instantiation_that_fails_with_the_agents_events_is_repeated_without_them()
     let run = Run::of("graphs").env("SIMCUDA_FAIL", "cuGraphInstantiateWithFlags:801:1");
     kernel_intervals_contain_the_truth(&check(run, &["--graph", "nodes"]));
 }
+
+/// With the events, an update succeeds only if the other graph has them too. They were not inserted where another context was
+/// current, or where the thread had no slot, and the program's update failed.
+#[test]
+fn a_graph_with_events_is_updated_by_any_thread() {
+    let done = check(Run::of("graph_updates").arg("context"), &["--graph", "nodes"]);
+    assert!(kernel_intervals_contain_the_truth(&done) > 0);
+    // What an update on a thread without a slot changes is not known.
+    let done = Run::of("graph_updates").arg("thread").observed_with(&["--graph", "nodes"]).succeeded();
+    let sampled = kernel_intervals_contain_the_truth(&done);
+    assert!((1..=5).contains(&sampled), "{sampled} of the launches before the update");
+}

@@ -59,6 +59,20 @@ fn on_a_busy_stream_one_event_ends_an_operation_and_starts_the_next() {
     assert!(median(errors) <= 2);
 }
 
+/// The poller asked for two distances of each operation, where one is enough for most: what it was told of an operation did not say
+/// that this begins with the event that ended the one before.
+#[test]
+fn an_operation_that_begins_with_the_event_before_takes_the_poller_one_distance() {
+    let done = busy_stream().observed().succeeded();
+    let (shared, timed) = shared(&done);
+    let truth = done.truth();
+    let questions = truth.of("questions").next().unwrap();
+    let distances = questions["distances"].as_u64().unwrap() as usize;
+    println!("{questions} for {timed} operations, of which {shared} share their start event");
+    // Where a polling pass begins, and where an anchor of the time base is set, it takes two.
+    assert!(distances < 2 * timed - shared / 2, "{distances} for {timed}, of which {shared} share");
+}
+
 #[test]
 fn without_sharing_every_operation_has_its_own_event_pair() {
     let done = busy_stream().env("GPUSPY_EVENTS", "pairs").observed().succeeded();

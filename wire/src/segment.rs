@@ -170,7 +170,7 @@ pub struct Slot {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Counters {
-    /// Ticks spent in hooks outside the real calls.
+    /// Ticks spent in hooks outside the real calls, at most about 10 ms of each call.
     pub agent_ticks: AtomicU64,
     /// The number of records published.
     pub records: AtomicU64,

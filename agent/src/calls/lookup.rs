@@ -6,6 +6,7 @@ use crate::cuda::*;
 use crate::hook::Entry;
 use crate::interpose::{getproc, unknown};
 use crate::sink;
+use crate::sys::Errno;
 
 /// A lookup of a driver function.
 pub struct Lookup {
@@ -22,6 +23,7 @@ pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CU
     if result != CUDA_SUCCESS || what.symbol.is_null() || what.pfn.is_null() || !sink::is_enabled() {
         return result; // (success with a null pointer is valid: see below)
     }
+    let errno = Errno::save();
     // SAFETY: the call succeeded with this terminated name.
     let symbol = unsafe { CStr::from_ptr(what.symbol) };
     // SAFETY: the call succeeded, so it has written there.
@@ -36,5 +38,6 @@ pub fn lookup(_: Entry, what: impl FnOnce() -> Lookup, real: impl FnOnce() -> CU
         None if unknown::counted() == counted => unknown::found(symbol),
         None => {}
     }
+    errno.restore();
     result
 }

@@ -64,6 +64,9 @@ pub trait Plain: Sized {
     /// Whether the call decides what the agent may use or query, so that [`Plain::begins_unrecorded`] takes note of it on a
     /// thread without a slot, too.
     const IS_ALWAYS_NOTED: bool = false;
+    /// Whether that is so after the session has ended, too: without what [`Plain::begins_unrecorded`] does, the call would not
+    /// return what it does without the agent.
+    const OUTLIVES_SESSION: bool = false;
     /// The kind of record that a successful call makes: a runtime call uses it to check whether the driver
     /// layer has made the record.
     fn kind(&self) -> Kind {
@@ -92,7 +95,7 @@ pub trait Plain: Sized {
     /// Called after a successful call: registers what the returned handles are. It must not use the
     /// thread's state.
     fn register_kinds(&self, _names: &Names) {}
-    /// Called before the real call in the driver layer, where the thread has no slot.
+    /// Called before the real call in the driver layer, where the thread has no slot or the session has ended.
     fn begins_unrecorded(&self, _session: Session, _per_thread: bool) {}
     /// Called after it.
     fn over_unrecorded(&self, _session: Session, _succeeded: bool) {}
@@ -109,7 +112,7 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
         // Other threads may use what the call ends, and the poller may query it.
         if P::IS_ALWAYS_NOTED
             && entry.layer == Layer::Driver
-            && let Some(session) = thread::without_slot()
+            && let Some(session) = noted_in::<P>()
         {
             return unrecorded(session, &what(), entry.per_thread, real);
         }
@@ -119,7 +122,9 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
             && result == CUDA_SUCCESS
             && let Some(session) = sink::existing()
         {
+            let errno = Errno::save();
             what().register_kinds(session.get::<Names>());
+            errno.restore();
         }
         return result;
     };
@@ -154,7 +159,12 @@ pub fn plain<P: Plain>(entry: Entry, what: impl FnOnce() -> P, real: impl Fn() -
     result
 }
 
-/// Makes a call on a thread without a slot that the agent has to know of.
+/// Returns the session in which a call that is not recorded has to be noted, if there is one.
+fn noted_in<P: Plain>() -> Option<Session> {
+    thread::without_slot().or_else(|| if P::OUTLIVES_SESSION { sink::ended() } else { None })
+}
+
+/// Makes a call that is not recorded, and that the agent has to know of.
 #[cold]
 fn unrecorded(
     session: Session,
@@ -176,6 +186,11 @@ fn unrecorded(
 /// `before` (ticks).
 fn record_call(call: &Call, result: CUresult, subject: u64, before: u64) {
     let flags = if result == CUDA_SUCCESS { 0 } else { flag::FAILED };
+    record_flagged(call, flags, result, subject, before);
+}
+
+/// Does the same, and says by the flags whether it failed.
+fn record_flagged(call: &Call, flags: u16, result: CUresult, subject: u64, before: u64) {
     let api = record::Api {
         head: call.head::<record::Api>(flags),
         correlation: call.correlation,

@@ -1,6 +1,8 @@
 //! How are queries of completion recorded? A program that waits by polling makes them without end.
 
-use crate::calls::{record_call, stream_of};
+use gpuspy_wire::record::Kind;
+
+use crate::calls::{record_call, record_flagged, stream_of};
 use crate::cuda::*;
 use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
@@ -51,7 +53,13 @@ pub fn query(entry: Entry, what: impl FnOnce() -> Query, real: impl FnOnce() -> 
     }
     // A query inside a runtime's query is the same one.
     if call.is_outermost() {
+        // The runtime's first call initializes it, which has made records of the call. The query is their last then: among those
+        // that share a record it would be counted twice.
+        let has_records = !is_driver && call.was_recorded(Kind::Api);
         match result {
+            CUDA_SUCCESS | CUDA_ERROR_NOT_READY if has_records => {
+                record_flagged(&call, 0, result, what.subject(), before);
+            }
             CUDA_SUCCESS | CUDA_ERROR_NOT_READY => call.queried(what.subject(), result, end),
             _ => record_call(&call, result, what.subject(), before),
         }

@@ -131,38 +131,46 @@ pub struct PrimaryRetain {
 }
 
 impl PrimaryRetain {
-    fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.get::<Contexts>().primary(self.device)
+    fn primary(&self, session: Session) -> Option<&'static Primary> {
+        session.get::<Contexts>().primary(self.device)
     }
 
     /// Counts the end of the call. Relaxed, like its start: the driver's lock orders it with the calls that
-    /// read the counts.
-    fn call_ended(&self, call: &Call) {
-        if let Some(primary) = self.primary(call) {
-            primary.call_counts.end();
-        }
+    /// read the counts. Returns the context if the call has retained it.
+    fn over(&self, session: Session, succeeded: bool) -> Option<CUcontext> {
+        let primary = self.primary(session)?;
+        primary.call_counts.end();
+        let context = succeeded.then(|| written(self.out)).flatten()?;
+        primary.retain();
+        primary.set_handle(context);
+        Some(context)
     }
 }
 
 impl Plain for PrimaryRetain {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
-        if let Some(primary) = self.primary(call) {
-            primary.call_counts.begin();
-        }
+        self.begins_unrecorded(call.session, call.per_thread);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.call_ended(call);
-        if let (Some(primary), Some(context)) = (self.primary(call), written(self.out)) {
-            primary.retain();
-            primary.set_handle(context);
-            driver::driver().map(|driver| call.session.get::<Contexts>().get(call, driver, context));
+        if let (Some(context), Some(driver)) = (self.over(call.session, true), driver::driver()) {
+            call.session.get::<Contexts>().get(call, driver, context);
         }
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.call_ended(call);
+        self.over(call.session, false);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        self.primary(session).into_iter().for_each(|primary| primary.call_counts.begin());
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.over(session, succeeded);
     }
 }
 
@@ -173,27 +181,43 @@ pub struct GreenCreate {
 }
 
 impl GreenCreate {
-    fn primary<'c>(&self, call: &'c Call) -> Option<&'c Primary> {
-        call.session.get::<Contexts>().primary(self.device)
+    fn over(&self, session: Session, succeeded: bool) {
+        let contexts = session.get::<Contexts>();
+        let Some(primary) = contexts.primary(self.device) else { return };
+        primary.call_counts.end();
+        // A reference is not counted whose end would not be noticed: see `Primary::retained`.
+        if succeeded
+            && let Some(green) = written(self.out)
+            && contexts.greens.made(green, self.device)
+        {
+            primary.retain();
+        }
     }
 }
 
 impl Plain for GreenCreate {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
-        self.primary(call).into_iter().for_each(|primary| primary.call_counts.begin());
+        self.begins_unrecorded(call.session, call.per_thread);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        if let (Some(primary), Some(green)) = (self.primary(call), written(self.out)) {
-            primary.call_counts.end();
-            primary.retain();
-            call.session.get::<Contexts>().greens.made(green, self.device);
-        }
+        self.over(call.session, true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.primary(call).into_iter().for_each(|primary| primary.call_counts.end());
+        self.over(call.session, false);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        let primary = session.get::<Contexts>().primary(self.device);
+        primary.into_iter().for_each(|primary| primary.call_counts.begin());
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.over(session, succeeded);
     }
 }
 
@@ -211,32 +235,54 @@ impl GreenDestroy {
         GreenDestroy { green, device: Cell::new(None), ending: PrimaryEnding::default() }
     }
 
-    fn over(&self, call: &Call, succeeded: bool) {
+    fn begin(&self, session: Session) {
+        self.device.set(session.get::<Contexts>().greens.ending(self.green));
         if let Some(device) = self.device.get() {
-            self.ending.over(call.session, Some(call), device, false, succeeded);
+            self.ending.begin(session, device, false);
         }
+    }
+
+    fn over(&self, session: Session, call: Option<&Call>, succeeded: bool) {
+        let Some(device) = self.device.get() else { return };
+        if !succeeded {
+            // It still exists, and another call may end it. Its reference is not counted again: `Primary::retained` may be less.
+            session.get::<Contexts>().greens.made(self.green, device);
+        }
+        self.ending.over(session, call, device, false, succeeded);
     }
 }
 
 impl Plain for GreenDestroy {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
         burst::end_own(call, Next::Wait);
         call.session
             .get::<Streams>()
             .green_ends(call, self.green, |stream| burst::end_on(call, stream, Next::Call));
-        self.device.set(call.session.get::<Contexts>().greens.ending(self.green));
-        if let Some(device) = self.device.get() {
-            self.ending.begin(call.session, device, false);
-        }
+        self.begin(call.session);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.over(call, true);
+        self.over(call.session, Some(call), true);
         false
     }
 
     fn failed(&self, call: &Call) {
-        self.over(call, false);
+        self.over(call.session, Some(call), false);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        let streams = session.get::<Streams>();
+        // One that may be another's, because the driver does not say whose it is, is created again at its next use.
+        for stream in streams.iter().filter(|stream| stream.is_live() && stream.may_be_green(self.green)) {
+            streams.destroyed_unrecorded(session, stream.handle(), false);
+        }
+        self.begin(session);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.over(session, None, succeeded);
     }
 
     fn subject(&self) -> u64 {

@@ -4,15 +4,15 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, flag};
 
-use crate::calls::{Plain, Work, stream_of};
+use crate::calls::{Plain, Work, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst;
-use crate::gpu::nodes::Pair;
+use crate::gpu::nodes::{Nodes, Pair};
 use crate::gpu::stream::Stream;
 use crate::gpu::stream_capture::{StreamCaptures, is_captured};
 use crate::graphs::events::Inserted;
-use crate::graphs::{Contents, Graphs, What};
+use crate::graphs::{Contents, Graphs, KernelEvents, What};
 use crate::names::Names;
 use crate::sink::Session;
 use crate::thread::Call;
@@ -126,14 +126,16 @@ pub struct Instantiate {
     /// Whether it may be launched from the device: such graphs contain only kernels, copies and memsets.
     for_device: bool,
     /// Our nodes in the graph while the driver instantiates it.
-    inserted: Cell<Option<(Inserted, Vec<Pair>)>>,
+    inserted: Cell<Option<(Inserted, KernelEvents)>>,
+    /// The events with which the driver has refused it.
+    refused: Cell<Vec<Pair>>,
 }
 
 impl Instantiate {
     /// An instantiation with its flags.
     pub fn of(out: *mut CUgraphExec, graph: CUgraph, flags: cuuint64_t) -> Instantiate {
         let for_device = flags & GRAPH_DEVICE_LAUNCH != 0;
-        Instantiate { out, graph, for_device, inserted: Cell::new(None) }
+        Instantiate { out, graph, for_device, inserted: Cell::new(None), refused: Cell::default() }
     }
 
     /// An instantiation with its flags in a structure. The driver refuses a null one.
@@ -145,18 +147,38 @@ impl Instantiate {
         // SAFETY: the app's structure, which the real call reads too.
         Instantiate::of(out, graph, unsafe { parameters.as_ref() }.map_or(0, |p| p.flags))
     }
+
+    /// Gives back the events with which the driver has refused it.
+    fn give_back(&self, session: Session) {
+        let refused = self.refused.take();
+        if let Some(driver) = driver::driver().filter(|_| !refused.is_empty()) {
+            driver.relaxed(|| session.get::<Nodes>().give_back(driver, refused.as_flattened()));
+        }
+    }
 }
 
 impl Plain for Instantiate {
+    const IS_ALWAYS_NOTED: bool = true;
+    const OUTLIVES_SESSION: bool = true;
+
     fn before(&self, call: &Call) {
         self.inserted.set(call.session.get::<Graphs>().insert(call, self.graph, self.for_device));
     }
 
     fn retry(&self) -> bool {
-        self.inserted.take().is_some()
+        let Some((inserted, events)) = self.inserted.take() else { return false };
+        drop(inserted);
+        // They are given back once the driver has been called without them.
+        self.refused.set(events.pairs);
+        true
+    }
+
+    fn failed(&self, call: &Call) {
+        self.give_back(call.session);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
+        self.give_back(call.session);
         let events = self.inserted.take().map(|(_, events)| events);
         // SAFETY: the call succeeded, so it has written there; null would have failed.
         let handle = unsafe { self.out.as_ref() };
@@ -164,6 +186,13 @@ impl Plain for Instantiate {
             call.session.get::<Graphs>().instantiated(call, driver, *handle, self.graph, events);
         }
         false
+    }
+
+    // Nothing is known of the new graph, but that the one is gone which had its handle before.
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        if succeeded && let Some(handle) = written(self.out) {
+            session.get::<Graphs>().destroyed(session.get::<Nodes>(), handle);
+        }
     }
 }
 
@@ -193,14 +222,12 @@ impl GraphUpdate {
         };
         GraphUpdate { exec, graph, errors, inserted: Cell::new(None) }
     }
-}
 
-impl Plain for GraphUpdate {
-    fn before(&self, call: &Call) {
-        self.inserted.set(call.session.get::<Graphs>().insert_again(self.exec, self.graph));
+    fn begin(&self, session: Session) {
+        self.inserted.set(session.get::<Graphs>().insert_again(self.exec, self.graph));
     }
 
-    fn failed(&self, _: &Call) {
+    fn refused(&self) {
         let Some(inserted) = self.inserted.take() else { return };
         for error in self.errors {
             // SAFETY: null, or the app's variable, which the driver has written. The app does not know a node
@@ -211,6 +238,32 @@ impl Plain for GraphUpdate {
                 *error = kernel;
             }
         }
+    }
+}
+
+impl Plain for GraphUpdate {
+    // A graph that was instantiated with our events can only be updated from one that has them, too.
+    const IS_ALWAYS_NOTED: bool = true;
+    const OUTLIVES_SESSION: bool = true;
+
+    fn before(&self, call: &Call) {
+        self.begin(call.session);
+    }
+
+    fn failed(&self, _: &Call) {
+        self.refused();
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        self.begin(session);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        if !succeeded {
+            return self.refused();
+        }
+        drop(self.inserted.take());
+        session.get::<Graphs>().updated_unrecorded(self.exec);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
@@ -291,8 +344,15 @@ pub struct GraphDestroy {
 }
 
 impl Plain for GraphDestroy {
+    const IS_ALWAYS_NOTED: bool = true;
+    const OUTLIVES_SESSION: bool = true;
+
     fn before(&self, call: &Call) {
-        call.session.get::<Graphs>().destroyed(call, self.exec);
+        self.begins_unrecorded(call.session, call.per_thread);
+    }
+
+    fn begins_unrecorded(&self, session: Session, _: bool) {
+        session.get::<Graphs>().destroyed(session.get::<Nodes>(), self.exec);
     }
 
     fn subject(&self) -> u64 {

@@ -385,6 +385,7 @@ fn record_end(
         position,
         window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
+        shares_start: burst.first.head.flags & flag::SHARED_START != 0,
         flags,
         tail,
         ..Pending::default()

@@ -388,6 +388,7 @@ pub fn close(
         position,
         window: call.session.get::<Gate>().window(),
         launches: stream.call_counts.begun(),
+        shares_start: start.shared,
         cancelled: !succeeded,
         ..Pending::default()
     };

@@ -38,11 +38,12 @@ pub enum Current {
 }
 
 impl Greens {
-    /// Takes note that a call has created a green context.
-    pub fn made(&self, green: CUgreenCtx, device: CUdevice) {
-        if let Some(place) = self.devices.get(green as u64) {
-            place.store(device as u32 + 1, Ordering::Relaxed);
-        }
+    /// Takes note that a call has created a green context, or has failed to end it. Returns false if there is no place for it, so
+    /// that its end will not be noticed.
+    pub fn made(&self, green: CUgreenCtx, device: CUdevice) -> bool {
+        let Some(place) = self.devices.get(green as u64) else { return false };
+        place.store(device as u32 + 1, Ordering::Relaxed);
+        true
     }
 
     /// Takes note that a call ends a green context. Returns the device that it was created on, if that was
@@ -83,5 +84,37 @@ impl Current {
         // SAFETY: the current context's own stream; the call writes to a local variable.
         driver.stream_green.map(|get| unsafe { get(legacy, &mut green) });
         if green.is_null() { Current::Plain } else { Current::GreenUnknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn greens() -> Box<Greens> {
+        // SAFETY: valid when zero.
+        unsafe { Box::<Greens>::new_zeroed().assume_init() }
+    }
+
+    /// A reference to the primary context was counted for each, and given up for those only that had a place.
+    #[test]
+    fn the_end_of_a_green_context_is_noticed_if_its_creation_says_so() {
+        let greens = greens();
+        let handles: Vec<CUgreenCtx> = (1..=3 * PLACES).map(|n| (64 * n) as CUgreenCtx).collect();
+        let noted: Vec<bool> = handles.iter().map(|handle| greens.made(*handle, 2)).collect();
+        assert!(noted.contains(&true) && noted.contains(&false));
+        for (handle, is_noted) in handles.into_iter().zip(noted) {
+            assert_eq!(greens.ending(handle), is_noted.then_some(2));
+        }
+        assert!(!greens.made(core::ptr::null_mut(), 2), "null is no handle");
+    }
+
+    #[test]
+    fn a_green_context_that_could_not_be_destroyed_is_still_known() {
+        let (greens, handle) = (greens(), 0x1000 as CUgreenCtx);
+        assert!(greens.made(handle, 0));
+        assert_eq!((greens.ending(handle), greens.ending(handle)), (Some(0), None));
+        assert!(greens.made(handle, 0));
+        assert_eq!(greens.ending(handle), Some(0));
     }
 }

@@ -22,8 +22,8 @@ pub type Pair = [CUevent; 2];
 
 /// The number of graphs that are timed node by node at the same time.
 const GRAPHS: usize = 1024;
-/// The number of events of all those graphs together. None is ever destroyed: a launch of a graph that is
-/// gone may still record it.
+/// The number of events of all graphs together. None that an executable graph has had is ever destroyed: a launch of a
+/// graph that is gone may still record it.
 const MOST_EVENTS: u32 = 1 << 16;
 /// The poller reads a graph again after this many times the duration of the last reading.
 const PAUSE: u64 = 20;
@@ -38,7 +38,7 @@ pub struct Nodes {
     graphs: [AtomicPtr<NodeTimed>; GRAPHS],
     /// The places from this index on are empty. Relaxed: a poller that misses a graph misses a sample.
     used: AtomicU32,
-    /// The number of events created. Relaxed: a limit.
+    /// The number of events that exist. Relaxed: a limit.
     events: AtomicU32,
 }
 
@@ -46,6 +46,8 @@ pub struct Nodes {
 pub struct NodeTimed {
     /// The number of its events' context.
     context: u32,
+    /// The context that was current when the events were created: that one, or a green context of it.
+    pub current: CUcontext,
     pub pairs: Box<[Pair]>,
     /// The kernels' names, with [`DISABLED`]. Relaxed: `launch` guards them, as in a sequence lock.
     names: Box<[AtomicU32]>,
@@ -61,7 +63,7 @@ pub struct NodeTimed {
 
 impl Nodes {
     /// Creates events for `kernels` kernels in the current context. `None`: the limit is reached, or the
-    /// driver refuses.
+    /// driver refuses. Those that no executable graph gets have to be [given back](Self::give_back).
     pub fn pairs(&self, driver: &Driver, kernels: usize) -> Option<Vec<Pair>> {
         let create = driver.event_create?;
         let events = 2 * kernels as u32;
@@ -74,14 +76,30 @@ impl Nodes {
             // SAFETY: flags 0 = CU_EVENT_DEFAULT, with timing; the call writes to a local variable.
             (unsafe { create(&mut event, 0) } == CUDA_SUCCESS).then_some(event)
         };
-        (0..kernels).map(|_| Some([event()?, event()?])).collect()
+        let created: Vec<CUevent> = (0..events).map_while(|_| event()).collect();
+        let missing = events - created.len() as u32;
+        if missing > 0 {
+            self.events.fetch_sub(missing, Ordering::Relaxed);
+            self.give_back(driver, &created);
+            return None;
+        }
+        Some(created.as_chunks::<2>().0.to_vec())
     }
 
-    /// Adds a graph that was instantiated in `context` with these events. If there is no place for it, it is
-    /// never read.
-    pub fn add(&self, context: &Context, pairs: Vec<Pair>) -> &'static NodeTimed {
+    /// Destroys events that no executable graph has got.
+    pub fn give_back(&self, driver: &Driver, events: &[CUevent]) {
+        let Some(destroy) = driver.event_destroy else { return };
+        // SAFETY: events that `pairs` has created, and that are in no graph any more.
+        let destroyed = events.iter().filter(|event| unsafe { destroy(**event) } == CUDA_SUCCESS).count();
+        self.events.fetch_sub(destroyed as u32, Ordering::Relaxed);
+    }
+
+    /// Adds a graph that was instantiated in `context`, while `current` was current, with these events. If there is no
+    /// place for it, it is never read.
+    pub fn add(&self, context: &Context, current: CUcontext, pairs: Vec<Pair>) -> &'static NodeTimed {
         let graph = Box::into_raw(Box::new(NodeTimed {
             context: context.number,
+            current,
             names: pairs.iter().map(|_| AtomicU32::new(0)).collect(),
             pairs: pairs.into(),
             launch: AtomicU64::new(0),
@@ -148,6 +166,11 @@ impl NodeTimed {
         for (place, (name, enabled)) in self.names.iter().zip(kernels) {
             place.store(name | if enabled { 0 } else { DISABLED }, Ordering::Relaxed);
         }
+    }
+
+    /// Takes note that its kernels are not known from now on: none of them is read.
+    pub fn forget_kernels(&self) {
+        self.set_kernels(core::iter::repeat((0, false)));
     }
 }
 
@@ -224,5 +247,87 @@ impl Reader {
         for record in self.read.drain(..) {
             ring.push(NodeTime { seen, ..record }.as_words());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use core::ffi::c_uint;
+
+    thread_local! {
+        /// How many events exist, and how many more the driver creates before it refuses.
+        static EVENTS: Cell<[usize; 2]> = const { Cell::new([0, 0]) };
+    }
+
+    unsafe extern "C-unwind" fn create(event: *mut CUevent, _: c_uint) -> CUresult {
+        let [exist, more] = EVENTS.get();
+        if more == 0 {
+            return ERROR_INVALID_VALUE;
+        }
+        EVENTS.set([exist + 1, more - 1]);
+        // SAFETY: the caller's place.
+        unsafe { *event = (64 * more) as CUevent };
+        CUDA_SUCCESS
+    }
+
+    unsafe extern "C-unwind" fn destroy(event: CUevent) -> CUresult {
+        assert!(!event.is_null());
+        let [exist, more] = EVENTS.get();
+        EVENTS.set([exist - 1, more]);
+        CUDA_SUCCESS
+    }
+
+    fn driver() -> Driver {
+        let mut driver = Driver::without_functions();
+        driver.event_create = Some(create);
+        driver.event_destroy = Some(destroy);
+        driver
+    }
+
+    fn nodes() -> Box<Nodes> {
+        // SAFETY: valid when zero.
+        unsafe { Box::<Nodes>::new_zeroed().assume_init() }
+    }
+
+    /// Each instantiation that went on without events took from the number that there may be.
+    #[test]
+    fn events_that_no_graph_got_do_not_count() {
+        let (nodes, driver) = (nodes(), driver());
+        for _ in 0..2 * MOST_EVENTS / 2000 {
+            EVENTS.set([0, 2000]);
+            let pairs = nodes.pairs(&driver, 1000).unwrap();
+            assert!((pairs.len(), EVENTS.get()) == (1000, [2000, 0]) && pairs[0] != pairs[1]);
+            nodes.give_back(&driver, pairs.as_flattened());
+            assert_eq!((EVENTS.get(), nodes.events.load(Ordering::Relaxed)), ([0, 0], 0));
+        }
+    }
+
+    #[test]
+    fn a_driver_that_refuses_an_event_leaves_none() {
+        let (nodes, driver) = (nodes(), driver());
+        EVENTS.set([0, 5]);
+        assert!(nodes.pairs(&driver, 3).is_none());
+        assert_eq!((EVENTS.get(), nodes.events.load(Ordering::Relaxed)), ([0, 0], 0));
+    }
+
+    #[test]
+    fn kernels_that_are_not_known_any_more_are_not_read() {
+        let null = core::ptr::null_mut();
+        let graph = NodeTimed {
+            context: 1,
+            current: null,
+            pairs: Box::new([[null; 2]; 2]),
+            names: Box::new([const { AtomicU32::new(0) }; 2]),
+            launch: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+            pause: AtomicU64::new(0),
+        };
+        graph.set_kernels([(7, true), (8, true)].into_iter());
+        graph.launch_begins(5);
+        graph.forget_kernels();
+        assert!(graph.names.iter().all(|name| name.load(Ordering::Relaxed) & DISABLED != 0));
+        assert_eq!(graph.launch.load(Ordering::Relaxed), 0);
     }
 }

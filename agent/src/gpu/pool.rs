@@ -5,12 +5,13 @@
 //! at a time, so that threads rarely contend for the pool. The last holder of an event gives it back to the
 //! pool.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::cuda::*;
 use crate::driver::Driver;
 use crate::loader::sanitizers;
 use crate::pages::Pages;
+use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Magazine;
 
 /// The largest number of events of a context: two for each operation that is timed and not read yet.
@@ -43,9 +44,9 @@ pub struct Pool {
     /// The number of existing events. Relaxed: written by the thread that first saw the context, and then
     /// only by the poller.
     made: AtomicU32,
-    /// Whether the driver has refused to create an event, so that the existing ones have to suffice. Relaxed:
-    /// a hint.
-    refused: AtomicBool,
+    /// The ticks at which the driver refused to create an event, so that the existing ones have to suffice for a second; 0 = it
+    /// has created the last one. Relaxed: a hint.
+    refused: AtomicU64,
 }
 
 /// The place of an event. Valid when zero: there is no event, and it is not free.
@@ -71,7 +72,7 @@ impl Pool {
             free: AtomicU64::new(0),
             free_count: AtomicU32::new(0),
             made: AtomicU32::new(0),
-            refused: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
         })
     }
 
@@ -83,6 +84,7 @@ impl Pool {
     /// Creates up to `count` events in the current context, as far as the table has room, until `is_enough`.
     fn make(&self, driver: &Driver, count: usize, is_enough: impl Fn() -> bool) {
         let Some(create) = driver.event_create else { return };
+        self.refused.store(0, Ordering::Relaxed);
         for _ in 0..count {
             if is_enough() {
                 return;
@@ -93,7 +95,7 @@ impl Pool {
             // SAFETY: the context is current; flags 0 = CU_EVENT_DEFAULT, with timing; the call writes to a
             // local variable.
             if unsafe { create(&mut event, 0) } != CUDA_SUCCESS {
-                self.refused.store(true, Ordering::Relaxed);
+                self.refused.store(ticks().max(1), Ordering::Relaxed);
                 return;
             }
             place.event.store(event, Ordering::Release);
@@ -124,7 +126,16 @@ impl Pool {
     fn has_fewer_than(&self, free: u32) -> bool {
         self.free_count.load(Ordering::Relaxed) < free
             && (self.made.load(Ordering::Relaxed) as usize) < MAX_EVENTS
-            && !self.refused.load(Ordering::Relaxed)
+            && !self.was_just_refused()
+    }
+
+    /// Whether the driver has refused to create an event within the last second. The clock is read only where events are few and
+    /// the last one was refused.
+    fn was_just_refused(&self) -> bool {
+        match self.refused.load(Ordering::Relaxed) {
+            0 => false,
+            refused => ticks().wrapping_sub(refused) < 10 * tenth_of_a_second(),
+        }
     }
 
     /// Takes a free event; the caller is its only holder.
@@ -249,6 +260,7 @@ impl Magazine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ffi::c_uint;
     use std::collections::BTreeSet;
 
     /// Creates a pool of `events` indices, without CUDA events.
@@ -268,6 +280,33 @@ mod tests {
         assert_eq!(pool.take(), None, "it still has a holder");
         pool.give(event);
         assert_eq!(pool.take(), Some(event));
+    }
+
+    unsafe extern "C-unwind" fn refuse(_: *mut CUevent, _: c_uint) -> CUresult {
+        ERROR_INVALID_VALUE
+    }
+
+    unsafe extern "C-unwind" fn create(event: *mut CUevent, _: c_uint) -> CUresult {
+        // SAFETY: a place of the caller's.
+        unsafe { *event = 0x40 as CUevent };
+        CUDA_SUCCESS
+    }
+
+    /// One refusal ended the creation of events for the rest of the context's life.
+    #[test]
+    fn events_are_created_again_a_second_after_a_refusal() {
+        let pool = pool(0);
+        let mut driver = Driver::without_functions();
+        assert!(pool.is_low() && pool.is_short());
+        driver.event_create = Some(refuse);
+        pool.fill(&driver);
+        assert!(!pool.is_low() && !pool.is_short() && pool.take().is_none());
+        pool.refused.fetch_sub(11 * tenth_of_a_second(), Ordering::Relaxed);
+        assert!(pool.is_low() && pool.is_short());
+        driver.event_create = Some(create);
+        pool.replenish(&driver, || false);
+        assert!(pool.take().is_some());
+        assert!(pool.is_low(), "the driver refuses no more, and the poller may go on");
     }
 
     #[test]

@@ -201,6 +201,8 @@ pub struct Pending {
     /// then.
     pub window: u32,
     pub launches: u64,
+    /// Whether `start` is also the event that ended the operation before it on the stream.
+    pub shares_start: bool,
     /// Whether this is no operation: the event only shows how far the stream has come.
     pub marker: bool,
     /// Whether the launch failed between the two records. The events are read, but nothing is reported.

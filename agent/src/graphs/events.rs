@@ -27,6 +27,9 @@ use crate::heap;
 /// The number of kernels of a graph that are timed at most; the rest are left alone.
 const MOST_KERNELS: usize = 2048;
 
+/// An edge as (to, from).
+pub type Edge = (usize, CUgraphNode);
+
 /// Our nodes in a graph. Dropping it removes them.
 pub struct Inserted {
     driver: &'static Driver,
@@ -45,15 +48,15 @@ impl Drop for Inserted {
 }
 
 impl Inserted {
-    /// Adds a pair of event nodes around each of a graph's kernels, up to the number of pairs. `None`: this
-    /// is impossible, and the graph is unchanged.
+    /// Adds a pair of event nodes around each of a graph's kernels, up to the number of pairs. `edges` are the graph's
+    /// [`edges`]. `None`: this is impossible, and the graph is unchanged.
     pub fn new(
         driver: &'static Driver,
         graph: CUgraph,
         kernels: &[CUgraphNode],
+        edges: &[Edge],
         pairs: &[Pair],
     ) -> Option<Inserted> {
-        let edges = edges(driver, graph)?;
         let mut inserted = Inserted { driver, nodes: Vec::with_capacity(2 * kernels.len()) };
         for (&kernel, &[start, end]) in kernels.iter().zip(pairs) {
             let first = edges.partition_point(|(to, _)| *to < kernel as usize);
@@ -90,8 +93,8 @@ impl Inserted {
     }
 }
 
-/// A graph's own kernel nodes, if events may be placed next to them.
-pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
+/// A graph's own kernel nodes, if events that were created with this context current may be placed next to them.
+pub fn kernels(driver: &Driver, graph: CUgraph, of_events: CUcontext) -> Option<Vec<CUgraphNode>> {
     let mut kernels = Vec::new();
     let mut graphs = vec![graph];
     while let Some(next) = graphs.pop() {
@@ -101,7 +104,7 @@ pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
                 NODE_GRAPH => graphs.push(driver.child_of(node)?),
                 NODE_KERNEL if next == graph && kernels.len() < MOST_KERNELS => {
                     let context = driver.kernel_of_node(node)?.context;
-                    if !context.is_null() && context != driver.current_context() {
+                    if !context.is_null() && context != of_events {
                         return None;
                     }
                     kernels.push(node);
@@ -113,10 +116,9 @@ pub fn kernels(driver: &Driver, graph: CUgraph) -> Option<Vec<CUgraphNode>> {
     Some(kernels)
 }
 
-/// A graph's edges as (to, from), sorted by `to`. Also `None` if an edge means more than that one node
-/// follows another: drivers that have such edges have the second version of the function, which returns the
-/// edge data.
-fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<(usize, CUgraphNode)>> {
+/// A graph's edges, sorted by `to`. Also `None` if an edge means more than that one node follows another: drivers
+/// that have such edges have the second version of the function, which returns the edge data.
+pub fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<Edge>> {
     let get = |from: *mut CUgraphNode, to: *mut CUgraphNode, data: *mut u64, count: &mut usize| {
         // SAFETY: a graph that the app is using; null arrays query only the count, other arrays are ours and
         // large enough.
@@ -145,4 +147,61 @@ fn edges(driver: &Driver, graph: CUgraph) -> Option<Vec<(usize, CUgraphNode)>> {
     edges.extend(to.iter().zip(&from).take(count).map(|(to, from)| (*to as usize, *from)));
     edges.sort_by_key(|(to, _)| *to);
     Some(edges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ffi::c_int;
+
+    const OWN: CUcontext = 0x100 as CUcontext;
+    const OTHER: CUcontext = 0x200 as CUcontext;
+    const KERNEL: CUgraphNode = 0x300 as CUgraphNode;
+
+    /// Reports the nodes of a graph that has one.
+    unsafe extern "C-unwind" fn nodes(_: CUgraph, nodes: *mut CUgraphNode, count: *mut usize) -> CUresult {
+        // SAFETY: the caller's places, or null, which asks for the number only.
+        unsafe {
+            if let Some(first) = nodes.as_mut() {
+                *first = KERNEL;
+            }
+            *count = 1;
+        }
+        CUDA_SUCCESS
+    }
+
+    unsafe extern "C-unwind" fn node_type(_: CUgraphNode, node_type: *mut c_int) -> CUresult {
+        // SAFETY: the caller's place.
+        unsafe { *node_type = NODE_KERNEL };
+        CUDA_SUCCESS
+    }
+
+    /// Reports the parameters of a kernel of `OWN`.
+    unsafe extern "C-unwind" fn kernel_node(
+        _: CUgraphNode,
+        parameters: *mut CUDA_KERNEL_NODE_PARAMS_v2,
+    ) -> CUresult {
+        // SAFETY: the caller's place.
+        unsafe { (*parameters).context = OWN };
+        CUDA_SUCCESS
+    }
+
+    unsafe extern "C-unwind" fn current(context: *mut CUcontext) -> CUresult {
+        // SAFETY: the caller's place.
+        unsafe { *context = OTHER };
+        CUDA_SUCCESS
+    }
+
+    /// The context that was current to the updating thread decided, and so an update failed that succeeds without the events.
+    #[test]
+    fn events_may_be_placed_next_to_kernels_of_their_own_context_whichever_is_current() {
+        let mut driver = Driver::without_functions();
+        driver.graph_nodes = Some(nodes);
+        driver.node_type = Some(node_type);
+        driver.kernel_node = Some(kernel_node);
+        driver.context_current = Some(current);
+        let graph = 0x400 as CUgraph;
+        assert_eq!(kernels(&driver, graph, OWN), Some(vec![KERNEL]));
+        assert_eq!(kernels(&driver, graph, OTHER), None);
+    }
 }

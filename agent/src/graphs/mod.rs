@@ -13,17 +13,17 @@ use gpuspy_wire::record::{self, Fact, Head, LossCause, NodeKind};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
-use crate::gpu::context::Contexts;
+use crate::gpu::context::{Context, Contexts};
 use crate::gpu::nodes::{NodeTimed, Nodes, Pair};
-use crate::keyed::Keyed;
 use crate::names::{self, Names};
+use crate::objects::Objects;
 use crate::sys::ticks;
 use crate::thread::Call;
 use contents::Line;
 pub use contents::{Contents, What};
 use events::Inserted;
 
-/// The number of executable graphs alive at the same time (handles are reused).
+/// The number of executable graphs of a process that are alive at the same time.
 const PLACES: usize = 4096;
 
 /// The notes that open the report where a graph is not described in full, or was changed.
@@ -39,8 +39,10 @@ const LEFT_ALONE: u32 = 2;
 
 /// The graphs of a session. Valid when zero.
 pub struct Graphs {
-    /// By CUgraphExec.
-    places: Keyed<Place, PLACES>,
+    /// By CUgraphExec: the place of the graph that has this handle now.
+    by_handle: Objects<Place, PLACES>,
+    /// The places of all graphs.
+    places: [Place; PLACES],
     /// The last number given out. Relaxed: it only has to be unique.
     last: AtomicU32,
     /// Bits `1 << index` of the [`NOTES`] that were published. Relaxed: publishing one twice does no harm.
@@ -50,6 +52,8 @@ pub struct Graphs {
 /// An executable graph. Calls on it are never concurrent (cuda.h, graph thread safety): a thread that finds
 /// `contents` missing leaves it alone.
 struct Place {
+    /// Whether a graph has it. Release by the thread that empties it, acquire by the one that takes it for another graph.
+    is_taken: AtomicBool,
     /// Its number. Release on the store, acquire on the load: it publishes the counts.
     graph: AtomicU32,
     kernels: AtomicU32,
@@ -67,6 +71,15 @@ struct Place {
     contents: AtomicPtr<Contents>,
 }
 
+/// The events around a graph's kernels.
+pub struct KernelEvents {
+    pub pairs: Vec<Pair>,
+    /// Their context.
+    context: &'static Context,
+    /// The context that was current when they were created: that one, or a green context of it.
+    current: CUcontext,
+}
+
 /// The number of nodes of each kind in a graph.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
@@ -81,7 +94,7 @@ impl Graphs {
     /// What a launch of this executable graph runs.
     #[inline]
     pub fn of_handle(&self, call: &Call, handle: CUgraphExec) -> Counts {
-        let Some(place) = self.places.find(handle as u64) else { return Counts::default() };
+        let Some(place) = self.by_handle.find(handle as u64) else { return Counts::default() };
         if place.changed.load(Ordering::Relaxed) {
             self.publish_changes(call, handle, place);
         }
@@ -95,27 +108,25 @@ impl Graphs {
 
     /// Whether some of its kernels, as last published, may wait for other GPUs.
     pub fn has_communication(&self, handle: CUgraphExec) -> bool {
-        self.places.find(handle as u64).is_some_and(|place| place.communication.load(Ordering::Relaxed))
+        self.by_handle.find(handle as u64).is_some_and(|place| place.communication.load(Ordering::Relaxed))
     }
 
     /// Takes in the instantiation of a graph.
     pub fn instantiated(
-        &self,
+        &'static self,
         call: &Call,
         driver: &Driver,
         handle: CUgraphExec,
         graph: CUgraph,
-        events: Option<Vec<Pair>>,
+        events: Option<KernelEvents>,
     ) {
         let contents = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
-        let Some(place) = self.places.get(handle as u64) else { return call.lost(LossCause::TableFull, 1) };
-        let context = call.session.get::<Contexts>().get(call, driver, driver.current_context());
-        let timed =
-            events.zip(context).map(|(pairs, context)| call.session.get::<Nodes>().add(context, pairs));
-        place.timed.store(
-            timed.map_or(core::ptr::null_mut(), |t| core::ptr::from_ref(t).cast_mut()),
-            Ordering::Release,
-        );
+        let nodes = call.session.get::<Nodes>();
+        let Some(place) = self.take_place(nodes, handle) else { return call.lost(LossCause::TableFull, 1) };
+        if let Some(KernelEvents { pairs, context, current }) = events {
+            let timed = core::ptr::from_ref(nodes.add(context, current, pairs));
+            place.timed.store(timed.cast_mut(), Ordering::Release);
+        }
         self.publish(call, handle, place, &contents);
         place.put(contents);
     }
@@ -123,7 +134,7 @@ impl Graphs {
     /// Takes in an update of an executable graph from another graph.
     pub fn updated(&self, call: &Call, driver: &Driver, handle: CUgraphExec, graph: CUgraph) {
         let new = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
-        let Some(place) = self.places.find(handle as u64) else { return };
+        let Some(place) = self.by_handle.find(handle as u64) else { return };
         let mut contents = place.take().unwrap_or_default();
         // If the other graph was created in another order, its node handles differ from ours: what a launch
         // runs is known, but not the effect of a later change of one node.
@@ -134,6 +145,16 @@ impl Graphs {
         place.put(contents);
     }
 
+    /// Takes in an update by a thread that can record nothing: it is not known between which kernels the events are now.
+    pub fn updated_unrecorded(&self, handle: CUgraphExec) {
+        if let Some(place) = self.by_handle.find(handle as u64)
+            && let Some(timed) = place.timed()
+        {
+            timed.forget_kernels();
+            place.take();
+        }
+    }
+
     /// Takes in a change of one of its nodes, or of the nodes of a child graph.
     pub fn changed(
         &self,
@@ -141,7 +162,7 @@ impl Graphs {
         handle: CUgraphExec,
         change: impl FnOnce(&mut Contents) -> Option<bool>,
     ) {
-        let Some(place) = self.places.find(handle as u64) else { return };
+        let Some(place) = self.by_handle.find(handle as u64) else { return };
         let Some(mut contents) = place.take() else { return };
         match change(&mut contents) {
             Some(changed) => {
@@ -158,7 +179,7 @@ impl Graphs {
         if !call.session.get::<Nodes>().on.load(Ordering::Relaxed) {
             return;
         }
-        let Some(place) = self.places.find(handle as u64) else { return };
+        let Some(place) = self.by_handle.find(handle as u64) else { return };
         let Some(timed) = place.timed() else { return };
         // A change is published after the launch, so this launch's kernels are not known in time.
         if place.changed.load(Ordering::Relaxed) {
@@ -170,26 +191,41 @@ impl Graphs {
 
     /// Takes in a captured launch, which became part of another graph.
     pub fn captured(&self, handle: CUgraphExec) {
-        if let Some(timed) = self.places.find(handle as u64).and_then(Place::timed) {
+        if let Some(timed) = self.by_handle.find(handle as u64).and_then(Place::timed) {
             timed.set_shared();
         }
     }
 
     /// Puts events around the kernels of a graph before it is instantiated, if `--graph nodes` is on and that is
     /// possible.
-    pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, Vec<Pair>)> {
+    pub fn insert(&self, call: &Call, graph: CUgraph, for_device: bool) -> Option<(Inserted, KernelEvents)> {
         let (driver, nodes) = (driver::driver()?, call.session.get::<Nodes>());
         if !nodes.on.load(Ordering::Relaxed) {
             return None;
         }
-        let kernels =
-            if for_device { None } else { driver.relaxed(|| events::kernels(driver, graph)).flatten() };
+        let current = driver.current_context();
+        // Without a place for the graph, it would not be known at its next update that it has events.
+        let kernels = if for_device || !self.has_place() {
+            None
+        } else {
+            driver.relaxed(|| events::kernels(driver, graph, current)).flatten()
+        };
         if kernels.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
         let inserted = kernels.and_then(|kernels| {
-            let pairs = driver.relaxed(|| nodes.pairs(driver, kernels.len())).flatten()?;
-            Some((driver.relaxed(|| Inserted::new(driver, graph, &kernels, &pairs)).flatten()?, pairs))
+            let context = call.session.get::<Contexts>().get(call, driver, current)?;
+            let add = || {
+                // The edges are read before the events are created, because they may show that none is possible.
+                let edges = events::edges(driver, graph)?;
+                let pairs = nodes.pairs(driver, kernels.len())?;
+                let inserted = Inserted::new(driver, graph, &kernels, &edges, &pairs);
+                if inserted.is_none() {
+                    nodes.give_back(driver, pairs.as_flattened());
+                }
+                Some((inserted?, KernelEvents { pairs, context, current }))
+            };
+            driver.relaxed(add).flatten()
         });
         self.note(call, if inserted.is_some() { CHANGED } else { LEFT_ALONE });
         inserted
@@ -199,31 +235,42 @@ impl Graphs {
     /// from it.
     pub fn insert_again(&self, handle: CUgraphExec, graph: CUgraph) -> Option<Inserted> {
         let driver = driver::driver()?;
-        let timed = self.places.find(handle as u64)?.timed()?;
+        let timed = self.by_handle.find(handle as u64)?.timed()?;
         timed.launch_ended();
         let inserted = driver.relaxed(|| {
-            let kernels = events::kernels(driver, graph)?;
+            let kernels = events::kernels(driver, graph, timed.current)?;
             // If the number of kernels differs, the driver will refuse the update and must return the same
             // error as without us.
-            (kernels.len() == timed.pairs.len())
-                .then(|| Inserted::new(driver, graph, &kernels, &timed.pairs))
-                .flatten()
+            if kernels.len() != timed.pairs.len() {
+                return None;
+            }
+            Inserted::new(driver, graph, &kernels, &events::edges(driver, graph)?, &timed.pairs)
         });
         inserted.flatten()
     }
 
     /// Takes in the destruction of an executable graph: its handle may come back as another's.
-    pub fn destroyed(&self, call: &Call, handle: CUgraphExec) {
-        if let Some(place) = self.places.find(handle as u64) {
-            if let Some(timed) = place.timed() {
-                call.session.get::<Nodes>().remove(timed);
-                place.timed.store(core::ptr::null_mut(), Ordering::Release);
-            }
-            place.graph.store(0, Ordering::Release);
-            place.count(&[]);
-            place.changed.store(false, Ordering::Relaxed);
-            place.take();
+    pub fn destroyed(&self, nodes: &Nodes, handle: CUgraphExec) {
+        if let Some(timed) = self.by_handle.remove(handle as u64).and_then(Place::give_back) {
+            nodes.remove(timed);
         }
+    }
+
+    /// Whether a place is left for one more graph. Another thread may take it at any time.
+    fn has_place(&self) -> bool {
+        self.places.iter().any(|place| !place.is_taken.load(Ordering::Relaxed))
+    }
+
+    /// Takes an empty place for a graph that has just been instantiated. `None`: none is left.
+    fn take_place(&'static self, nodes: &Nodes, handle: CUgraphExec) -> Option<&'static Place> {
+        // A graph that had the handle before is gone, even if its destruction was not observed.
+        self.destroyed(nodes, handle);
+        let place = self.places.iter().find(|place| place.take_if_free())?;
+        if self.by_handle.insert(handle as u64, place).is_err() {
+            place.give_back();
+            return None;
+        }
+        Some(place)
     }
 
     #[cold]
@@ -285,6 +332,24 @@ impl Graphs {
 }
 
 impl Place {
+    /// Takes it for a graph. Returns false if another graph has it.
+    fn take_if_free(&self) -> bool {
+        self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Empties it for another graph. Returns what its graph was timed by, if it was timed.
+    fn give_back(&self) -> Option<&'static NodeTimed> {
+        let timed = self.timed();
+        self.timed.store(core::ptr::null_mut(), Ordering::Release);
+        self.graph.store(0, Ordering::Release);
+        self.count(&[]);
+        self.communication.store(false, Ordering::Relaxed);
+        self.changed.store(false, Ordering::Relaxed);
+        self.take();
+        self.is_taken.store(false, Ordering::Release);
+        timed
+    }
+
     fn timed(&self) -> Option<&'static NodeTimed> {
         // SAFETY: null or leaked. Acquire pairs with the release in `instantiated`.
         unsafe { self.timed.load(Ordering::Acquire).as_ref() }
@@ -315,5 +380,57 @@ impl Place {
         self.copies.store(copies, Ordering::Relaxed);
         self.memsets.store(memsets, Ordering::Relaxed);
         counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns tables that live as long as the process, as a session's do.
+    fn tables() -> (&'static Graphs, &'static Nodes) {
+        // SAFETY: both are valid when zero.
+        let (graphs, nodes) =
+            unsafe { (Box::<Graphs>::new_zeroed().assume_init(), Box::<Nodes>::new_zeroed().assume_init()) };
+        (Box::leak(graphs), Box::leak(nodes))
+    }
+
+    /// The table kept the handle of every graph that it had met.
+    #[test]
+    fn a_graph_that_is_gone_makes_room_for_another_handle() {
+        let (graphs, nodes) = tables();
+        for n in 1..=2 * PLACES {
+            let handle = (64 * n) as CUgraphExec;
+            let place = graphs.take_place(nodes, handle).unwrap();
+            place.graph.store(n as u32, Ordering::Relaxed);
+            place.put(Contents::default());
+            let found = graphs.by_handle.find(handle as u64).unwrap();
+            assert_eq!(found.graph.load(Ordering::Relaxed), n as u32);
+            graphs.destroyed(nodes, handle);
+            assert!(graphs.by_handle.find(handle as u64).is_none());
+        }
+    }
+
+    #[test]
+    fn a_graph_without_room_takes_no_place() {
+        let (graphs, nodes) = tables();
+        for _ in 0..2 * PLACES {
+            assert!(graphs.take_place(nodes, core::ptr::null_mut()).is_none(), "null is no handle");
+        }
+        assert!(graphs.has_place());
+        let places = (1..=PLACES).filter(|&n| graphs.take_place(nodes, (64 * n) as CUgraphExec).is_some());
+        assert!(places.count() > PLACES / 2);
+    }
+
+    #[test]
+    fn a_handle_that_comes_back_means_the_new_graph() {
+        let (graphs, nodes) = tables();
+        let handle = 0x1000 as CUgraphExec;
+        let place = graphs.take_place(nodes, handle).unwrap();
+        place.graph.store(7, Ordering::Relaxed);
+        let place = graphs.take_place(nodes, handle).unwrap();
+        assert_eq!(place.graph.load(Ordering::Relaxed), 0);
+        let taken = graphs.places.iter().filter(|place| place.is_taken.load(Ordering::Relaxed));
+        assert_eq!(taken.count(), 1);
     }
 }

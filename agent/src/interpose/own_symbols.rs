@@ -32,6 +32,7 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
         crate::loader::late::bind_at_start();
+        crate::sys::remember_stderr();
         crate::loader::walks::watch_forks();
         libraries::process_starts();
         give_back_new();

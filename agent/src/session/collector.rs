@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::heap;
 use crate::session::announcement::Announcement;
@@ -25,13 +26,20 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// A copy of the environment: `NAME=value` each.
-pub struct Environment(Vec<CString>);
+/// A copy of the environment, and of where the process was then.
+pub struct Environment {
+    /// `NAME=value` each.
+    variables: Vec<CString>,
+    /// The working directory, which the app may have left by the time that a path is looked at.
+    folder: PathBuf,
+}
 
 impl Environment {
     /// Copies the environment. Call it on a thread of the app's: reading it on another one would race with the app's
     /// setenv. `None`: there is no memory for it.
     pub fn copy() -> Option<Environment> {
+        // Where the directory is gone, a relative path means nothing.
+        let folder = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
         let mut all: Vec<CString> = Vec::new();
         // SAFETY: the C library's pointer to an array of terminated strings, which ends with a null. (clearenv(3) makes it
         // null itself.)
@@ -48,19 +56,33 @@ impl Environment {
             copy.extend_from_slice(text);
             all.extend(CString::from_vec_with_nul(copy).ok());
         }
-        Some(Environment(all))
+        Some(Environment { variables: all, folder })
     }
 
     /// Makes one of these variables.
     #[cfg(test)]
     pub fn of(variables: &[&str]) -> Environment {
-        Environment(variables.iter().filter_map(|v| CString::new(*v).ok()).collect())
+        Environment::of_in(Path::new("/"), variables)
+    }
+
+    /// Makes one of these variables, of a process that is in this directory.
+    #[cfg(test)]
+    pub fn of_in(folder: &Path, variables: &[&str]) -> Environment {
+        let variables = variables.iter().filter_map(|v| CString::new(*v).ok()).collect();
+        Environment { variables, folder: folder.to_owned() }
+    }
+
+    /// Returns the directory that relative paths in the variables are relative to.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns a variable's value.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        let value =
-            self.0.iter().find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        let value = self
+            .variables
+            .iter()
+            .find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         value.map(OsStr::from_bytes)
     }
 
@@ -69,7 +91,7 @@ impl Environment {
         let is_ours = |v: &CStr| {
             ["LD_PRELOAD=", "GPUSPY_SOCKET="].iter().any(|name| v.to_bytes().starts_with(name.as_bytes()))
         };
-        self.0.iter().map(CString::as_c_str).filter(move |v| !is_ours(v))
+        self.variables.iter().map(CString::as_c_str).filter(move |v| !is_ours(v))
     }
 }
 
@@ -199,8 +221,18 @@ fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
 }
 
 /// Sends the hello with the segment's descriptor. The socket stays open for as long as the process lives: when it
-/// closes, the session is over.
+/// closes, the session is over. It is closed if that fails.
 fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
+    let sent = send(session, socket);
+    if sent.is_err() {
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(socket) };
+    }
+    sent
+}
+
+/// Sends them, and leaves the socket open in any case.
+fn send(session: Session, socket: c_int) -> Result<(), String> {
     let header = session.segment.header();
     let mut hello = Hello::new(header.pid, header.start_time, session.segment.bytes()).to_bytes();
     let mut part = libc::iovec { iov_base: hello.as_mut_ptr().cast(), iov_len: hello.len() };
@@ -227,8 +259,6 @@ fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
     if sent == hello.len() as isize {
         Ok(())
     } else {
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(socket) };
         Err("its collector does not take its shared memory".into())
     }
 }
@@ -275,29 +305,36 @@ fn start_for(
     let [ours, theirs] = sockets.map(sys::out_of_the_way);
     // Sent before the collector exists: if the process ends while the collector starts, nothing is lost.
     let handed = hand_over(session, ours);
-    let started = spawn(program, trace, theirs, environment);
+    let started = handed.and_then(|()| {
+        spawn(program, trace, theirs, environment).map_err(|errno| {
+            // SAFETY: our own descriptor.
+            unsafe { libc::close(ours) };
+            let why = std::io::Error::from_raw_os_error(errno);
+            format!("its collector {} cannot be started: {why}", program.to_string_lossy())
+        })
+    });
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
-    if let Err(errno) = started {
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(ours) };
-        let why = std::io::Error::from_raw_os_error(errno);
-        return Err(format!("its collector {} cannot be started: {why}", program.to_string_lossy()));
-    }
-    handed.map(|()| ours)
+    started.map(|()| ours)
 }
 
+/// Whether a path is that of a program. (Of a directory, access(2) says the same as of a program.)
 fn is_executable(path: &CStr) -> bool {
+    let found = std::fs::metadata(OsStr::from_bytes(path.to_bytes()));
     // SAFETY: a terminated path.
-    unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+    found.is_ok_and(|found| found.is_file()) && unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
 }
 
 /// Finds the collector's executable: `GPUSPY_COLLECTOR`, else `gpuspy` beside this library, else `bin/gpuspy` where this is
-/// `lib/gpuspy/libgpuspy.so` (as packages install it), else on PATH.
+/// `lib/gpuspy/libgpuspy.so` (as packages install it), else on PATH. Its path is absolute: the collector leaves the
+/// directory before it is executed.
 fn find(environment: &Environment) -> Result<CString, String> {
+    let program = |path: &OsStr| {
+        let path = environment.folder().join(path);
+        CString::new(path.as_os_str().as_bytes()).ok().filter(|p| is_executable(p))
+    };
     if let Some(path) = environment.get("GPUSPY_COLLECTOR") {
-        let named = CString::new(path.as_bytes()).ok().filter(|p| is_executable(p));
-        return named.ok_or_else(|| {
+        return program(path).ok_or_else(|| {
             format!(
                 "GPUSPY_COLLECTOR={} is not a program that can be executed: set it to the path of `gpuspy`, or unset it",
                 path.display()
@@ -311,9 +348,8 @@ fn find(environment: &Environment) -> Result<CString, String> {
     let path = environment.get("PATH").unwrap_or_default().as_bytes();
     let on_path =
         path.split(|b| *b == b':').filter(|f| !f.is_empty()).map(|folder| [folder, b"/gpuspy"].concat());
-    let known = beside.into_iter().chain(installed);
-    let found = known.chain(on_path).filter_map(|p| CString::new(p).ok()).find(|p| is_executable(p));
-    found.ok_or_else(|| {
+    let mut all = beside.into_iter().chain(installed).chain(on_path);
+    all.find_map(|path| program(OsStr::from_bytes(&path))).ok_or_else(|| {
         "no collector was found: put `gpuspy` beside libgpuspy.so or on PATH, or set GPUSPY_COLLECTOR to it".into()
     })
 }
@@ -328,8 +364,24 @@ fn our_folder() -> Option<Vec<u8>> {
     }
     // SAFETY: the loader's terminated path.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
-    let absolute = std::fs::canonicalize(OsStr::from_bytes(path)).ok()?;
+    // The loader has it as LD_PRELOAD does. A relative one may mean another file by now: the app may have gone elsewhere.
+    let maps = if path.starts_with(b"/") { None } else { std::fs::read("/proc/self/maps").ok() };
+    let mapped = maps.as_ref().and_then(|maps| mapped_at(maps, reach as *const c_void as u64));
+    let absolute = std::fs::canonicalize(OsStr::from_bytes(mapped.unwrap_or(path))).ok()?;
     Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
+}
+
+/// Returns the path of the file that is mapped at an address, of what `/proc/self/maps` says (proc(5)).
+fn mapped_at(maps: &[u8], address: u64) -> Option<&[u8]> {
+    let number = |digits: &[u8]| u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok();
+    maps.split(|byte| *byte == b'\n').find_map(|line| {
+        // Addresses, access, offset, device and inode, each followed by a space, and the path behind more of them.
+        let mut fields = line.splitn(6, |byte| *byte == b' ');
+        let mut ends = fields.next()?.splitn(2, |byte| *byte == b'-');
+        let range = number(ends.next()?)?..number(ends.next()?)?;
+        let path = fields.nth(4)?.trim_ascii_start();
+        (range.contains(&address) && path.starts_with(b"/")).then_some(path)
+    })
 }
 
 /// Quotes a path for a shell.
@@ -478,5 +530,52 @@ mod tests {
             "GPUSPY_COLLECTOR=/no/such/gpuspy is not a program that can be executed: set it to the path of `gpuspy`, or \
              unset it"
         );
+    }
+
+    /// The collector leaves the directory before it is executed, so that one with a relative path could never be started; and a
+    /// directory of that name was taken for the program.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no access(2)")]
+    fn a_collector_is_found_by_a_relative_path_and_is_no_directory() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-collector-{}", std::process::id()));
+        let bin = folder.join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let find = |variable: &str| find(&Environment::of_in(&folder, &[variable]));
+        std::fs::create_dir(bin.join("gpuspy")).unwrap();
+        for variable in ["GPUSPY_COLLECTOR=bin/gpuspy", "PATH=bin"] {
+            assert!(find(variable).is_err(), "{variable}: it is a directory");
+        }
+        std::fs::remove_dir(bin.join("gpuspy")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", bin.join("gpuspy")).unwrap();
+        for variable in ["GPUSPY_COLLECTOR=bin/gpuspy", "PATH=bin"] {
+            let found = find(variable).unwrap();
+            assert_eq!(found.to_bytes(), bin.join("gpuspy").as_os_str().as_bytes(), "{variable}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_file_at_an_address_is_found_among_all_that_is_mapped() {
+        let maps = b"00400000-00452000 r-xp 00000000 08:02 173521                             /usr/bin/app\n\
+            7f00-8000 rw-p 00000000 00:00 0 \n\
+            8000-9000 r-xp 00001000 103:02 7                                          /home/me/it is here/libgpuspy.so\n\
+            7ffc0000-7ffd0000 rw-p 00000000 00:00 0                                  [stack]\n";
+        let found = |address| mapped_at(maps, address).map(String::from_utf8_lossy);
+        assert_eq!(found(0x0040_0000).as_deref(), Some("/usr/bin/app"));
+        for inside in [0x8000, 0x8fff] {
+            assert_eq!(found(inside).as_deref(), Some("/home/me/it is here/libgpuspy.so"));
+        }
+        for nothing in [0x7fff, 0x9000, 0x7ffc_0000, u64::MAX] {
+            assert_eq!(found(nothing), None, "{nothing:#x}");
+        }
+        assert_eq!(mapped_at(b"no maps\n1-x", 1), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no /proc")]
+    fn this_file_is_where_its_code_is_mapped() {
+        let maps = std::fs::read("/proc/self/maps").unwrap();
+        let mapped = mapped_at(&maps, reach as *const c_void as u64).unwrap();
+        assert_eq!(Path::new(OsStr::from_bytes(mapped)), std::env::current_exe().unwrap());
     }
 }

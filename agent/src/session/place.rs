@@ -16,12 +16,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns `GPUSPY_OUTPUT` or a name beside it, else a name of the process's own in the working directory or, where no file
-    /// can be made, in `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once, so that no other trace is ever overwritten
-    /// (a process that executes its own program again keeps its name and pid), and a report right after the process's
-    /// end finds a trace that is about to be written. `start_time` is the process's, in clock ticks after the boot.
+    /// Returns `GPUSPY_OUTPUT` or a name beside it, else a name of the process's own in the directory that the app was in at
+    /// its first call or, where no file can be made, in `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once, so that
+    /// no other trace is ever overwritten (a process that executes its own program again keeps its name and pid), and a
+    /// report right after the process's end finds a trace that is about to be written. `start_time` is the process's, in
+    /// clock ticks after the boot.
     pub fn find(environment: &Environment, start_time: u64) -> Result<Place, String> {
-        let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
+        let here = environment.folder();
         if let Some(path) = environment.get("GPUSPY_OUTPUT") {
             let path = here.join(path);
             let none =
@@ -118,6 +119,20 @@ mod tests {
         let place = Place::find(&environment, crate::sink::segment::start_time()).unwrap();
         let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
         (path.file_name().unwrap().to_string_lossy().into_owned(), place.reserved)
+    }
+
+    /// They lay where the program had gone since.
+    #[test]
+    fn relative_paths_are_relative_to_where_the_program_was_at_its_first_call() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-relative-{}", std::process::id()));
+        let traces = folder.join("traces");
+        fs::create_dir_all(&traces).unwrap();
+        for (variable, parent) in [("GPUSPY_OUTPUT=traces/run.gspy", &traces), ("GPUSPY_QUIET=1", &folder)] {
+            let place = Place::find(&Environment::of_in(&folder, &[variable]), 0).unwrap();
+            let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
+            assert_eq!((path.parent(), place.reserved), (Some(&**parent), true), "{variable}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Of eight ranks with one `GPUSPY_OUTPUT`, seven had no trace, and a second program replaced the trace of the first.

@@ -161,6 +161,11 @@ pub fn existing() -> Option<Session> {
     })
 }
 
+/// Returns the session if it has ended before the process. Nothing more is recorded in it, and what it knows of handles stays.
+pub fn ended() -> Option<Session> {
+    published().filter(|session| session.alive.load(Ordering::Relaxed) == UNOBSERVED)
+}
+
 /// Makes a session the process's.
 pub fn publish(session: Session) {
     SESSION.store(session.as_ptr(), Ordering::Release);

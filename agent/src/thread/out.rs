@@ -190,7 +190,9 @@ impl Out {
     #[cold]
     fn push_into_next(&mut self, words: &[u64]) -> bool {
         let Some(claim) = &mut self.claim else { return false };
-        let pushed = grow_at_once(claim, self.session) && claim.writer.push(words).is_ok();
+        // It may be in the next buffer already, if that was ready.
+        let pushed = claim.writer.push(words).is_ok()
+            || (grow_at_once(claim, self.session) && claim.writer.push(words).is_ok());
         if !pushed {
             self.dropped += 1;
             self.count_lost(LossCause::RingFull, 1);
@@ -253,10 +255,10 @@ impl Out {
         self.claim.as_ref().map(|_| self.counters)
     }
 
-    /// Counts ticks that our own code took.
+    /// Counts ticks that were measured as our own code's.
     #[inline(always)]
-    pub fn count_own(&self, own: u64) {
-        self.add(&self.counters.agent_ticks, own);
+    pub fn count_own(&self, measured: u64) {
+        self.add(&self.counters.agent_ticks, own(measured));
     }
 
     /// Tells the collector which outermost call the thread is in: if it never returns, this is all that there is of it.
@@ -292,6 +294,13 @@ impl Out {
     }
 }
 
+/// Returns how many of the ticks that were measured as our own code's in a call count as such: about 10 ms at most, because a
+/// thread that is stopped in a hook (SIGSTOP, a frozen container) does nothing meanwhile, and none where the clock has gone back.
+#[inline(always)]
+fn own(measured: u64) -> u64 {
+    ((measured as i64).max(0) as u64).min(sys::tenth_of_a_second() / 10)
+}
+
 /// Moves a half-full ring to its next buffer, or requests one.
 #[cold]
 fn grow(claim: &mut Claim, session: Option<Session>) {
@@ -321,4 +330,47 @@ fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
     let buffer = session.segment.buffer_at_once(claim.index, next);
     errno.restore();
     buffer.is_some_and(|buffer| claim.writer.grow(buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::{Live, wiped};
+    use core::ptr::NonNull;
+    use core::sync::atomic::AtomicU32;
+
+    /// A stop of minutes counted as the agent's cost, and a step back as half of all ticks that there are.
+    #[test]
+    fn a_stop_in_a_hook_and_a_clock_that_goes_back_are_not_our_own_time() {
+        sys::host_clock(); // which clock ticks are of is decided from here on
+        let tenth = sys::tenth_of_a_second();
+        assert_eq!([0, 500, tenth / 20].map(own), [0, 500, tenth / 20]);
+        assert_eq!([tenth, 600 * tenth].map(own), [tenth / 10; 2]);
+        assert_eq!([5u64.wrapping_sub(7), 0u64.wrapping_sub(tenth)].map(own), [0, 0]);
+    }
+
+    /// The record went into the buffer after the one that was ready, or was dropped where there is none.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create(2)")]
+    fn a_full_rings_record_goes_into_the_buffer_that_is_ready() {
+        let memory = wiped::map(size_of::<Live>()).unwrap().memory.cast::<Live>();
+        // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone.
+        let live = unsafe { &mut *memory };
+        live.segment.create(false).unwrap();
+        let mut key: libc::pthread_key_t = 0;
+        // SAFETY: writes our own variable.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
+        live.key = AtomicU32::new(key);
+        // SAFETY: mapped for good; no part behind the front is used.
+        let session = unsafe { Session::new(NonNull::from(live)) };
+        let mut out = Out::NONE;
+        assert!(out.claim(session, core::ptr::null_mut()));
+        let record = [0u64; CELL_WORDS];
+        for cells in session.segment.header().level_cells {
+            // When a ring is full, the poller makes its next buffer ready.
+            session.serve_growth();
+            assert!((0..cells).all(|_| out.push(&record)), "{cells} cells");
+        }
+        assert!(!out.push(&record), "all of them are full");
+    }
 }

@@ -244,6 +244,15 @@ impl Call {
     }
 }
 
+/// How often functions of the classes [`Class::Query`] and [`Class::Elapsed`] were called. Relaxed: they are read at the end.
+static ASKED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Writes the truth file's line about the calls that only ask, of the program and of all that is loaded with it.
+pub fn report_questions() {
+    let [queries, distances] = ASKED.each_ref().map(|count| count.load(Ordering::Relaxed));
+    truth::line(format_args!("\"kind\":\"questions\",\"queries\":{queries},\"distances\":{distances}"));
+}
+
 /// Runs a driver function for an exported symbol.
 pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> i32 {
     if is_in_child(api.class) {
@@ -253,6 +262,11 @@ pub fn enter(api: &'static Api, function: impl FnOnce(&mut Call) -> Outcome) -> 
     // CUDA guarantees nothing about errno. The simulator leaves it unchanged, or sets a value that identifies the call
     // (`SIMCUDA_ERRNO`), so that a test notices if a tracer changes it.
     let errno = if config().errno { 1000 + api.name.len() as i32 } else { errno() };
+    match api.class {
+        Class::Query => _ = ASKED[0].fetch_add(1, Ordering::Relaxed),
+        Class::Elapsed => _ = ASKED[1].fetch_add(1, Ordering::Relaxed),
+        _ => {}
+    }
     let mut call = Call::new(api);
     call.takes_its_turn();
     let result = error::code(call.admit().and_then(|()| function(&mut call)));

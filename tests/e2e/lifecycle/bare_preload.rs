@@ -1,8 +1,8 @@
 //! The bare preload: `LD_PRELOAD=libgpuspy.so program`, and nothing else.
 
 use super::{files, launches, the_line};
-use gpuspy_tests::{Done, Run, gpuspy, report};
-use std::os::unix::fs::PermissionsExt;
+use gpuspy_tests::{Done, Run, agent, gpuspy, program, report};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -95,6 +95,26 @@ fn a_closed_stderr_pipe_does_not_change_the_exit_code() {
     }
 }
 
+/// The line was written into the program's file, which had the number of a stderr that was closed.
+#[test]
+fn no_line_is_written_into_a_file_that_has_the_number_of_stderr() {
+    for collector in [None, Some("/no/such/gpuspy")] {
+        for script in ["exec \"$0\" own", "exec \"$0\" own 2>&-"] {
+            let run = Run::command("sh").arg("-c").arg(script).arg(program("file_as_stderr"));
+            let run = match collector {
+                Some(path) => run.env("GPUSPY_COLLECTOR", path),
+                None => run,
+            };
+            let done = run.preloaded().succeeded();
+            assert_eq!(std::fs::read_to_string(done.folder().join("own")).unwrap(), "", "{script}");
+            assert_eq!(done.stderr, "", "{script}");
+            if collector.is_none() {
+                assert_eq!(launches(&done.report()), done.said()["launches"]);
+            }
+        }
+    }
+}
+
 #[test]
 fn gpuspy_0_disables_the_agent() {
     let done = Run::of("plain_work").env("GPUSPY", "0").preloaded().succeeded();
@@ -156,6 +176,60 @@ fn without_gpuspy_dir_and_tmpdir_the_trace_goes_to_tmp() {
     let (_done, path) = in_unwritable_directory(&[]);
     assert_eq!(path.parent(), Some(Path::new("/tmp")));
     std::fs::remove_file(path).unwrap();
+}
+
+/// The library was looked for where the program had gone.
+#[test]
+fn a_library_with_a_relative_path_finds_its_collector_from_any_directory() {
+    let script = "import ctypes, os
+os.chdir('elsewhere')
+ctypes.CDLL('libcuda.so.1').cuInit(0)";
+    let run = Run::command("python3").arg("-c").arg(script);
+    let elsewhere = run.folder().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    symlink(agent(), run.folder().join("libgpuspy.so")).unwrap();
+    let mut command = run.plain_command();
+    command.env("LD_PRELOAD", "./libgpuspy.so");
+    let done = run.finish(command).succeeded();
+    // Where python3 is a script that starts the interpreter, the loader complains of the library in the script's own children.
+    let line = done.stderr.lines().find(|line| line.starts_with("gpuspy: the trace is "));
+    let (_, path) = line.and_then(|line| line.rsplit_once(' ')).unwrap_or_else(|| panic!("{}", done.stderr));
+    let path = Path::new(path);
+    assert_eq!(path.parent(), Some(&*elsewhere), "{}", done.stderr);
+    report(path);
+}
+
+/// The trace lay where the program had gone since, and such a collector could not be started.
+#[test]
+fn relative_paths_are_relative_to_where_the_first_call_was_made() {
+    let script = "import ctypes, os
+ctypes.CDLL('libcuda.so.1').cuInit(0)
+os.chdir('elsewhere')";
+    let run = Run::command("python3").arg("-c").arg(script);
+    let run = run.env("GPUSPY_OUTPUT", "traces/run.gspy").env("GPUSPY_COLLECTOR", "bin/gpuspy");
+    let [elsewhere, traces, bin] = ["elsewhere", "traces", "bin"].map(|name| run.folder().join(name));
+    for folder in [&elsewhere, &traces, &bin] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    symlink(gpuspy(), bin.join("gpuspy")).unwrap();
+    let done = run.preloaded().succeeded();
+    let (_, path) = the_line(&done).rsplit_once(' ').unwrap();
+    assert_eq!(Path::new(path), traces.join("run.gspy"), "{}", done.stderr);
+    report(Path::new(path));
+}
+
+/// It could not be started, and `gpuspy` on PATH was not looked for.
+#[test]
+fn a_directory_beside_the_library_is_not_taken_for_the_collector() {
+    let run = Run::of("plain_work");
+    let library = run.folder().join("libgpuspy.so");
+    std::fs::copy(agent(), &library).unwrap();
+    std::fs::create_dir(run.folder().join("gpuspy")).unwrap();
+    let mut command = run.plain_command();
+    command.env("LD_PRELOAD", library).env("PATH", gpuspy().parent().unwrap());
+    let done = run.finish(command).succeeded();
+    assert!(the_line(&done).contains("the trace is"), "{}", done.stderr);
+    assert_eq!(launches(&done.report()), 200);
 }
 
 #[test]

@@ -19,12 +19,12 @@ const LEAST: usize = 8;
 /// one.
 const MUCH_BUSIER: u64 = 2;
 /// The follower also switches when the followed stream has had no events for this many windows.
-const LOST_AFTER: u32 = 4;
+const LOST_AFTER: i32 = 4;
 
 /// Follows the stream with the most launches and compares its pace. Only the poller uses it.
 pub struct Follower {
-    /// The stream's address, which is never reused for another stream.
-    stream: usize,
+    /// The stream, by its context's address and its id, which no other stream ever has: its own memory may become another's.
+    stream: (u64, u64),
     launches: u64,
     /// The time base that the last point was measured on.
     time_base: u32,
@@ -35,17 +35,21 @@ pub struct Follower {
 impl Follower {
     /// A follower that has not observed any stream yet.
     pub const NEW: Follower =
-        Follower { stream: 0, launches: 0, time_base: 0, pace: Pace::NEW, compared: None };
+        Follower { stream: (0, 0), launches: 0, time_base: 0, pace: Pace::NEW, compared: None };
 
     /// Takes in the end of an operation of `stream`, at `ns` on the given time base of its context's clock.
     pub fn observe(&mut self, stream: &Stream, op: &Pending, time_base: u32, ns: i64) {
-        let address = core::ptr::from_ref(stream).addr();
-        if address != self.stream {
-            let is_lost = op.window.wrapping_sub(self.pace.window()) >= LOST_AFTER;
+        self.observe_on((stream.context_address(), stream.id()), op, time_base, ns);
+    }
+
+    fn observe_on(&mut self, stream: (u64, u64), op: &Pending, time_base: u32, ns: i64) {
+        if stream != self.stream {
+            // The distance is negative for an operation of an older window: streams are read one after the other.
+            let is_lost = op.window.wrapping_sub(self.pace.window()) as i32 >= LOST_AFTER;
             if op.launches < self.launches.saturating_mul(MUCH_BUSIER) && !is_lost {
                 return;
             }
-            self.stream = address;
+            self.stream = stream;
             self.pace = Pace::NEW;
         } else if time_base != self.time_base {
             self.pace = Pace::NEW; // the distance of two time bases is known no better than the clocks' offset
@@ -100,6 +104,20 @@ impl Slowdown {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The followed stream was given up for each stream of which an operation was read that was timed a window earlier.
+    #[test]
+    fn an_operation_of_an_older_window_is_no_reason_to_follow_another_stream() {
+        let op = |window, launches| Pending { window, launches, ..Pending::default() };
+        let (busy, other) = ((0x1000, 7), (0x1000, 8));
+        let mut follower = Follower::NEW;
+        follower.observe_on(busy, &op(7, 1000), 1, 0);
+        follower.observe_on(other, &op(6, 10), 1, 0);
+        follower.observe_on(other, &op(7 + LOST_AFTER as u32 - 1, 20), 1, 0);
+        assert_eq!((follower.stream, follower.launches), (busy, 1000));
+        follower.observe_on(other, &op(7 + LOST_AFTER as u32, 30), 1, 0);
+        assert_eq!((follower.stream, follower.launches), (other, 30), "the other has had no events for long");
+    }
 
     fn least(observations: impl IntoIterator<Item = f64>) -> f64 {
         let mut slowdown = Slowdown::default();

@@ -10,7 +10,7 @@
 //! and one that begins with the event that ended the operation before needs no second distance.
 
 use gpuspy_wire::pace::Compared;
-use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record, flag};
+use gpuspy_wire::record::{GpuTime, Head, Loss, LossCause, Record};
 use std::sync::atomic::Ordering;
 
 use crate::cuda::*;
@@ -197,8 +197,8 @@ impl Reader {
     ) -> u64 {
         let context = known.context;
         let (mut read, mut operations) = (0, 0);
-        // Operations before this position are complete.
-        let mut complete = 0;
+        // Operations before the first position are complete, and that at the second one was not when it was queried.
+        let (mut complete, mut incomplete) = (0, None);
         // Where the operation ended that was measured just before.
         let mut before = None;
         while read < TURN
@@ -206,12 +206,16 @@ impl Reader {
             && self.may_touch(context)
         {
             let position = stream.unread().0;
+            if incomplete == Some(position) {
+                break;
+            }
             let state = if position < complete { Some(CUDA_SUCCESS) } else { query(outside, context, op) };
             let end_before = before.take();
             match state {
                 Some(CUDA_SUCCESS) => {
                     if position >= complete {
-                        complete = self.complete_until(outside, context, stream, position, TURN - read);
+                        (complete, incomplete) =
+                            self.complete_until(outside, context, stream, position, TURN - read);
                     }
                     if !op.marker && !op.cancelled {
                         before = self.measure(ring, outside, known, (stream, op), end_before);
@@ -234,7 +238,8 @@ impl Reader {
     }
 
     /// Returns the position up to which a stream's operations are complete, by few queries: that at `position` is, they
-    /// complete in order, and after each that is, one twice as far away is queried. It looks at `most` operations.
+    /// complete in order, and after each that is, one twice as far away is queried. It looks at `most` operations. Also returns the
+    /// position of one that is not, if one was found.
     fn complete_until(
         &self,
         outside: Outside<'_>,
@@ -242,13 +247,14 @@ impl Reader {
         stream: &Stream,
         position: u64,
         most: u64,
-    ) -> u64 {
+    ) -> (u64, Option<u64>) {
         let last = stream.unread().1.min(position + most);
         let (mut until, mut step) = (position + 1, 1);
         while until < last {
             let next = (until + step).min(last);
             match stream.at(next - 1).and_then(|op| query(outside, context, op)) {
                 Some(CUDA_SUCCESS) => (until, step) = (next, 2 * step),
+                Some(CUDA_ERROR_NOT_READY) => return (until, Some(next - 1)),
                 Some(CUDA_ERROR_DEINITIALIZED) => {
                     self.shut_down();
                     break;
@@ -256,7 +262,7 @@ impl Reader {
                 _ => break,
             }
         }
-        until
+        (until, None)
     }
 
     /// Measures an operation's time, and returns where it ended. `before` is where the operation ended that was measured just
@@ -271,7 +277,7 @@ impl Reader {
     ) -> Option<Ended> {
         let events = PoolEvents { outside, pool: &known.context.pool };
         let duration = time_base::distance(&events, op.start, op.end);
-        let shared = before.filter(|end| op.flags & flag::SHARED_START != 0 && op.start == end.event);
+        let shared = before.filter(|end| op.shares_start && op.start == end.event);
         let near = shared.map(|end| end.at).filter(|at| known.time_base.has_anchor_near(at));
         let start = near.or_else(|| known.time_base.locate(&events, op.start));
         let (Some(duration), Some(start)) = (duration, start) else {

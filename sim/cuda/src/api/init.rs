@@ -29,6 +29,7 @@ extern "C" fn at_exit() {
     effects::drain();
     set_life(Life::Over);
     state::lock(0).report_pending();
+    crate::call::report_questions();
     if truth::flush().is_err() {
         eprintln!("simcuda: the truth file cannot be written");
     }
