@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_simulated_agent_launches() {
@@ -280,8 +281,14 @@ fn a_growing_trace_is_waited_for_and_then_read_as_it_is() {
     let mut run = run.env("AGENT", agent).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(run.stdout.as_mut().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.ends_with("lingering")));
+    // The program does not wait for its collector to begin the trace.
+    let began = Instant::now();
+    while fs::metadata(place.path("x.gspy")).map_or(0, |file| file.len()) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "there is no trace");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let output = place.gpuspy(&["report", "x.gspy", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("x.gspy is still being written"), "{}", stderr(&output));
     assert_eq!(
         json(&output.stdout)["coverage"]["launches"],

@@ -9,12 +9,12 @@ use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Ending, Exit};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -199,6 +199,92 @@ fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
     assert!(stderr(&output).contains("called CUDA"), "{}", stderr(&output));
 }
 
+/// Signals that a test may be started to ignore.
+const INHERITED: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGPIPE, libc::SIGCHLD];
+
+/// Makes a command ignore these of them, and no others.
+fn ignore(command: &mut Command, ignored: &'static [i32]) {
+    use std::os::unix::process::CommandExt;
+    let set = move || {
+        for number in INHERITED {
+            let action = if ignored.contains(&number) { libc::SIG_IGN } else { libc::SIG_DFL };
+            // SAFETY: neither runs code of ours.
+            unsafe { libc::signal(number, action) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure is async-signal-safe.
+    unsafe { command.pre_exec(set) };
+}
+
+/// A service that had SIGPIPE ignored was ended by it under gpuspy: the standard library has children not ignore it.
+#[test]
+fn the_program_ignores_the_signals_that_it_would_ignore_without_gpuspy() {
+    const CASES: [&[i32]; 4] = [&[], &[libc::SIGPIPE], &[libc::SIGCHLD], &INHERITED];
+    let place = Place::new();
+    for ignored in CASES {
+        let mut run = place.gpuspy(&["run", "--quiet", "--", "grep", "SigIgn", "/proc/self/status"]);
+        ignore(&mut run, ignored);
+        let output = run.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mask = u64::from_str_radix(said.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+        let ignores: Vec<i32> =
+            INHERITED.into_iter().filter(|number| mask >> (number - 1) & 1 == 1).collect();
+        assert_eq!(ignores, ignored, "{said}");
+    }
+}
+
+/// Opens a pseudo-terminal. It hangs up when the first descriptor is closed; a session has the second.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut master, mut slave) = (0, 0);
+    let (no_name, no_settings, no_size) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: openpty fills two descriptors, which we own from then on, and which no program inherits.
+    unsafe {
+        assert_eq!(libc::openpty(&mut master, &mut slave, no_name, no_settings, no_size), 0);
+        for descriptor in [master, slave] {
+            assert_eq!(libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC), 0);
+        }
+        (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    }
+}
+
+/// Waits for the end of a child, and ends it if that does not come.
+fn ended(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The kernel sends a hangup to the leader of the session alone. Under `ssh -t host gpuspy run …` the program never got it, and ran on.
+#[test]
+fn a_hangup_of_the_terminal_reaches_the_program_where_gpuspy_leads_the_session() {
+    let place = Place::new();
+    let (master, slave) = terminal();
+    let script = "trap 'echo hangup >ended; exit 7' HUP; echo ready >began; while :; do sleep 0.02; done";
+    let mut leader = Command::new("setsid");
+    leader.args(["--ctty", env!("CARGO_BIN_EXE_gpuspy"), "run", "--quiet", "--", "sh", "-c", script]);
+    leader.env("GPUSPY_AGENT", place.path("agent.so")).current_dir(place.path(""));
+    leader.stdin(slave).stdout(Stdio::null()).stderr(Stdio::null());
+    ignore(&mut leader, &[]);
+    let mut run = leader.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !place.path("began").exists() {
+        assert!(Instant::now() < deadline, "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(master);
+    assert_eq!(ended(&mut run).code(), Some(7));
+    assert_eq!(fs::read_to_string(place.path("ended")).unwrap(), "hangup\n");
+}
+
 #[test]
 fn the_simulated_agent_launches() {
     collect_support::launch_for_a_collector();
@@ -369,6 +455,34 @@ fn a_listening_collector_serves_until_sigint() {
     for trace in traces {
         assert_eq!(launches(&place.path("traces").join(trace)), 10);
     }
+}
+
+/// A second Ctrl-C did nothing, however long the end took.
+#[test]
+fn a_second_signal_ends_a_collector_at_once_and_its_traces_are_kept() {
+    let place = Place::new();
+    let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+    let socket = place.path("traces/gpuspy.sock");
+    assert!(sample_program().env("GPUSPY_SOCKET", &socket).output().unwrap().status.success());
+    assert!(lines.next().unwrap().contains("has exited; its trace is"));
+    // The collector waits five seconds for what it has to say.
+    let silent = UnixStream::connect(&socket).unwrap();
+    let status = loop {
+        // SAFETY: kill takes numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
+        std::thread::sleep(Duration::from_millis(10));
+        if let Some(status) = collect.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert_eq!((status.code(), status.signal()), (None, Some(libc::SIGTERM)));
+    drop(silent);
+    let mut traces = names(&place.path("traces"));
+    traces.retain(|name| name.ends_with(".gspy"));
+    assert_eq!(traces.len(), 1, "{traces:?}");
+    assert_eq!(launches(&place.path("traces").join(&traces[0])), 10);
 }
 
 /// A pipe that takes no more, and the end that nobody reads.

@@ -464,8 +464,7 @@ fn invalid_clients_are_refused_with_a_reason() {
     let fd = |fd: &dyn AsRawFd| fd.as_raw_fd();
     let vast = memfd(1 << 40, SEALS);
     let hello_of_vast = Hello::new(std::process::id(), 1, 1 << 40).to_bytes();
-    let cases: [(&[u8], Vec<i32>, &str); 9] = [
-        (b"", vec![], "closed the connection"),
+    let cases: [(&[u8], Vec<i32>, &str); 8] = [
         (&hello[..7], vec![fd(&sealed)], "closed the connection"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n", vec![fd(&sealed)], "has another version"),
         (&hello, vec![], "sent 0 descriptors"),
@@ -477,9 +476,7 @@ fn invalid_clients_are_refused_with_a_reason() {
     ];
     for (n, (bytes, descriptors, reason)) in cases.into_iter().enumerate() {
         let stream = UnixStream::connect(collecting.socket()).unwrap();
-        if !bytes.is_empty() {
-            send(&stream, bytes, &descriptors);
-        }
+        send(&stream, bytes, &descriptors);
         drop(stream);
         let error = collecting.wait_for_sessions(n + 1)[n].as_ref().unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
@@ -487,12 +484,27 @@ fn invalid_clients_are_refused_with_a_reason() {
     // Zeros are not a segment, even with the right size and seals.
     let stream = UnixStream::connect(collecting.socket()).unwrap();
     send(&stream, &hello, &[fd(&sealed)]);
-    let error = collecting.wait_for_sessions(10)[9].as_ref().unwrap_err().to_string();
+    let error = collecting.wait_for_sessions(9)[8].as_ref().unwrap_err().to_string();
     assert!(error.contains("it is no gpuspy segment"), "{error}");
     assert_eq!(collecting.collector.traces().whole(), None, "no file is made for strangers");
     // The next client is served.
     assert!(collecting.agent("threads").wait().unwrap().success());
-    assert_eq!(collecting.wait_for_sessions(11)[10].as_ref().unwrap().ending, Ending::Exited);
+    assert_eq!(collecting.wait_for_sessions(10)[9].as_ref().unwrap().ending, Ending::Exited);
+}
+
+/// `gpuspy run` looks whether the collectors of other runs still listen, and each reported that as a process that failed.
+#[test]
+fn a_connection_that_is_closed_without_a_word_is_not_reported() {
+    let mut collecting = Collecting::new();
+    for _ in 0..3 {
+        drop(UnixStream::connect(collecting.socket()).unwrap());
+    }
+    assert!(collecting.agent("threads").wait().unwrap().success());
+    collecting.wait_for_sessions(1);
+    collecting.stop();
+    let sessions = collecting.wait_for_sessions(1);
+    let [session] = &sessions[..] else { panic!("{sessions:?}") };
+    assert_eq!(session.as_ref().unwrap().ending, Ending::Exited);
 }
 
 #[test]

@@ -1,11 +1,16 @@
-//! A full disk, simulated with RLIMIT_FSIZE. The test is alone in its process, because the limit is per process.
+//! A full disk, simulated with RLIMIT_FSIZE. The tests take turns, because the limit is per process.
 
 mod trace_common;
 
 use gpuspy_collector::trace::generator::{Generator, Options};
 use gpuspy_collector::trace::record::{Ending, Record};
-use gpuspy_collector::trace::{TraceReader, TraceWriter};
+use gpuspy_collector::trace::{Summary, TraceReader, TraceWriter};
+use parking_lot::Mutex;
+use std::path::Path;
 use trace_common::{read_whole, status};
+
+/// Held by the test whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn limit_file_size(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
@@ -18,6 +23,7 @@ fn limit_file_size(bytes: u64) {
 
 #[test]
 fn a_full_disk_loses_only_new_chunks_and_reports_them() {
+    let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.gspy");
     let records: Vec<Record> = Generator::new(6, Options::default()).take(300_000).collect();
@@ -64,4 +70,58 @@ fn a_full_disk_loses_only_new_chunks_and_reports_them() {
     let writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
     writer.finish(&status(Ending::Exited)).unwrap();
     assert!(read_whole(&path).is_empty());
+}
+
+/// Writes a trace of two chunks of records on a disk that has room for so many bytes when the second one comes. Returns the
+/// size that the file had at its start, and how the writer ended.
+fn written_with_room(path: &Path, records: &[Record], room: u64) -> (u64, std::io::Result<Summary>) {
+    let mut writer = TraceWriter::create(path, &status(Ending::Running)).unwrap();
+    let start = writer.bytes();
+    let (first, second) = records.split_at(records.len() / 2);
+    for record in first {
+        writer.push(record.clone()).unwrap();
+    }
+    writer.flush().unwrap();
+    for record in second {
+        writer.push(record.clone()).unwrap();
+    }
+    limit_file_size(room);
+    let finished = writer.finish(&status(Ending::Exited));
+    limit_file_size(libc::RLIM_INFINITY);
+    (start, finished)
+}
+
+/// Where there was room for the last Status and not for the End behind it, the writer wrote and removed that Status for ever;
+/// where only the End had no room, the trace had none.
+#[test]
+fn a_disk_that_is_full_at_any_byte_of_the_end_leaves_a_readable_trace() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let records: Vec<Record> = Generator::new(7, Options::default()).take(60).collect();
+    let (start, summary) = written_with_room(&path, &records, libc::RLIM_INFINITY);
+    let whole = summary.unwrap().bytes;
+    let mut had_room_for_the_end = false;
+    for room in start..=whole {
+        let (_, finished) = written_with_room(&path, &records, room);
+        assert_eq!(finished.is_ok(), room == whole, "{room} of {whole} bytes");
+        assert!(std::fs::metadata(&path).unwrap().len() <= room, "{room} of {whole} bytes");
+        let mut reader = TraceReader::open(&path).unwrap();
+        let read: Vec<Record> = reader.records().collect();
+        let (damage, is_complete) = (reader.damage(), reader.complete());
+        assert!(records.starts_with(&read), "{room} of {whole} bytes");
+        assert_eq!(reader.status().unwrap().pid, 4242);
+        assert!(
+            is_complete || !had_room_for_the_end,
+            "less room was enough for the end: {room} of {whole} bytes"
+        );
+        had_room_for_the_end = is_complete;
+        if is_complete && room < whole {
+            let lost = damage.records_lost_at_least;
+            assert_eq!((read.len() as u64 + lost, damage.write_error), (60, Some(libc::EFBIG)), "{damage:?}");
+            assert_eq!(reader.status().unwrap().ending, Ending::Exited);
+        }
+    }
+    assert!(had_room_for_the_end);
+    assert_eq!(read_whole(&path), records);
 }

@@ -71,6 +71,9 @@ fn window(text: &str) -> Result<Duration, String> {
     Ok(length)
 }
 
+/// For so long after the first signal, further ones count as the same: timeout(1) sends one to a process and one to its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
+
 /// How long the end of a collector waits for stderr to take what is to be said.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -120,6 +123,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
             let _ = signals.wait();
         }
         drop(stopper);
+        let_another_signal_end_it(&is_over, signals);
         listening.map(drop).map_err(|e| collect::Error::no_thread("the collector", &e))
     });
     let _ = fs::remove_file(&socket);
@@ -154,6 +158,7 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
         let either = || sys::wait([Some(signals.as_fd()), Some(is_done.as_fd())], sys::FOREVER);
         while matches!(either(), Ok([false, false])) {}
         drop(stopper);
+        let_another_signal_end_it(&is_done, signals);
         collecting.join().map_err(|_| Failure::usage("the collector thread panicked"))
     });
     let session = session??;
@@ -163,6 +168,14 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
         progress::total(collector.progress(), began);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets the next signal end this process, unless the end that the first one asked for comes at once: it may take as long as tables
+/// take to be written. What is in the traces stays there.
+fn let_another_signal_end_it(is_over: &Stopped, signals: Signals) {
+    // An error means only that the next signal may come too early.
+    let _ = sys::wait([Some(is_over.as_fd())], ONE_SIGNAL);
+    drop(signals);
 }
 
 fn a_stop() -> Result<(Stop, Stopped), Failure> {
@@ -210,7 +223,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
 
 /// Listens at a path, even if a killed collector left its socket there.
 fn bind_anew(socket: &Path) -> Result<UnixListener, Failure> {
-    if UnixStream::connect(socket).is_ok() {
+    if sys::is_listened_on(socket).unwrap_or(false) {
         let shown = socket.display();
         return Err(Failure::usage(format_args!(
             "another collector listens on {shown}; end it, or choose another --dir"

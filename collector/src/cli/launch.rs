@@ -1,13 +1,13 @@
 //! Prepares a program to be started under the agent.
 
 use super::{Failure, installation, program};
+use crate::collect::sys;
 use crate::why::{said, why};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,11 +74,8 @@ fn remove_abandoned(place: &Path) {
         let is_private = found.is_dir() && found.mode() & 0o777 == 0o700 && found.uid() == ours;
         let is_young =
             found.modified().ok().and_then(|made| made.elapsed().ok()).is_none_or(|age| age < YOUNG);
-        let is_refused = || {
-            let answer = UnixStream::connect(entry.path().join(SOCKET));
-            answer.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-        };
-        if is_private && !is_young && is_refused() {
+        let is_silent = || matches!(sys::is_listened_on(&entry.path().join(SOCKET)), Ok(false));
+        if is_private && !is_young && is_silent() {
             // If this fails, the next run tries it again.
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -3,15 +3,19 @@
 use super::machines::Machines;
 use super::output::cannot_write;
 use super::traces::{Opened, PATIENCE, say_damage, unreadable};
-use super::{Failure, say};
+use super::{Failure, UNREADABLE, say};
 use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
-use crate::trace::TraceReader;
+use crate::trace::{Damage, PRIVATE, TraceReader};
 use crate::units::utc;
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
+
+/// The mode of files that a user asks for.
+const USUAL: u32 = 0o666;
 
 /// Writes a trace, or all traces of a directory, as one job.
 pub(super) fn export(
@@ -32,7 +36,7 @@ pub(super) fn export(
     let folder = place::of_job(directory, &job);
     free(&folder)?;
     let hidden = hidden(&folder);
-    let written = all(&mut machines, filter, &hidden).and_then(|written| {
+    let written = all(&mut machines, filter, &hidden, USUAL).and_then(|written| {
         // A folder that came in the meantime is not replaced, unless it is empty.
         let renamed = fs::rename(&hidden, &folder);
         renamed.map(|()| written).map_err(|e| cannot_write(folder.display(), &e))
@@ -47,8 +51,12 @@ pub(super) fn export(
     Ok(())
 }
 
-/// Adds the tables of the trace of a window that began then, s since 1970, to the job of that window: `NAME.TIME`.
-pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64) -> Result<Written, Failure> {
+/// Adds the tables of the trace of a window that began then, s since 1970, to the job of that window: `NAME.TIME`. They are as
+/// private as the trace.
+///
+/// # Errors
+/// Says why the trace still has what the tables lack.
+pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64) -> Result<(), Failure> {
     let mut machines = Machines::of(trace, PATIENCE)?;
     if let Some((path, error)) = machines.unread.first() {
         return Err(unreadable(path, error));
@@ -59,7 +67,21 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
         (None, None) => String::new(),
     };
     let folder = place::of_job(directory, &format!("{name}.{}", utc(began)));
-    all(&mut machines, &Filter::default(), &folder)
+    whole(&mut machines, &folder)
+}
+
+/// Writes the tables of all processes and everything that is in their traces.
+fn whole(machines: &mut Machines, job: &Path) -> Result<(), Failure> {
+    let Tables { is_partial, .. } = all(machines, &Filter::default(), job, PRIVATE)?;
+    // A trace that could be opened a moment ago may not be opened again.
+    if let Some((path, error)) = machines.unread.first() {
+        return Err(unreadable(path, error));
+    }
+    if is_partial {
+        let sentence = format!("the tables in {} lack what could not be read", job.display());
+        return Err(Failure { code: UNREADABLE, sentence });
+    }
+    Ok(())
 }
 
 /// Returns the name of a job that the user has not named.
@@ -97,9 +119,18 @@ fn hidden(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
-/// Writes the tables of all processes, one machine after another.
-fn all(machines: &mut Machines, filter: &Filter, job: &Path) -> Result<Written, Failure> {
-    let (mut all, mut failed) = (Written::default(), None);
+/// The tables of a job.
+#[derive(Debug, Default)]
+struct Tables {
+    /// The number of rows in those of what happened.
+    rows: u64,
+    /// Whether a part of a trace's file could not be read.
+    is_partial: bool,
+}
+
+/// Writes the tables of all processes, one machine after another, into files of this mode.
+fn all(machines: &mut Machines, filter: &Filter, job: &Path, mode: u32) -> Result<Tables, Failure> {
+    let (mut all, mut failed) = (Tables::default(), None);
     machines.each(filter, |traces, filters| {
         for (trace, filter) in traces.iter_mut().zip(filters) {
             if failed.is_some() {
@@ -107,21 +138,43 @@ fn all(machines: &mut Machines, filter: &Filter, job: &Path) -> Result<Written, 
             }
             let folder = place::of_process(job, &trace.names);
             let file = place::file(&folder, trace.status.as_ref());
-            match one(trace, filter, &folder, &file) {
-                Ok(written) => all.rows += written.rows,
-                Err(error) => {
-                    place::remove(&folder, &file);
-                    failed = Some(cannot_write(folder.display(), &error));
+            let unfinished = Unfinished { folder: &folder, file: &file };
+            // Each pass may lack another part.
+            let first_pass = trace.reader.damage();
+            match one(trace, filter, &unfinished, mode) {
+                Ok(written) => {
+                    mem::forget(unfinished);
+                    all.rows += written.rows;
                 }
+                Err(error) => failed = Some(cannot_write(folder.display(), &error)),
             }
-            say_damage(&trace.path, trace.reader.damage());
+            let damage = trace.reader.damage();
+            all.is_partial |= is_partial(&first_pass) || is_partial(&damage);
+            say_damage(&trace.path, damage);
         }
     })?;
     failed.map_or(Ok(all), Err)
 }
 
-/// Writes the tables of a process into its folder, in files of this name.
-fn one(trace: &mut Opened, filter: &Filter, folder: &Path, file: &str) -> io::Result<Written> {
+/// Whether a part of the file could not be read, which may succeed later. What was never written to it is no such part.
+fn is_partial(damage: &Damage) -> bool {
+    damage.bytes_skipped > 0 || (damage.chunks_lost > 0 && damage.write_error.is_none())
+}
+
+/// Files of a process's tables, which are removed if writing them fails or panics.
+struct Unfinished<'a> {
+    folder: &'a Path,
+    file: &'a str,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        place::remove(self.folder, self.file);
+    }
+}
+
+/// Writes the tables of a process into these files.
+fn one(trace: &mut Opened, filter: &Filter, files: &Unfinished<'_>, mode: u32) -> io::Result<Written> {
     let input = Input {
         path: trace.path.display().to_string(),
         names: &trace.names,
@@ -131,5 +184,93 @@ fn one(trace: &mut Opened, filter: &Filter, folder: &Path, file: &str) -> io::Re
         filter,
         records: trace.clocks.callers.on_stacks(trace.reader.records()),
     };
-    parquet::write(folder, file, input)
+    parquet::write(files.folder, files.file, mode, input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::generator::{Generator, Options, write_trace};
+    use std::os::unix::fs::PermissionsExt;
+
+    /// The start of a window, s since 1970.
+    const BEGAN: u64 = 1_795_924_200;
+
+    /// Writes a trace into a folder.
+    fn trace(folder: &Path) -> PathBuf {
+        let trace = folder.join("python-7.gspy");
+        write_trace(&trace, &mut Generator::new(7, Options::default()), 20_000).unwrap();
+        trace
+    }
+
+    /// Returns the files in a folder and in those below it.
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() { files.extend(self::files(&entry)) } else { files.push(entry) }
+        }
+        files
+    }
+
+    /// They had the usual modes, and the trace that they replaced was its owner's alone.
+    #[test]
+    fn the_tables_of_a_window_are_as_private_as_its_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = trace(folder.path());
+        add(&trace, folder.path(), Some("lr"), BEGAN).unwrap();
+        let job = place::of_job(folder.path(), &format!("lr.{}", utc(BEGAN)));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let tables = files(&job);
+        assert!(!tables.is_empty() && mode(&job) == 0o700);
+        assert!(tables.iter().all(|table| mode(table) == 0o600 && mode(table.parent().unwrap()) == 0o700));
+    }
+
+    /// The collector removed a trace of which it had written nothing.
+    #[test]
+    fn a_trace_that_cannot_be_opened_a_second_time_has_no_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = trace(folder.path());
+        let mut machines = Machines::of(&trace, PATIENCE).unwrap();
+        fs::remove_file(&trace).unwrap();
+        let failure = whole(&mut machines, &folder.path().join("job=lr")).unwrap_err();
+        assert!(failure.sentence.starts_with("cannot read "), "{failure:?}");
+    }
+
+    /// The collector removed it, also if another try would have read all of it.
+    #[test]
+    fn tables_lack_what_could_not_be_read_of_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = trace(folder.path());
+        let mut bytes = fs::read(&trace).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&trace, bytes).unwrap();
+        let failure = add(&trace, folder.path(), Some("lr"), BEGAN).unwrap_err();
+        assert!(failure.sentence.ends_with(" lack what could not be read"), "{failure:?}");
+        let job = place::of_job(folder.path(), &format!("lr.{}", utc(BEGAN)));
+        assert!(!files(&job).is_empty(), "the rest is there");
+    }
+
+    /// A trace on a full disk would be kept for records that are not in it.
+    #[test]
+    fn what_was_never_written_to_a_trace_is_no_part_of_it() {
+        let full = Damage { chunks_lost: 2, write_error: Some(libc::ENOSPC), ..Damage::default() };
+        assert!(!is_partial(&full) && !is_partial(&Damage::default()));
+        assert!(is_partial(&Damage { bytes_skipped: 1, ..full }));
+        assert!(is_partial(&Damage { write_error: None, ..full }));
+    }
+
+    #[test]
+    fn tables_whose_writing_panics_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("kernel");
+        fs::create_dir(&table).unwrap();
+        fs::write(table.join("pid7-00000.parquet"), "").unwrap();
+        let panicked = std::panic::catch_unwind(|| {
+            let _unfinished = Unfinished { folder: folder.path(), file: "pid7-00000.parquet" };
+            panic!("a fault of an analysis");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(files(folder.path()), [] as [PathBuf; 0]);
+    }
 }

@@ -5,7 +5,7 @@ use super::launch::{self, PrivateDir};
 use super::printing::Printing;
 use super::program::{self, BlindSpot};
 use super::{Failure, html, panic, progress, quoted, report, say, say_what_is_missing};
-use crate::collect::sys::{self, Signals};
+use crate::collect::sys::{self, Arrived, Signals};
 use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target, descriptors};
 use crate::trace::record::Ending;
 use crate::why::{said, why};
@@ -256,7 +256,8 @@ pub(super) fn observe(
     }
     // The program keeps its own limit.
     descriptors::raise_limit().restore_in(&mut command);
-    sys::keep_statuses();
+    // It also ignores the signals that it would ignore without gpuspy.
+    sys::keep_statuses().restore_in(&mut command);
     // Signals are blocked first, so that threads started later do not receive them.
     let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
     let ignored = [libc::SIGINT, libc::SIGQUIT];
@@ -300,7 +301,7 @@ pub(super) fn observe(
     if shows_progress {
         progress::total(collector.progress(), began);
     }
-    // The command has ended: from here on, Ctrl-C ends gpuspy.
+    // The command has ended: from here on, Ctrl-C ends gpuspy, if it would have before.
     drop(signals);
     let sessions = sessions.into_inner();
     Ok(Observed { status, collector, sessions })
@@ -313,12 +314,18 @@ fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
     let look_again = if end.is_some() { sys::FOREVER } else { LOOK };
     while !sys::has_ended(child.id())? {
         sys::wait([Some(signals.as_fd()), end.as_ref().map(AsFd::as_fd)], look_again)?;
-        // The child is in the same foreground group and has received signals of the terminal itself.
-        if let Some(signal) = signals.next()?.filter(|signal| !signal.from_terminal) {
+        if let Some(signal) = signals.next()?.filter(|signal| !is_the_childs_too(signal)) {
             sys::send_signal(child.id(), signal.number);
         }
     }
     Ok(())
+}
+
+/// Whether the child has received a signal itself: it is in the same foreground group, to which a terminal sends the signals of its
+/// keys. A hangup goes to the leader of the session alone, which gpuspy may be (`ssh -t host gpuspy run …`), and to the group
+/// only if the leader ends. A program that receives it twice ends as one that receives it once.
+fn is_the_childs_too(signal: &Arrived) -> bool {
+    signal.from_terminal && [libc::SIGINT, libc::SIGQUIT].contains(&signal.number)
 }
 
 /// Waits a moment for processes that end together with the command.

@@ -207,7 +207,7 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Returns what is called `*.gspy` in a directory, in the order of the names.
-fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(directory).map_err(|e| unreadable(directory, &e.into()))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let mut named: Vec<PathBuf> =

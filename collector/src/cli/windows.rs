@@ -1,10 +1,13 @@
 //! Windows of `gpuspy collect`: what becomes of traces whose time is over?
 
-use super::{Failure, parquet, say};
+use super::traces::named_like_traces;
+use super::{Failure, parquet, quoted, say};
 use crate::collect::{self, Complete, Division, sys};
+use crate::trace::wait_until_complete;
 use crossbeam_channel::{Receiver, unbounded};
 use std::fs;
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -26,6 +29,9 @@ pub(super) struct Exporter(Option<JoinHandle<()>>);
 /// # Errors
 /// Fails if the system has no thread for it.
 pub(super) fn begin(length: Duration, tables: Option<Tables>) -> Result<(Division, Exporter), Failure> {
+    if let Some(left) = tables.as_ref().and_then(|tables| leftovers(&tables.directory)) {
+        say(left);
+    }
     let (complete, completed) = unbounded();
     let export = |tables: Tables| {
         let exporting = Builder::new().spawn(move || tables.take(&completed));
@@ -49,16 +55,103 @@ impl Tables {
     fn take(&self, completed: &Receiver<Complete>) {
         // The collection comes first.
         sys::lower_priority();
+        // Threads that this one starts have its mask.
+        sys::survive_size_limit();
         for Complete { window, path } in completed {
-            match parquet::add(&path, &self.directory, self.job.as_deref(), window.began()) {
-                // Only the space that it takes is lost if it cannot be removed.
-                Ok(_) => drop(fs::remove_file(&path)),
-                Err(failure) => {
-                    say(&failure.sentence);
-                    say(format_args!("the trace {} was kept", path.display()));
-                }
-            }
+            let (directory, job) = (&self.directory, self.job.as_deref());
+            replace(&path, || parquet::add(&path, directory, job, window.began()));
             sys::trim_memory();
         }
+    }
+}
+
+/// Removes a trace if `add` makes tables of all of it. If that fails, even by a fault of ours, the next trace has its turn.
+fn replace(trace: &Path, add: impl FnOnce() -> Result<(), Failure>) {
+    // State that a panic leaves behind is not used again.
+    match catch_unwind(AssertUnwindSafe(add)) {
+        // Only the space that it takes is lost if it cannot be removed.
+        Ok(Ok(())) => return drop(fs::remove_file(trace)),
+        Ok(Err(failure)) => say(&failure.sentence),
+        Err(_) => say(format_args!("an internal error ended the export of {}", trace.display())),
+    }
+    say(format_args!("the trace {} was kept", trace.display()));
+}
+
+/// Names the traces in a directory that no process is writing: a collector that was killed left them, or one that could not make
+/// tables of them. Nothing makes tables of them by itself. `None` if there are none.
+fn leftovers(directory: &Path) -> Option<String> {
+    // Of a directory that cannot be read, nothing can be exported either.
+    let mut left = named_like_traces(directory).ok()?;
+    left.retain(|path| is_left(path));
+    let (first, others) = left.split_first()?;
+    let (first, directory) = (first.display(), quoted(directory));
+    let which = match others.len() {
+        0 => format!("{first} was left"),
+        1 => format!("{first} and another trace were left"),
+        count => format!("{first} and {count} other traces were left"),
+    };
+    Some(format!(
+        "{which} by an earlier collector: gpuspy export TRACE --to parquet -o {directory} makes tables of a trace"
+    ))
+}
+
+/// Whether it is a trace with something in it that no process is writing.
+fn is_left(path: &Path) -> bool {
+    let has_bytes = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+    has_bytes && wait_until_complete(path, Duration::ZERO).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thread ended, and traces lay there from then on without a word.
+    #[test]
+    fn a_trace_whose_export_panics_is_kept_and_the_next_one_has_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let [panics, fails, succeeds] = ["a.gspy", "b.gspy", "c.gspy"].map(|name| folder.path().join(name));
+        for trace in [&panics, &fails, &succeeds] {
+            fs::write(trace, "trace").unwrap();
+        }
+        replace(&panics, || panic!("a fault of an analysis"));
+        replace(&fails, || Err(Failure::usage("the disk is full")));
+        replace(&succeeds, || Ok(()));
+        assert_eq!([&panics, &fails, &succeeds].map(|trace| trace.exists()), [true, true, false]);
+    }
+
+    /// A write beyond `ulimit -f` ended the collector.
+    #[test]
+    fn the_thread_of_the_tables_survives_a_limit_on_file_sizes() {
+        let tables = Tables { directory: PathBuf::new(), job: None };
+        let (_, completed) = unbounded();
+        let taking = std::thread::spawn(move || {
+            tables.take(&completed);
+            fs::read_to_string("/proc/thread-self/status").unwrap()
+        });
+        let status = taking.join().unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        assert_ne!(blocked & (1 << (libc::SIGXFSZ - 1)), 0, "{blocked:x}");
+    }
+
+    /// Windows of a collector that was killed never became tables, and nothing said so.
+    #[test]
+    fn traces_of_an_earlier_collector_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, text) in [("a.gspy", ""), ("b.gspy", "trace"), ("c.txt", "text"), ("d.gspy", "trace")] {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::create_dir(at("e.gspy")).unwrap();
+        let [one, other] = [at("b.gspy"), at("d.gspy")].map(|path| fs::File::open(path).unwrap());
+        one.lock().unwrap();
+        other.lock().unwrap();
+        assert_eq!(leftovers(folder.path()), None, "a collector is writing both");
+        drop(other);
+        let said = leftovers(folder.path()).unwrap();
+        assert!(said.starts_with(&format!("{} was left by an earlier", at("d.gspy").display())), "{said}");
+        drop(one);
+        let said = leftovers(folder.path()).unwrap();
+        assert!(said.starts_with(&format!("{} and another trace", at("b.gspy").display())), "{said}");
     }
 }

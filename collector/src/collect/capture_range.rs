@@ -11,7 +11,7 @@
 //! still arrive. They are decided in the order of their times; a record that comes even later is decided by its own
 //! times.
 
-use super::open_ranges::OpenRanges;
+use super::open_ranges::{OpenRanges, text_of};
 use crate::hash::HashMap;
 use crate::trace::record::{Api, Body, Record, What, Work};
 use gpuspy_wire::record::{SyncScope, Untimed, flag};
@@ -68,6 +68,11 @@ impl CaptureRanges {
     /// What was left out so far.
     pub fn outside(&self) -> Outside {
         self.outside
+    }
+
+    /// The numbers of the texts of NVTX ranges that may still be written: of records that are held back, and of open ranges.
+    pub fn texts(&self) -> impl Iterator<Item = u32> {
+        self.older.iter().chain(&self.newest).filter_map(text_of).chain(self.before.ranges.texts())
     }
 
     /// Takes the next record; returns those to be written now.
@@ -395,6 +400,25 @@ mod tests {
         ]);
         let inside = [(100, 0), (110, 4), (120, 5), (200, 0)];
         assert_eq!(kept, [&[(99, 1), (99, 3)], &inside[..], &[(230, 105), (240, 103), (250, 101)]].concat());
+    }
+
+    /// The texts of all others are forgotten when the trace of the next window begins.
+    #[test]
+    fn the_texts_of_ranges_that_may_still_be_written_are_known() {
+        use NvtxChange::{Mark, Pop, Push};
+        let mut captures = CaptureRanges::default();
+        captures.begin();
+        let texts = |captures: &CaptureRanges| captures.texts().collect::<std::collections::BTreeSet<u32>>();
+        for record in [range(Push, 10, 1), range(Push, 20, 2), range(Pop, 30, 0), range(Mark, 40, 3)] {
+            captures.take(record);
+        }
+        assert_eq!(texts(&captures), [0, 1, 2, 3].into());
+        captures.emptied();
+        captures.take(range(Mark, 50, 4));
+        assert_eq!(texts(&captures), [0, 1, 2, 3, 4].into(), "none is decided yet");
+        captures.emptied();
+        captures.emptied();
+        assert_eq!(texts(&captures), [1].into(), "it is open");
     }
 
     #[test]

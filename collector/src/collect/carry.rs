@@ -9,7 +9,7 @@
 
 use super::held::HeldMemory;
 use super::open_ranges::OpenRanges;
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, GraphNode, Record};
 use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
@@ -106,6 +106,21 @@ impl Carry {
     /// The names so far.
     pub fn names(&self) -> impl Iterator<Item = (Namespace, u32, &str)> {
         self.names.iter().map(|((namespace, id), text)| (*namespace, *id, text.as_str()))
+    }
+
+    /// The numbers of the texts of open NVTX ranges.
+    pub fn texts(&self) -> impl Iterator<Item = u32> {
+        self.ranges.texts()
+    }
+
+    /// Forgets the texts of NVTX ranges except those with these numbers.
+    pub fn keep_texts(&mut self, kept: &HashSet<u32>) {
+        let bytes = &mut self.name_bytes;
+        self.names.retain(|(namespace, id), text| {
+            let stays = *namespace != Namespace::NvtxRange || kept.contains(id);
+            *bytes -= if stays { 0 } else { text.len() + NAME_BYTES };
+            stays
+        });
     }
 
     /// Takes the next record. Returns whether it changes what is carried.
@@ -398,6 +413,24 @@ mod tests {
         (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
         let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
         assert_eq!((names[0], names.len()), ((Namespace::Kernel, 1, "kernel"), 4));
+    }
+
+    #[test]
+    fn only_texts_of_open_ranges_are_carried() {
+        use NvtxChange::{Pop, Push};
+        let mut carry = Carry::default();
+        carry.name(Namespace::Kernel, 1, "kernel");
+        for (id, text) in [(1, "epoch"), (2, "step 1"), (3, "step 2")] {
+            carry.name(Namespace::NvtxRange, id, text);
+        }
+        for body in [range(Push, 1), range(Push, 2), range(Pop, 0)] {
+            carry.observe(&Record { thread: 1, at: 5, body });
+        }
+        let open: HashSet<u32> = carry.texts().collect();
+        carry.keep_texts(&open);
+        let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
+        assert_eq!(names, [(Namespace::Kernel, 1, "kernel"), (Namespace::NvtxRange, 1, "epoch")]);
+        assert_eq!(carry.name_bytes, "kernel".len() + "epoch".len() + 2 * NAME_BYTES);
     }
 
     /// Only the bytes of texts were counted, so that a program could give any number of empty ones.

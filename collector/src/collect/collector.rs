@@ -107,7 +107,8 @@ impl Collector {
     }
 
     /// Collects from every process that connects, until stopped. Calls `report` with each session that ends, and the path of
-    /// its trace, and once if no more connections can be accepted for now. A process for which there is no thread, or which is one too many, is refused; later ones are not.
+    /// its trace, and once if no more connections can be accepted for now. A process for which there is no thread, or which is one
+    /// too many, is refused; later ones are not. A connection that is closed without a word is no session.
     pub fn listen(&self, listener: UnixListener, report: impl Fn(Result<(Session, PathBuf)>) + Sync) {
         // If accept would block, there is no connection: this thread waits only in `sys::wait`.
         let _ = listener.set_nonblocking(true);
@@ -124,7 +125,7 @@ impl Collector {
                 } else {
                     let thread = std::thread::Builder::new().spawn_scoped(threads, move || {
                         let Some(socket) = take.lock().take() else { return };
-                        let session = self.receive(socket);
+                        let session = self.receive_if_greeted(socket);
                         self.running.fetch_sub(1, Ordering::Relaxed);
                         // Before anything else: the more sessions end at the same time, the more there is to give back.
                         sys::trim_memory();
@@ -133,7 +134,9 @@ impl Collector {
                             let path = self.traces().path(session.trace).to_owned();
                             (session, path)
                         };
-                        report(session.map(with_path));
+                        if let Some(session) = session.transpose() {
+                            report(session.map(with_path));
+                        }
                     });
                     thread.map(drop).map_err(|e| Error::no_thread("it", &e))
                 };
@@ -177,9 +180,15 @@ impl Collector {
     /// # Errors
     /// Says why there is no trace, or only a part of one.
     pub fn receive(&self, socket: UnixStream) -> Result<Session> {
+        let session = self.receive_if_greeted(socket)?;
+        session.ok_or_else(|| Error::new("the process closed the connection before its greeting"))
+    }
+
+    /// Does the same; `None` if the connection was closed without a word.
+    fn receive_if_greeted(&self, socket: UnixStream) -> Result<Option<Session>> {
         // On most systems accepted sockets do not inherit the flag; where they do, it must go.
         socket.set_nonblocking(false).map_err(|e| Error::io("cannot wait for a greeting", e))?;
-        self.run(&Peer::receive(socket)?)
+        Peer::receive(socket)?.map(|peer| self.run(&peer)).transpose()
     }
 
     /// Collects from a running process that no collector drains.

@@ -1,6 +1,6 @@
 //! Which NVTX ranges are open? The records that opened them, for a trace that has nothing else of the time before.
 
-use crate::trace::record::{NvtxRange, Record};
+use crate::trace::record::{Body, NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
 use std::collections::BTreeMap;
 
@@ -56,12 +56,21 @@ impl OpenRanges {
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.pushed.values().flatten().chain(self.started.values())
     }
+
+    /// The numbers of their texts.
+    pub fn texts(&self) -> impl Iterator<Item = u32> {
+        self.records().filter_map(text_of)
+    }
+}
+
+/// Returns the number of a range's text, 0 for none; `None` for other records.
+pub fn text_of(record: &Record) -> Option<u32> {
+    if let Body::NvtxRange(range) = &record.body { Some(range.text) } else { None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::record::Body;
 
     fn changed(open: &mut OpenRanges, change: NvtxChange, id: u64) -> bool {
         let range =

@@ -34,16 +34,18 @@ enum Link {
 }
 
 impl Peer {
-    /// Receives the Hello and the segment over a connection.
+    /// Receives the Hello and the segment over a connection. `None` if the other side closed it without a word, as a process does
+    /// that only looks whether a collector listens ([`sys::is_listened_on`]).
     ///
     /// # Errors
     /// Describes what the other side sent instead.
-    pub(crate) fn receive(socket: UnixStream) -> Result<Peer> {
+    pub(crate) fn receive(socket: UnixStream) -> Result<Option<Peer>> {
         match greeted(&socket) {
-            Ok((pid, mapping)) => {
+            Ok(Some((pid, mapping))) => {
                 let process = Process::peer(pid, socket.as_fd());
-                Ok(Peer { process, mapping, link: Link::Socket(socket) })
+                Ok(Some(Peer { process, mapping, link: Link::Socket(socket) }))
             }
+            Ok(None) => Ok(None),
             Err(error) => {
                 refuse(&socket, &error);
                 Err(error)
@@ -128,21 +130,22 @@ fn tell(mut socket: &UnixStream, line: &str) {
     let _ = socket.write_all(line.as_bytes());
 }
 
-/// Receives the Hello and maps the segment. Returns the process's pid with it.
-fn greeted(socket: &UnixStream) -> Result<(u32, Mapping)> {
+/// Receives the Hello and maps the segment. Returns the process's pid with it; `None` if the connection was closed instead.
+fn greeted(socket: &UnixStream) -> Result<Option<(u32, Mapping)>> {
     let pid =
         sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot find out which process connects", e))?;
-    let (hello, fd) = receive_hello(socket).map_err(|e| e.about(pid))?;
+    let Some((hello, fd)) = receive_hello(socket).map_err(|e| e.about(pid))? else { return Ok(None) };
     let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
     attach(&mapping, false).map_err(|e| e.about(pid))?;
-    Ok((pid, mapping))
+    Ok(Some((pid, mapping)))
 }
 
 /// How long a greeting may take. An agent sends it at once; a peer that sends nothing, or one byte after the other, must not
 /// keep a thread of the collector.
 const GREETING: Duration = Duration::from_secs(5);
 
-fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
+/// Receives the Hello and the descriptor of the segment. `None` if the connection was closed before the first byte.
+fn receive_hello(socket: &UnixStream) -> Result<Option<(Hello, OwnedFd)>> {
     let mut bytes = [0; handshake::BYTES];
     let mut descriptors = Vec::new();
     let mut filled = 0;
@@ -155,6 +158,7 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
         }
         socket.set_read_timeout(Some(left)).map_err(|e| Error::io("cannot limit the wait", e))?;
         match sys::receive(socket.as_fd(), &mut bytes[filled..]) {
+            Ok((0, _)) if filled == 0 => return Ok(None),
             Ok((0, _)) => return Err(Error::new("it closed the connection before its greeting")),
             Ok((count, more)) => {
                 filled += count;
@@ -173,7 +177,7 @@ fn receive_hello(socket: &UnixStream) -> Result<(Hello, OwnedFd)> {
     let hello = Hello::from_bytes(&bytes).ok_or_else(|| {
         Error::new("its greeting has another version: agent and collector must be of the same release")
     })?;
-    descriptors.pop().map(|fd| (hello, fd)).ok_or_else(|| {
+    descriptors.pop().map(|fd| Some((hello, fd))).ok_or_else(|| {
         Error::new(
             "it sent 0 descriptors with its greeting instead of one, or the collector may open no more files \
              (ulimit -n)",

@@ -2,7 +2,7 @@
 //! unsafe code of collecting is in this module.
 
 use gpuspy_wire::segment::{LayoutError, Segment};
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The result of a system call that returns −1 on error.
@@ -83,6 +84,37 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     const PEER_PIDFD: c_int = 77;
     // SAFETY: the option is a new descriptor, which has close-on-exec set.
     owned(unsafe { socket_option(socket, PEER_PIDFD) }?)
+}
+
+/// Whether a process listens on the Unix socket at a path. This does not wait until the process accepts: it may have been stopped.
+///
+/// # Errors
+/// Fails if there is no such socket, or if this process may not connect to it.
+pub(crate) fn is_listened_on(path: &Path) -> io::Result<bool> {
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // One byte stays zero: it terminates the path.
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as c_char;
+    }
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes three numbers.
+    let ours = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the length passed is that of the struct.
+    let result = unsafe { libc::connect(ours.as_raw_fd(), (&raw const address).cast(), length) };
+    match checked(result) {
+        Ok(_) => Ok(true),
+        // As many connections wait to be accepted as may (connect(2): EAGAIN).
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads an option of a socket.
@@ -309,7 +341,7 @@ pub(crate) struct Signals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) number: c_int,
-    /// Whether the kernel sent it: if from the terminal, it went to the whole foreground group.
+    /// Whether the kernel sent it: if for a key of the terminal, it went to the whole foreground group.
     pub(crate) from_terminal: bool,
 }
 
@@ -381,13 +413,18 @@ impl AsFd for Signals {
 }
 
 impl Drop for Signals {
-    /// Discards pending signals and restores the default action for later ones.
+    /// Discards pending signals. Later ones do what they did before [`block`](Signals::block): nothing if this process was started
+    /// with them ignored, as SIGHUP by nohup.
     fn drop(&mut self) {
         for &number in &self.numbers {
-            // SAFETY: no handler is installed; ignoring a pending signal discards it.
+            // SAFETY: a plain struct for which zeros are a value, filled before it is used. Ignoring a signal runs no code of ours,
+            // and discards it if it is pending.
             unsafe {
-                libc::signal(number, libc::SIG_IGN);
-                libc::signal(number, libc::SIG_DFL);
+                let mut action: libc::sigaction = zeroed();
+                if libc::sigaction(number, ptr::null(), &raw mut action) == 0 {
+                    libc::signal(number, libc::SIG_IGN);
+                    libc::sigaction(number, &raw const action, ptr::null_mut());
+                }
             }
         }
         // SAFETY: `before` is a signal set.
@@ -401,10 +438,60 @@ pub(crate) fn send_signal(pid: u32, number: c_int) {
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
-/// Lets children leave their status, which they do not where SIGCHLD was inherited as ignored.
-pub(crate) fn keep_statuses() {
+/// Whether this process ignores a signal.
+fn is_ignored(number: c_int) -> bool {
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    // SAFETY: fills the struct, and changes nothing.
+    let result = unsafe { libc::sigaction(number, ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether this process was started with SIGPIPE ignored. Relaxed: it is set before the process has a second thread.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before `main`: what comes first there is Rust's runtime, which ignores SIGPIPE in this process and no longer knows what
+/// was inherited.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = {
+    extern "C" fn before_main() {
+        PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    }
+    before_main
+};
+
+/// The signals that this process was started to ignore or not, and treats as it needs itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inherited {
+    is_pipe_ignored: bool,
+    is_child_ignored: bool,
+}
+
+impl Inherited {
+    /// Makes `command` ignore them or not as this process was started to. The standard library would have it not ignore SIGPIPE.
+    pub(crate) fn restore_in(self, command: &mut Command) {
+        let restore = move || {
+            for (number, ignore) in
+                [(libc::SIGPIPE, self.is_pipe_ignored), (libc::SIGCHLD, self.is_child_ignored)]
+            {
+                // SAFETY: neither runs code of ours; the call is async-signal-safe.
+                unsafe { libc::signal(number, if ignore { libc::SIG_IGN } else { libc::SIG_DFL }) };
+            }
+            Ok(())
+        };
+        // SAFETY: the closure makes two async-signal-safe calls and neither allocates nor locks.
+        unsafe { command.pre_exec(restore) };
+    }
+}
+
+/// Lets children leave their status, which they do not where SIGCHLD was inherited as ignored. Returns what a program is to inherit.
+pub(crate) fn keep_statuses() -> Inherited {
+    let is_child_ignored = is_ignored(libc::SIGCHLD);
     // SAFETY: restores the default action, which interrupts nothing.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    Inherited { is_pipe_ignored: PIPE_WAS_IGNORED.load(Ordering::Relaxed), is_child_ignored }
 }
 
 /// Ignores signals for the rest of the process's life.
@@ -600,8 +687,46 @@ pub fn has_ended(pid: u32) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::ends_together;
+    use super::{Signals, ends_together, ignore_signals, is_ignored, is_listened_on};
     use std::fs;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    /// Connecting waited for the collector of another run that was stopped (Ctrl-Z), and no further run began.
+    #[test]
+    fn who_listens_is_known_without_waiting_until_a_full_queue_has_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        assert!(is_listened_on(&socket).is_err(), "there is no socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // SAFETY: lets one connection wait to be accepted.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let waiting = UnixStream::connect(&socket).unwrap();
+        assert!(is_listened_on(&socket).unwrap(), "the queue is full");
+        drop(waiting);
+        drop(listener);
+        assert!(!is_listened_on(&socket).unwrap(), "nobody listens");
+    }
+
+    /// Under nohup, a hangup ended gpuspy while it made the report.
+    #[test]
+    fn a_signal_that_was_ignored_is_ignored_again_when_it_is_no_longer_watched_for() {
+        // No other test uses it.
+        let number = libc::SIGWINCH;
+        for was_ignored in [false, true] {
+            if was_ignored {
+                ignore_signals(&[number]);
+            }
+            let signals = Signals::block(&[number]).unwrap();
+            // SAFETY: the signal is blocked in this thread.
+            assert_eq!(unsafe { libc::raise(number) }, 0);
+            assert_eq!(signals.wait().unwrap().number, number, "it arrives all the same");
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::raise(number) }, 0);
+            drop(signals);
+            assert_eq!(is_ignored(number), was_ignored);
+        }
+    }
 
     /// The kernel would have ended the whole container if the collector asked to be the first without memory.
     #[test]

@@ -11,7 +11,7 @@
 use super::carry::{Carry, placed};
 use super::output::Traces;
 use super::{Error, Result};
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::trace::TraceWriter;
 use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work};
 use crossbeam_channel::Sender;
@@ -29,6 +29,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const LEAD: Duration = Duration::from_secs(10);
 /// Limit on the operations whose GPU times have not come: more than all streams of a process have in flight.
 const MOST_AWAITED: usize = 1 << 16;
+/// Limit on the kernels whose launches are counted: more than a process has. Launches of further ones are not.
+const MOST_KERNELS: usize = 1 << 16;
 
 /// A stretch of real time. All begin at whole multiples of their length since 1970, so that those of all processes and
 /// machines are the same.
@@ -191,11 +193,23 @@ impl<'s> Recording<'s> {
         self.writer.flush().and(earlier)
     }
 
-    /// Whether the window is over.
+    /// Whether the window is over: it is another one now, an earlier one if the system's clock was set back.
     pub fn is_over(&self) -> bool {
         let over =
-            |windows: &Windows<'_>| Window::now(windows.division.length).number > windows.window.number;
+            |windows: &Windows<'_>| Window::now(windows.division.length).number != windows.window.number;
         self.windows.as_ref().is_some_and(over)
+    }
+
+    /// The numbers of the texts of open NVTX ranges.
+    pub fn texts(&self) -> impl Iterator<Item = u32> {
+        self.windows.iter().flat_map(|windows| windows.carry.texts())
+    }
+
+    /// Forgets the texts of NVTX ranges except those with these numbers: the trace of the next window has no others.
+    pub fn keep_texts(&mut self, kept: &HashSet<u32>) {
+        if let Some(windows) = &mut self.windows {
+            windows.carry.keep_texts(kept);
+        }
     }
 
     /// Begins the next window at host ns `now`. If its trace cannot be created, the present one goes on, and
@@ -316,15 +330,21 @@ impl Launched {
             return;
         };
         if *untimed != Untimed::Captured && call.flags & flag::CAPTURED == 0 {
-            let counts = if is_earlier { &mut self.in_earlier } else { &mut self.in_present };
-            *counts.entry(*name).or_default() += 1;
+            add(if is_earlier { &mut self.in_earlier } else { &mut self.in_present }, *name, 1);
         }
     }
 
     fn turn(&mut self) {
         for (name, count) in self.in_present.drain() {
-            *self.in_earlier.entry(name).or_default() += count;
+            add(&mut self.in_earlier, name, count);
         }
+    }
+}
+
+/// Adds launches of a kernel, unless it is one too many.
+fn add(counts: &mut HashMap<u32, u64>, name: u32, count: u64) {
+    if counts.len() < MOST_KERNELS || counts.contains_key(&name) {
+        *counts.entry(name).or_default() += count;
     }
 }
 

@@ -46,7 +46,7 @@ pub struct TraceWriter {
     file: File,
     /// Size of the whole chunks in the file, bytes.
     bytes: u64,
-    /// Where the latest chunks begin, which may have to give way to the End.
+    /// Where the latest chunks begin, which may have to give way to the End. The first two are never among them.
     latest: VecDeque<u64>,
     /// Why a part could not be written: the latest error's number.
     write_error: Option<i32>,
@@ -114,6 +114,8 @@ impl TraceWriter {
         let author = concat!("gpuspy ", env!("CARGO_PKG_VERSION"));
         writer.write_plain(ChunkKind::File, author.as_bytes(), 1)?;
         writer.write_status()?;
+        // What says whose trace it is gives way to nothing.
+        writer.latest.clear();
         Ok(writer)
     }
 
@@ -232,19 +234,35 @@ impl TraceWriter {
         self.status(status);
         // This is the Status before the End unless something fails.
         self.status.threads.clone_from(&self.threads);
-        let Err(error) = self.flush() else { return self.end() };
+        let error = match self.flush().and_then(|()| self.end()) {
+            Ok(summary) => return Ok(summary),
+            Err(error) => error,
+        };
         if self.pending.len() > 0 || self.names_count > 0 || !self.late.is_empty() {
             self.give_up(self.pending.len());
         }
         self.status(status);
-        // A full disk may have no room for the end either. It is worth more than the last records.
-        while self.end().is_err() {
-            let Some(last) = self.latest.pop_back() else { break };
-            // The sequence goes on, so the reader knows that a chunk is missing, and how many records.
-            self.cut_back_to(last)?;
+        self.end_in_place_of_the_latest()?;
+        Err(error)
+    }
+
+    /// Writes the end, in the place of the latest chunks if a full disk has no room for both. It is worth more than the last
+    /// records.
+    fn end_in_place_of_the_latest(&mut self) -> io::Result<()> {
+        loop {
+            let (whole, sequence) = (self.bytes, self.sequence);
+            if self.end().is_ok() {
+                return Ok(());
+            }
+            // A Status that fitted without the End is no older chunk: if it alone gave way, there would be no more room than before.
+            self.latest.retain(|chunk| *chunk < whole);
+            // If nothing can give way, such a Status says more than nothing.
+            let Some(older) = self.latest.pop_back() else { return Ok(()) };
+            // The sequence of the older chunks goes on, so the reader knows that one is missing, and how many records.
+            self.cut_back_to(older)?;
+            self.sequence = sequence;
             self.status_written = None;
         }
-        Err(error)
     }
 
     /// Writes the last status, with all threads, and the End chunk.

@@ -4,8 +4,8 @@ use super::*;
 use crate::collect::Target;
 use crate::model::simulation::work;
 use crate::trace::TraceReader;
-use crate::trace::record::Call;
-use std::path::Path;
+use crate::trace::record::{Call, NvtxRange};
+use gpuspy_wire::record::NvtxChange;
 
 const BEGAN: u64 = 1_000_000;
 const EDGE: u64 = 5_000_000;
@@ -31,17 +31,21 @@ impl Collection {
         Recording::create(&self.traces, "program", &status, Some(&self.division)).unwrap()
     }
 
-    /// Returns the works of each trace, in the order of the windows.
-    fn works(&self) -> Vec<Vec<Record>> {
+    /// Opens each trace, in the order of the windows.
+    fn readers(&self) -> Vec<TraceReader> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let mut paths: Vec<PathBuf> = entries.collect();
         // Traces of one hour: those after the first have a number at their ends.
         paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-        let works = |path: &PathBuf| {
-            let mut reader = TraceReader::open(Path::new(path)).unwrap();
+        paths.iter().map(|path| TraceReader::open(path).unwrap()).collect()
+    }
+
+    /// Returns the works of each trace, in the order of the windows.
+    fn works(&self) -> Vec<Vec<Record>> {
+        let works = |mut reader: TraceReader| {
             reader.records().filter(|record| matches!(record.body, Body::Work(_))).collect()
         };
-        paths.iter().map(works).collect()
+        self.readers().into_iter().map(works).collect()
     }
 }
 
@@ -132,6 +136,63 @@ fn the_trace_goes_on_where_the_next_one_cannot_be_created() {
     assert_eq!(works.len(), 1);
     let expected = [(1, EDGE - 800, EDGE - 900, false), (2, EDGE + 200, EDGE + 100, true)];
     assert_eq!(told(&works[0]), expected);
+}
+
+/// The window went on until the time came again at which it should have ended.
+#[test]
+fn a_window_is_over_when_the_clock_has_been_set_back() {
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    // It began while the clock was two hours ahead. The test may run into the next hour.
+    recording.windows.as_mut().unwrap().window.number += 2;
+    assert!(recording.is_over());
+    recording.push(launch(1, EDGE - 900, EDGE - 800)).unwrap();
+    recording.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
+    recording.push(launch(2, EDGE + 100, EDGE + 200)).unwrap();
+    finish(recording);
+    let works = collection.works();
+    assert_eq!(works.len(), 2, "the hour has a trace already, which is not replaced");
+    let expected = [(1, EDGE - 800, EDGE - 900, false), (2, EDGE + 200, EDGE + 100, false)];
+    assert_eq!([told(&works[0]), told(&works[1])].concat(), expected);
+}
+
+/// A process that numbers its ranges had texts in its first traces only.
+#[test]
+fn a_trace_has_the_texts_of_its_own_window_and_of_open_ranges() {
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    let range = |change, text| {
+        let range = NvtxRange { change, id: 0, domain: 0, text, category: 0, color: 0, payload: false };
+        Record { thread: 1, at: EDGE - 900, body: Body::NvtxRange(range) }
+    };
+    for (number, text) in [(1, "epoch"), (2, "step 1")] {
+        recording.name(Namespace::NvtxRange, number, text).unwrap();
+        recording.push(range(NvtxChange::Push, number)).unwrap();
+    }
+    recording.push(range(NvtxChange::Pop, 0)).unwrap();
+    let open: HashSet<u32> = recording.texts().collect();
+    recording.keep_texts(&open);
+    recording.turn(EDGE, &Status { pid: 7, ended: EDGE, ..Status::default() }).unwrap();
+    recording.name(Namespace::NvtxRange, 3, "step 2").unwrap();
+    finish(recording);
+    let texts = |reader: &TraceReader| -> Vec<(u32, String)> {
+        let names = reader.names().0.iter().filter(|((space, _), _)| *space == Namespace::NvtxRange);
+        names.map(|((_, number), text)| (*number, text.clone())).collect()
+    };
+    let [earlier, later] = &collection.readers()[..] else { panic!("two traces") };
+    let [epoch, one, two] =
+        [(1_u32, "epoch"), (2, "step 1"), (3, "step 2")].map(|(n, text)| (n, text.to_owned()));
+    assert_eq!(texts(later), [epoch.clone(), two.clone()]);
+    assert_eq!(texts(earlier), [epoch, one, two], "it takes late records");
+}
+
+/// Each number that a process gave to a kernel took memory until its end.
+#[test]
+fn the_kernels_whose_launches_are_counted_are_bounded() {
+    let mut counts = HashMap::default();
+    (0..MOST_KERNELS as u32 + 10).for_each(|name| add(&mut counts, name, 1));
+    add(&mut counts, 7, 2);
+    assert_eq!((counts.len(), counts[&7]), (MOST_KERNELS, 3));
 }
 
 #[test]

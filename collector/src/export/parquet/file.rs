@@ -10,8 +10,9 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,14 +31,15 @@ pub(super) struct TableFile {
 }
 
 impl TableFile {
-    /// Begins a file of a table in a folder of that table's name, which is made.
-    pub fn create(process: &Path, name: &str, layout: Layout) -> io::Result<TableFile> {
+    /// Begins a file of a table in a folder of that table's name, which is made. From the mode, the system takes the user's mask.
+    pub fn create(process: &Path, name: &str, mode: u32, layout: Layout) -> io::Result<TableFile> {
         let folder = process.join(&layout.table);
-        fs::create_dir_all(&folder)?;
+        DirBuilder::new().recursive(true).mode(of_folders(mode)).create(&folder)?;
         let (path, hidden) = (folder.join(name), folder.join(place::hidden(name)));
         let root = schema(&layout).map_err(plain)?;
         let properties = Arc::new(properties().map_err(plain)?);
-        let file = BufWriter::with_capacity(1 << 18, File::create(&hidden)?);
+        let file = File::options().write(true).create(true).truncate(true).mode(mode).open(&hidden)?;
+        let file = BufWriter::with_capacity(1 << 18, file);
         let out =
             SerializedFileWriter::new(file, Arc::clone(&root), Arc::clone(&properties)).map_err(plain)?;
         let schema = Arc::new(SchemaDescriptor::new(root));
@@ -68,6 +70,11 @@ impl TableFile {
         self.out.close().map_err(plain)?;
         fs::rename(&self.hidden, &self.path)
     }
+}
+
+/// The mode of folders around files of this mode: who may read those may enter them.
+fn of_folders(mode: u32) -> u32 {
+    mode | ((mode & 0o444) >> 2)
 }
 
 /// An error of the crate as the system's, if it was that.
@@ -126,6 +133,7 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
+    use std::os::unix::fs::PermissionsExt;
 
     const ROWS: i64 = 1_100_000;
 
@@ -144,7 +152,7 @@ mod tests {
             [("text", Kind::Text), ("flag", Kind::Flag), ("number", Kind::Number), ("late", Kind::Fraction)];
         let layout = Layout::new("t").own(&["own"]).group(group);
         let mut sheet = Sheet::new(&layout);
-        let mut file = TableFile::create(folder, "f.parquet", layout).unwrap();
+        let mut file = TableFile::create(folder, "f.parquet", 0o666, layout).unwrap();
         let mut entries = Entries::default();
         for n in 0..ROWS {
             let [own, text, flag, number, late] = expected(n);
@@ -184,6 +192,18 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, ROWS);
+    }
+
+    /// Everybody could read them, also where they took the place of a trace that was its owner's alone.
+    #[test]
+    fn a_private_file_has_private_folders() {
+        let place = tempfile::tempdir().unwrap();
+        let (rank, layout) = (place.path().join("job/rank"), Layout::new("t").own(&["n"]));
+        TableFile::create(&rank, "f.parquet", 0o600, layout).unwrap().finish().unwrap();
+        let mode = |path: &str| fs::metadata(place.path().join(path)).unwrap().permissions().mode() & 0o777;
+        let modes = ["job", "job/rank", "job/rank/t", "job/rank/t/f.parquet"].map(mode);
+        assert_eq!(modes, [0o700, 0o700, 0o700, 0o600]);
+        assert_eq!(of_folders(0o666), 0o777);
     }
 
     #[test]

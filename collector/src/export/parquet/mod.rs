@@ -48,12 +48,12 @@ pub struct Written {
     pub rows: u64,
 }
 
-/// Writes the tables of a process into its folder, a file of this name in each table. Each file has its name when it is
-/// complete.
+/// Writes the tables of a process into its folder, a file of this name and mode in each table. Each file has its name when it
+/// is complete.
 ///
 /// # Errors
 /// Fails if writing does; then some files may be there.
-pub fn write<Records>(folder: &Path, name: &str, input: Input<'_, Records>) -> io::Result<Written>
+pub fn write<Records>(folder: &Path, name: &str, mode: u32, input: Input<'_, Records>) -> io::Result<Written>
 where
     Records: Iterator<Item = Record> + Send,
 {
@@ -62,7 +62,7 @@ where
     let pid = of.pid();
     let mut files = Table::ALL
         .iter()
-        .map(|table| TableFile::create(folder, name, table.layout()))
+        .map(|table| TableFile::create(folder, name, mode, table.layout()))
         .collect::<io::Result<Vec<TableFile>>>()?;
     let (mut written, mut failed) = (Written::default(), None);
     let take = |(table, block): (Table, Block)| {
@@ -81,7 +81,7 @@ where
     files.into_iter().try_for_each(TableFile::finish)?;
     let json = report::json(std::slice::from_ref(&report));
     let ended = ended(&report);
-    let mut stacks = TableFile::create(folder, name, known::stack_layout())?;
+    let mut stacks = TableFile::create(folder, name, mode, known::stack_layout())?;
     known::stacks(names, &pid, |block| stacks.write(block))?;
     stacks.finish()?;
     let mut known = vec![known::devices(&report, &devices, &pid)];
@@ -91,7 +91,7 @@ where
     known
         .into_iter()
         .map(|flat| flat.of_process(&pid))
-        .try_for_each(|flat| write_flat(folder, name, flat))?;
+        .try_for_each(|flat| write_flat(folder, name, mode, flat))?;
     Ok(written)
 }
 
@@ -101,11 +101,11 @@ fn ended(report: &ProcessReport) -> u64 {
 }
 
 /// Writes a table that is complete.
-fn write_flat(folder: &Path, name: &str, flat: Flat) -> io::Result<()> {
+fn write_flat(folder: &Path, name: &str, mode: u32, flat: Flat) -> io::Result<()> {
     let Flat { table, columns, rows } = flat;
     let layout = Layout::new(table).group(columns);
     let mut sheet = Sheet::new(&layout);
-    let mut file = TableFile::create(folder, name, layout)?;
+    let mut file = TableFile::create(folder, name, mode, layout)?;
     for row in rows {
         let entry = sheet.fresh(0, row);
         sheet.row(&[], &[entry]);
