@@ -45,6 +45,8 @@ impl Collectives {
 pub struct Kind {
     /// How many were launched, whatever the filter selects.
     pub count: u64,
+    /// How many of those that the filter selects have a time, whether they are kept or not.
+    pub timed: u64,
     /// When they ran, by their number: those that the filter selects and that are kept.
     pub kept: Vec<Arrival>,
 }
@@ -236,11 +238,12 @@ impl CollectiveFold<'_> {
             self.own.add(interval.start.saturating_sub(ended).max(0) as u64);
         }
         self.last = Some((place, self.last.map_or(i64::MIN, |(_, ended)| ended).max(interval.end)));
+        let kind = self.kinds.entry(kernel).or_default();
+        kind.timed += 1;
         if !is_kept(number, self.level) {
             return;
         }
-        let arrival = Arrival::of(number, interval);
-        self.kinds.entry(kernel).or_default().kept.push(arrival);
+        kind.kept.push(Arrival::of(number, interval));
         self.kept += 1;
         if self.kept > KEPT {
             self.thin();
@@ -412,7 +415,7 @@ mod tests {
         }
         let kinds: Vec<&Kind> = fold.kinds.values().collect();
         let [kind] = kinds[..] else { panic!("{kinds:?}") };
-        assert_eq!(kind.count, 2);
+        assert_eq!((kind.count, kind.timed), (2, 2));
         assert_eq!(kind.kept.iter().map(|one| one.number).collect::<Vec<_>>(), [42, 43]);
     }
 }

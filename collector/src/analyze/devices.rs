@@ -17,6 +17,7 @@ use super::timeline::DeviceTime;
 use super::transfers::{self, Transfers};
 use super::whole::{Work, whole};
 use crate::model::gpu_interval::host;
+use crate::model::job::Job;
 use crate::model::stacks::Caller;
 use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
@@ -119,7 +120,8 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
     for ordinal in known.devices.keys() {
         times.entry(Some(*ordinal)).or_default();
     }
-    let beside = |neighbour: &Neighbour| Some((end.pid, side(neighbour, neighbour.caller, known, names)));
+    let process = [end.pid, Job::of(names).rank];
+    let beside = |neighbour: &Neighbour| Some((process, side(neighbour, neighbour.caller, known, names)));
     let row = |(id, time): (Option<u32>, DeviceTime)| {
         let device = id.and_then(|id| known.devices.get(&id));
         let began_ns = time.began.map(|at| at.saturating_sub(host(line.began)).max(0) as u64);

@@ -19,6 +19,9 @@
 //! An operation's time depends on the shape that a kernel is launched in, and on the size of a copy. Each of these is
 //! a sample of its own as long as each has enough data: `strata.rs`.
 //!
+//! **Bursts.** The launches of a burst have its time together and none of their own, so their times are estimated like those
+//! of operations in pauses. That counts for the totals of their kernels; for the GPU's time the burst does.
+//!
 //! **Neither.** With fewer than five windows or draws, the untimed operations are assumed to take at least as long as
 //! the shortest timed one, and at most as long as the longest (by their best values), or as the mean of the upper
 //! bounds if that is more. Where none of their own shape, size or graph was timed, they may have taken no time.
@@ -82,6 +85,8 @@ enum Why {
     NotDrawn,
     /// It was called in a pause.
     Paused,
+    /// It is in a burst, which has its time.
+    InBurst,
     /// Any other reason.
     Other,
 }
@@ -96,9 +101,10 @@ pub struct Sample {
     /// The shortest and the longest of them by the best values, ns.
     shortest: Option<u64>,
     longest: u64,
-    /// The number of untimed ones: in runs, in pauses, and for any other reason.
+    /// The number of untimed ones: in runs, in pauses, in bursts, and for any other reason.
     not_drawn: u64,
     paused: u64,
+    in_bursts: u64,
     others: u64,
     draws: Draws,
     windows: Clusters,
@@ -191,6 +197,7 @@ impl Sample {
             When::Untimed { reason: Reason::Untimed(Untimed::Budget), .. } => {
                 self.untimed(windows, Why::Paused)
             }
+            When::Untimed { after: None, .. } => self.untimed(windows, Why::InBurst),
             When::Untimed { .. } => self.untimed(windows, Why::Other),
             When::Captured => {}
         }
@@ -216,6 +223,7 @@ impl Sample {
                 self.windows.not_drawn(windows);
             }
             Why::Paused => self.paused += 1,
+            Why::InBurst => self.in_bursts += 1,
             Why::Other => self.others += 1,
         }
         self.windows.time_passes(windows);
@@ -230,6 +238,7 @@ impl Sample {
         self.longest = self.longest.max(other.longest);
         self.not_drawn += other.not_drawn;
         self.paused += other.paused;
+        self.in_bursts += other.in_bursts;
         self.others += other.others;
         self.draws.merge(&other.draws);
         self.windows.merge(&other.windows);
@@ -246,8 +255,13 @@ impl Sample {
     /// Returns the time of the untimed ones, ns; `None` without any.
     fn untimed_time(&self) -> Option<Range> {
         let in_runs = || self.drawn_rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
-        let others = self.paused + self.others;
+        let others = self.in_no_run();
         (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
+    }
+
+    /// Returns the number of untimed ones that are in no run.
+    fn in_no_run(&self) -> u64 {
+        self.paused + self.in_bursts + self.others
     }
 
     /// Returns the time of `count` operations that are in no run, ns; `None` without any.
@@ -257,13 +271,12 @@ impl Sample {
 
     /// Returns the time of `count` untimed operations that are in no run, ns.
     fn rest(&self, count: u64) -> Range {
-        let all = self.paused + self.others;
-        self.windows.mean(all).unwrap_or_else(|| self.bounds()).times(count)
+        self.windows.mean(self.in_no_run()).unwrap_or_else(|| self.bounds()).times(count)
     }
 
     /// Whether there are enough draws and windows to estimate the time of the untimed ones.
     fn is_known(&self) -> bool {
-        (self.not_drawn == 0 || self.has_draws()) && (self.paused + self.others == 0 || self.has_windows())
+        (self.not_drawn == 0 || self.has_draws()) && (self.in_no_run() == 0 || self.has_windows())
     }
 
     fn has_draws(&self) -> bool {
@@ -280,7 +293,7 @@ impl Sample {
     }
 
     fn has_windows(&self) -> bool {
-        self.windows.mean(self.paused + self.others).is_some()
+        self.windows.mean(self.in_no_run()).is_some()
     }
 
     /// Returns the bounds of one operation where only the timed ones are known.

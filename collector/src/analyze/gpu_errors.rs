@@ -12,6 +12,7 @@ use super::merge::Merge;
 use super::scope::Scope;
 use super::source::Source;
 use crate::hash::HashMap;
+use crate::model::run::{Machine, Place};
 use crate::model::stacks::{Caller, Frame};
 use crate::model::transfer::{TransferKind, blocks_host};
 use crate::model::{Action, Drained, Event, Operation, When, gpu_error};
@@ -33,7 +34,7 @@ pub struct GpuErrors {
     pub processes: u64,
     /// The calls that returned the first error of their process.
     pub calls: u64,
-    /// The first of them; of several processes, the earliest.
+    /// The first of them; of several processes, the earliest, also where they ran on several machines.
     pub first: Option<Stopped>,
 }
 
@@ -46,6 +47,10 @@ pub struct Stopped {
     pub at: u64,
     /// The same, ns since the collection began.
     pub since_began: u64,
+    /// The same, CLOCK_REALTIME, ns; `None` if the trace has no status.
+    pub real_time: Option<u64>,
+    /// The machine whose clock host times come from, if known.
+    pub machine: Option<Machine>,
     /// That call's API.
     pub api: String,
     /// Where the call was made.
@@ -78,9 +83,19 @@ impl Merge for GpuErrors {
         self.processes += other.processes;
         self.calls += other.calls;
         let Some(theirs) = &other.first else { return };
-        if self.first.as_ref().is_none_or(|own| (theirs.at, theirs.pid) < (own.at, own.pid)) {
+        if self.first.as_ref().is_none_or(|own| theirs.is_before(own)) {
             self.first = Some(theirs.clone());
         }
+    }
+}
+
+impl Stopped {
+    /// Whether it came before that of another process. Host times of one machine are of one clock. Those of several count
+    /// from when each of them booted, so there the real times are compared, if both are known.
+    fn is_before(&self, other: &Stopped) -> bool {
+        let real_times = self.real_time.zip(other.real_time).filter(|_| self.machine != other.machine);
+        let (own, theirs) = real_times.unwrap_or((self.at, other.at));
+        (own, self.pid) < (theirs, other.pid)
     }
 }
 
@@ -250,10 +265,13 @@ impl<'a> Analysis<'a> for ErrorFold<'a> {
     fn finish(self, end: &End<'_>) -> GpuErrors {
         let Some(First { result, at, api, caller, thread }) = self.first else { return GpuErrors::default() };
         let (suspects, others) = self.suspects(end);
+        let since_began = at.saturating_sub(self.began);
         let first = Stopped {
             result,
             at,
-            since_began: at.saturating_sub(self.began),
+            since_began,
+            real_time: end.status.map(|status| status.began_realtime.saturating_add(since_began)),
+            machine: Some(Place::of(self.names, end.status).machine),
             api: api_name(self.names, api),
             source: end.source(caller),
             pid: end.pid,

@@ -168,6 +168,7 @@ impl MemoryTimeline {
                 self.lines.of(kind).enter(part.live_bytes, on_line);
                 self.doubts.entry(Some(kind)).or_default().enters(part.live_bytes, begin);
             }
+            self.held.iter_mut().for_each(|held| held.enters(from));
             if device.raise_peak(from, 0) {
                 self.owners.peaked();
                 self.held.iter_mut().for_each(|held| held.peaked(None));

@@ -17,7 +17,7 @@ use super::merge::Merge;
 use super::scope::Scope;
 use super::source;
 use super::waits::ImplicitSyncs;
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -27,6 +27,11 @@ use gpuspy_wire::record::{Namespace, flag};
 use shares::Share;
 pub use shares::Shares;
 use std::collections::BTreeMap;
+
+/// The most graphs whose launches have rows of their own.
+const MOST_GRAPHS: usize = 1024;
+/// The row of the launches of all other graphs, and of those whose number is not known.
+pub const OTHER_GRAPHS: u32 = 0;
 
 /// What one line causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +90,7 @@ pub enum Row<Name> {
     Captured(Name),
     /// Transfers of a kind: by their bytes.
     Transfer(TransferKind, HostMemory),
-    /// A graph, by its number: its launches.
+    /// A graph, by its number: its launches. 0 = those whose number is not known, and those beyond the first thousand.
     Graph(u32),
 }
 
@@ -222,6 +227,8 @@ pub struct LineFold<'a> {
     members: HashMap<(u32, u64), Members>,
     /// What each line has a share of.
     rows: HashMap<OfLine, Share>,
+    /// The graphs that have rows of their own.
+    graphs: HashSet<u32>,
 }
 
 impl LineFold<'_> {
@@ -231,6 +238,15 @@ impl LineFold<'_> {
 
     fn row(&mut self, row: Row<u32>, number: u32) -> &mut Share {
         self.rows.entry((row, number)).or_default()
+    }
+
+    /// Returns the row of a graph's launches. An update gives a graph another number, so that a program can have any number of
+    /// them: beyond the first ones they have one row.
+    fn graph(&mut self, number: u32) -> Row<u32> {
+        if self.graphs.len() < MOST_GRAPHS {
+            self.graphs.insert(number);
+        }
+        Row::Graph(if self.graphs.contains(&number) { number } else { OTHER_GRAPHS })
     }
 
     fn operation(&mut self, number: u32, event: &Event<'_>, operation: &Operation) {
@@ -248,7 +264,7 @@ impl LineFold<'_> {
             Action::Burst { .. } => return self.together((operation.context, operation.stream), time),
             Action::Kernel { name, .. } => (Row::Kernel(name), 1),
             Action::Transfer { kind, host_memory, bytes } => (Row::Transfer(kind, host_memory), bytes),
-            Action::Graph { .. } => (Row::Graph(graph_of(event)), 1),
+            Action::Graph { .. } => (self.graph(graph_of(event)), 1),
         };
         self.row(row, number).count(weight, time);
         if matches!(&event.record.body, Body::Work(work) if members::is_member(work)) {
@@ -298,6 +314,7 @@ impl<'a> Analysis<'a> for LineFold<'a> {
             lines: HashMap::default(),
             members: HashMap::default(),
             rows: HashMap::default(),
+            graphs: HashSet::default(),
         }
     }
 

@@ -48,6 +48,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hash::Hash;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The tables of the processes of a line.
@@ -148,6 +149,8 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     records: Peekable<Records>,
     /// Ordinal of a device → its number on the line.
     devices: HashMap<u32, u32>,
+    /// The selected time in which it is not recorded, and others are, ns.
+    blind_ns: u64,
     /// The bytes that it holds, by kind and by the line's number of the caller that allocated them.
     held: BTreeMap<(Memory, u64), u64>,
     /// When its memory is none of its trace's any more, host ns: of a process that runs on in the next window of its
@@ -184,7 +187,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let began = own().map(|line| line.began).min().unwrap_or(0);
         let ended = own().map(Line::ended).max().unwrap_or(0);
         let mut devices = Vec::new();
-        let processes: Vec<_> = members
+        let mut processes: Vec<_> = members
             .into_iter()
             .zip(reports)
             .map(|(member, report)| Process::new(member, report, &mut devices))
@@ -193,11 +196,12 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
         let mut unrecorded = BinaryHeap::new();
-        for (at, process) in processes.iter().enumerate() {
+        for (at, process) in processes.iter_mut().enumerate() {
             let own = &process.report.process.line;
             let ends = (host(own.began), host(own.ended()));
             let blind = period.without(process.record_filter.period(), ends);
             unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
+            process.blind_ns = blind.iter().map(|(from, to)| from.abs_diff(*to)).sum();
             if process.is_over() && own.ended() < ended {
                 unrecorded.push(Reverse((ends.1, at, Unrecorded::Ended)));
             }
@@ -340,13 +344,14 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let Fold { line, processes, mut devices, callers, timelines, memory, .. } = self;
         let mut sum = MemoryUse::default();
         processes.iter().for_each(|process| sum.merge(&process.report.tables.memory));
-        let of_each: Vec<_> = processes.iter().map(|one| (one.report, one.devices.clone())).collect();
-        // The rows of a device in the reports of the processes.
-        let own = |number: Option<u32>| -> Vec<&DeviceReport> {
-            let rows = of_each.iter().flat_map(|(report, numbers)| {
+        let of_each: Vec<_> =
+            processes.iter().map(|one| (one.report, one.devices.clone(), one.blind_ns)).collect();
+        // The rows of a device in the reports of the processes, and for how long each of these was not recorded.
+        let own = |number: Option<u32>| -> Vec<(&DeviceReport, u64)> {
+            let rows = of_each.iter().flat_map(|(report, numbers, blind_ns)| {
                 let is_it =
                     move |row: &&DeviceReport| row.id.and_then(|id| numbers.get(&id).copied()) == number;
-                report.tables.devices.iter().filter(is_it)
+                report.tables.devices.iter().filter(is_it).map(move |row| (row, *blind_ns))
             });
             rows.collect()
         };
@@ -356,7 +361,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let memory = counted(memory.rows(line.ended(), |number| source(number).library), sum);
         let beside = |neighbour: &Neighbour| {
             let (of, caller) = owner(neighbour.caller.address)?;
-            Some((of.pid, side(neighbour, caller, &of.model, of.names)))
+            Some((of.process, side(neighbour, caller, &of.model, of.names)))
         };
         let source = |caller: Caller| source(caller.address);
         let mut unknown = Vec::new();
@@ -367,7 +372,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             };
             device.idle = time.idle.report(&Processes(&known));
             let own = own(number);
-            own.iter().for_each(|row| device.idle.set_warm_up_of(&row.idle));
+            own.iter().for_each(|(row, _)| device.idle.set_warm_up_of(&row.idle));
             let found = placed(&mut device, time, &own);
             device.complete_idle();
             device.gaps =
@@ -406,7 +411,8 @@ impl Resolve for Processes<'_, '_> {
 
 /// What is known of a process at the end.
 struct Known<'a> {
-    pid: Option<u32>,
+    /// Its id and its rank.
+    process: [Option<u32>; 2],
     names: &'a Names,
     status: Option<&'a Status>,
     model: model::Process,
@@ -453,6 +459,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             record_filter,
             records: records.peekable(),
             devices: numbers,
+            blind_ns: 0,
             held: BTreeMap::new(),
             hands_over_at: None,
         };
@@ -483,8 +490,9 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     }
 
     fn finish(self) -> Known<'a> {
-        let (pid, model) = (self.report.process.pid, self.model.finish());
-        Known { pid, names: self.names, status: self.status, model }
+        let of = &self.report.process;
+        let (process, model) = ([of.pid, of.job.rank], self.model.finish());
+        Known { process, names: self.names, status: self.status, model }
     }
 }
 
@@ -513,8 +521,16 @@ fn renamed(record: &Record, number: impl FnOnce(u32) -> u32) -> Option<Record> {
     Some(Record { body, ..*record })
 }
 
-/// Fills what was found of a device into its row.
-fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) -> Found {
+/// What the report of a process knows of the time of a GPU that the process used.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    identity: Identity,
+    /// The time that it knows nothing of, because the process was not recorded, ns.
+    blind_ns: u64,
+}
+
+/// Fills what was found of a device into its row. `own`: the rows of the processes, and for how long each was not recorded.
+fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[(&DeviceReport, u64)]) -> Found {
     let origin = host(device.line.began);
     device.began_ns = time.began.map(|at| at.saturating_sub(origin).max(0) as u64);
     (device.identity, device.timelines) = (time.identity, time.timelines);
@@ -522,15 +538,17 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
     device.streams = time.streams;
     device.bins = time.bins;
     device.work.observed = time.work;
-    device.work.most_compute = own.iter().map(|row| row.work.most_compute).sum();
-    for row in own {
+    device.work.most_compute = own.iter().map(|(row, _)| row.work.most_compute).sum();
+    for (row, _) in own {
         let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {
             all.iter_mut().zip(theirs).for_each(|(all, theirs)| *all = all.plus(theirs));
         };
         add(&mut device.work.paused, row.work.paused);
         add(&mut device.work.unseen, row.work.unseen);
     }
-    let own: Vec<Identity> = own.iter().map(|row| row.identity).collect();
+    let used = own.iter().filter(|(row, _)| row.timelines > 0);
+    let own: Vec<Own> =
+        used.map(|(row, blind_ns)| Own { identity: row.identity, blind_ns: *blind_ns }).collect();
     narrow(&mut device.identity, &own);
     time.gaps.finish(device.identity.idle.hi)
 }
@@ -538,22 +556,42 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[&DeviceReport]) ->
 /// Narrows the bounds that the clocks of several processes leave, by what each one's own clock proves about its own
 /// work. All of them together did a thing for at least as long as any one of them, less what the others can have done
 /// that takes precedence, and at most for the sum of their times.
-fn narrow(all: &mut Identity, own: &[Identity]) {
-    let sum = |of: &dyn Fn(&Identity) -> u64| own.iter().map(of).fold(0, u64::saturating_add);
-    let before = |one: &Identity, class: usize| -> u64 { one.busy[..class].iter().map(|part| part.hi).sum() };
+fn narrow(all: &mut Identity, own: &[Own]) {
+    let maybe = all.maybe;
     for class in 0..CLASSES {
-        let others = sum(&|one| before(one, class));
-        let least = |one: &Identity| one.busy[class].lo.saturating_sub(others - before(one, class));
-        let (least, most) = (own.iter().map(least).max(), sum(&|one| one.busy[class].hi));
+        let least = own.iter().enumerate().map(|(at, one)| {
+            let others = own.iter().enumerate().filter(move |(place, _)| *place != at).map(|(_, one)| one);
+            one.identity.busy[class].lo.saturating_sub(possible(others, &maybe, 0..class))
+        });
+        let (least, most) = (least.max().unwrap_or(0), possible(own.iter(), &maybe, class..class + 1));
         let part = &mut all.busy[class];
-        part.lo = part.lo.max(least.unwrap_or(0)).min(part.value);
+        part.lo = part.lo.max(least).min(part.value);
         part.hi = part.hi.min(most).max(part.value);
     }
-    let busy = own.iter().map(|one| one.busy.iter().map(|part| part.lo).sum()).max().unwrap_or(0);
-    let possible = sum(&|one| before(one, CLASSES));
+    let busy = own.iter().map(|one| one.identity.busy.iter().map(|part| part.lo).sum()).max().unwrap_or(0);
+    let most = possible(own.iter(), &maybe, 0..CLASSES);
     let idle = &mut all.idle;
-    idle.lo = idle.lo.max(all.span.saturating_sub(possible)).min(idle.value);
+    idle.lo = idle.lo.max(all.span.saturating_sub(most)).min(idle.value);
     idle.hi = idle.hi.min(all.span.saturating_sub(busy)).max(idle.value);
+}
+
+/// Returns for how long processes can have run work of some classes, ns. `maybe` is the time of the line in which work of
+/// each class can have run unobserved; of all processes, the result is no less. Their own reports have nothing of the time
+/// in which they were not recorded, nor of a pause that goes on after the last operation that they timed.
+fn possible<'o>(
+    own: impl Iterator<Item = &'o Own> + Clone,
+    maybe: &[u64; CLASSES],
+    classes: Range<usize>,
+) -> u64 {
+    if own.clone().next().is_none() || classes.is_empty() {
+        return 0;
+    }
+    let sum = |of: &dyn Fn(&Own) -> u64| own.clone().map(of).fold(0, u64::saturating_add);
+    let of_class = |class: usize| {
+        let unobserved = sum(&|one| one.identity.maybe[class]);
+        sum(&|one| one.identity.busy[class].hi).saturating_add(maybe[class].saturating_sub(unobserved))
+    };
+    classes.map(of_class).fold(sum(&|one| one.blind_ns), u64::saturating_add)
 }
 
 /// Returns the memory held on the line with the counts of all processes, which do not depend on the time.
@@ -572,4 +610,68 @@ fn counted(mut line: MemoryUse, sum: MemoryUse) -> MemoryUse {
         *counts = Holding { at_peak_bytes, live_bytes, ..*counts };
     }
     MemoryUse { out_of_memory: sum.out_of_memory, holders: sum.holders, ..line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::estimate::Sum;
+    use super::super::extrapolate;
+    use super::super::identity::Class;
+    use super::super::whole::{Work, whole};
+    use super::*;
+
+    fn exactly(value: u64) -> Sum {
+        Sum { value, lo: value, hi: value }
+    }
+
+    /// A process ran work of a class for `busy` ns of `span`, by its own clock.
+    fn own(class: Class, busy: u64, span: u64, blind_ns: u64) -> Own {
+        let mut identity = Identity { span, idle: exactly(span - busy), ..Identity::default() };
+        identity.busy[class as usize] = exactly(busy);
+        Own { identity, blind_ns }
+    }
+
+    /// The GPU was said to have run kernels for no longer than those that were recorded.
+    #[test]
+    fn a_process_may_use_a_gpu_while_it_is_not_recorded() {
+        // Capture ranges of 100 and of 250 ns, which have 50 ns in common.
+        let processes = [own(Class::Compute, 10, 100, 200), own(Class::Compute, 10, 250, 50)];
+        let mut all = Identity { span: 300, undecided: exactly(240), ..Identity::default() };
+        all.busy[Class::Compute as usize] = Sum { value: 20, lo: 20, hi: 260 };
+        all.idle = Sum { value: 40, lo: 0, hi: 280 };
+        narrow(&mut all, &processes);
+        assert_eq!(all.busy[Class::Compute as usize], Sum { value: 20, lo: 20, hi: 260 });
+        assert_eq!(all.idle.lo, 300 - (10 + 10 + 200 + 50));
+    }
+
+    /// The upper bound became less than the part of it that was not observed, and subtracting that was an error.
+    #[test]
+    fn a_pause_that_goes_on_after_the_last_timed_operation_of_a_process_is_not_forgotten() {
+        let processes = [own(Class::Compute, 10, 10, 0), own(Class::Copy, 500, 1_000, 0)];
+        let mut all = Identity { span: 1_000, ..Identity::default() };
+        all.busy[Class::Compute as usize] = Sum { value: 10, lo: 10, hi: 910 };
+        all.busy[Class::Copy as usize] = Sum { value: 500, lo: 0, hi: 990 };
+        all.unobserved = Sum { value: 400, lo: 400, hi: 490 };
+        all.idle = Sum { value: 90, lo: 0, hi: 490 };
+        all.maybe[Class::Compute as usize] = 900;
+        narrow(&mut all, &processes);
+        assert_eq!(all.busy[Class::Compute as usize].hi, 910);
+        assert_eq!(all.busy[Class::Copy as usize].hi, 500, "the copies were all recorded");
+        let mut work = Work { observed: [10, 0, 0, 500], ..Work::default() };
+        let time = extrapolate::Range { lo: 50.0, value: 50.0, hi: 50.0 };
+        work.paused[Class::Compute as usize] = Extent { known: 5, time, ..Extent::default() };
+        assert_eq!(whole(&all, &work).busy[Class::Compute as usize], exactly(60));
+    }
+
+    #[test]
+    fn of_the_only_process_of_a_gpu_its_own_bounds_count() {
+        let mut process = own(Class::Copy, 500, 1_000, 0);
+        process.identity.maybe[Class::Compute as usize] = 100;
+        process.identity.busy[Class::Compute as usize].hi = 100;
+        let mut all = process.identity;
+        all.busy[Class::Copy as usize] = Sum { value: 500, lo: 400, hi: 600 };
+        narrow(&mut all, &[process]);
+        assert_eq!(all.busy[Class::Copy as usize], exactly(500));
+        assert_eq!(all.busy[Class::Compute as usize].hi, 100);
+    }
 }

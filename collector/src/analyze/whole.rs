@@ -8,7 +8,8 @@
 //! If operations ran side by side, the sum of their times is more than the time that they fill. Operations in pauses
 //! are assumed to fill the same share of their sum as the observed ones. The rest of the pauses is idle time.
 //! Operations that were called outside of pauses and yet have no time (while the stream is so deep that events are
-//! sparse) ran in the undecided time. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
+//! sparse) ran in the undecided time. The launches of runs and bursts are none of them: a run or a burst has its time, which
+//! was observed. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
 //! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
 //! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
 //! as much of it had run side by side. If no operation of a kind was ever timed, that kind may have filled all
@@ -25,7 +26,7 @@ pub struct Work {
     pub observed: [u64; CLASSES],
     /// Of those that were called in pauses.
     pub paused: [Extent; CLASSES],
-    /// Of others that are untimed for other reasons.
+    /// Of others that are untimed for other reasons, and in no run and no burst.
     pub unseen: [Extent; CLASSES],
     /// The upper bound of the time of all kernels, where the table of kernels knows it.
     pub most_compute: Option<u64>,

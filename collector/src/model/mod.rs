@@ -470,8 +470,9 @@ impl<'c> Model<'c> {
                 action
             }
             What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
-                let is_peer = peer_context != 0 || self.are_of_two_devices(src, dst);
-                let (kind, host_memory) = transfer::resolve(direction, src, dst, is_peer, &self.blocks);
+                let devices = &self.clocks.devices;
+                let (kind, host_memory) =
+                    transfer::of_copy(direction, (src, dst), peer_context, &self.blocks, devices);
                 Action::Transfer { kind, host_memory, bytes }
             }
             What::Memset { bytes, .. } => {
@@ -483,12 +484,6 @@ impl<'c> Model<'c> {
                 Action::Burst { launches, ordinary, communication }
             }
         }
-    }
-
-    /// Whether two addresses certainly lie in the memory of two GPUs.
-    fn are_of_two_devices(&self, src: u64, dst: u64) -> bool {
-        let device = |address| self.clocks.devices.get(&self.blocks.context_of(address)?).copied();
-        device(src).zip(device(dst)).is_some_and(|(from, to)| from != to)
     }
 
     /// The contents of a launched graph.

@@ -197,7 +197,7 @@ impl Survey {
         let (time_base, returned) = (gpu.time_base, work.call.end);
         let (is_waited_for, is_queued) = (false, false);
         ends.insert(work.stream, StreamEnd { time_base, stamp, error, returned, is_waited_for, is_queued });
-        self.lengths.timed(work, gpu);
+        self.lengths.timed(work, gpu, &self.devices);
     }
 
     /// The program waited, so the operations that it had issued to the streams before are over.

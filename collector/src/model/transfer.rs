@@ -6,6 +6,7 @@
 
 use super::memory::Blocks;
 use super::named::named;
+use crate::hash::HashMap;
 use crate::trace::record::What;
 use gpuspy_wire::record::{Direction, Memory, flag};
 
@@ -55,11 +56,11 @@ impl HostMemory {
 /// What a copy or a memset moves: direction, kind of host memory, and bytes.
 pub type Moved = (TransferKind, HostMemory, u64);
 
-/// What an operation moves; `None` if it is neither a copy nor a memset.
-pub fn moved(what: &What, blocks: &Blocks) -> Option<Moved> {
+/// What an operation moves; `None` if it is neither a copy nor a memset. `devices` are the devices of the contexts.
+pub fn moved(what: &What, blocks: &Blocks, devices: &HashMap<u32, u32>) -> Option<Moved> {
     match *what {
         What::Memcpy { direction, bytes, dst, src, peer_context, .. } => {
-            let (kind, host_memory) = resolve(direction, src, dst, peer_context != 0, blocks);
+            let (kind, host_memory) = of_copy(direction, (src, dst), peer_context, blocks, devices);
             Some((kind, host_memory, bytes))
         }
         What::Memset { bytes, .. } => Some((TransferKind::Memset, HostMemory::None, bytes)),
@@ -75,14 +76,27 @@ pub fn blocks_host(flags: u16, moved: Option<Moved>) -> bool {
     flags & flag::BLOCKING != 0 || is_staged
 }
 
-/// Resolves a copy from `src` to `dst`.
-pub fn resolve(
+/// Returns the kind of a copy from one address to another, and that of the host memory that takes part. `peer_context` is the
+/// other context that the call names; 0 = none.
+pub fn of_copy(
     stated: Direction,
-    src: u64,
-    dst: u64,
-    peer: bool,
+    (src, dst): (u64, u64),
+    peer_context: u32,
     blocks: &Blocks,
+    devices: &HashMap<u32, u32>,
 ) -> (TransferKind, HostMemory) {
+    let is_peer = peer_context != 0 || are_of_two_devices(src, dst, blocks, devices);
+    resolve(stated, src, dst, is_peer, blocks)
+}
+
+/// Whether two addresses certainly lie in the memory of two GPUs.
+fn are_of_two_devices(src: u64, dst: u64, blocks: &Blocks, devices: &HashMap<u32, u32>) -> bool {
+    let device = |address| devices.get(&blocks.context_of(address)?).copied();
+    device(src).zip(device(dst)).is_some_and(|(from, to)| from != to)
+}
+
+/// Resolves a copy from `src` to `dst`.
+fn resolve(stated: Direction, src: u64, dst: u64, peer: bool, blocks: &Blocks) -> (TransferKind, HostMemory) {
     let (from, to) = (blocks.kind_of(src), blocks.kind_of(dst));
     let kind = match stated {
         Direction::HtoD => TransferKind::HtoD,
@@ -169,6 +183,24 @@ mod tests {
             );
         }
         assert_eq!(resolve(Direction::Default, DEVICE, POOL, true, &blocks).0, TransferKind::PtoP);
+    }
+
+    /// The first pass over a trace took such copies for those inside of a GPU.
+    #[test]
+    fn a_copy_between_two_gpus_is_a_peer_copy_if_the_call_does_not_say_so_either() {
+        let mut blocks = Blocks::default();
+        for (context, address) in [(1, DEVICE), (2, POOL)] {
+            let call = Call { context, ..Call::default() };
+            let (memory, bytes, stream, pool) = (Memory::Device, 0x1000, 0, 0);
+            blocks.allocated(1, &Alloc { call, memory, address, bytes, stream, pool });
+        }
+        let (asynchronous, bytes, src, dst, rows, peer_context) = (true, 64, DEVICE, POOL, 1, 0);
+        for direction in [Direction::DtoD, Direction::Default] {
+            let copy = What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context };
+            let kind = |second| moved(&copy, &blocks, &[(1, 0), (2, second)].into_iter().collect());
+            assert_eq!(kind(1), Some((TransferKind::PtoP, HostMemory::None, 64)));
+            assert_eq!(kind(0), Some((TransferKind::DtoD, HostMemory::None, 64)), "one GPU");
+        }
     }
 
     #[test]

@@ -241,11 +241,11 @@ impl Lengths {
         }
     }
 
-    /// Takes an operation that ran and was timed.
-    pub fn timed(&mut self, work: &Work, gpu: &GpuTime) {
+    /// Takes an operation that ran and was timed. `devices` are the devices of the contexts.
+    pub fn timed(&mut self, work: &Work, gpu: &GpuTime, devices: &HashMap<u32, u32>) {
         let pair = Pair::new(work, gpu);
         let ahead = self.learn(work.call.context, gpu.time_base, &pair);
-        let moved = transfer::moved(&work.what, &self.blocks);
+        let moved = transfer::moved(&work.what, &self.blocks, devices);
         let Some(like) = Like::of(work, moved) else { return };
         let blocking = transfer::blocks_host(work.call.flags, moved);
         let spread = Spread::of(&pair, [ahead; 2], 0, 0, 0);
@@ -307,9 +307,10 @@ impl Lengths {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Model;
     use super::super::survey::Survey;
     use super::*;
-    use crate::trace::record::{Alloc, Call};
+    use crate::trace::record::{Alloc, Call, Context, Names};
     use gpuspy_wire::record::{Direction, Memory, Untimed};
 
     /// Launches with a known truth on a GPU whose clock is the host's. A queued launch waits for earlier work, and
@@ -503,6 +504,29 @@ mod tests {
         assert_eq!(typical.of(&pinned, to_host(HostMemory::Pinned, 80_000)), None);
     }
 
+    /// The first pass took them for copies inside of a GPU, and the second one for what they are: none had a typical length.
+    #[test]
+    fn copies_between_two_gpus_are_similar_in_both_passes() {
+        let mut gpu = known();
+        for (context, device, address) in [(1, 0, 0x10_000), (2, 1, 0x20_000)] {
+            gpu.record(Body::Context(Context { context, device, handle: 9, destroyed: false }));
+            let (memory, bytes, stream, pool) = (Memory::Device, 0x1000, 0, 0);
+            let call = Call { context, ..Call::default() };
+            gpu.record(Body::Alloc(Alloc { call, memory, address, bytes, stream, pool }));
+        }
+        let (asynchronous, src, dst, rows, peer_context) = (true, 0x10_000, 0x20_000, 1, 0);
+        let (direction, bytes) = (Direction::DtoD, 64);
+        let copy = What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context };
+        let copies = [3_000, 3_050, 3_100].map(|ns| gpu.ran(copy, true, ns));
+        let clocks = Survey::of(gpu.records.iter().cloned());
+        let mut model = Model::new(&Names::default(), &clocks);
+        let operations = gpu.records.iter().filter_map(|record| model.observe(record).operation);
+        let actions: Vec<Action> = operations.map(|operation| operation.what).collect();
+        let what = *actions.last().unwrap();
+        assert_eq!(what.moved(), Some((TransferKind::PtoP, HostMemory::None, 64)));
+        assert_eq!(clocks.typical.of(&copies[0], what), Some(3_050));
+    }
+
     #[test]
     fn a_class_of_sizes_spans_an_eighth() {
         assert_eq!([0, 1, 15, 16, 17, 18, 1 << 20].map(size_class), [0, 1, 15, 16, 16, 18, 1 << 20]);
@@ -533,7 +557,7 @@ mod tests {
             if let What::Kernel { name, .. } = &mut one.what {
                 *name = if n % 2 == 0 { 3 } else { 10 + n };
             }
-            lengths.timed(&one, &one.gpu.unwrap());
+            lengths.timed(&one, &one.gpu.unwrap(), &HashMap::default());
             assert!(lengths.alike.len() <= MOST_KINDS);
         }
         let often = &lengths.alike[&(1, Like::of(&work, None).unwrap())];

@@ -75,7 +75,8 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         self.extent(device, |sample| sample.paused)
     }
 
-    /// Returns the operations on a device that are untimed for other reasons, without those in runs.
+    /// Returns the operations on a device that are untimed for other reasons, without those in runs and bursts, which have
+    /// their time.
     pub fn unseen(&self, device: Option<u32>) -> Extent {
         self.extent(device, |sample| sample.others)
     }
@@ -84,8 +85,7 @@ impl<K: Copy + Eq + Hash> Strata<K> {
     /// that they are in runs, or none was timed.
     pub fn most(&self, device: Option<u32>) -> Option<u64> {
         let Some(device) = self.devices.get(&device) else { return Some(0) };
-        let Sample { timed, paused, others, .. } = device.all;
-        (timed > 0 && paused + others == 0).then(|| device.total().hi)
+        (device.all.timed > 0 && device.all.in_no_run() == 0).then(|| device.total().hi)
     }
 
     fn extent(&self, device: Option<u32>, count_of: fn(&Sample) -> u64) -> Extent {
@@ -134,7 +134,7 @@ impl<K: Copy + Eq + Hash> Device<K> {
         let Some(rest) = self.sum(Sample::untimed_time) else { return known.estimate() };
         let in_runs = if self.all.has_draws() { 0 } else { self.never_timed(|sample| sample.not_drawn) };
         let windows = self.all.has_windows();
-        let others = if windows { 0 } else { self.never_timed(|sample| sample.paused + sample.others) };
+        let others = if windows { 0 } else { self.never_timed(Sample::in_no_run) };
         self.without(in_runs + others, rest).beside(known)
     }
 

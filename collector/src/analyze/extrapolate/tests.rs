@@ -1,6 +1,8 @@
 //! Generated populations: the estimates are compared with their true sums.
 
 use super::*;
+use crate::model::simulation::operation;
+use crate::model::{Action, Event, Operation};
 use crate::trace::generator::Random;
 
 fn exactly(ns: u64) -> Sum {
@@ -258,6 +260,28 @@ fn a_fully_timed_sample_is_not_extrapolated_and_an_untimed_one_is_unknown() {
     let mut never = Sample::default();
     never.miss(5, Why::NotDrawn);
     assert_eq!(never.total(), None);
+}
+
+/// Of 150 programmatic launches of a kernel one was timed alone. The others, whose time their bursts have, were taken for work
+/// that fills idle or undecided time besides, and so were all launches of kernels that were never timed alone.
+#[test]
+fn launches_in_bursts_count_for_their_kernel_and_fill_no_other_time() {
+    let record = edge(0, true);
+    let add = |strata: &mut Strata<u32>, after: Option<i64>| {
+        let launch = operation(Action::Kernel { name: 1, communication: false }, (0, 10));
+        let when = When::Untimed { reason: Reason::Untimed(Untimed::Programmatic), after };
+        let launch = Operation { when, ..launch };
+        strata.observe(1, &Windows::default(), &launch, &Event::new(&record));
+    };
+    let (mut once, mut never) = (Strata::default(), Strata::default());
+    once.add(1, 1, Some(10_000));
+    (0..149).for_each(|_| add(&mut once, None));
+    add(&mut never, None);
+    assert_eq!(once.total().map(|total| total.value), Some(150 * 10_000));
+    assert_eq!([once.unseen(Some(0)), never.unseen(Some(0))], [Extent::default(); 2]);
+    assert_eq!(once.most(Some(0)), None, "nothing says how long the longest of them took");
+    add(&mut once, Some(0));
+    assert_eq!(once.unseen(Some(0)).known, 1, "no burst has its time");
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct LibraryGaps {
 pub struct GapRow {
     /// The process id.
     pub pid: Option<u32>,
+    /// The rank of the process.
+    pub rank: Option<u32>,
     /// The device's ordinal.
     pub device: Option<u32>,
     /// Host ns from the start of its process's collection to the start of the timeline's span; `None` for several
@@ -111,20 +113,20 @@ fn by_library(parts: impl Iterator<Item = (Option<String>, Part)>) -> Vec<Librar
 }
 
 impl GapReport {
-    /// Names the gaps of a device. `beside` names a neighbor and its process, `source` where a call was made, and `resolve` the
+    /// Names the gaps of a device. `beside` names a neighbor and has the id and the rank of its process, `source` where a call was made, and `resolve` the
     /// threads.
     pub fn of(
         found: Found,
         (device, began_ns): (Option<u32>, Option<u64>),
-        beside: impl Fn(&Neighbour) -> Option<(Option<u32>, Side)>,
+        beside: impl Fn(&Neighbour) -> Option<([Option<u32>; 2], Side)>,
         source: impl Fn(Caller) -> Source,
         resolve: &impl Resolve,
     ) -> GapReport {
         let row = |gap: &Gap| {
-            let ((_, before), (pid, after)) = (beside(&gap.before)?, beside(&gap.after)?);
+            let ((_, before), ([pid, rank], after)) = (beside(&gap.before)?, beside(&gap.after)?);
             let Gap { start, duration, causes, leader, .. } = *gap;
             let tid = leader.and_then(|(process, thread)| resolve.tid(process, thread));
-            Some(GapRow { pid, device, began_ns, start, duration, before, after, causes, tid })
+            Some(GapRow { pid, rank, device, began_ns, start, duration, before, after, causes, tid })
         };
         let Found { count, total, bands, callers, largest } = found;
         let mut by_line: BTreeMap<Option<Frame>, Part> = BTreeMap::new();

@@ -1,8 +1,8 @@
-use super::super::analysis::finish_at;
+use super::super::analysis::{Line, finish_at};
 use super::*;
-use crate::model::CountedCall;
 use crate::model::simulation;
-use crate::trace::record::{Api, Call, GpuTime, Record, Work};
+use crate::model::{self, CountedCall};
+use crate::trace::record::{Api, Call, GpuTime, Record, Status, Work};
 use gpuspy_wire::record::{Untimed, flag};
 
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -167,4 +167,37 @@ fn of_several_processes_the_earliest_error_is_the_first() {
     [GpuErrors::default(), of(20, 1), of(10, 2), of(30, 3)].iter().for_each(|one| all.merge(one));
     let first = all.first.as_ref().and_then(|first| first.pid);
     assert_eq!((all.processes, all.calls, first), (3, 6, Some(2)));
+}
+
+#[test]
+fn of_several_machines_the_earliest_error_is_the_first_by_real_time() {
+    let of = |boot, [at, real_time]: [u64; 2], pid| {
+        let (machine, pid) = (Some(Machine::Boot(boot)), Some(pid));
+        let first = Stopped { at, real_time: Some(real_time), machine, pid, ..Stopped::default() };
+        GpuErrors { processes: 1, calls: 1, first: Some(first) }
+    };
+    // The second machine has been up for longer, and its error came first. The real time of the first one was set back
+    // before its second process.
+    let errors = [of(1, [20, 5_020], 1), of(1, [30, 4_030], 2), of(2, [900, 5_010], 3)];
+    let first = |errors: &[&GpuErrors]| {
+        let mut all = GpuErrors::default();
+        errors.iter().for_each(|one| all.merge(one));
+        all.first.and_then(|first| first.pid)
+    };
+    let [early, late, other] = &errors;
+    assert_eq!((first(&[early, other]), first(&[other, early])), (Some(3), Some(3)));
+    assert_eq!((first(&[early, late]), first(&[late, early])), (Some(1), Some(1)), "one machine, one clock");
+}
+
+#[test]
+fn the_real_time_of_an_error_follows_from_that_of_the_start() {
+    let names = names();
+    let mut fold = ErrorFold::new(&Start { began: 1_000, ..Start::of(&names) });
+    observe(&mut fold, Returned(ILLEGAL_ADDRESS, 3_000));
+    let status = Status { began: 1_000, began_realtime: 7_000, boot: Some(5), ..Status::default() };
+    let known = model::Process::default();
+    let line = Line::default();
+    let end = End { names: &names, known: &known, pid: Some(1), status: Some(&status), ended: 10_000, line };
+    let first = fold.finish(&end).first.unwrap();
+    assert_eq!((first.real_time, first.machine), (Some(7_000 + 2_005), Some(Machine::Boot(5))));
 }

@@ -3,6 +3,9 @@
 //! A gap that an operation ends begins no earlier than the work before it was over, and the operation's record comes
 //! after those of all earlier calls of its thread. So when it comes, the calls that lie in its gap are known: they are
 //! copied out then, and what a thread keeps is bounded by a number of calls. Time before the oldest of them is undecided.
+//!
+//! A server may have a thread for each request, and no record says that a thread has ended. So calls are kept of some thousand
+//! threads: when there are more, those that have been silent longest lose theirs.
 
 use super::Cause;
 use super::pauses::HostTimes;
@@ -15,6 +18,10 @@ use std::collections::VecDeque;
 const KEPT: usize = 1 << 17;
 /// The least that are kept of each thread, however many there are.
 const KEPT_OF_EACH: usize = 64;
+/// The most threads of which calls are kept.
+const KEEPING: usize = 4096;
+/// How many of them lose their calls when there are too many: sorting all seldom costs less than finding one each time.
+const SILENT: usize = KEEPING / 8;
 
 /// A call, or a part of one. Times are host ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +67,18 @@ pub struct Thread {
     pub host: HostTimes,
     /// Whether its last call was in a pause.
     is_paused: bool,
+    /// Whether it is one of those of which calls are kept.
+    is_kept: bool,
+    /// When the first operation of its process had been enqueued, if that was so at its last call: host ns.
+    began: i64,
 }
 
 impl Thread {
     fn new() -> Self {
         let (spent, host) = (VecDeque::new(), HostTimes::default());
-        Thread { spent, known_from: i64::MIN, waited: None, ends: None, host, is_paused: false }
+        let (is_paused, is_kept) = (false, false);
+        let (known_from, began) = (i64::MIN, i64::MAX);
+        Thread { spent, known_from, waited: None, ends: None, host, is_paused, is_kept, began }
     }
 
     /// Adds a part of a call. Calls of a thread do not overlap: what a part covers of the one before is left out.
@@ -82,18 +95,25 @@ impl Thread {
 
     /// Counts the time of a call for a cause.
     pub fn count(&mut self, cause: Cause, from: i64, to: i64, period: &Period) {
-        self.host.of(self.is_paused).call(cause, period.length(from, to));
+        self.host.before.call(cause, period.length(from, to.min(self.began)));
+        self.host.of(self.is_paused).call(cause, period.length(from.max(self.began), to));
     }
 
     /// Notes a call, for the time from the first to the last and for that between them. A pause of `--timing auto` ends with
-    /// a call, so the time before a call is of the pause if the call before it was.
+    /// a call, so the time before a call is of the pause if the call before it was. Time outside CUDA before the first
+    /// operation of the process is not counted: no GPU was idle for it.
     pub fn reach(&mut self, from: i64, to: i64, is_paused: bool, period: &Period) {
         let (first, last) = self.ends.unwrap_or((from, to));
         if from > last {
-            self.host.of(self.is_paused).outside(period.length(last, from));
+            self.host.of(self.is_paused).outside(period.length(last.max(self.began), from));
         }
         self.is_paused = is_paused;
         self.ends = Some((first.min(from), last.max(to)));
+    }
+
+    /// Whether the time since its last call is of a pause; `None` if it has made no call, so that its time does not count yet.
+    pub fn is_in_pause(&self) -> Option<bool> {
+        self.ends.map(|_| self.is_paused)
     }
 
     /// Records of this thread were lost until host ns `at`, so that what it did before is not known.
@@ -101,6 +121,13 @@ impl Thread {
         self.spent.clear();
         self.known_from = self.known_from.max(at);
         self.waited = None;
+    }
+
+    /// Drops its calls, and what they take: what it did before the last one returned is not known any more.
+    fn forget(&mut self) {
+        self.known_from = self.spent.back().map_or(self.known_from, |last| last.to);
+        self.spent = VecDeque::new();
+        self.is_kept = false;
     }
 
     /// Returns its calls after a moment, in order, from when on they are all known, and when the call before them returned,
@@ -120,8 +147,12 @@ impl Thread {
 pub struct History {
     numbers: HashMap<u32, usize>,
     threads: Vec<Thread>,
+    /// The places of those of which calls are kept; at most [`KEEPING`].
+    keeping: Vec<usize>,
     /// The thread of the last record, and its place.
     last: Option<(u32, usize)>,
+    /// When the call of the first operation had returned: host ns.
+    began: Option<i64>,
     /// The last wait of any thread.
     waited: Option<Waited>,
     /// When the last of the time ended in which a thread waited: host ns.
@@ -133,14 +164,41 @@ impl History {
     pub fn of(&mut self, number: u32) -> (&mut Thread, usize) {
         let place = match self.last {
             Some((last, place)) if last == number => place,
-            _ => *self.numbers.entry(number).or_insert_with(|| {
-                self.threads.push(Thread::new());
-                self.threads.len() - 1
-            }),
+            _ => self.place(number),
         };
         self.last = Some((number, place));
         let most = (KEPT / self.threads.len().next_power_of_two()).max(KEPT_OF_EACH);
-        (&mut self.threads[place], most)
+        let thread = &mut self.threads[place];
+        thread.began = self.began.unwrap_or(i64::MAX);
+        (thread, most)
+    }
+
+    /// Notes an operation whose call returned at host ns `at`.
+    pub fn enqueued(&mut self, at: i64) {
+        self.began = Some(self.began.map_or(at, |began| began.min(at)));
+    }
+
+    /// Returns the place of a thread, of which calls are kept from now on.
+    fn place(&mut self, number: u32) -> usize {
+        let place = *self.numbers.entry(number).or_insert_with(|| {
+            self.threads.push(Thread::new());
+            self.threads.len() - 1
+        });
+        if !self.threads[place].is_kept {
+            if self.keeping.len() >= KEEPING {
+                self.forget_silent();
+            }
+            self.threads[place].is_kept = true;
+            self.keeping.push(place);
+        }
+        place
+    }
+
+    /// Drops the calls of the threads that have been silent longest.
+    fn forget_silent(&mut self) {
+        let History { threads, keeping, .. } = self;
+        keeping.sort_unstable_by_key(|place| threads[*place].ends.map(|(_, last)| last));
+        keeping.drain(..SILENT).for_each(|place| threads[place].forget());
     }
 
     /// Notes a call of a thread, by its API and its line, that waited for the GPU. `at`: from when, until when, and when it
@@ -171,5 +229,41 @@ impl History {
     /// Returns a thread, if it has made a call.
     pub fn get(&self, number: u32) -> Option<&Thread> {
         self.threads.get(*self.numbers.get(&number)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread makes a call of 5 ns at this time.
+    fn call(history: &mut History, number: u32, from: i64) {
+        let (thread, most) = history.of(number);
+        let (to, cause, caller) = (from + 5, Cause::Launching, Caller::default());
+        thread.reach(from, to, false, &Period::default());
+        thread.add(Spent { from, to, cause, api: 1, caller }, most);
+    }
+
+    /// Of a server with a thread for each request, the calls of all threads that there had been were kept.
+    #[test]
+    fn threads_that_have_ended_do_not_keep_their_calls() {
+        let mut history = History::default();
+        let threads = 3 * KEEPING as u32;
+        for number in 1..=threads {
+            // One thread goes on all the time.
+            call(&mut history, 0, i64::from(number) * 100);
+            (1..4).for_each(|n| call(&mut history, number, i64::from(number) * 100 + 10 * n));
+        }
+        let kept = history.threads.iter().filter(|thread| thread.spent.capacity() > 0).count();
+        assert!(kept <= KEEPING && history.keeping.len() <= KEEPING, "{kept}");
+        let since = |history: &History, number| {
+            let (calls, known_from, _) = history.get(number).unwrap().since(i64::MIN, KEPT_OF_EACH);
+            (calls.len(), known_from)
+        };
+        assert_eq!(since(&history, threads), (3, i64::MIN));
+        assert_eq!(since(&history, 0).0, KEPT_OF_EACH, "it was never silent for long");
+        assert_eq!(since(&history, 1), (0, 135), "until its last call returned");
+        call(&mut history, 1, 10_000_000);
+        assert_eq!(since(&history, 1), (1, 135), "it had not ended");
     }
 }

@@ -11,9 +11,9 @@ use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::transfer::TransferKind;
-use crate::model::{CountedCall, Event, Operation, When};
+use crate::model::{CountedCall, Event, Operation, Reason, When};
 use crate::trace::record::{Api, Body, Call, Names, NvtxRange};
-use gpuspy_wire::record::{Namespace, NvtxChange, WindowChange, flag};
+use gpuspy_wire::record::{Namespace, NvtxChange, Untimed, WindowChange, flag};
 
 /// Nothing is collected inside of ranges: only which ones are open counts.
 #[derive(Debug)]
@@ -130,6 +130,9 @@ impl Host {
         let enqueued = self.enqueued.take((operation.context, operation.stream), is_legacy);
         let number = event.record.thread;
         self.launches += 1;
+        if is_on_a_stream(operation) {
+            self.history.enqueued(host(operation.returned));
+        }
         let innermost =
             self.ranges.around(number, operation.called).max_by_key(|begun| begun.at).map(|b| b.range.text);
         let thread = self.history.held_up(number);
@@ -161,6 +164,7 @@ impl Host {
             launches: self.launches,
             step: event.step,
             is_preparing: event.is_preparing,
+            is_paused: thread.is_in_pause(),
         })
     }
 
@@ -240,6 +244,15 @@ impl Host {
     /// Returns the threads.
     pub fn history(&self) -> &History {
         &self.history
+    }
+}
+
+/// Whether an operation is work of a stream: a GPU may be idle after it.
+fn is_on_a_stream(operation: &Operation) -> bool {
+    match operation.when {
+        When::Timed(_) => true,
+        When::Untimed { reason, .. } => reason != Reason::Untimed(Untimed::NoStream),
+        When::Captured => false,
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Lead {
     pub step: Option<u64>,
     /// Whether the program still prepared: its second step had not begun.
     pub is_preparing: bool,
+    /// Whether the time since the thread's last call is of a [pause](super::pauses); `None` if it has made no other call.
+    pub is_paused: Option<bool>,
 }
 
 /// The most calls that are kept of one gap. What comes before them is undecided.

@@ -33,6 +33,7 @@ pub mod without_waits;
 
 use self::pauses::HostTimes;
 use self::running::{Outside, Running};
+use self::warm_up::Early;
 use super::call_class::CallClass;
 use super::estimate::Sum;
 use super::merge::Merge;
@@ -232,8 +233,8 @@ pub struct IdleReport {
     pub host: HostTimes,
     /// What was added for [pauses](pauses), by the line of the site, ns.
     pub paused_by_line: BTreeMap<Option<Frame>, u64>,
-    /// Parts of long gaps of steps that [may be warm-up](warm_up): the step, and where.
-    pub early: Vec<(u64, Site, Part)>,
+    /// Parts of long gaps of steps that [may be warm-up](warm_up).
+    pub early: Vec<Early<Site>>,
 }
 
 /// The fewest waits that are a habit of a program.
@@ -246,6 +247,15 @@ pub const ONE_OFF: u64 = 20_000_000;
 pub const SITES: usize = 1024;
 /// The most threads that are reported.
 pub const THREADS: usize = 16;
+
+/// Returns a sum without one of its summands.
+fn less(sum: Sum, summand: Sum) -> Sum {
+    Sum {
+        value: sum.value.saturating_sub(summand.value),
+        lo: sum.lo.saturating_sub(summand.lo),
+        hi: sum.hi.saturating_sub(summand.hi),
+    }
+}
 
 impl HtaClasses {
     /// Adds the classes of other streams.

@@ -6,6 +6,9 @@
 //! hour, say, and of a launch a third. The same parts are taken of what the host did in the pauses, and fitted to the idle
 //! time that there was.
 //!
+//! What the host did before the first operation, when no GPU was idle for it, and what turned out to be
+//! [set-up](Cause::SetUp), which is over before the pauses, are left out of what is learned.
+//!
 //! So a thread that sleeps in a pause is found to have slept, although no gap was seen there. The values assume that what
 //! was timed is like the rest. The bounds do not: the least is what was seen, and the most is all of the host's time of that
 //! kind in the pauses.
@@ -34,8 +37,20 @@ impl HostTime {
 
     /// Adds time outside CUDA, all at once.
     pub fn outside(&mut self, ns: u64) {
-        let place = &mut self.outside[usize::from(ns >= LONG)];
+        self.outside_of(ns >= LONG, ns);
+    }
+
+    /// Adds time outside CUDA as a gap shows it, of a [long](Site::is_long) part or of another.
+    pub fn outside_of(&mut self, is_long: bool, ns: u64) {
+        let place = &mut self.outside[usize::from(is_long)];
         *place = place.saturating_add(ns);
+    }
+
+    /// Takes out the time outside CUDA of another.
+    fn leave_out(&mut self, other: &HostTime) {
+        for (ns, out) in self.outside.iter_mut().zip(other.outside) {
+            *ns = ns.saturating_sub(out);
+        }
     }
 
     /// Returns the time in which the host did what a cause says. Of an operation that waits on its stream this is the time in
@@ -77,6 +92,8 @@ impl Merge for HostTime {
 /// How a thread spent its time while operations were timed, and in pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTimes {
+    /// In calls before the first operation of the process.
+    pub before: HostTime,
     /// While they were timed.
     pub timed: HostTime,
     /// In pauses.
@@ -89,15 +106,22 @@ impl HostTimes {
         if is_paused { &mut self.paused } else { &mut self.timed }
     }
 
-    /// Returns the time in calls of this cause, paused or not.
+    /// Takes out the time outside CUDA that is [set-up](Cause::SetUp).
+    pub fn leave_out(&mut self, set_up: &HostTimes) {
+        self.timed.leave_out(&set_up.timed);
+        self.paused.leave_out(&set_up.paused);
+    }
+
+    /// Returns all of the time in calls of this cause.
     pub fn in_calls(&self, cause: Cause) -> u64 {
-        let of = |time: &HostTime| time.calls[cause as usize];
-        of(&self.timed).saturating_add(of(&self.paused))
+        let all = [&self.before, &self.timed, &self.paused];
+        all.iter().fold(0, |sum, time| sum.saturating_add(time.calls[cause as usize]))
     }
 }
 
 impl Merge for HostTimes {
     fn merge(&mut self, other: &HostTimes) {
+        self.before.merge(&other.before);
         self.timed.merge(&other.timed);
         self.paused.merge(&other.paused);
     }
@@ -106,7 +130,7 @@ impl Merge for HostTimes {
 impl IdleReport {
     /// Adds `idle` ns of idle time in pauses, by cause and site. Nothing is added if too few gaps were seen.
     pub fn add_pauses(&mut self, idle: u64) {
-        let HostTimes { timed, paused } = self.host;
+        let (timed, paused) = (self.timed(), self.host.paused);
         let steady = self.by_cause.iter().filter(|(cause, _)| **cause != Cause::SetUp);
         if steady.map(|(_, part)| part.count).sum::<u64>() < LEAST_GAPS {
             return;
@@ -144,6 +168,25 @@ impl IdleReport {
                 total.hi = total.hi.saturating_add(idle.min(most)).max(total.value);
             }
         }
+    }
+
+    /// Whether idle time in pauses was added to what gaps show.
+    pub fn has_pauses(&self) -> bool {
+        !self.paused_by_line.is_empty()
+    }
+
+    /// Returns how the threads spent their time while operations were timed. They were outside CUDA for no less than gaps show:
+    /// a part that is left out as set-up can be long though the thread was never outside CUDA for long at once.
+    fn timed(&self) -> HostTime {
+        let mut shown = HostTime::default();
+        for ((_, site), part) in self.sites.iter().filter(|((cause, _), _)| *cause == Cause::OutsideCuda) {
+            shown.outside_of(site.is_long, part.total.value);
+        }
+        let mut timed = self.host.timed;
+        for (ns, shown) in timed.outside.iter_mut().zip(shown.outside) {
+            *ns = (*ns).max(shown);
+        }
+        timed
     }
 }
 

@@ -82,9 +82,9 @@ impl Found {
             report.sites.entry((*cause, site(*cause, place, resolve))).or_default().merge(part);
         }
         self.threads.values().for_each(|used| report.host.merge(&used.host));
+        report.host.leave_out(&self.tally.set_up);
         let early = self.tally.early.iter();
-        report.early =
-            early.map(|one| (one.step, site(Cause::OutsideCuda, &one.place, resolve), one.part)).collect();
+        report.early = early.map(|one| one.named(site(Cause::OutsideCuda, &one.place, resolve))).collect();
         for ((process, api), count) in &self.tally.waits {
             *report.waits.entry(api_name(*process, *api, resolve)).or_default() += count;
         }
@@ -150,6 +150,7 @@ impl Tally {
             self.places.entry(*key).or_default().merge(part);
         }
         self.early.add(&other.early);
+        self.set_up.merge(&other.set_up);
         for (key, led) in &other.led {
             let mine = self.led.entry(*key).or_default();
             *mine = mine.saturating_add(*led);

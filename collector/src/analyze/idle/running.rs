@@ -6,10 +6,14 @@
 //! least R − (W − O), because in the rest of the window it cannot have run for longer than that lasts. The bounds of the
 //! windows are added. A thread that is ready to run and waits for a processor counts as running: it does not wait for
 //! input.
+//!
+//! What is known of a part of the time is less exact than what is known of all of it: a window may have other parts. So where a
+//! part turns out to belong elsewhere, the bounds of the rest are those of all, each less the opposite bound of the part.
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
 use super::closed::Closed;
+use super::less;
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::thread_times::{Spent, ThreadTimes};
@@ -57,6 +61,76 @@ impl Merge for Running {
     }
 }
 
+impl Running {
+    /// Returns `part / whole` of it.
+    pub fn share(self, part: u64, whole: u64) -> Running {
+        let of = |sum: Sum| sum.share(part, whole);
+        let sampled = of(Sum { value: self.sampled, ..Sum::default() }).value;
+        Running { outside: of(self.outside), sampled, runnable: of(self.runnable), queued: of(self.queued) }
+    }
+
+    /// Returns it without a [share](Self::share) of it.
+    pub fn less(self, share: Running) -> Running {
+        Running {
+            outside: less(self.outside, share.outside),
+            sampled: self.sampled.saturating_sub(share.sampled),
+            runnable: less(self.runnable, share.runnable),
+            queued: less(self.queued, share.queued),
+        }
+    }
+
+    /// Returns what is known of a stretch of it that is `part / whole` as long. Nothing says where in it that lies.
+    pub fn stretch(self, part: u64, whole: u64) -> Running {
+        if part >= whole {
+            return self;
+        }
+        let share = self.share(part, whole);
+        let outside = share.outside;
+        let beside = self.outside.hi.saturating_sub(outside.lo);
+        let of = |all: Sum, share: Sum| {
+            let (lo, hi) = (all.lo.saturating_sub(beside), all.hi.min(outside.hi));
+            Sum { value: share.value.min(hi).max(lo), lo, hi }
+        };
+        Running {
+            runnable: of(self.runnable, share.runnable),
+            queued: of(self.queued, share.queued),
+            ..share
+        }
+    }
+
+    /// Returns what is known of the rest, where `part` is what is known of a part.
+    pub fn without(self, part: Running) -> Running {
+        let outside = less(self.outside, part.outside);
+        let left = |all: Sum, part: Sum| {
+            let (lo, hi) = (all.lo.saturating_sub(part.hi), all.hi.saturating_sub(part.lo).min(outside.hi));
+            let value = all.value.saturating_sub(part.value).min(outside.value);
+            Sum { value: value.min(hi).max(lo), lo, hi }
+        };
+        Running {
+            outside,
+            sampled: self.sampled.saturating_sub(part.sampled),
+            runnable: left(self.runnable, part.runnable),
+            queued: left(self.queued, part.queued),
+        }
+    }
+
+    /// Returns what is known of all idle time of a cause, where this is what gaps show of it and the rest lies in
+    /// [pauses](super::pauses). The best values assume that the threads did the same there; the bounds do not.
+    pub fn in_all(self, all: Sum) -> Running {
+        let shown = self.outside.value;
+        let in_pauses = all.hi.saturating_sub(shown);
+        if shown == 0 || all.value <= shown {
+            return self;
+        }
+        let of = |sum: Sum| {
+            let (lo, hi) = (sum.lo, sum.hi.saturating_add(in_pauses).min(all.hi));
+            let value = u128::from(sum.value) * u128::from(all.value) / u128::from(shown);
+            Sum { value: u64::try_from(value).unwrap_or(u64::MAX).min(hi).max(lo), lo, hi }
+        };
+        Running { outside: all, runnable: of(self.runnable), queued: of(self.queued), ..self }
+    }
+}
+
 /// The time outside CUDA of one window, by [`Outside`].
 type Window = [Sum; Outside::COUNT];
 
@@ -89,8 +163,8 @@ impl Windows {
         Windows { times, ..Windows::default() }
     }
 
-    /// Adds time outside CUDA that counts as `kinds`.
-    pub fn add<Each>(&mut self, outside: Stretches<'_, Each>, kinds: &[Outside], period: &Period)
+    /// Adds time outside CUDA that counts as `kinds`, and returns what is known of the thread in that time alone.
+    pub fn add<Each>(&mut self, outside: Stretches<'_, Each>, kinds: &[Outside], period: &Period) -> Running
     where
         Each: Iterator<Item = (i64, i64)>,
     {
@@ -99,10 +173,13 @@ impl Windows {
             times.get(outside.thread.0 as usize).map_or(&[][..], |times| times.of(outside.thread.1));
         let windows = threads.entry(outside.thread).or_default();
         windows.resize(samples.len().saturating_sub(1), Window::default());
+        let mut alone = Running::default();
         let mut put = |window: Option<usize>, part: Sum| {
-            let lo = part.value.saturating_sub(outside.doubt);
+            let part = Sum { lo: part.value.saturating_sub(outside.doubt), ..part };
             let place = window.and_then(|at| windows.get_mut(at)).unwrap_or(&mut *unsampled);
-            kinds.iter().for_each(|kind| place[*kind as usize].add(Sum { lo, ..part }));
+            kinds.iter().for_each(|kind| place[*kind as usize].add(part));
+            let spent = window.map(|at| Spent::between(&samples[at], &samples[at + 1]));
+            alone.merge(&spent.map_or_else(|| of_no_window(part), |spent| of_window(part, &spent)));
         };
         // A gap has a doubt in each window once, however many stretches it has there.
         let mut open: Option<(Option<usize>, Sum)> = None;
@@ -129,17 +206,14 @@ impl Windows {
         if let Some((window, sum)) = open {
             put(window, sum);
         }
+        alone
     }
 
     /// Returns what the threads did.
     pub fn finish(&self) -> BTreeMap<Outside, Running> {
         let mut all = BTreeMap::new();
         for kind in Outside::ALL {
-            let mut running = Running::default();
-            let unsampled = self.unsampled[kind as usize];
-            running.outside.add(unsampled);
-            running.runnable.add(Sum { value: unsampled.value / 2, lo: 0, hi: unsampled.hi });
-            running.queued.add(Sum { value: 0, lo: 0, hi: unsampled.hi });
+            let mut running = of_no_window(self.unsampled[kind as usize]);
             for ((process, thread), windows) in &self.threads {
                 let samples = self.times.get(*process as usize).map_or(&[][..], |times| times.of(*thread));
                 for (window, two) in windows.iter().zip(samples.windows(2)) {
@@ -152,6 +226,15 @@ impl Windows {
             }
         }
         all
+    }
+}
+
+fn of_no_window(outside: Sum) -> Running {
+    Running {
+        outside,
+        sampled: 0,
+        runnable: Sum { value: outside.value / 2, lo: 0, hi: outside.hi },
+        queued: Sum { value: 0, lo: 0, hi: outside.hi },
     }
 }
 

@@ -22,15 +22,16 @@ use super::super::estimate::Sum;
 use super::by_step::StepIdle;
 use super::closed::{Closed, Place};
 use super::lead::Lead;
-use super::running::{Outside, Stretches, Windows};
+use super::pauses::HostTimes;
+use super::running::{Outside, Running, Stretches, Windows};
 use super::warm_up::{Early, EarlyGaps};
 use super::without_waits::{Owed, WithoutWaits};
-use super::{Cause, LONG, Next, ONE_OFF, Part, SITES};
+use super::{Cause, LONG, Next, ONE_OFF, Part, SITES, less};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 
-/// The most places that are looked at. With more calls than that within the clock's error, nothing is certain.
+/// The most places of the gap that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;
 /// The clock's error that is looked at, at most, ns. No gap is certain to have a cause with a larger one, unless the
 /// thread did the same all the time.
@@ -106,8 +107,12 @@ pub struct Tally {
     pub waits: HashMap<(u32, u16), u64>,
     /// Long gaps of the first steps.
     pub early: EarlyGaps,
+    /// The host's time outside CUDA that is set-up.
+    pub set_up: HostTimes,
     /// The step that the gap lies in, if that may be warm-up and the gap is long.
     may_warm_up: Option<u64>,
+    /// Whether the leading thread's time before its call counts as that of a pause; `None` if it does not count.
+    is_paused: Option<bool>,
     slots: Vec<Slot>,
     stretches: Vec<Stretch>,
     /// Whether the thread did nothing but launch in all the time that was laid out.
@@ -134,6 +139,7 @@ impl Tally {
         let is_long = gap.duration.value >= ONE_OFF;
         let is_set_up = lead.is_preparing && is_long;
         self.may_warm_up = self.by_step.first_now().filter(|_| is_long);
+        self.is_paused = lead.is_paused;
         self.lay_out(
             lead,
             if is_set_up { Cause::SetUp } else { Cause::OutsideCuda },
@@ -227,7 +233,7 @@ impl Tally {
             let ends = [stretch.from.saturating_sub(gap.from), stretch.from.saturating_sub(gap.to)];
             ends.into_iter().filter(move |shift| *shift > first && *shift < last)
         };
-        if self.slots.len() > PLACES || self.stretches.iter().flat_map(shifts).count() > PLACES {
+        if self.stretches.iter().flat_map(shifts).count() > PLACES {
             self.slots.iter_mut().for_each(|slot| slot.lo = 0);
             return [0; Cause::COUNT];
         }
@@ -286,10 +292,11 @@ impl Tally {
             }
             let lo = lo.saturating_sub(shorter).min(value);
             let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
-            self.owe(cause, place(doing, value >= LONG), Part { count: gap.count(), total }, of_wait);
             // Each end of the gap may lie so far away.
             let doubt = shorter.saturating_add(2 * off_by.unsigned_abs());
-            self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
+            let running = self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
+            let part = Part { count: gap.count(), total };
+            self.owe(cause, place(doing, value >= LONG), part, of_wait, running);
         }
         self.slots = slots;
         let (mut open, mut decided) = (0u64, 0u64);
@@ -326,7 +333,7 @@ impl Tally {
             let part = Part { count: gap.count(), total };
             match cause {
                 Cause::Undecided => self.site(cause, whole, part),
-                _ => self.owe(cause, whole, part, of_wait),
+                _ => self.owe(cause, whole, part, of_wait, Running::default()),
             }
         }
         main
@@ -343,7 +350,8 @@ impl Tally {
         sum.total.add(part.total);
     }
 
-    /// Notes the time of a slot in which a thread was outside CUDA, if its cause is that.
+    /// Notes the time of a slot in which a thread was outside CUDA, if its cause is that, and returns what is known of the thread
+    /// in it.
     fn outside(
         &mut self,
         gap: &Closed,
@@ -351,16 +359,16 @@ impl Tally {
         (slot, cause, is_long): (usize, Cause, bool),
         doubt: u64,
         period: &Period,
-    ) {
+    ) -> Running {
         let kinds: &[Outside] = match cause {
             Cause::OutsideCuda if is_long => &[Outside::Any, Outside::Long],
             Cause::OutsideCuda => &[Outside::Any],
             Cause::SetUp => &[Outside::SetUp],
-            _ => return,
+            _ => return Running::default(),
         };
         let its = self.stretches.iter().filter(|stretch| stretch.slot == slot);
         let stretches = its.map(|stretch| (stretch.from, stretch.to));
-        self.running.add(Stretches { thread, stretches, gap, doubt }, kinds, period);
+        self.running.add(Stretches { thread, stretches, gap, doubt }, kinds, period)
     }
 
     fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {
@@ -371,22 +379,37 @@ impl Tally {
     }
 
     /// Counts a part of a gap in its place, divided into what is owed to a wait and the rest. The gap counts where most is.
-    fn owe(&mut self, cause: Cause, place: Place, part: Part, wait: Owing) {
+    /// `running` is what is known of the thread in it, outside CUDA.
+    fn owe(&mut self, cause: Cause, place: Place, part: Part, wait: Owing, running: Running) {
         let is_owed = wait.ns > 0 && wait.ns >= wait.of / 2;
-        let (all, owed) = (part.total, part.total.share(wait.ns, wait.of));
-        let rest = Sum { value: all.value - owed.value, lo: all.lo - owed.lo, hi: all.hi - owed.hi };
-        for (total, waited, counts) in [(owed, wait.waited, is_owed), (rest, None, !is_owed)] {
+        let (owed, ran) = (part.total.share(wait.ns, wait.of), running.share(wait.ns, wait.of));
+        let (rest, ran_else) = (less(part.total, owed), running.less(ran));
+        for (total, running, waited, counts) in
+            [(owed, ran, wait.waited, is_owed), (rest, ran_else, None, !is_owed)]
+        {
             if counts || total.value > 0 {
                 let count = if counts { part.count } else { 0 };
-                self.site(cause, Place { waited, ..place }, Part { count, total });
+                let (place, part) = (Place { waited, ..place }, Part { count, total });
+                self.note_set_up(cause, place, part, running);
+                self.site(cause, place, part);
             }
         }
     }
 
-    fn site(&mut self, cause: Cause, place: Place, part: Part) {
-        if let Some(step) = self.may_warm_up.filter(|_| cause == Cause::OutsideCuda) {
-            self.early.keep(Early { step, place, part });
+    /// Notes a part that is set-up, or may turn out to be.
+    fn note_set_up(&mut self, cause: Cause, place: Place, part: Part, running: Running) {
+        match (cause, self.may_warm_up, self.is_paused) {
+            (Cause::SetUp, _, Some(is_paused)) => {
+                self.set_up.of(is_paused).outside_of(place.is_long, part.total.value);
+            }
+            (Cause::OutsideCuda, Some(step), is_paused) => {
+                self.early.keep(Early { step, place, part, running, is_paused });
+            }
+            _ => {}
         }
+    }
+
+    fn site(&mut self, cause: Cause, place: Place, part: Part) {
         let is_full = self.places.len() >= SITES;
         let sum = match self.places.get_mut(&(cause, place)) {
             Some(sum) => sum,

@@ -5,20 +5,34 @@
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
 use super::closed::Place;
-use super::{Cause, IdleReport, Part, Site};
+use super::pauses::HostTimes;
+use super::running::{Outside, Running};
+use super::{Cause, IdleReport, Part, Site, less};
 
 /// The most parts of gaps that are kept; more remain what they are.
 const MOST: usize = 1024;
 
-/// A part of a long gap outside CUDA.
-#[derive(Clone, Copy, Debug)]
-pub struct Early {
+/// A part of a long gap outside CUDA. Its place has a name, as a [`Site`], or none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early<At = Place> {
     /// The step that it lies in.
     pub step: u64,
     /// Its place.
-    pub place: Place,
+    pub place: At,
     /// The part.
     pub part: Part,
+    /// Whether the thread ran in it.
+    pub running: Running,
+    /// Whether the host's time in it counts as that of a [pause](super::pauses); `None` if it does not count.
+    pub is_paused: Option<bool>,
+}
+
+impl Early {
+    /// Returns the part with the name of its place.
+    pub fn named(&self, place: Site) -> Early<Site> {
+        let Early { step, part, running, is_paused, .. } = *self;
+        Early { step, place, part, running, is_paused }
+    }
 }
 
 /// The parts that may turn out to be warm-up.
@@ -49,21 +63,21 @@ impl IdleReport {
     /// gaps are kept.
     pub fn set_warm_up(&mut self, warm_up: u64) {
         let mut early = std::mem::take(&mut self.early);
-        early.retain(|(step, ..)| *step < warm_up);
-        early.iter().for_each(|(_, site, part)| self.is_set_up(site, part));
+        early.retain(|early| early.step < warm_up);
+        early.iter().for_each(|early| self.is_set_up(early));
         self.early = early;
     }
 
     /// Does the same to the report of a line, which has the idle time of several processes, by that of one of them.
     pub fn set_warm_up_of(&mut self, process: &IdleReport) {
-        process.early.iter().for_each(|(_, site, part)| self.is_set_up(site, part));
+        process.early.iter().for_each(|early| self.is_set_up(early));
     }
 
-    fn is_set_up(&mut self, site: &Site, part: &Part) {
-        let outside = (Cause::OutsideCuda, site.clone());
+    fn is_set_up(&mut self, early: &Early<Site>) {
+        let outside = (Cause::OutsideCuda, early.place.clone());
         let Some(of_site) = self.sites.get_mut(&outside) else { return };
         // Other processes may have used the GPU meanwhile.
-        let part = smaller(of_site, part);
+        let part = smaller(of_site, &early.part);
         take(of_site, &part);
         if of_site.total.value == 0 {
             self.sites.remove(&outside);
@@ -74,6 +88,25 @@ impl IdleReport {
         let (_, site) = outside;
         self.by_cause.entry(Cause::SetUp).or_default().merge(&part);
         self.sites.entry((Cause::SetUp, Site { after_wait: None, ..site })).or_default().merge(&part);
+        self.set_up_ran(early, part.total.value);
+        if let Some(is_paused) = early.is_paused {
+            let mut set_up = HostTimes::default();
+            set_up.of(is_paused).outside_of(early.place.is_long, part.total.value);
+            self.host.leave_out(&set_up);
+        }
+    }
+
+    /// What the thread did in `ns` of a part, it did while it set up.
+    fn set_up_ran(&mut self, early: &Early<Site>, ns: u64) {
+        let running = early.running.stretch(ns, early.part.total.value);
+        let long = early.place.is_long.then_some(Outside::Long);
+        for kind in [Outside::Any].into_iter().chain(long) {
+            if let Some(all) = self.running.get_mut(&kind) {
+                *all = all.without(running);
+            }
+        }
+        self.running.entry(Outside::SetUp).or_default().merge(&running);
+        self.running.retain(|_, running| running.outside != Sum::default());
     }
 }
 
@@ -84,13 +117,8 @@ fn smaller(one: &Part, other: &Part) -> Part {
 }
 
 fn take(from: &mut Part, part: &Part) {
-    let Sum { value, lo, hi } = from.total;
     from.count = from.count.saturating_sub(part.count);
-    from.total = Sum {
-        value: value.saturating_sub(part.total.value),
-        lo: lo.saturating_sub(part.total.lo),
-        hi: hi.saturating_sub(part.total.hi),
-    };
+    from.total = less(from.total, part.total);
 }
 
 #[cfg(test)]
@@ -108,6 +136,13 @@ mod tests {
         Part { count, total: Sum { value: ns, lo: ns - ns / 10, hi: ns + ns / 10 } }
     }
 
+    /// A part in which the thread ran all the time.
+    fn early(step: u64, place: Site, part: Part) -> Early<Site> {
+        let (outside, sampled, runnable) = (part.total, part.total.value, part.total);
+        let running = Running { outside, sampled, runnable, queued: Sum::default() };
+        Early { step, place, part, running, is_paused: Some(false) }
+    }
+
     /// On an H100, of 3.8 s of idle time in 301 steps of a JAX program 3.7 s were compilation in the first four; the report
     /// said that input should be prepared in another thread.
     #[test]
@@ -122,10 +157,10 @@ mod tests {
             idle.sites.insert((cause, site), part);
         }
         idle.early = vec![
-            (0, site(1), part(1, 1_600 * MS)),
-            (3, site(1), part(1, 2_100 * MS)),
-            (3, site(2), part(1, 100 * MS)),
-            (4, site(1), part(1, 30 * MS)),
+            early(0, site(1), part(1, 1_600 * MS)),
+            early(3, site(1), part(1, 2_100 * MS)),
+            early(3, site(2), part(1, 100 * MS)),
+            early(4, site(1), part(1, 30 * MS)),
         ];
         let of_line = idle.clone();
         idle.set_warm_up(4);
@@ -139,6 +174,53 @@ mod tests {
         line.set_warm_up_of(&idle);
         assert_eq!(line.sites[&(Cause::SetUp, site(2))], part(1, 40 * MS));
         assert_eq!(line.by_cause[&Cause::SetUp].total.value, 4_640 * MS);
+    }
+
+    fn exactly(ns: u64) -> Sum {
+        Sum { value: ns, lo: ns, hi: ns }
+    }
+
+    /// The thread compiled for 3.7 s and slept for 0.1 s. It was said to run for at least 97 % of what was left, and the host's
+    /// time outside CUDA had all of the 3.8 s.
+    #[test]
+    fn what_the_thread_did_in_warm_up_is_what_it_did_while_it_set_up() {
+        let mut idle = IdleReport::default();
+        let all = Part { count: 2, total: exactly(3_800 * MS) };
+        idle.by_cause.insert(Cause::OutsideCuda, all);
+        idle.sites.insert((Cause::OutsideCuda, site(1)), all);
+        let ran = Sum { value: 3_700 * MS, lo: 3_690 * MS, hi: 3_710 * MS };
+        let (outside, sampled, queued) = (all.total, 3_800 * MS, Sum::default());
+        let running = Running { outside, sampled, runnable: ran, queued };
+        idle.running = [(Outside::Any, running), (Outside::Long, running)].into();
+        idle.host.timed.outside(3_800 * MS);
+        let compiled = Part { count: 1, total: exactly(3_700 * MS) };
+        idle.early = vec![early(2, site(1), compiled)];
+        idle.set_warm_up(3);
+        let slept = idle.running[&Outside::Long];
+        assert_eq!((slept.outside, slept.sampled), (exactly(100 * MS), 100 * MS));
+        assert_eq!(slept.runnable, Sum { value: 0, lo: 0, hi: 10 * MS });
+        assert_eq!(idle.running[&Outside::Any], slept);
+        assert_eq!(idle.running[&Outside::SetUp].runnable, exactly(3_700 * MS));
+        let mut left = HostTimes::default();
+        left.timed.outside(100 * MS);
+        assert_eq!(idle.host, left);
+    }
+
+    /// Another process used the GPU for a part of the compilation.
+    #[test]
+    fn of_a_smaller_part_it_is_open_when_the_thread_ran() {
+        let mut idle = IdleReport::default();
+        let part = Part { count: 1, total: exactly(100 * MS) };
+        idle.early = vec![Early { is_paused: None, ..early(0, site(1), part) }];
+        idle.early[0].running.runnable = exactly(50 * MS);
+        let mut line = IdleReport::default();
+        let smaller = Part { count: 1, total: exactly(60 * MS) };
+        line.by_cause.insert(Cause::OutsideCuda, smaller);
+        line.sites.insert((Cause::OutsideCuda, site(1)), smaller);
+        line.set_warm_up_of(&idle);
+        let set_up = line.running[&Outside::SetUp];
+        assert_eq!(set_up.outside, exactly(60 * MS));
+        assert_eq!(set_up.runnable, Sum { value: 30 * MS, lo: 10 * MS, hi: 50 * MS });
     }
 
     #[test]

@@ -23,15 +23,18 @@ impl Gpus {
         self.contexts.entry(context.context).or_insert(context.device);
     }
 
+    /// Enters a part of the selected time, `at` ns since the collection began: what is held then may be the most.
+    pub fn enters(&mut self, at: u64) {
+        for held in self.by_gpu.values_mut() {
+            held.raise_peak(at, 0);
+        }
+    }
+
     /// Applies a change, `at` ns since the collection began; `is_counted` if that is in the selected time. Memory of an
     /// unknown context is on no GPU here.
     pub fn change(&mut self, change: &MemoryChange, at: u64, is_counted: bool) {
         let Some(gpu) = self.contexts.get(&change.allocator().context) else { return };
         let held = self.by_gpu.entry(*gpu).or_default();
-        // What was held when the selected time began may be the most.
-        if is_counted {
-            held.raise_peak(at, 0);
-        }
         held.change(*change, is_counted);
         if is_counted {
             let passing = if let MemoryChange::Passed { at_once, .. } = change { *at_once } else { 0 };

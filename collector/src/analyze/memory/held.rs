@@ -263,6 +263,11 @@ impl Held {
         }
     }
 
+    /// Enters a part of the selected time, `at` ns since the collection began, with what is held then.
+    pub(super) fn enters(&mut self, at: u64) {
+        self.gpus.enters(at);
+    }
+
     /// Applies a change of device memory, whose call has returned at host ns `at`. `by` made the change.
     pub(super) fn change(&mut self, change: &MemoryChange, by: &By, at: u64) {
         self.gpus.change(change, at.saturating_sub(self.began), self.period.contains(host(at)));

@@ -6,7 +6,7 @@ use crate::analyze::analysis::finish_at;
 use crate::analyze::estimate::Estimate;
 use crate::model::memory::Allocator;
 use crate::model::period::CaptureRanges;
-use crate::trace::record::{Api, Free, Names};
+use crate::trace::record::{Api, Context, Free, Names};
 use gpuspy_wire::record::{LossCause, flag};
 
 #[test]
@@ -215,4 +215,25 @@ fn blocks_count_by_their_lifetime_if_they_were_held_in_the_selected_time() {
     observe(&mut fold, &[before, into_it, inside, after].concat());
     let expected = Lived { blocks: 2, bytes: 60, at_peak_bytes: 40 };
     assert_eq!(finish_at(fold, 10_000).holders.lifetimes, BTreeMap::from([(Lifetime::Temporary, expected)]));
+}
+
+/// A caching allocator allocates nothing in the steady state, and with `--since` each of several GPUs had a peak of 0.
+#[test]
+fn what_a_gpu_holds_when_the_selected_time_begins_may_be_its_peak() {
+    let names = Names::default();
+    let start = Start { period: Period::between(2_000, 8_000), ..Start::of(&names) };
+    let mut fold = MemoryTimeline::new(&start);
+    for (context, bytes) in [(1, 40), (2, 70)] {
+        let of_context = Context { context, device: context - 1, handle: 9, destroyed: false };
+        let record = Record { thread: 1, at: 100, body: Body::Context(of_context) };
+        take(&mut fold, &Event::new(&record));
+        let of = Allocator { context, correlation: context.into(), ..OF };
+        let allocated = MemoryChange::Allocated { memory: Memory::Device, bytes, of };
+        let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+        let record = Record { thread: 1, at: 1_000, body };
+        take(&mut fold, &Event { memory: vec![allocated], ..Event::new(&record) });
+    }
+    let by_gpu = finish_at(fold, 10_000).by_gpu;
+    let peaks: Vec<_> = by_gpu.values().map(|held| (held.peak_bytes, held.peak_at)).collect();
+    assert_eq!(peaks, [(40, 2_000), (70, 2_000)]);
 }

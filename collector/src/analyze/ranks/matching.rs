@@ -33,6 +33,8 @@ pub struct Matched {
 pub struct Arrivals {
     /// Collectives to which its arrival was compared.
     pub compared: u64,
+    /// How many collectives those stand for: more, if only a sample of its arrivals was kept.
+    pub stand_for: u64,
     /// Those to which it certainly came last.
     pub last: u64,
     /// By the kernel's symbol: ns by which it came later than half of the ranks.
@@ -108,14 +110,16 @@ impl Matched {
             }
         }
         for (rank, kind) in members {
-            // What is kept stands for what is not.
-            let (compared, ns) = late[*rank];
-            let share = if level == 0 { 1.0 } else { kind.count as f64 / compared.max(1) as f64 };
-            let whole = |ns: u64| (ns as f64 * share).round() as u64;
-            let Sum { value, lo, hi } = waited[*rank];
-            self.ranks[*rank].waited.add(Sum { value: whole(value), lo: whole(lo), hi: whole(hi) });
+            // What is kept stands for what was dropped to keep within the bound, and for nothing that the filter left out.
+            let kept = kind.kept.iter().filter(|one| is_kept(one.number, level)).count();
+            let each = kind.timed as f64 / kept.max(1) as f64;
+            let whole = |part: u64| (part as f64 * each).round() as u64;
+            let ((compared, ns), Sum { value, lo, hi }) = (late[*rank], waited[*rank]);
+            let arrivals = &mut self.ranks[*rank];
+            arrivals.stand_for += whole(compared);
+            arrivals.waited.add(Sum { value: whole(value), lo: whole(lo), hi: whole(hi) });
             if ns > 0 {
-                self.ranks[*rank].late.insert(symbol.to_owned(), whole(ns));
+                arrivals.late.insert(symbol.to_owned(), whole(ns));
             }
         }
     }
@@ -212,7 +216,8 @@ mod tests {
     fn ranks(collectives: &[Vec<Arrival>]) -> Vec<Collectives> {
         let of = |rank: usize| {
             let kept: Vec<Arrival> = collectives.iter().map(|one| one[rank]).collect();
-            let kind = Kind { count: kept.len() as u64, kept };
+            let count = kept.len() as u64;
+            let kind = Kind { count, timed: count, kept };
             Collectives { kinds: BTreeMap::from([(REDUCE.to_owned(), kind)]), ..Collectives::default() }
         };
         (0..collectives[0].len()).map(of).collect()
@@ -275,7 +280,7 @@ mod tests {
     fn a_rank_that_launched_more_is_matched_by_order_and_that_is_said() {
         let mut ranks = ranks(&one_is_late(US));
         let kind = ranks[0].kinds.get_mut(REDUCE).unwrap();
-        (kind.count, kind.kept) = (8, kind.kept[..8].to_vec());
+        (kind.count, kind.timed, kind.kept) = (8, 8, kind.kept[..8].to_vec());
         let matched = compare(&ranks, true);
         assert_eq!((matched.compared, matched.uneven, matched.ranks[2].last), (10, 1, 8));
         assert!(matched.ranks[2].late() > 9 * 19_999_000, "three of four are enough for how late it was");
@@ -288,21 +293,52 @@ mod tests {
         assert!(!is_collective("nvshmem_wait") && !is_collective("gemm"));
     }
 
+    /// 4 000 collectives, to each of which rank 2 of four comes last. One rank was thinned out by itself to this level.
+    fn sampled(level: u32, is_apart: fn(u64) -> bool) -> Vec<Collectives> {
+        let of = |n: u64| {
+            let starts = [0, 1, 500 + (n % 7) as i64, 2].map(|us| (n as i64 * 1_000 + us) * US);
+            let mut four = collective(n, &starts, 0);
+            if is_apart(n) {
+                let late = four[0].end.value + 10_000 * US;
+                four[0].end = Moment::new(late, late, late);
+            }
+            four
+        };
+        let mut ranks = ranks(&(0..4_000).map(of).collect::<Vec<_>>());
+        ranks[1].level = level;
+        ranks[1].kinds.get_mut(REDUCE).unwrap().kept.retain(|one| is_kept(one.number, level));
+        ranks
+    }
+
     #[test]
     fn a_sample_of_the_collectives_stands_for_all() {
-        let all = |level: u32| {
-            let starts = |n: u64| [0, 1, 500 + (n % 7) as i64, 2].map(|us| (n as i64 * 1_000 + us) * US);
-            let all: Vec<Vec<Arrival>> = (0..4_000).map(|n| collective(n, &starts(n), 0)).collect();
-            let mut ranks = ranks(&all);
-            // One rank was thinned out by itself.
-            ranks[1].level = level;
-            ranks[1].kinds.get_mut(REDUCE).unwrap().kept.retain(|one| is_kept(one.number, level));
-            compare(&ranks, true)
-        };
+        let all = |level: u32| compare(&sampled(level, |_| false), true);
         let (whole, sample) = (all(0), all(3));
         assert!(sample.compared < whole.compared / 6 && sample.ranks[2].last == sample.compared);
+        assert_eq!((whole.ranks[2].stand_for, sample.ranks[2].stand_for), (4_000, 4_000));
         let (whole, sample) = (whole.ranks[2].late() as f64, sample.ranks[2].late() as f64);
         assert!((whole / sample - 1.0).abs() < 0.01, "{whole} {sample}");
+    }
+
+    /// A step with 20 000 of a million collectives was selected, and all ranks were said to be 50 times as late.
+    #[test]
+    fn a_sample_does_not_stand_for_collectives_that_the_filter_left_out() {
+        let of = |launched: u64| {
+            let mut ranks = sampled(3, |_| false);
+            let kinds = ranks.iter_mut().flat_map(|one| one.kinds.values_mut());
+            kinds.for_each(|kind| kind.count = launched);
+            compare(&ranks, true)
+        };
+        assert_eq!(of(200_000), of(4_000));
+    }
+
+    #[test]
+    fn a_sample_does_not_stand_for_collectives_that_cannot_be_compared() {
+        let all = |level: u32| compare(&sampled(level, |n| n % 2 == 0), true);
+        let (whole, sample) = (all(0), all(3));
+        assert!(whole.apart == 2_000 && sample.apart > 0 && sample.apart < 2_000 / 6);
+        let (whole, sample) = (whole.ranks[2].late() as f64, sample.ranks[2].late() as f64);
+        assert!((whole / sample - 1.0).abs() < 0.2, "{whole} {sample}");
     }
 
     /// Holistic Trace Analysis (get_potential_stragglers) takes the rank whose communication kernels of an iteration start

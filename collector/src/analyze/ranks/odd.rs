@@ -50,7 +50,7 @@ pub fn odd(reports: &[&ProcessReport], rows: &[Rank], matched: &Matched) -> Opti
     let (collective, _) = arrivals.late.iter().max_by_key(|(_, ns)| **ns)?;
     let steps = reports[place].tables.steps.count;
     let count = |at: usize| match reports[at].tables.steps.count {
-        0 => matched.ranks[at].compared,
+        0 => matched.ranks[at].stand_for,
         steps => steps,
     };
     let each = |at: usize, ns: u64| ns as f64 / count(at).max(1) as f64;

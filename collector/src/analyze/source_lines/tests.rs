@@ -140,3 +140,26 @@ fn a_trace_without_stacks_has_no_lines() {
     );
     assert!(lines.rows.is_empty());
 }
+
+/// An update gives a graph another number: a program that updates one before each launch had a row for each launch.
+#[test]
+fn a_graph_that_is_updated_before_each_launch_takes_bounded_memory() {
+    let names = names();
+    let mut fold = LineFold::new(&Start::of(&names));
+    let caller = Stacks::of(&names).caller(&call(1, 0));
+    let launches = 3 * MOST_GRAPHS as u64;
+    for graph in 1..=launches as u32 {
+        let what = What::Graph { graph, handle: 9, kernels: 2, copies: 0, memsets: 0 };
+        let work = Work { call: call(1, 0), what, ..crate::model::simulation::work(10, 0, 0) };
+        let record = Record { thread: 1, at: 30, body: Body::Work(work) };
+        let when = When::Timed(exactly(100, 150));
+        let launch = Operation { when, ..operation(Action::Graph { kernels: 2 }, (10, 30)) };
+        let event = Event { operation: Some(launch), call: Some(counted()), caller, ..Event::new(&record) };
+        fold.observe(&event, &Scope::whole(&event, true));
+    }
+    let of_graphs = fold.rows.keys().filter(|(row, _)| matches!(row, Row::Graph(_)));
+    assert_eq!(of_graphs.count(), MOST_GRAPHS + 1);
+    let rows = rows(fold).rows;
+    let line = &rows[&frame(10)];
+    assert_eq!((line.operations, line.timed, line.gpu.value), (launches, launches, 50 * launches));
+}

@@ -105,13 +105,17 @@ pub(super) struct Filled {
 impl Filling {
     /// A step begins; `counts` if it is in the selected time.
     pub(super) fn began(&mut self, step: u64, counts: bool) {
+        let counted = self.current.is_some();
         self.over();
         self.step = Some(step);
         self.current = counts.then(Sums::default);
         if counts {
             self.from.get_or_insert(step);
         }
-        self.growth.note(step, self.live);
+        // What is held when the first step after the selected time begins is what the last one in it has left.
+        if counts || counted {
+            self.growth.note(step, self.live);
+        }
     }
 
     /// Takes the next event.
@@ -317,5 +321,20 @@ mod tests {
             (contents.allocations, contents.allocated_bytes, contents.growth_bytes),
             (1.0, 100.0, 100.0)
         );
+    }
+
+    /// With `--step`, the growth was that of all steps of the run.
+    #[test]
+    fn memory_grows_by_what_the_selected_steps_add() {
+        for selected in [10..14, 10..11] {
+            let mut filling = Filling::default();
+            for step in 0..20 {
+                let counts = selected.contains(&step);
+                filling.began(step, counts);
+                let (memory, bytes) = (Memory::Device, if counts { 100 } else { 5_000 });
+                filling.holds(&MemoryChange::Allocated { memory, bytes, of: Allocator::default() });
+            }
+            assert_eq!(filling.finish(0, None).contents.growth_bytes, 100.0, "{selected:?}");
+        }
     }
 }

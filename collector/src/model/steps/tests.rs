@@ -42,9 +42,14 @@ impl Program {
     }
 
     fn graph(&mut self, graph: u32) {
+        self.updated_graph(0, graph);
+    }
+
+    /// Launches an executable graph whose present contents have this number.
+    fn updated_graph(&mut self, handle: u64, graph: u32) {
         self.after(5_000, "graph");
         let Some(Body::Work(launch)) = self.records.last_mut().map(|record| &mut record.body) else { return };
-        launch.what = What::Graph { graph, handle: 0, kernels: 40, copies: 1, memsets: 0 };
+        launch.what = What::Graph { graph, handle, kernels: 40, copies: 1, memsets: 0 };
     }
 
     fn wait(&mut self) {
@@ -328,6 +333,18 @@ fn graphs_are_steps() {
         }
     });
     assert_eq!((two.steps(), two.rule().source), (70, Some(Source::Graphs)));
+}
+
+/// An update gives a graph another number, and each launch was taken for one of another graph: there were no steps.
+#[test]
+fn a_loop_that_updates_the_graph_which_it_launches_has_steps() {
+    let program = of(|p| {
+        for step in 0..70 {
+            p.updated_graph(0x7f00_1000, step + 1);
+            p.wait();
+        }
+    });
+    assert_eq!((program.steps(), program.rule().source), (70, Some(Source::Graphs)));
 }
 
 #[test]

@@ -113,9 +113,11 @@ fn of_work(work: &Work) -> Option<Letter> {
             shape = grid.iter().chain(&block).fold(0, |hash, part| mix(hash, u64::from(*part)));
             (Kind::Kernel(name), mix(1, u64::from(name)))
         }
-        What::Graph { graph, kernels, copies, memsets, .. } => {
+        What::Graph { graph, handle, kernels, copies, memsets } => {
             let operations = kernels.saturating_add(copies).saturating_add(memsets);
-            (Kind::Graph(operations), mix(2, u64::from(graph)))
+            // An update gives a graph another number, and the handle stays: a loop may update the graph that it launches.
+            let plain = if handle == 0 { mix(2, u64::from(graph)) } else { mix(6, handle) };
+            (Kind::Graph(operations), plain)
         }
         What::Memcpy { direction, bytes, .. } => {
             let with_host = direction != Direction::DtoD;

@@ -99,6 +99,17 @@ fn the_error_of_the_clock_widens_the_bounds() {
     assert!(!found.contains_key(&Outside::SetUp));
 }
 
+#[test]
+fn of_time_in_pauses_the_value_is_assumed_and_nothing_is_certain() {
+    let exactly = |value| Sum { value, lo: value, hi: value };
+    let (runnable, queued) = (Sum { value: 98, lo: 97, hi: 99 }, Sum { value: 1, lo: 0, hi: 2 });
+    let shown = Running { outside: exactly(100), sampled: 100, runnable, queued };
+    assert_eq!(shown.in_all(exactly(100)), shown);
+    let all = shown.in_all(Sum { value: 1_000, lo: 100, hi: 1_050 });
+    assert_eq!((bounds(all.runnable), bounds(all.queued)), ([97, 980, 1_049], [0, 10, 952]));
+    assert_eq!(bounds(all.outside), [100, 1_000, 1_050]);
+}
+
 prop_compose! {
     fn moment()(state in 0..6u8) -> Moment {
         Moment { runs: state % 3 == 0, waits: state % 3 == 1, is_outside: state < 3 }
@@ -122,6 +133,40 @@ proptest! {
         {
             prop_assert!(found.lo <= truly && truly <= found.hi, "{:?} and truly {}", running, truly);
             prop_assert!(found.lo <= found.value && found.value <= found.hi);
+        }
+    }
+
+    /// A part turns out to be set-up.
+    #[test]
+    fn the_bounds_of_a_part_and_of_the_rest_contain_the_truth(
+        truth in prop::collection::vec(moment(), 1..60),
+        at in prop::collection::btree_set(0usize..60, 0..8),
+        until in 0usize..60,
+    ) {
+        let at: Vec<usize> = at.into_iter().collect();
+        let (mut windows, gap) = (Windows::of(sampled(&truth, &at)), closed(0, truth.len() as i64));
+        let of = |is_early: bool| -> Vec<(i64, i64)> {
+            stretches(&truth).into_iter().filter(|(from, _)| (*from < until as i64) == is_early).collect()
+        };
+        let mut add = |stretches: Vec<(i64, i64)>| {
+            let stretches = stretches.into_iter();
+            let outside = Stretches { thread: THREAD, stretches, gap: &gap, doubt: 0 };
+            windows.add(outside, &[Outside::Any], &Period::default())
+        };
+        let early = add(of(true));
+        add(of(false));
+        let rest = windows.finish().remove(&Outside::Any).unwrap_or_default().without(early);
+        for (running, is_early) in [(early, true), (rest, false)] {
+            let count = |what: fn(&Moment) -> bool| {
+                let moments = truth.iter().enumerate().filter(|(at, _)| (*at < until) == is_early);
+                moments.filter(|(_, moment)| moment.is_outside && what(moment)).count() as u64
+            };
+            prop_assert_eq!(running.outside.value, count(|_| true));
+            let ran = count(|one| one.runs || one.waits);
+            for (found, truly) in [(running.runnable, ran), (running.queued, count(|one| one.waits))] {
+                prop_assert!(found.lo <= truly && truly <= found.hi, "{:?} and truly {}", running, truly);
+                prop_assert!(found.lo <= found.value && found.value <= found.hi);
+            }
         }
     }
 }

@@ -31,6 +31,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         launches: 1,
         step: None,
         is_preparing: false,
+        is_paused: None,
         next: Next::Other,
     }
 }
@@ -123,6 +124,17 @@ fn a_gap_that_may_be_shorter_is_so_in_each_of_many_places() {
     let tally = split(shorter, &lead(&calls, 1_000, 1_000));
     let least: Vec<u64> = tally.places.values().map(|part| part.total.lo).collect();
     assert_eq!(least, [0; 100]);
+}
+
+/// With more than 64 call sites, all of a gap was undecided, however good the clock was.
+#[test]
+fn a_gap_of_many_call_sites_is_as_certain_as_the_clock() {
+    let one = |number: i64| call(number * 10, number * 10 + 10, Cause::Copying);
+    let calls: Vec<Spent> =
+        (0..100).map(|number| Spent { caller: place(number as u64), ..one(number) }).collect();
+    let tally = split(gap(100, 900, 1), &lead(&calls, 1_000, 1_000));
+    assert_eq!(causes(&tally), [(Cause::Copying, [800; 3])]);
+    assert_eq!(tally.places.len(), 80);
 }
 
 #[test]
@@ -235,6 +247,35 @@ fn a_long_pause_before_the_second_step_is_set_up() {
         causes(&split(gap, &lead))[0].0
     };
     assert_eq!((of(true), of(false)), (Cause::SetUp, Cause::OutsideCuda));
+}
+
+/// It was taken out of what is learned of pauses as idle time, and not as time of the host.
+#[test]
+fn set_up_is_known_as_time_of_the_host() {
+    let of = |is_paused| {
+        let lead = Lead { is_preparing: true, is_paused, ..lead(&[], ONE_OFF as i64, ONE_OFF as i64 + 10) };
+        split(gap(0, ONE_OFF as i64, 0), &lead).set_up
+    };
+    let (mut timed, mut paused) = (HostTimes::default(), HostTimes::default());
+    timed.timed.outside(ONE_OFF);
+    paused.paused.outside(ONE_OFF);
+    assert_eq!([of(Some(false)), of(Some(true))], [timed, paused]);
+    assert_eq!(of(None), HostTimes::default(), "the time before a thread's first call does not count");
+}
+
+#[test]
+fn what_may_be_warm_up_is_kept_with_what_the_thread_did_in_it() {
+    let mut tally = Tally::default();
+    tally.by_step.reach(2);
+    let end = 2 * ONE_OFF as i64;
+    let lead = Lead { waited: Some(wait(-100, 1)), is_paused: Some(true), ..lead(&[], end, end + 10) };
+    tally.split(gap(0, end, 0), Some(&lead), &Period::default());
+    let early: Vec<Early> = tally.early.iter().copied().collect();
+    assert_eq!(early.len(), 2, "what is owed to the wait is apart");
+    for Early { step, part, running, is_paused, .. } in &early {
+        assert_eq!((*step, *is_paused, running.outside.value), (2, Some(true), part.total.value));
+    }
+    assert_eq!(early.iter().map(|early| early.part.total.value).sum::<u64>(), 2 * ONE_OFF);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         launches: machine.launches,
         step: None,
         is_preparing: false,
+        is_paused: None,
         next: Next::Other,
     }
 }
