@@ -3,7 +3,7 @@ SELECT a.job, a.line, COUNT(*) AS allocations, CAST(SUM(a.bytes) AS BIGINT) AS b
        CAST(SUM(CASE WHEN f.block_id IS NULL THEN a.bytes ELSE 0 END) AS BIGINT) AS never_freed
 FROM alloc a
 LEFT JOIN (SELECT DISTINCT d.job, d.host, d.rank, d.pid, d.block_id, d.address FROM alloc d
-           WHERE d.change <> 'allocated' AND d.block_id > 0) f
+           WHERE d.change IN ('freed', 'vanished') AND d.block_id > 0) f
     ON f.job = a.job AND f.host = a.host AND COALESCE(f.rank, -1) = COALESCE(a.rank, -1) AND f.pid = a.pid
     AND f.block_id = a.correlationId AND f.address = a.address
 WHERE a.change = 'allocated' AND a.is_device

@@ -1,5 +1,4 @@
 -- Copies and memsets of each process by kind and host memory, as `report` has them: counts, bytes, times with bounds (ns).
--- gbps is in 10^9 bytes per second.
 SELECT t.job, t.host, t.rank, t.pid, t.row AS place, t.kind, t.host_memory, t.count AS copies, t.timed, t.bytes,
        t.total_ns, t.total_ns_lo, t.total_ns_hi, t.total_ns_kind, t.line
 FROM report_transfers t

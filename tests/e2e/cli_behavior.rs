@@ -203,7 +203,7 @@ fn where_no_thread_can_be_started_collect_says_so_and_run_runs_the_program() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with("gpuspy: no thread can be started for the collector: "), "{said}");
     }
-    let help = text(&run_gpuspy(&["--help"]).stdout);
+    let help = text(&run_gpuspy(&["--help"]).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("70 on an internal error of gpuspy"), "{help}");
 }
 

@@ -16,7 +16,8 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 
 export interface About {
   version: string;
-  command: string;
+  /** What prints the report, and what does so of a part of the time, whose options are added. */
+  commands: { report: string; of_part: string };
   sentences: { warnings: string[]; about: string[]; nothing: string | null; coverage: string[] };
   /** What causes of idle time are called. */
   causes: Record<string, string>;

@@ -4,7 +4,8 @@ use super::filter::FilterOptions;
 use super::report::{Run, read};
 use super::traces::PATIENCE;
 use super::view::{StyleOptions, at_least};
-use super::{Failure, OVER_LIMIT, panic, print, say};
+use super::{Failure, OVER_LIMIT, UNREADABLE, panic, print, say};
+use crate::report::damage::described;
 use crate::report::{self, Diff, DiffRun, DiffSection, DiffView};
 use clap::Args;
 use std::io;
@@ -52,9 +53,11 @@ pub(super) struct Options {
 
 pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
     let filter = options.filter.filter()?;
-    let read = |path: &Path| {
+    let read = |path: &Path| -> Result<Run, Failure> {
         panic::about(path);
-        read(path, PATIENCE, &filter)
+        let run = read(path, PATIENCE, &filter)?;
+        check_calls(path, &run, filter.is_everything())?;
+        Ok(run)
     };
     let (before, after) = (read(&options.before)?, read(&options.after)?);
     let (name, other_name) = (options.before.to_string_lossy(), options.after.to_string_lossy());
@@ -65,6 +68,12 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
         false => report::terminal_diff(&diff, &view, &options.style.style(io::stdout())),
     };
     let printed = print(&text)?;
+    if options.fail_over.is_some()
+        && let Some((what, why)) = loss(&before).or_else(|| loss(&after))
+    {
+        say(format_args!("{what} ({why}), so --fail-over cannot decide: record it again"));
+        return Ok(ExitCode::from(UNREADABLE));
+    }
     match options.fail_over {
         Some(percent) if diff.change.is_slower_than(percent) => {
             say(format_args!("AFTER is slower than --fail-over {percent} allows: {}", diff.change.text));
@@ -76,6 +85,38 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
 
 fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {
     DiffRun { path, reports: &run.reports, sums: run.sums.as_ref(), unread: &run.unread }
+}
+
+/// Checks that there is something to compare: all times of a run without a call are 0, and any other run is slower or faster
+/// than that. Of a run that is whole, a filter may well select nothing.
+///
+/// # Errors
+/// Says that the run has no call, and why.
+fn check_calls(path: &Path, run: &Run, is_everything: bool) -> Result<(), Failure> {
+    if !run.all().apis.is_empty() {
+        return Ok(());
+    }
+    let path = path.display();
+    let sentence = match (loss(run), is_everything) {
+        (Some((_, why)), true) => format!("cannot compare: no call in {path} can be read ({why})"),
+        (Some((_, why)), false) => {
+            format!("cannot compare: no call that the filters select can be read in {path} ({why})")
+        }
+        (None, true) => format!("cannot compare: {path} has no call of CUDA"),
+        (None, false) => return Ok(()),
+    };
+    Err(Failure { code: UNREADABLE, sentence })
+}
+
+/// Returns which trace of a run is not whole (`app.gspy is cut`), and why; `None` if all are.
+fn loss(run: &Run) -> Option<(String, String)> {
+    let unread =
+        run.unread.iter().map(|unread| (format!("{} cannot be read", unread.path), unread.why.clone()));
+    let damaged = run.reports.iter().filter_map(|report| {
+        let (what, why) = described(&report.process.damage).into_iter().next()?;
+        Some((format!("{} is {what}", report.process.path), why))
+    });
+    unread.chain(damaged).next()
 }
 
 /// Parses a percentage; the error is the end of a sentence.

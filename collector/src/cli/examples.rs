@@ -8,8 +8,9 @@ Examples:
   gpuspy report gpuspy-python-123.gspy   print the report again
   gpuspy diff before.gspy after.gspy     did the change help?
 
-Exit status: 0; 2 on bad usage or when something cannot be set up; 3 when a trace cannot be read at all; 4 when `diff` finds \
-more than --fail-over allows; 70 on an internal error of gpuspy. `run` exits as its program does, `doctor` with 1 if it finds a problem.";
+Exit status: 0; 2 on bad usage or when something cannot be set up; 3 when a trace cannot be read at all, or `diff` cannot compare; \
+4 when `diff` finds more than --fail-over allows; 70 on an internal error of gpuspy. `run` exits as its program does, `doctor` with 1 \
+if it finds a problem.";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -19,7 +20,8 @@ Examples:
   gpuspy run --budget 2 -- ./app         as many GPU times as 2 % overhead allows
   gpuspy run --capture-range delay=10,duration=500ms -- ./app
 
-Exit status: the program's; 128 + n when signal n ended it; 126 when it cannot be executed, 127 when it is not found.";
+Exit status: the program's; 128 + n when signal n ended it; 126 when it cannot be executed, 127 when it is not found; 2 on bad \
+usage, or when something cannot be set up: then the program was not started.";
 
 pub(super) const COLLECT: &str = "\
 Examples:
@@ -27,7 +29,9 @@ Examples:
   GPUSPY_SOCKET=$PWD/traces/gpuspy.sock LD_PRELOAD=/path/to/libgpuspy.so ./app
   gpuspy collect --pid 4711 -o app.gspy
 
-It shows its progress if stderr is a terminal.";
+It shows its progress if stderr is a terminal.
+
+Exit status: 0; 2 on bad usage or when something cannot be set up.";
 
 pub(super) const REPORT: &str = "\
 Examples:
@@ -40,7 +44,7 @@ Examples:
   gpuspy report app.gspy --html app.html          then open it in a browser
   gpuspy report app.gspy --operations | head
 
-The filters (--device to --until) apply to --json, --html and --operations as well.
+The filters (--rank to --step) apply to --json, --html and --operations as well.
 
 Exit status: 0; 2 on bad usage; 3 when no trace can be read.";
 
@@ -56,7 +60,8 @@ Examples:
 Where both runs have steps, the median step is compared, and the noise is what the steps of both vary by; other figures are \
 of a step. Without steps, the noise is not known, and --fail-over compares the plain times. The filters apply to both traces.
 
-Exit status: 0; 2 on bad usage; 3 when no trace can be read; 4 when AFTER is slower than --fail-over allows.";
+Exit status: 0; 2 on bad usage; 3 when a side has no call that can be read, or when --fail-over cannot decide because a trace is \
+damaged; 4 when AFTER is slower than --fail-over allows.";
 
 pub(super) const QUERIES: &str = "\
 Examples:
@@ -93,7 +98,7 @@ Examples:
 Each line is ok, a warning or a problem; warnings and problems are followed by what to do. The doctor calls CUDA in child \
 processes, which use the first GPU for a moment, and leaves nothing behind.
 
-Exit status: 0; 1 if there is a problem.";
+Exit status: 0; 1 if there is a problem; 2 on bad usage.";
 
 pub(super) const DEMO: &str = "\
 Examples:
@@ -108,9 +113,13 @@ Exit status: 0; 2 if there is neither a real nor a simulated GPU; 128 + n when s
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   gpuspy completions bash > ~/.local/share/bash-completion/completions/gpuspy
-  gpuspy completions fish > ~/.config/fish/completions/gpuspy.fish";
+  gpuspy completions fish > ~/.config/fish/completions/gpuspy.fish
+
+Exit status: 0; 2 on bad usage.";
 
 pub(super) const MAN: &str = "\
 Examples:
   gpuspy man | man -l -
-  gpuspy man run > ~/.local/share/man/man1/gpuspy-run.1";
+  gpuspy man run > ~/.local/share/man/man1/gpuspy-run.1
+
+Exit status: 0; 2 on bad usage.";

@@ -5,6 +5,7 @@ use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::names::demangle;
 use crate::report::names::plain;
+use crate::report::shell::quoted;
 use crate::trace::record::{Names, Status};
 use clap::{Args, Parser};
 use gpuspy_wire::record::Namespace;
@@ -77,6 +78,26 @@ impl FilterOptions {
             ..Filter::default()
         })
     }
+}
+
+/// Returns the options of a filter for a command line that a shell reads, each after a space. Without `with_time`, those that limit the
+/// time are left out.
+pub(super) fn words(filter: &Filter, with_time: bool) -> String {
+    let Filter { ranks, devices, streams, threads, kernel, since, until, steps, .. } = filter;
+    let mut words = String::new();
+    let mut add =
+        |option: &str, value: &dyn Display| words += &format!(" --{option}={}", quoted(&value.to_string()));
+    ranks.iter().for_each(|rank| add("rank", rank));
+    devices.iter().for_each(|device| add("device", device));
+    streams.iter().for_each(|stream| add("stream", stream));
+    threads.iter().for_each(|thread| add("thread", thread));
+    kernel.iter().for_each(|kernel| add("kernel", kernel));
+    if with_time {
+        steps.iter().for_each(|(first, last)| add("step", &format_args!("{first}..{last}")));
+        since.iter().for_each(|since| add("since", &format_args!("{since}ns")));
+        until.iter().for_each(|until| add("until", &format_args!("{until}ns")));
+    }
+    words
 }
 
 /// What a trace contains that filters select.
@@ -229,6 +250,23 @@ mod tests {
     fn a_step_is_a_number_or_two() {
         assert_eq!((steps("17"), steps("3..8"), steps("4..4")), (Ok((17, 17)), Ok((3, 8)), Ok((4, 4))));
         assert!(["", "-1", "8..3", "3..", "..", "1.5", "3...5"].iter().all(|text| steps(text).is_err()));
+    }
+
+    #[test]
+    fn a_filters_words_make_the_same_filter() {
+        let time = ["--since=1500ns", "--until=2000000000ns"];
+        let rest = ["--rank=3", "--device=0", "--device=1", "--stream=7", "--thread=42", "--kernel=^a b|c'd"];
+        let filter = |words: &[&str]| FilterOptions::of_words(words).unwrap().filter().unwrap();
+        for given in [&[&rest[..], &time].concat()[..], &["--step=3..8"], &[]] {
+            let printed = words(&filter(given), true);
+            let script = format!("printf '%s\\n'{printed}");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let read = String::from_utf8(output.stdout).unwrap();
+            let read: Vec<&str> = read.lines().filter(|word| !word.is_empty()).collect();
+            assert_eq!(read, given, "{printed}");
+        }
+        assert_eq!(words(&filter(&time), false) + &words(&filter(&["--step=1"]), false), "");
+        assert_eq!(words(&filter(&rest[..2]), false), " --rank=3 --device=0");
     }
 
     #[test]

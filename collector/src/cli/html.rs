@@ -3,9 +3,9 @@
 use super::output::{write_file, write_to};
 use super::report::{Reading, Run};
 use super::traces::Opened;
-use super::{Failure, quoted};
+use super::{Failure, filter, quoted};
 use crate::model::filter::Filter;
-use crate::report::html::{self, Page, Source, Timeline};
+use crate::report::html::{self, Commands, Page, Source, Timeline};
 use crate::report::sentences;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -16,13 +16,13 @@ use std::time::Duration;
 pub(super) fn write(trace: &Path, filter: &Filter, page: &Path, patience: Duration) -> Result<(), Failure> {
     replaceable(page)?;
     let (run, timeline) = Reading::of(trace, patience)?.with_timeline(filter)?;
-    let write = page_of(trace, &run, timeline);
+    let write = page_of(trace, filter, &run, timeline);
     write_to((!is_stdout(page)).then_some(page), write).map(|_| ())
 }
 
 /// Writes the page of traces that were read, and says nothing.
 pub(super) fn write_page(trace: &Path, run: &Run, timeline: Timeline, page: &Path) -> Result<(), Failure> {
-    write_file(page, page_of(trace, run, timeline))
+    write_file(page, page_of(trace, &Filter::default(), run, timeline))
 }
 
 /// Adds what happened when in traces.
@@ -36,14 +36,17 @@ pub(super) fn add(timeline: &mut Timeline, traces: &mut [Opened], filters: &[Fil
 /// Returns what writes the page.
 fn page_of(
     trace: &Path,
+    filter: &Filter,
     run: &Run,
     timeline: Timeline,
 ) -> impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()> + use<> {
-    let (command, all) = (format!("gpuspy report {}", quoted(trace)), run.all());
+    let all = run.all();
+    let command = |with_time| format!("gpuspy report {}{}", quoted(trace), filter::words(filter, with_time));
+    let commands = Commands { report: command(true), of_part: command(false) };
     // Steps of several processes are not added: the run has those of one of them.
     let steps_of = run.reports.iter().position(|report| report.tables.steps == all.steps);
     let sentences = sentences(&run.reports, all, &run.unread);
-    let page = Page { json: run.value(), sentences, timeline, steps_of, command };
+    let page = Page { json: run.value(), sentences, timeline, steps_of, commands };
     move |out| html::write(&mut BufWriter::with_capacity(1 << 20, out), page)
 }
 

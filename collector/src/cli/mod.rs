@@ -37,8 +37,10 @@ use crate::model::filter::Filter;
 use crate::why::why;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use std::error::Error as _;
 use std::fmt;
 use std::io::Write;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -162,7 +164,7 @@ fn run_command_line() -> ExitCode {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
             print(&versions::versions())
         }
-        Err(error) => attributed(error).exit(),
+        Err(error) => in_words(attributed(error)).exit(),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.sentence);
@@ -205,6 +207,23 @@ fn attributed(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::InvalidArg, ContextValue::String(variable));
     }
     error
+}
+
+/// Returns an error that says what is needed, in place of one that has what Rust says of a text that is no number.
+fn in_words(error: clap::Error) -> clap::Error {
+    let reason = error.source().and_then(|source| source.downcast_ref::<ParseIntError>());
+    let is_no_number = reason
+        .is_some_and(|reason| matches!(reason.kind(), IntErrorKind::InvalidDigit | IntErrorKind::Empty));
+    let text = |kind| error.get(kind).map(ToString::to_string);
+    match text(ContextKind::InvalidArg).zip(text(ContextKind::InvalidValue)) {
+        Some((option, value)) if is_no_number => clap::Error::raw(
+            ErrorKind::ValueValidation,
+            format_args!(
+                "invalid value '{value}' for '{option}': a whole number from 0 on is needed\n\nFor more information, try '--help'.\n"
+            ),
+        ),
+        _ => error,
+    }
 }
 
 fn run_command(command: Command) -> Result<ExitCode, Failure> {
@@ -261,4 +280,29 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
 /// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     crate::report::shell::quoted(&path.to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_refused_with_what_is_needed() {
+        let lines: [&[&str]; 6] = [
+            &["gpuspy", "report", "x", "--device", "abc"],
+            &["gpuspy", "report", "x", "--stream", "1.5"],
+            &["gpuspy", "diff", "x", "y", "--rank", "x"],
+            &["gpuspy", "export", "x", "--device", "zero"],
+            &["gpuspy", "collect", "--pid", "abc"],
+            &["gpuspy", "doctor", "--timeout", "abc"],
+        ];
+        for line in lines {
+            let error = in_words(Cli::try_parse_from(line).unwrap_err());
+            let text = error.to_string();
+            assert!(text.contains("': a whole number from 0 on is needed\n"), "{line:?}: {text}");
+            assert!(text.contains("--help") && error.exit_code() == 2, "{line:?}: {text}");
+        }
+        let error = in_words(Cli::try_parse_from(["gpuspy", "doctor", "--timeout", "0"]).unwrap_err());
+        assert!(error.to_string().contains("3600"), "{error}");
+    }
 }

@@ -86,6 +86,20 @@ pub struct Claimed {
     pub finding: Finding,
     /// At most this much of each bucket, ns.
     pub claims: BTreeMap<Bucket, Sum>,
+    /// Of claims of idle time: where it was.
+    pub sites: Sites,
+}
+
+/// Which idle time a claim is about: by bucket and the place of a row in [`sites`](crate::analyze::idle::Idle::sites).
+pub type Sites = BTreeMap<(Bucket, usize), OfSite>;
+
+/// A part of a site's idle time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfSite {
+    /// What is claimed of it, ns on all GPUs.
+    pub claimed: u64,
+    /// All of it, ns on all GPUs.
+    pub whole: u64,
 }
 
 /// A fault.
@@ -160,43 +174,78 @@ pub struct Evidence {
     pub tid: Option<u32>,
 }
 
-/// Ranks findings by what they gain, after one that comes before all others. No nanosecond of a bucket is promised twice: a
-/// finding gets what those before it have left of its claims. A finding that claims time, and gets less than [`WORTH`] of it,
-/// is dropped.
+/// Ranks findings by what they gain, after one that comes before all others. No nanosecond is promised twice: a finding gets what
+/// those before it have left of its claims, in each bucket, and of its idle time at each site. A finding that claims time, and gets
+/// less than [`WORTH`] of it, is dropped.
 pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<Finding> {
-    let mut left = buckets.parts.clone();
+    let mut left = Left { parts: buckets.parts.clone(), taken: BTreeMap::new() };
     let mut ranked = Vec::with_capacity(claimed.len());
     while !claimed.is_empty() {
-        let gains = claimed.iter().map(|claim| gain(claim, &left));
+        let gains = claimed.iter().map(|claim| left.gain(claim));
         let best = gains
             .enumerate()
             .max_by_key(|(at, gain)| (claimed[*at].finding.id.is_first(), gain.value, Reverse(*at)));
         let Some((at, gain)) = best else { break };
-        let Claimed { finding, claims } = claimed.remove(at);
-        if !claims.is_empty() && (gain.value as f64) < WORTH * buckets.judged() as f64 {
+        let claim = claimed.remove(at);
+        if !claim.claims.is_empty() && (gain.value as f64) < WORTH * buckets.judged() as f64 {
             continue;
         }
-        for (bucket, claim) in claims {
-            if let Some(part) = left.get_mut(&bucket) {
+        left.take(&claim);
+        ranked.push(Finding { saves: gain.estimate(), ..claim.finding });
+    }
+    ranked
+}
+
+/// What the findings that are ranked already have left.
+struct Left {
+    /// Of each bucket, ns.
+    parts: BTreeMap<Bucket, Sum>,
+    /// What they have claimed of each site, ns on all GPUs.
+    taken: BTreeMap<(Bucket, usize), u64>,
+}
+
+impl Left {
+    /// Returns what a claim gets.
+    fn gain(&self, claimed: &Claimed) -> Sum {
+        let mut gain = Sum::default();
+        for (bucket, claim) in self.open(claimed) {
+            let part = self.parts.get(&bucket).copied().unwrap_or_default();
+            let value = claim.value.min(part.value);
+            let (lo, hi) = (claim.lo.min(part.lo).min(value), claim.hi.min(part.hi).max(value));
+            gain.add(Sum { value, lo, hi });
+        }
+        gain
+    }
+
+    /// Takes off what a claim gets.
+    fn take(&mut self, claimed: &Claimed) {
+        for (bucket, claim) in self.open(claimed) {
+            if let Some(part) = self.parts.get_mut(&bucket) {
                 part.value -= claim.value.min(part.value);
                 part.lo -= claim.lo.min(part.lo);
                 part.hi -= claim.hi.min(part.hi);
             }
         }
-        ranked.push(Finding { saves: gain.estimate(), ..finding });
+        for (site, of) in &claimed.sites {
+            *self.taken.entry(*site).or_default() += of.claimed;
+        }
     }
-    ranked
-}
 
-/// Returns what a claim gets of what is left.
-fn gain(claimed: &Claimed, left: &BTreeMap<Bucket, Sum>) -> Sum {
-    let mut gain = Sum::default();
-    for (bucket, claim) in &claimed.claims {
-        let part = left.get(bucket).copied().unwrap_or_default();
-        let value = claim.value.min(part.value);
-        gain.add(Sum { value, lo: claim.lo.min(part.lo).min(value), hi: claim.hi.min(part.hi).max(value) });
+    /// Returns a finding's claims, without what was claimed already of their sites.
+    fn open(&self, claimed: &Claimed) -> BTreeMap<Bucket, Sum> {
+        let mut shares: BTreeMap<Bucket, (u64, u64)> = BTreeMap::new();
+        for (site, of) in &claimed.sites {
+            let taken = self.taken.get(site).copied().unwrap_or(0);
+            let (open, all) = shares.entry(site.0).or_default();
+            *open += of.claimed.min(of.whole.saturating_sub(taken));
+            *all += of.claimed;
+        }
+        let open = |(bucket, claim): (&Bucket, &Sum)| match shares.get(bucket) {
+            Some((open, all)) if open < all => (*bucket, claim.share(*open, *all)),
+            _ => (*bucket, *claim),
+        };
+        claimed.claims.iter().map(open).collect()
     }
-    gain
 }
 
 #[cfg(test)]
@@ -233,7 +282,15 @@ mod tests {
                 saves: Estimate::exactly(0),
             },
             claims: claims.map(|(bucket, ns)| (bucket, exactly(ns))).collect(),
+            sites: Sites::new(),
         }
+    }
+
+    /// A claim of idle time outside CUDA, of these sites and how much of them is claimed, of 200 ns each.
+    fn idle_claim(id: Id, sites: &[(usize, u64)]) -> Claimed {
+        let ns = sites.iter().map(|(_, ns)| ns).sum();
+        let of = |(at, claimed): &(usize, u64)| ((PARTS[3], *at), OfSite { claimed: *claimed, whole: 200 });
+        Claimed { sites: sites.iter().map(of).collect(), ..claim(id, [0, 0, 0, ns]) }
     }
 
     fn gains(claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<(Id, u64)> {
@@ -276,6 +333,18 @@ mod tests {
         let buckets = divided([500, 300, 100, 100]);
         let claimed = vec![claim(Id::SmallCopies, [0, 150, 0, 0]), claim(Id::NoOverlap, [0, 250, 0, 60])];
         assert_eq!(gains(claimed, &buckets), [(Id::NoOverlap, 310), (Id::SmallCopies, 50)]);
+    }
+
+    /// A loop that copies input and a result with the same call was promised the idle time behind that call twice, since the GPU was
+    /// idle elsewhere, too.
+    #[test]
+    fn two_findings_share_the_idle_time_of_a_site() {
+        let buckets = divided([500, 100, 0, 400]);
+        let both = [(0, 200), (1, 100)];
+        let claimed = vec![idle_claim(Id::SyncPerStep, &both), idle_claim(Id::SynchronousCopies, &both[..1])];
+        assert_eq!(gains(claimed, &buckets), [(Id::SyncPerStep, 300)]);
+        let claimed = vec![idle_claim(Id::HostStall, &both), idle_claim(Id::TinyKernels, &[(1, 200)])];
+        assert_eq!(gains(claimed, &buckets), [(Id::HostStall, 300), (Id::TinyKernels, 100)]);
     }
 
     #[test]

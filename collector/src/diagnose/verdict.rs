@@ -99,7 +99,9 @@ impl Verdict {
         if let Some(why) = safety::of_idle(facts, bound, &group) {
             return Verdict::refused(facts, findings, why);
         }
-        let gaining = || findings.iter().filter(|finding| finding.saves.value > 0);
+        // What is judged may be the steps alone.
+        let is_judged = |id| facts.buckets.around == 0 || id != Id::ColdStart;
+        let gaining = || findings.iter().filter(|finding| finding.saves.value > 0 && is_judged(finding.id));
         let removing = gaining().find(|finding| removed_by(finding.id) == Some(bound));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
@@ -237,7 +239,7 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
         Bound::Copies if group.idle > group.ns / 2 => {
             format!("Copy-bound: for {share} of {whole} the GPU is idle during {}.", call("copy calls"))
         }
-        Bound::Copies => format!("Copy-bound: for {share} of {whole} only copies run on the GPU."),
+        Bound::Copies => format!("Copy-bound: for {share} of {whole} copies keep the GPU from kernels."),
         Bound::Allocations => format!(
             "Allocation-bound: for {share} of {whole} the GPU is idle during {}.",
             call("allocations")

@@ -8,7 +8,7 @@
 //! cause is the frame `(no stack)`, so that all stacks sum to the whole.
 
 use crate::analyze::Tables;
-use crate::analyze::source_lines::Row;
+use crate::analyze::source_lines::{OTHER_GRAPHS, Row};
 use crate::harmless;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -156,6 +156,7 @@ fn leaf(row: &Row<String>) -> Option<String> {
             };
             format!("{}{beside}", kind.name())
         }
+        Row::Graph(OTHER_GRAPHS) => "other graphs".to_owned(),
         Row::Graph(graph) => format!("graph {graph}"),
     })
 }

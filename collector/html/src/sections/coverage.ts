@@ -17,5 +17,5 @@ export function coverage(): HTMLElement {
 }
 
 export function foot(): HTMLElement {
-  return h('footer', { class: 'dim' }, h('p', { 'data-own': true }, `Made by gpuspy ${about.version}. This file needs no network and sends nothing. The same report as text: `, h('code', {}, about.command)));
+  return h('footer', { class: 'dim' }, h('p', { 'data-own': true }, `Made by gpuspy ${about.version}. This file needs no network and sends nothing. The same report as text: `, h('code', {}, about.commands.report)));
 }

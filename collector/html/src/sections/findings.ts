@@ -1,8 +1,8 @@
 // What to change, what that would save at most, and what shows it.
 
 import { h, library, name, place, plain } from '../dom';
-import { bounds, figure } from '../figures';
-import { at, list, short, text } from '../report';
+import { bounds } from '../figures';
+import { list, short, text, value } from '../report';
 import { section } from './section';
 
 export function findings(): HTMLElement {
@@ -13,7 +13,8 @@ export function findings(): HTMLElement {
 
 function finding(path: string, index: number): HTMLElement {
   const said = (key: string) => plain(text(`${path}.${key}`) ?? '');
-  const saves = at(`${path}.saves_ns`) === null ? h('span', { class: 'dim' }, 'gain unknown') : h('span', {}, 'saves ', h('strong', {}, figure(`${path}.saves_ns`, 'ns')));
+  const promises = (value(`${path}.saves_ns`) ?? 0) > 0;
+  const between = promises && bounds(`${path}.saves_ns`, 'ns');
   const from = [
     text(`${path}.evidence.kernel`) && h('span', {}, 'kernel ', name(short(text(`${path}.evidence.kernel`) ?? ''))),
     text(`${path}.evidence.api`) && h('span', {}, 'call ', name(text(`${path}.evidence.api`) ?? '')),
@@ -23,7 +24,7 @@ function finding(path: string, index: number): HTMLElement {
   return h(
     'li',
     {},
-    h('div', { class: 'headline' }, h('h3', { 'data-text': true }, said('title')), saves),
+    h('div', { class: 'headline' }, h('h3', { 'data-text': true }, said('title')), h('span', { class: promises ? 'gain' : 'dim', 'data-text': true }, said('gain'))),
     h('p', { class: 'fix', 'data-text': true }, said('fix')),
     h('p', { 'data-text': true }, said('evidence.text')),
     h('p', { class: 'from dim' }, ...from),
@@ -32,7 +33,7 @@ function finding(path: string, index: number): HTMLElement {
       { open: index === 0 },
       h('summary', {}, 'Why, and how to check'),
       h('p', { 'data-text': true }, said('explanation')),
-      at(`${path}.saves_ns`) !== null && h('p', {}, 'Between ', bounds(`${path}.saves_ns`, 'ns') ?? figure(`${path}.saves_ns`, 'ns'), ' less.'),
+      between && h('p', {}, 'Between ', between, ' less.'),
       h('pre', { 'data-text': true }, said('verify')),
     ),
   );

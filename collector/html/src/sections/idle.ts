@@ -16,7 +16,7 @@ export function idle(timeline: Timeline): HTMLElement | null {
 function cause(path: string, most: number, timeline: Timeline): HTMLElement {
   const which = text(`${path}.cause`) ?? '';
   const bar = styled(h('span', { class: 'bar', 'aria-hidden': 'true' }), { '--part': String((value(`${path}.total_ns`) ?? 0) / most) });
-  const head = h('summary', {}, h('span', { class: 'what' }, about.causes[which] ?? which), bar, figure(`${path}.total_ns`, 'ns'), h('span', { class: 'dim' }, share(`${path}.total_ns`, 'identity.wall_ns'), ' of wall'));
+  const head = h('summary', {}, h('span', { class: 'what' }, about.causes[which] ?? which), bar, figure(`${path}.total_ns`, 'ns'), h('span', { class: 'dim' }, share(`${path}.total_ns`, 'gpu_wall_ns'), ' of wall'));
   const gaps = h('span', {}, figure(`${path}.count`, 'count'), value(`${path}.count`) === 1 ? ' gap' : ' gaps');
   const running =
     at(`${path}.runnable_ns`) !== null && h('span', {}, '; its thread was running, or waited for a processor, for ', figure(`${path}.runnable_ns`, 'ns'));
@@ -49,9 +49,10 @@ function gapList(gaps: string[], timeline: Timeline): HTMLElement {
 function described(gap: string, timeline: Timeline): HTMLElement[] {
   const found = h('span', {}, 'a gap of ', figure(`${gap}.duration_ns`, 'ns'), ' between ', side(`${gap}.before`), ' and ', side(`${gap}.after`), ' ');
   if (!timeline.hasOperations) return [found];
-  const [pid, correlation] = [at(`${gap}.pid`), at(`${gap}.after.correlation`)];
+  const [pid, rank, correlation] = ['pid', 'rank', 'after.correlation'].map((key) => at(`${gap}.${key}`));
+  const number = (found: unknown) => (typeof found === 'number' ? found : null);
   const show = h('button', { type: 'button', onclick: () => {
-    if (timeline.showOperation(typeof pid === 'number' ? pid : null, Number(correlation))) timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
+    if (timeline.showOperation(number(pid), number(rank), Number(correlation))) timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
   } }, 'show');
   return [found, show];
 }

@@ -9,7 +9,8 @@ import { section } from './section';
 const of = (path: string, key: string): string => text(`${path}.${key}`) ?? '';
 
 const line: Column = { head: 'line', means: 'the line of the program that most of it comes from', cell: (path) => place(of(path, 'line')), by: (path) => of(path, 'line') };
-const wall = 'wall_ns';
+/** What times on the host are shares of, and what times on GPUs are. */
+const [wall, gpuWall] = ['wall_ns', 'gpu_wall_ns'];
 
 export function kernels(): HTMLElement | null {
   return list('kernels').length === 0
@@ -25,7 +26,7 @@ export function kernels(): HTMLElement | null {
           columns: [
             { head: 'name', cell: (path) => named(of(path, 'name')) },
             { head: 'total', means: 'time on the GPU, of all launches', key: 'total_ns', as: 'ns', bar: true },
-            { head: 'of wall', key: 'total_ns', of: wall },
+            { head: 'of wall', key: 'total_ns', of: gpuWall },
             { head: 'launches', key: 'count' },
             { head: 'timed', means: 'launches with a GPU time', key: 'timed' },
             { head: 'mean', key: 'avg_ns', as: 'ns' },
@@ -59,7 +60,7 @@ export function transfers(): HTMLElement | null {
             { head: 'bytes', key: 'bytes', as: 'bytes', bar: true },
             { head: 'count', key: 'count' },
             { head: 'GPU time', key: 'total_ns', as: 'ns' },
-            { head: 'of wall', key: 'total_ns', of: wall },
+            { head: 'of wall', key: 'total_ns', of: gpuWall },
             { head: 'GB/s', cell: (path) => rate(path), by: (path) => value(`${path}.gbps`) ?? -1 },
             { head: 'in calls', means: 'host time in the calls', key: 'host.total_ns', as: 'ns' },
             line,

@@ -43,7 +43,7 @@ export function detail(data: Data, lane: Lane, position: number): HTMLElement {
     rows.push(row('in this time', ns(binNs), ` from ${exact(from, '')}`));
     rows.push(row('busy', busyFor(busy[at] as number, binNs)));
     rows.push(row('begin in it', plural(inside[at] as number, 'slice', 'slices')));
-    rows.push(row('one by one', h('code', {}, `${about.command} --since ${Math.max(0, from / 1e9).toFixed(6)}s --until ${((end[at] as number) / 1e9).toFixed(6)}s --html page.html`)));
+    rows.push(row('one by one', h('code', {}, `${about.commands.of_part} --since ${Math.max(0, from / 1e9).toFixed(6)}s --until ${((end[at] as number) / 1e9).toFixed(6)}s --html page.html`)));
   } else if (lane.kind === 'stream' && data.operations.each) {
     rows.push(...operation(data, data.operations, data.operations.each, lane, position));
   } else {
@@ -122,10 +122,10 @@ function waits(data: Data, of: Operations, each: NonNullable<Operations['each']>
   } else if (called !== null && ended !== null && begin - ended > 0) {
     said.push(['not in the queue: when it was launched, its stream had been empty for ', ns(called - ended)]);
   }
-  const pid = manifest.processes[manifest.streams[of.row[at] as number]?.process ?? 0]?.pid;
+  const process = manifest.processes[manifest.streams[of.row[at] as number]?.process ?? 0];
   list('gaps.largest').forEach((_, index) => {
     const path = `gaps.largest.${index}`;
-    if (inReport(`${path}.after.correlation`) !== each.correlation()[at] || inReport(`${path}.pid`) !== pid) return;
+    if (inReport(`${path}.after.correlation`) !== each.correlation()[at] || inReport(`${path}.pid`) !== process?.pid || inReport(`${path}.rank`) !== process?.rank) return;
     const causes = list(`${path}.causes`).map((_, one) => {
       const cause = String(inReport(`${path}.causes.${one}.cause`));
       return `${about.causes[cause] ?? cause} ${duration(Number(inReport(`${path}.causes.${one}.total_ns`)))}`;

@@ -51,12 +51,13 @@ export class Timeline {
     return this.scene.data.operations.each !== null;
   }
 
-  /** Shows and chooses an operation. */
-  showOperation(pid: number | null, correlation: number): boolean {
+  /** Shows and chooses an operation. Processes of several machines or containers may have the same id. */
+  showOperation(pid: number | null, rank: number | null, correlation: number): boolean {
     const each = this.scene.data.operations.each;
     if (!each) return false;
     for (const [index, lane] of this.scene.lanes.entries()) {
-      if (lane.kind !== 'stream' || (manifest.processes[lane.process]?.pid ?? null) !== pid) continue;
+      const process = manifest.processes[lane.process];
+      if (lane.kind !== 'stream' || (process?.pid ?? null) !== pid || (process?.rank ?? null) !== rank) continue;
       const at = lane.order.findIndex((one) => each.correlation()[one] === correlation);
       if (at < 0) continue;
       const before = lane.order[at - 1];
@@ -108,7 +109,7 @@ export class Timeline {
       said.push(
         table === 'steps'
           ? `The ${count(shape.slices)} steps are too many to draw.`
-          : `The ${count(shape.slices)} ${what} are too many for a page one by one: it has how busy each row was in every ${duration(shape.bin_ns)}, and with what. A part has them one by one: ${about.command} --since 1s --until 2s --html page.html`,
+          : `The ${count(shape.slices)} ${what} are too many for a page one by one: it has how busy each row was in every ${duration(shape.bin_ns)}, and with what. A part has them one by one: ${about.commands.of_part} --since 1s --until 2s --html page.html`,
       );
     }
     const { untimed, off_the_line: off } = manifest.left_out;

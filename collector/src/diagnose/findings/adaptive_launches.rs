@@ -53,6 +53,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: idle.claims,
+        sites: idle.sites,
     })
 }
 

@@ -8,7 +8,7 @@ use crate::analyze::memory::churn::Churn;
 use crate::analyze::waits;
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
-use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, OfSite, Sites};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, plural};
 use std::collections::BTreeMap;
@@ -18,8 +18,9 @@ const OFTEN: f64 = 0.5;
 
 const ADVICE: Advice = Advice {
     pytorch: "If it is PyTorch's own pool that allocates (libc10_cuda.so), take torch.cuda.empty_cache() out of the loop; \
-              if sizes vary, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. An extension should allocate \
-              tensors, which come from the pool, in place of cudaMalloc.",
+              if sizes vary, set PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9, \
+              PYTORCH_CUDA_ALLOC_CONF). An extension should allocate tensors, which come from the pool, in place of \
+              cudaMalloc.",
     jax: "Leave memory to XLA's own pool: unset XLA_PYTHON_CLIENT_ALLOCATOR=platform, which calls CUDA for each array.",
     cuda: "Allocate once before the loop, or take memory from a pool: cudaMallocAsync and cudaFreeAsync, with \
            cudaMemPoolAttrReleaseThreshold above what a step needs.",
@@ -55,7 +56,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     // In each gap there are a free, an allocation and the next launch: what its hook does behind the launch is not.
     let calls = churn.counts.frees * 3 / 2 + churn.counts.allocations;
-    let claims = without_own_cost(facts, claims(facts, churn), calls);
+    let (claims, sites) = claims(facts, churn);
+    let claims = without_own_cost(facts, claims, calls);
     let mut total = Sum::default();
     claims.values().for_each(|claim| total.add(*claim));
     let evidence =
@@ -71,7 +73,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         fix: ADVICE.of(facts),
         saves: Estimate::exactly(0),
     };
-    Some(Claimed { finding, claims })
+    Some(Claimed { finding, claims, sites })
 }
 
 /// Returns how many frees waited, and how long, ns.
@@ -96,8 +98,8 @@ fn share(cause: Cause, site: &Site, part: &Part, frees: u64) -> f64 {
     }
 }
 
-/// Claims that idle time, in as far as it is after the warm-up.
-fn claims(facts: &Facts<'_>, churn: &Churn) -> BTreeMap<Bucket, Sum> {
+/// Claims that idle time, in as far as it is after the warm-up, and says where it was.
+fn claims(facts: &Facts<'_>, churn: &Churn) -> (BTreeMap<Bucket, Sum>, Sites) {
     let idle = &facts.all.idle;
     let mut frees: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     if waits(facts).0 > 0 {
@@ -105,18 +107,22 @@ fn claims(facts: &Facts<'_>, churn: &Churn) -> BTreeMap<Bucket, Sum> {
         sites.for_each(|((_, site), part)| *frees.entry(site.tid).or_default() += part.count);
     }
     let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
-    for ((cause, site), part) in &idle.sites {
+    let mut sites = Sites::new();
+    for (at, ((cause, site), part)) in idle.sites.iter().enumerate() {
         let frees = frees.get(&site.tid).copied().unwrap_or(0);
         // The sites are those of all devices, the buckets those of one.
         let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
             / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
-        let share = share(*cause, site, part, frees) * of_device.min(1.0) * churn.share;
+        let of_site = share(*cause, site, part, frees) * churn.share;
+        let share = of_site * of_device.min(1.0);
         if share > 0.0 {
+            let claimed = (part.total.value as f64 * of_site) as u64;
+            sites.insert((Bucket::Idle(*cause), at), OfSite { claimed, whole: part.total.value });
             let of = |ns: u64| (ns as f64 * share) as u64;
             let Sum { value, lo, hi } = part.total;
             let claim = Sum { value: of(value), lo: of(lo), hi: of(hi) };
             claims.entry(Bucket::Idle(*cause)).or_default().add(claim);
         }
     }
-    claims
+    (claims, sites)
 }

@@ -3,7 +3,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
@@ -85,6 +85,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             (Bucket::StartUp, at_most(code)),
             (Bucket::Idle(Cause::SetUp), at_most(prepared)),
         ]),
+        sites: Sites::new(),
     })
 }
 

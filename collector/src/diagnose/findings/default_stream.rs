@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::idle::times;
 use crate::analyze::estimate::{Estimate, Sum};
@@ -64,5 +64,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims,
+        sites: Sites::new(),
     })
 }

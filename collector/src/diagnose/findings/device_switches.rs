@@ -4,7 +4,7 @@
 //! operations around a switch.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use crate::analyze::estimate::Estimate;
 use crate::units::{count, duration};
@@ -64,5 +64,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::new(),
+        sites: Sites::new(),
     })
 }

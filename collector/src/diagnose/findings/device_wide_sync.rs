@@ -49,5 +49,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: waits.idle.claims,
+        sites: waits.idle.sites,
     })
 }

@@ -6,7 +6,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::copies::repeated;
 use crate::analyze::estimate::{Estimate, Sum};
@@ -67,5 +67,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::from([(Bucket::ExposedCopies, Sum { lo: 0, ..exposed })]),
+        sites: Sites::new(),
     })
 }

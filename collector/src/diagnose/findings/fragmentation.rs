@@ -14,7 +14,7 @@ const SHARE: f64 = 0.1;
 
 const ADVICE: Advice = Advice {
     pytorch: "Give unused segments back with torch.cuda.empty_cache() after the phase that needed them, and set \
-              PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8.",
+              PYTORCH_ALLOC_CONF=garbage_collection_threshold:0.8 (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF).",
     jax: "Set XLA_PYTHON_CLIENT_PREALLOCATE=false, or a smaller XLA_PYTHON_CLIENT_MEM_FRACTION.",
     cuda: "Create physical memory (cuMemCreate) when it is mapped, and release it (cuMemRelease) when it is unmapped for \
            good; keep only as much in reserve as the next steps need.",

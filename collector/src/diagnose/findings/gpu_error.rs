@@ -3,7 +3,7 @@
 use crate::analyze::estimate::Estimate;
 use crate::analyze::gpu_errors::{Stopped, Suspect};
 use crate::diagnose::Facts;
-use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::diagnose::framework::Advice;
 use crate::model::gpu_error::{self, Cause, GpuError};
 use crate::model::names::demangle;
@@ -74,7 +74,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         fix: fix(error, facts),
         saves: Estimate::exactly(0),
     };
-    Some(Claimed { finding, claims: BTreeMap::new() })
+    Some(Claimed { finding, claims: BTreeMap::new(), sites: Sites::new() })
 }
 
 /// Returns what to say first of a run in which a GPU stopped, in two sentences at most: the error, with the call that returned

@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::copies::whole;
 use crate::analyze::estimate::Estimate;
@@ -69,6 +69,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::from([(Bucket::ExposedCopies, exposed)]),
+        sites: Sites::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::analyze::estimate::Estimate;
 use crate::analyze::memory::holders::{Holder, Origin};
 use crate::analyze::{ProcessReport, Tables};
-use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::units::{bytes, percent};
 use std::collections::BTreeMap;
 
@@ -32,7 +32,11 @@ pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<
 /// Returns a finding that costs memory and no time.
 pub fn finding(id: Id, title: String, evidence: Evidence, explanation: &str, fix: String) -> Claimed {
     let (explanation, saves) = (explanation.to_owned(), Estimate::exactly(0));
-    Claimed { finding: Finding { id, title, evidence, explanation, fix, saves }, claims: BTreeMap::new() }
+    Claimed {
+        finding: Finding { id, title, evidence, explanation, fix, saves },
+        claims: BTreeMap::new(),
+        sites: Sites::new(),
+    }
 }
 
 /// Returns evidence that is about memory of an origin.

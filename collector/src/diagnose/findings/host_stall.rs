@@ -8,7 +8,7 @@ use super::idle::Idle;
 use super::recompilation;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
-use crate::analyze::idle::{Cause, Next, Site};
+use crate::analyze::idle::{Cause, IdleReport, Next, Site};
 use crate::units::{duration, percent, plural};
 
 /// Of gaps that end with a copy to the device: the host prepared input.
@@ -135,6 +135,11 @@ fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
     if own.part.total.value >= all.part.total.value / 2 { all } else { own }
 }
 
+/// Names the thread of which a sentence says whether it ran. What it did in pauses is assumed to be the same, and not known.
+fn who(idle: &IdleReport) -> &'static str {
+    if idle.has_pauses() { "Where operations were timed, the thread" } else { "The thread" }
+}
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let idle = stalls(facts);
@@ -150,7 +155,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" Most of it ended in the NVTX range {range}.");
     }
     let running = facts.all.idle.running.get(&Outside::Long).copied().unwrap_or_default();
-    if let Some(said) = running::sentence(&running, "The thread") {
+    if let Some(said) = running::sentence(&running, who(&facts.all.idle)) {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
@@ -184,5 +189,20 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: idle.claims,
+        sites: idle.sites,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was known of a tenth of the time was said of all of it.
+    #[test]
+    fn of_a_run_with_pauses_it_is_said_where_the_thread_was_running() {
+        let mut idle = IdleReport::default();
+        assert_eq!(who(&idle), "The thread");
+        idle.paused_by_line.insert(None, 1_000);
+        assert_eq!(who(&idle), "Where operations were timed, the thread");
+    }
 }

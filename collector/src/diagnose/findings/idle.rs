@@ -2,6 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
+use super::super::finding::{OfSite, Sites};
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle::{Cause, Part, Site};
 use crate::analyze::source::{Lines, Source};
@@ -45,6 +46,8 @@ pub struct Idle<'a> {
     pub part: Part,
     /// The time by bucket, of the device that the buckets are about.
     pub claims: BTreeMap<Bucket, Sum>,
+    /// Where it was.
+    pub sites: Sites,
     /// The site of most of it.
     pub main: Option<&'a Site>,
     /// The lines of the program that it comes from: those of the waits that it is owed to, else of the calls that the host
@@ -59,12 +62,14 @@ impl<'a> Idle<'a> {
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
         let mut by_call: BTreeMap<(Cause, Option<&str>), u64> = BTreeMap::new();
         let mut most = 0;
-        for ((cause, site), part) in &facts.all.idle.sites {
+        for (at, ((cause, site), part)) in facts.all.idle.sites.iter().enumerate() {
             // What happened once, before the steps, is no habit.
             if *cause == Cause::SetUp || !is_meant(*cause, site) {
                 continue;
             }
             idle.part.total.add(part.total);
+            let whole = part.total.value;
+            idle.sites.insert((Bucket::Idle(*cause), at), OfSite { claimed: whole, whole });
             *by_cause.entry(*cause).or_default() += part.total.value;
             *by_call.entry((*cause, site.api.as_deref())).or_default() += part.count;
             let wait = site.after_wait.as_ref().map(|wait| &wait.line);

@@ -8,10 +8,10 @@ use crate::diagnose::framework::Advice;
 use crate::units::{bytes, count, duration};
 
 const ADVICE: Advice = Advice {
-    pytorch: "Keep no tensors of earlier steps: add up loss.item() or loss.detach() and not the loss itself, empty \
-              lists of outputs, and hold no graph (retain_graph, hooks). torch.cuda.memory._snapshot() names the \
-              tensors. If their sizes vary from step to step, the pool may be fragmented: set \
-              PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+    pytorch: "Keep no tensors of earlier steps: add up loss.detach() and not the loss itself, empty lists of outputs, \
+              and hold no graph (retain_graph, hooks). torch.cuda.memory._snapshot() names the tensors. If their sizes \
+              vary from step to step, the pool may be fragmented: set PYTORCH_ALLOC_CONF=expandable_segments:True \
+              (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF).",
     jax: "Keep no arrays of earlier steps: drop references to them, and donate arguments (donate_argnums). \
           jax.profiler.save_device_memory_profile() names them.",
     cuda: "Free in each step what it allocates, or allocate it once before the loop and use it again.",

@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Finding, Id};
+use super::super::finding::{Claimed, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::copies::{Found, repeated};
 use crate::analyze::copy_sites::CopySite;
@@ -67,6 +67,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             (Bucket::ExposedCopies, Sum { value, lo: 0, hi: hi.max(value) }),
             (Bucket::Undecided, Sum { value: unseen, lo: 0, hi: unseen }),
         ]),
+        sites: Sites::new(),
     })
 }
 

@@ -10,8 +10,8 @@ use crate::units::{bytes, duration, plural};
 
 const ADVICE: Advice = Advice {
     pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
-              PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the pool is fragmented. \
-              torch.cuda.memory._snapshot() names the tensors.",
+              PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF) where the pool \
+              is fragmented. torch.cuda.memory._snapshot() names the tensors.",
     jax: "A smaller batch, jax.checkpoint, donated arguments (donate_argnums); XLA_PYTHON_CLIENT_MEM_FRACTION sets what JAX \
           takes for itself.",
     cuda: "Free what the largest holders do not need any more, use blocks again, or ask for less at a time.",

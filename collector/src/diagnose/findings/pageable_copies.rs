@@ -51,7 +51,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let waited = idle.claims.values().map(|claim| claim.value).sum();
     // The copies are those of all GPUs, and the claims those of one.
     let [least, usual, most] = left(facts, facts.gpus().saturating_mul(waited));
-    let mut claims = idle.claims;
+    let (mut claims, mut sites) = (idle.claims, idle.sites);
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
     // A copy may have run, or the GPU may have been idle, for as long as its call took, but not both.
@@ -64,6 +64,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 && (is(site.wait()) || cause == Cause::ExplicitSync && is(site.api.as_deref()))
         });
         owed.claims.into_iter().for_each(|(bucket, claim)| claims.entry(bucket).or_default().add(claim));
+        sites.extend(owed.sites);
     }
     let main = found.main.kind;
     let (pageable, pinned) = (rate(facts, HostMemory::Pageable, main), rate(facts, HostMemory::Pinned, main));
@@ -89,6 +90,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims,
+        sites,
     })
 }
 

@@ -15,7 +15,7 @@ const FULL: f64 = 0.8;
 
 const ADVICE: Advice = Advice {
     pytorch: "To make room: a smaller batch with gradient accumulation, activation checkpointing \
-              (torch.utils.checkpoint), mixed precision, optimizer.zero_grad(set_to_none=True). \
+              (torch.utils.checkpoint), mixed precision, optimizer states in fewer bytes or sharded (FSDP). \
               torch.cuda.memory._snapshot() names the tensors.",
     jax: "To make room: a smaller batch, jax.checkpoint, lower precision, donated arguments (donate_argnums). JAX takes \
           75 % of the GPU at the start unless XLA_PYTHON_CLIENT_PREALLOCATE=false.",

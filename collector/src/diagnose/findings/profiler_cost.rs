@@ -1,7 +1,7 @@
 //! `profiler-cost`: gpuspy itself takes so much time that the other figures are not those of the program alone.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::analyze::estimate::Estimate;
 use std::collections::BTreeMap;
 
@@ -39,6 +39,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::new(),
+        sites: Sites::new(),
     })
 }
 

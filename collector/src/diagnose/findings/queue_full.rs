@@ -1,7 +1,8 @@
 //! `queue-full`: the host is so far ahead that launches wait for a place in the GPU's queue.
 
 use super::super::Facts;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::units::{count, duration, percent};
 use std::collections::BTreeMap;
@@ -10,8 +11,10 @@ use std::collections::BTreeMap;
 const BLOCKED: f64 = 0.3;
 /// A launch call that has to wait for nothing is shorter: 2 to 10 µs, ns.
 const ORDINARY: u64 = 20_000;
-/// The largest idle share of a GPU that is the bound.
-const IDLE: f64 = 0.1;
+/// The smallest share of the GPU's span in which kernels and graphs run if it is the bound.
+const BUSY: f64 = 0.85;
+/// The fewest launches that fill a stream's queue, which takes 1 020 operations (`launch_queue` in docs/hardware.md).
+const QUEUE: u64 = 1_000;
 
 /// Looks for it. It costs nothing: it tells where not to look.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
@@ -22,7 +25,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     // The calls are those of all processes.
     let walls = wall.saturating_mul(facts.gpus());
     let is_blocked = calls.total as f64 > BLOCKED * walls as f64 && calls.mean()? > ORDINARY as f64;
-    if !is_blocked || idle as f64 > IDLE * wall as f64 {
+    let busy: u64 =
+        [Bucket::Compute, Bucket::Graphs].map(|bucket| facts.buckets.get(bucket).value).iter().sum();
+    let is_busy = busy > 0 && busy as f64 >= BUSY * facts.buckets.span() as f64;
+    if !is_blocked || !is_busy || calls.count < QUEUE {
         return None;
     }
     let text = format!(
@@ -55,5 +61,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::new(),
+        sites: Sites::new(),
     })
 }

@@ -90,5 +90,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: idle.claims,
+        sites: idle.sites,
     })
 }

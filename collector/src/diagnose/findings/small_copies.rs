@@ -64,6 +64,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims,
+        sites: idle.sites,
     })
 }
 

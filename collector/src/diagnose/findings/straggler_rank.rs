@@ -10,7 +10,7 @@ use crate::analyze::ranks::Ranks;
 use crate::analyze::ranks::odd::{Longer, Odd};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
-use crate::diagnose::finding::{Claimed, Evidence, Finding, Id};
+use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
 use crate::units::{duration, plural};
@@ -50,6 +50,7 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: claim.into_iter().collect::<BTreeMap<Bucket, Sum>>(),
+        sites: Sites::new(),
     })
 }
 

@@ -6,7 +6,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::grids::{self, OneShape};
 use crate::analyze::estimate::{Estimate, Sum};
@@ -68,6 +68,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::from([(Bucket::Compute, Sum { lo: 0, ..gain })]),
+        sites: Sites::new(),
     })
 }
 

@@ -13,6 +13,7 @@ use crate::analyze::kernels::Kernel;
 use crate::analyze::legacy_stream::Turns;
 use crate::analyze::memory::holders::{Failure, Growth, Origin};
 use crate::analyze::overhead::Overhead;
+use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
 use crate::analyze::steps::{StepTimes, Steps};
 use crate::analyze::transfers::SizeClass;
@@ -21,6 +22,7 @@ use crate::diagnose::Facts;
 use crate::diagnose::buckets::{Bucket, Buckets};
 use crate::diagnose::finding::{Claimed, Id};
 use crate::model::CountedCall;
+use crate::model::gpu_interval::Length;
 use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
@@ -240,6 +242,46 @@ fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
     }
 }
 
+/// The first launch of a program, which loads its code, was said to wait for the GPU, and so were slow launches without GPU times.
+#[test]
+fn launches_wait_for_the_gpu_only_where_it_is_busy_and_they_fill_its_queue() {
+    let of = |launches: u64, parts: &[(Bucket, u64)]| {
+        let mut one = process(1);
+        one.apis.insert("cudaLaunchKernel".to_owned(), calls(launches, 900 * MS));
+        found(vec![one], parts, queue_full::find).is_some()
+    };
+    let busy = [(Bucket::Compute, 950 * MS), (Bucket::Idle(Cause::Launching), 50 * MS)];
+    assert!(of(2_000, &busy));
+    assert!(!of(1, &busy), "one call waits for something else");
+    let start = [(Bucket::StartUp, 900 * MS), (Bucket::Tail, 100 * MS)];
+    assert!(!of(2_000, &start) && !of(2_000, &[(Bucket::Undecided, 1_000 * MS)]));
+}
+
+/// A kernel that works on tensors of two sizes, with two grids, was said to take a different time at each launch.
+#[test]
+fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
+    let of = |blocks: Option<(u64, u64)>| {
+        let mut kernel = Kernel { count: 100, ..Kernel::default() };
+        let launched = Launched {
+            threads: 128,
+            dynamic_shared_bytes: 0,
+            launches: 100,
+            captured: 0,
+            blocks,
+            said: None,
+        };
+        kernel.shapes.list = vec![launched];
+        (0..100u64).for_each(|n| {
+            let ns = if n % 5 == 0 { 200_000 } else { 2_000 };
+            kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
+        });
+        let one = Tables { kernels: vec![kernel].into_iter().collect(), ..process(1) };
+        found(vec![one], &[(Bucket::Compute, 10 * MS)], unstable_kernel::find).is_some()
+    };
+    assert!(of(Some((7, 7))));
+    assert!(!of(Some((1, 400))) && !of(None));
+}
+
 /// Returns what is found in processes of which the first ones got these errors at these times.
 fn stopped(errors: &[(i32, u64)], processes: usize) -> Claimed {
     let mut all = vec![process(1); processes];
@@ -266,7 +308,7 @@ fn stopped(errors: &[(i32, u64)], processes: usize) -> Claimed {
 
 #[test]
 fn an_error_of_the_gpu_is_told_with_its_name_its_calls_and_its_suspects() {
-    let Claimed { finding, claims } = stopped(&[(700, MS)], 1);
+    let Claimed { finding, claims, .. } = stopped(&[(700, MS)], 1);
     assert!(claims.is_empty() && finding.id == Id::GpuError, "it promises no time");
     assert_eq!(finding.title, "The GPU stopped with an error: illegal address (700)");
     let said = "CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel used an address at which it has no memory. cudaStreamSynchronize was \

@@ -87,6 +87,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         // The gaps are those of all GPUs, and the claims those of one.
         claims: without_own_cost(facts, idle.claims, idle.part.count / facts.gpus()),
+        sites: idle.sites,
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::grids::{self, OneShape};
 use crate::analyze::estimate::{Estimate, Sum};
@@ -67,6 +67,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::new(),
+        sites: Sites::new(),
     })
 }
 

@@ -2,10 +2,11 @@
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
-use super::super::finding::{Claimed, Evidence, Finding, Id};
+use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::kernels::Kernel;
+use crate::analyze::shapes::Launched;
 use crate::model::names::demangle;
 use crate::units::{duration, plural};
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ struct Excess<'a> {
     all: u64,
 }
 
-/// Looks for it, in kernels that are launched in one shape only: others have a reason to differ.
+/// Looks for it, in kernels that are launched in one shape and with one number of blocks: others have a reason to differ.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
     let all = facts.all.kernels.iter().map(total).sum();
@@ -69,12 +70,15 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::from([(Bucket::Compute, Sum { lo: 0, ..gain })]),
+        sites: Sites::new(),
     })
 }
 
 /// Returns what the launches took beyond the median, ns, if that is certain and considerable.
 fn excess(kernel: &Kernel) -> Option<u64> {
-    let is_one_shape = kernel.shapes.list.len() == 1 && kernel.shapes.others == 0;
+    let has_one_grid = |shape: &Launched| shape.blocks.is_some_and(|(least, most)| least == most);
+    let is_one_shape =
+        kernel.shapes.others == 0 && matches!(&kernel.shapes.list[..], [one] if has_one_grid(one));
     let (median, mean) = (kernel.durations.median()?, kernel.durations.mean()?);
     let is_certain = mean.lo > median.hi as f64 && mean.value > SKEWED * median.value as f64;
     let is_judged = is_one_shape && is_certain && kernel.durations.count() >= FEWEST && !kernel.communication;

@@ -179,7 +179,7 @@ fn each_other_bound_has_its_sentence() {
             run(0, [600, 0, 0, 400], &[]),
             Bound::Copies,
             0.4,
-            "Copy-bound: for 40.0 % of the wall only copies run on the GPU.",
+            "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.",
         ),
         (
             run(0, [600, 0, 0, 0], &[(Cause::Copying, inside("cudaMemcpy"), 400, 400)]),
@@ -264,7 +264,7 @@ fn a_part_of_a_run_is_called_one() {
     let all = run(0, [600, 0, 0, 400], &[]);
     let process = ProcessInfo { filter: "since 1 s".to_owned(), ..ProcessInfo::default() };
     let text = judged_with(&all, process, &[]).text;
-    assert_eq!(text[0], "Copy-bound: for 40.0 % of the selected part only copies run on the GPU.");
+    assert_eq!(text[0], "Copy-bound: for 40.0 % of the selected part copies keep the GPU from kernels.");
 }
 
 fn assert_refused(verdict: &Verdict, text: [&str; 2]) {
@@ -336,7 +336,7 @@ fn a_run_that_an_error_of_the_gpu_ended_begins_with_the_error() {
     let safe = Tables { gpu_errors, ..run(0, [600, 0, 0, 400], &[]) };
     let buckets = Buckets::of(&[], &safe);
     let verdict = Verdict::of(&Facts { reports: &[], all: &safe, buckets: &buckets }, &findings);
-    let bound = "Copy-bound: for 40.0 % of the wall only copies run on the GPU.";
+    let bound = "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.";
     assert_eq!(verdict.text, [text[0], bound, text[2]]);
     assert_eq!((verdict.bound, verdict.is_unsafe), (Some(Bound::Copies), None));
 }

@@ -6,7 +6,7 @@ use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
 use crate::report::rows::processes::Process;
 use crate::report::rows::timing::Mode;
-use crate::report::units::{count, percent};
+use crate::report::units::{count, percent, plural};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -184,7 +184,8 @@ fn far(before: u64, after: u64) -> Option<f64> {
 fn incomplete(name: &str, report: &Report) -> Vec<String> {
     let mut said = Vec::new();
     if report.coverage.dropped > 0 {
-        said.push(format!("{name} lacks {} records that were dropped", count(report.coverage.dropped)));
+        let records = plural(report.coverage.dropped, "record", "records");
+        said.push(format!("{name} lacks {records}, which could not be kept"));
     }
     if report.coverage.driver_hooked == Some(false) && report.coverage.launches > 0 {
         said.push(format!("{name} is based on runtime calls only: launches did not pass through the agent"));

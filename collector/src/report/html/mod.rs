@@ -46,8 +46,17 @@ pub struct Page {
     pub timeline: Timeline,
     /// Which of the timeline's processes the report's steps are those of, in the order in which they were added.
     pub steps_of: Option<usize>,
-    /// The command that prints the report.
-    pub command: String,
+    /// What prints the same as text.
+    pub commands: Commands,
+}
+
+/// Commands for a shell.
+#[derive(Debug)]
+pub struct Commands {
+    /// Prints the report.
+    pub report: String,
+    /// The same for a part of the time, whose options the page adds.
+    pub of_part: String,
 }
 
 /// Writes a page.
@@ -55,7 +64,7 @@ pub struct Page {
 /// # Errors
 /// Fails if writing does.
 pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
-    let Page { json, sentences, mut timeline, steps_of, command } = page;
+    let Page { json, sentences, mut timeline, steps_of, commands } = page;
     let (before, after) = TEMPLATE.split_once(MARK).unwrap_or((TEMPLATE, ""));
     timeline.names.shorten();
     let tables = tables(&mut timeline)?;
@@ -64,7 +73,9 @@ pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
     element(out, "data-timeline", &manifest(&timeline, &tables, steps_of))?;
     let causes: BTreeMap<&str, &str> = Cause::ALL.iter().map(|cause| (cause.name(), cause.label())).collect();
     let version = env!("CARGO_PKG_VERSION");
-    let about = json!({ "version": version, "command": command, "sentences": sentences, "causes": causes });
+    let Commands { report, of_part } = commands;
+    let commands = json!({ "report": report, "of_part": of_part });
+    let about = json!({ "version": version, "commands": commands, "sentences": sentences, "causes": causes });
     element(out, "data-about", &about)?;
     for (name, table) in &tables {
         write!(out, "<script type=\"text/plain\" id=\"table-{name}\">")?;

@@ -88,9 +88,9 @@ fn no_name_can_end_its_element() {
     let said = |text: &str| vec![text.to_owned()];
     let (warnings, about, coverage) = (said(&hostile()), said("gpuspy"), said("Coverage"));
     let sentences = Sentences { warnings, about, nothing: None, coverage };
+    let commands = Commands { report: hostile(), of_part: hostile() };
     let mut page = Vec::new();
-    write(&mut page, Page { json: json.clone(), sentences, timeline, steps_of: None, command: hostile() })
-        .unwrap();
+    write(&mut page, Page { json: json.clone(), sentences, timeline, steps_of: None, commands }).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.as_bytes().starts_with(START));
     let data = |id: &str| {
@@ -100,7 +100,7 @@ fn no_name_can_end_its_element() {
     };
     assert_eq!(serde_json::from_str::<Value>(data("data-report")).unwrap(), json);
     let about: Value = serde_json::from_str(data("data-about")).unwrap();
-    assert_eq!(about["command"], hostile());
+    assert_eq!(about["commands"]["report"], hostile());
     let manifest: Value = serde_json::from_str(data("data-timeline")).unwrap();
     let kernel = &manifest["names"]["operations"][0];
     let length = |key: &str| kernel[key].as_str().unwrap().chars().count();

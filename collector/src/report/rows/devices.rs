@@ -56,6 +56,12 @@ pub struct Device {
     pub unobserved_ns: Estimate,
 }
 
+/// Returns the sum of the wall times of all GPUs that were used, ns.
+pub fn wall(devices: &[DeviceReport]) -> u64 {
+    let used = devices.iter().filter(|device| device.timelines > 0);
+    used.map(|device| device.line.looked_ns).fold(0, u64::saturating_add)
+}
+
 impl Device {
     /// Returns the row, with the pauses of the budget divided among its parts as far as that can be estimated. `ranks` are
     /// those of GPUs, by UUID.

@@ -23,11 +23,10 @@ pub struct Finding {
     /// The wall time that removing the fault would gain. The gains of all findings together never exceed the wall time.
     /// 0 for a fault that costs something other than time.
     pub saves_ns: Estimate,
+    /// The same in few words, or what a fault costs other than time.
+    pub gain: String,
     /// The command that verifies the finding.
     pub verify: String,
-    /// What that gains, in few words.
-    #[serde(skip)]
-    pub gain: String,
 }
 
 /// What a finding was found by; null = does not apply.
@@ -65,8 +64,8 @@ impl Finding {
             explanation: found.explanation.clone(),
             fix: found.fix.clone(),
             saves_ns: found.saves.into(),
-            verify: verify(reports),
             gain: found.gain(),
+            verify: verify(reports),
         }
     }
 }

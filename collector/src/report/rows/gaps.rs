@@ -55,6 +55,8 @@ pub struct LibraryGaps {
 pub struct Gap {
     /// The id of the process.
     pub pid: Option<u32>,
+    /// The rank of the process; null = it has none.
+    pub rank: Option<u32>,
     /// The device's ordinal in the process.
     pub device: Option<u32>,
     /// From the start of its process's collection to the start of that span, which the screen adds; `None` for several
@@ -139,6 +141,7 @@ impl Gap {
     fn of(gap: &rows::GapRow) -> Gap {
         Gap {
             pid: gap.pid,
+            rank: gap.rank,
             device: gap.device,
             began_ns: gap.began_ns,
             start_ns: gap.start,

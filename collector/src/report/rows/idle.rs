@@ -117,6 +117,7 @@ impl ByCause {
             _ => None,
         };
         let running = outside.and_then(|outside| running.get(&outside)).filter(|running| running.sampled > 0);
+        let running = running.map(|running| running.in_all(part.total));
         ByCause {
             cause: cause.name(),
             label: cause.label(),
@@ -124,7 +125,7 @@ impl ByCause {
             total_ns: part.total.into(),
             runnable_ns: running.map(|running| running.runnable.into()),
             run_queue_ns: running.map(|running| running.queued.into()),
-            running: running.copied(),
+            running,
         }
     }
 }
@@ -147,5 +148,28 @@ impl BySite {
             count: part.count,
             total_ns: part.total.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Sum;
+
+    /// Nine tenths of the idle time lay in pauses, and the thread seemed to have run for no more of it than gaps show.
+    #[test]
+    fn what_the_thread_did_in_pauses_is_assumed_in_values_and_open_in_bounds() {
+        let shown = Sum { value: 100, lo: 100, hi: 100 };
+        let ran = Sum { value: 98, lo: 97, hi: 99 };
+        let running = Running { outside: shown, sampled: 100, runnable: ran, queued: Sum::default() };
+        let row = |total: Sum| {
+            let by_cause = [(Cause::OutsideCuda, Part { count: 5, total })].into();
+            let running = [(Outside::Any, running)].into();
+            let rows = Idle::of(&IdleReport { by_cause, running, ..IdleReport::default() });
+            let runnable = rows.by_cause[0].runnable_ns.unwrap();
+            [runnable.lo, runnable.value, runnable.hi]
+        };
+        assert_eq!(row(shown), [97, 98, 99]);
+        assert_eq!(row(Sum { value: 1_000, lo: 100, hi: 1_500 }), [97, 980, 1_499]);
     }
 }

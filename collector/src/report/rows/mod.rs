@@ -91,6 +91,9 @@ pub struct Report {
     /// last, on one clock. For processes on several machines, or of several boots of one, which have no common clock,
     /// the longest time. null = no process.
     pub wall_ns: Option<u64>,
+    /// The sum of the wall times of all GPUs that were used, each within the selected period: what times on GPUs are shares of.
+    /// 0 = no GPU is known to have had work.
+    pub gpu_wall_ns: u64,
     /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
     pub processes: Vec<processes::Process>,
@@ -137,6 +140,7 @@ impl Report {
             ranges: all.ranges.by_name.iter().filter_map(ranges::Range::of).collect(),
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),
             wall_ns: lines(reports).map(|line| line.looked_ns).max(),
+            gpu_wall_ns: devices::wall(&all.devices),
             processes: reports.iter().map(processes::Process::of).collect(),
             ranks: ranks::rows(&diagnosis.ranks, reports),
             compared: diagnosis.ranks,

@@ -74,7 +74,8 @@ fn launches(all: &Tables) -> String {
         line.push_str(&format!(" in {}", plural(duty.windows, "sampling window", "sampling windows")));
     }
     if coverage.in_graphs > 0 {
-        line.push_str(&format!("; {} more kernels ran in graphs", count(coverage.in_graphs)));
+        let kernels = plural(coverage.in_graphs, "more kernel", "more kernels");
+        line.push_str(&format!("; {kernels} ran in graphs"));
     }
     if let (launches @ 1.., _) = coverage.outside {
         line.push_str(&format!("; {} more outside the capture range, not recorded", count(launches)));
@@ -127,7 +128,8 @@ fn losses(all: &Tables) -> Text {
         line = line.then("; ").then(untimed);
     }
     if let Some(n) = coverage.dropped_by.get(LossCause::GpuTimePending.name()) {
-        line = line.then(format!("; {} GPU times lost when their context or process ended", count(*n)));
+        let times = plural(*n, "GPU time", "GPU times");
+        line = line.then(format!("; {times} lost because a context or the process ended"));
     }
     let launches = coverage.untimed.get(Reason::Lost.name()).copied().unwrap_or(0);
     if coverage.pending > launches {

@@ -24,13 +24,11 @@ pub fn findings(screen: &mut Screen<'_>, run: &Run<'_>) {
         return screen.section("Findings", sentence);
     }
     let gains = findings.iter().fold(0u64, |sum, finding| sum.saturating_add(finding.saves_ns.value));
-    let sentence = format!(
-        "{}; together they cost {} of {} ({})",
-        plural(findings.len() as u64, "fault", "faults"),
-        duration(gains),
-        duration(wall),
-        percent(gains, wall)
-    );
+    let mut sentence = plural(findings.len() as u64, "fault", "faults");
+    if gains > 0 {
+        let cost = if findings.len() == 1 { "it costs" } else { "together they cost" };
+        sentence += &format!("; {cost} {} of {} ({})", duration(gains), duration(wall), percent(gains, wall));
+    }
     screen.section("Findings", sentence);
     let shown = screen.view.rows(findings.len());
     for (at, finding) in findings.iter().take(shown).enumerate() {

@@ -197,7 +197,6 @@ impl Run<'_> {
 
     /// Returns the sum of that time over all GPUs that were used, in ns.
     fn gpu_wall(&self) -> u64 {
-        let used = self.all.devices.iter().filter(|device| device.timelines > 0);
-        used.map(|device| device.line.looked_ns).fold(0, u64::saturating_add)
+        self.rows.gpu_wall_ns
     }
 }

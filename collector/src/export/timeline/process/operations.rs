@@ -36,15 +36,16 @@ impl<S: Sink> Pass<'_, '_, S> {
         ];
         args.extend(row.external.map(|id| Arg::of(Key::External, id)));
         let Described { category, name, more } =
-            self.described(&row, span.1.saturating_sub(span.0), &mut args);
+            self.described(&row, value.max(span.1.abs_diff(span.0)), &mut args);
         let arrow = row.has_call.then_some(Arrow::Operation(correlation));
         self.export.summary.operations += 1;
         let (name, row, more) = (&name, row.place.shown(), more.as_ref());
         self.export.sink.slice(&Slice { category, name, row, span, args: &args, more, arrow, inside: None })
     }
 
-    /// Describes an operation that took `took` ns, and adds its arguments.
-    fn described(&mut self, row: &GpuRow, took: i64, args: &mut Vec<Arg<'_>>) -> Described<S> {
+    /// Describes an operation that took `took` ns, and adds its arguments. Its slice may be shorter, where it would overlap the one
+    /// before.
+    fn described(&mut self, row: &GpuRow, took: u64, args: &mut Vec<Arg<'_>>) -> Described<S> {
         let sink = &mut self.export.sink;
         match row.what {
             Action::Kernel { name: id, .. } => {
@@ -56,8 +57,8 @@ impl<S: Sink> Pass<'_, '_, S> {
             Action::Transfer { kind, host_memory, bytes } => {
                 let category = if kind == TransferKind::Memset { Category::Set } else { Category::Copy };
                 // Bytes per ns are GB per s.
-                let rate = bytes as f64 / took.max(1) as f64;
-                args.extend([Arg::of(Key::Bytes, bytes), Arg::of(Key::Rate, rate)]);
+                args.push(Arg::of(Key::Bytes, bytes));
+                args.extend((took > 0).then(|| Arg::of(Key::Rate, bytes as f64 / took as f64)));
                 let name = sink.name(&transfer_name(kind, host_memory));
                 Described { category, name, more: None }
             }
