@@ -11,7 +11,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-step() { printf '\n== %s\n' "$*"; }
+# Says which step begins, and how many seconds after the start, so that a log shows where the time goes.
+step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 asides=()
 pids=()

@@ -105,6 +105,13 @@ class Links(unittest.TestCase):
         text = "`no_such_name`\n## Held by\n`a_test_name` `no_such_test`\n## Next\n`no_such_name`"
         self.assertEqual(list(links.broken_tests(text, {"a_test_name"})), [(3, "no_such_test")])
 
+    def test_a_table_of_tests_names_tests_that_are_there_in_its_last_column(self):
+        text = "| hazard | test |\n|---|---|\n| `no_test` | `here.rs`: `a_test_name`, `no_such_test` |\n`no_test` in prose"
+        self.assertEqual(list(links.broken_tests_of_tables(text, {"a_test_name"})), [(3, "no_such_test")])
+
+    def test_the_documents_whose_tables_name_tests_are_there(self):
+        self.assertTrue(all(os.path.exists(os.path.join(links.ROOT, path)) for path in links.TABLES_OF_TESTS))
+
 
 if __name__ == "__main__":
     unittest.main()
