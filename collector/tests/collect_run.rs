@@ -457,11 +457,22 @@ fn a_listening_collector_serves_until_sigint() {
     }
 }
 
+/// Whether the collector that listens in a folder has accepted a connection: its end has an inode then (`/proc/net/unix`, proc(5)).
+fn has_accepted(folder: &Path) -> bool {
+    const CONNECTED: &str = "03";
+    let all = fs::read_to_string("/proc/net/unix").unwrap();
+    let in_folder = all.lines().filter(|line| line.contains(folder.to_str().unwrap()));
+    let mut fields = in_folder.map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    fields.any(|fields| fields[5] == CONNECTED && fields[6] != "0")
+}
+
 /// A second Ctrl-C did nothing, however long the end took.
 #[test]
 fn a_second_signal_ends_a_collector_at_once_and_its_traces_are_kept() {
     let place = Place::new();
-    let mut collect = place.gpuspy(&["collect", "--dir", "traces"]).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = place.path("traces");
+    let mut collect = place.gpuspy(&["collect", "--dir", folder.to_str().unwrap()]);
+    let mut collect = collect.stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
     let socket = place.path("traces/gpuspy.sock");
@@ -469,6 +480,11 @@ fn a_second_signal_ends_a_collector_at_once_and_its_traces_are_kept() {
     assert!(lines.next().unwrap().contains("has exited; its trace is"));
     // The collector waits five seconds for what it has to say.
     let silent = UnixStream::connect(&socket).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_accepted(&folder) {
+        assert!(Instant::now() < deadline, "the collector does not accept a connection");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let status = loop {
         // SAFETY: kill takes numbers; the child has not been waited for.
         assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
