@@ -755,6 +755,16 @@ mod tests {
     /// What the uncertainty of a reading makes of its time, ns.
     const EXACT: u64 = 50;
 
+    /// Takes a reading each second from ten minutes on, for ten more. Each has the right time already.
+    fn goes_on(mut time: HostTime, read: impl Fn(u64) -> Pair) {
+        for second in 601..=1200 {
+            let here = read(second * SECOND);
+            assert!(off(&time, here) <= EXACT, "{second} s: {} ns off", off(&time, here));
+            time.take(here);
+        }
+        assert_eq!(time.began, 7_000);
+    }
+
     /// After a sleep, the slope from the first reading to the present had a smaller error bound and was taken: all times from
     /// there on were far too early.
     #[test]
@@ -767,12 +777,7 @@ mod tests {
         assert!(off(&time, reading(300 * SECOND, 0)) <= EXACT, "long before");
         assert!(off(&time, reading(fell_asleep, 0)) <= EXACT, "right before, and converted after");
         assert!(off(&time, reading(woke, asleep)) <= EXACT, "right after, and before the reading");
-        for second in 601..=1200 {
-            let here = reading(second * SECOND, asleep);
-            assert!(off(&time, here) <= EXACT, "{second} s: {} ns off", off(&time, here));
-            time.take(here);
-        }
-        assert_eq!(time.began, 7_000);
+        goes_on(time, |awake| reading(awake, asleep));
     }
 
     #[test]
@@ -781,12 +786,7 @@ mod tests {
         (1..=600).for_each(|second| time.take(reading(second * SECOND, 0)));
         let again = |awake: u64| Pair { ticks: 2 * (awake - 600 * SECOND), ..reading(awake, 0) };
         time.take(again(600 * SECOND + SECOND / 20));
-        for second in 601..=1200 {
-            let here = again(second * SECOND);
-            assert!(off(&time, here) <= EXACT, "{second} s: {} ns off", off(&time, here));
-            time.take(here);
-        }
-        assert_eq!(time.began, 7_000);
+        goes_on(time, again);
     }
 
     /// An anchor that the agent has read before a sleep may be converted after it, and the next one is from after it.
