@@ -146,7 +146,8 @@ pub const CAPTURE_MODE_RELAXED: c_int = 2;
 /// CU_STREAM_CAPTURE_STATUS_NONE.
 pub const CAPTURE_STATUS_NONE: c_int = 0;
 
-/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH, _MEM_ALLOC, _MEM_FREE, _CONDITIONAL.
+/// CU_GRAPH_NODE_TYPE_KERNEL, _MEMCPY, _MEMSET, _GRAPH, _MEM_ALLOC, _MEM_FREE, _CONDITIONAL; since CUDA 13 _MEMCPY_BATCH and
+/// _FABRIC_CPY_BATCH.
 pub const NODE_KERNEL: c_int = 0;
 pub const NODE_MEMCPY: c_int = 1;
 pub const NODE_MEMSET: c_int = 2;
@@ -154,6 +155,8 @@ pub const NODE_GRAPH: c_int = 4;
 pub const NODE_MEMORY_ALLOC: c_int = 10;
 pub const NODE_MEMORY_FREE: c_int = 11;
 pub const NODE_CONDITIONAL: c_int = 13;
+pub const NODE_MEMCPY_BATCH: c_int = 14;
+pub const NODE_FABRIC_COPY_BATCH: c_int = 18;
 
 /// CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH.
 pub const GRAPH_DEVICE_LAUNCH: cuuint64_t = 4;

@@ -76,6 +76,13 @@ impl Facts {
         }
     }
 
+    /// Poller: has each kernel's facts recorded again at its next launch, for a collector that has not seen them.
+    pub fn forget(&self, names: &Names) {
+        // No life has this number.
+        self.queried.values().for_each(|life| life.store(0, Ordering::Relaxed));
+        names.forget_shapes();
+    }
+
     fn is_queried(&self, call: &Call, handle: CUfunction, shape: Shape) -> bool {
         let (sight, queried) =
             (call.session.get::<Names>().sight(handle, None), self.queried.find(key(handle, shape)));

@@ -14,7 +14,7 @@
 //! the handle as a CUfunction is it queried as a CUkernel.
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{Fact, LossCause, Namespace};
 
@@ -30,6 +30,8 @@ use crate::thread::Call;
 /// Distinct kernel names, and distinct handles, of a process.
 const NAMES: usize = 1 << 14;
 const HANDLES: usize = 1 << 15;
+/// The most bytes of names that are kept for a collector that comes later.
+const MOST_KEPT: usize = 16 << 20;
 /// Bits of a handle's word, beside its name's number: a call has reported that it is a CUkernel, or a CUfunction.
 const KERNEL: u32 = 1 << 31;
 const FUNCTION: u32 = 1 << 30;
@@ -41,8 +43,11 @@ pub struct Names {
     names: [Name; NAMES],
     /// By CUfunction or CUkernel.
     handles: Keyed<Handle, HANDLES>,
-    /// How many names did not fit into a ring yet. Relaxed: the poller checks again.
-    unsent: AtomicU32,
+    /// A bit for each name that the poller has to send. Release by the thread that stores the text, acquire by the
+    /// poller.
+    unsent: [AtomicU64; NAMES / 64],
+    /// The bytes of all texts. Relaxed: a limit.
+    kept: AtomicUsize,
     /// A bit for each name: it is a communication kernel's. Relaxed, like `has_communication`: a thread that misses it
     /// times one launch like any other.
     communication: [AtomicU64; NAMES / 64],
@@ -53,9 +58,16 @@ pub struct Names {
 struct Name {
     /// The text's hash, never 0; 0 = free. Relaxed: `text` publishes.
     hash: AtomicU64,
-    /// The text, while it has not been sent. Release on the store, acquire on the load; the thread that sends it takes
-    /// it.
+    /// The text, or null: it is not there yet, or was too much to keep. Release on the store, acquire on the load. Never
+    /// freed.
     text: AtomicPtr<Box<[u8]>>,
+}
+
+impl Name {
+    fn text(&self) -> Option<&[u8]> {
+        // SAFETY: null, or leaked by `Names::keep`.
+        unsafe { self.text.load(Ordering::Acquire).as_ref() }.map(|text| &**text)
+    }
 }
 
 /// What is known of a launch handle.
@@ -319,11 +331,10 @@ impl Names {
                         word.fetch_or(1 << (index % 64), Ordering::Relaxed);
                         self.has_communication.store(true, Ordering::Relaxed);
                     }
-                    let sent = with_intern(Namespace::Kernel, id, text, |words| call.push_words(words));
-                    if !sent {
-                        let text = Box::into_raw(Box::new(Box::<[u8]>::from(text)));
-                        name.text.store(text, Ordering::Release);
-                        self.unsent.fetch_add(1, Ordering::Relaxed);
+                    let is_sent = with_intern(Namespace::Kernel, id, text, |words| call.push_words(words));
+                    self.keep(name, text, is_sent);
+                    if !is_sent {
+                        self.to_send(index / 64, 1 << (index % 64));
                     }
                     return id;
                 }
@@ -335,22 +346,50 @@ impl Names {
         0
     }
 
-    /// Poller: sends the names that did not fit into a ring.
-    pub fn publish_unsent(&self, ring: &mut Ring) {
-        if self.unsent.load(Ordering::Relaxed) == 0 {
+    /// Keeps a name's text. One that was sent is only needed by a collector that comes later.
+    fn keep(&self, name: &Name, text: &[u8], is_sent: bool) {
+        let kept = self.kept.fetch_add(text.len(), Ordering::Relaxed);
+        if is_sent && kept > MOST_KEPT {
             return;
         }
-        for (index, name) in self.names.iter().enumerate() {
-            let text = name.text.swap(core::ptr::null_mut(), Ordering::AcqRel);
-            if text.is_null() {
-                continue;
-            }
-            // SAFETY: stored by `intern`, and ours alone since the swap.
-            let text = unsafe { Box::from_raw(text) };
-            if with_intern(Namespace::Kernel, index as u32 + 1, &text, |words| ring.push(words)) {
-                self.unsent.fetch_sub(1, Ordering::Relaxed);
-            } else {
-                name.text.store(Box::into_raw(text), Ordering::Release);
+        name.text.store(Box::into_raw(Box::new(Box::<[u8]>::from(text))), Ordering::Release);
+    }
+
+    /// Has the poller send the names with these bits.
+    fn to_send(&self, word: usize, bits: u64) {
+        if let Some(unsent) = self.unsent.get(word) {
+            unsent.fetch_or(bits, Ordering::Release);
+        }
+    }
+
+    /// Poller: sends all names again, with the next [`publish_unsent`](Self::publish_unsent).
+    pub fn send_again(&self) {
+        for (word, names) in self.names.chunks(64).enumerate() {
+            let is_kept = |(_, name): &(usize, &Name)| name.text().is_some();
+            let kept = names.iter().enumerate().filter(is_kept);
+            self.to_send(word, kept.fold(0, |bits, (bit, _)| bits | 1 << bit));
+        }
+    }
+
+    /// Poller: forgets in which shapes kernels were launched, so that the next launch of each looks for its facts.
+    pub fn forget_shapes(&self) {
+        self.handles.values().for_each(|handle| handle.shape.store(0, Ordering::Relaxed));
+    }
+
+    /// Poller: sends the names that have to be sent, as far as they fit into the ring.
+    pub fn publish_unsent(&self, ring: &mut Ring) {
+        for (word, unsent) in self.unsent.iter().enumerate() {
+            // Acquire: see the field.
+            let mut bits = unsent.load(Ordering::Acquire);
+            while bits != 0 {
+                let index = 64 * word + bits.trailing_zeros() as usize;
+                let text = self.names.get(index).and_then(Name::text).unwrap_or_default();
+                if !publish(ring, Namespace::Kernel, index as u32 + 1, text) {
+                    return;
+                }
+                let bit = bits & bits.wrapping_neg();
+                unsent.fetch_and(!bit, Ordering::Relaxed);
+                bits &= !bit;
             }
         }
     }
@@ -362,9 +401,12 @@ impl Names {
         }
     }
 
-    /// Sends what the process is.
-    pub fn introduce(&self, ring: &mut Ring) {
-        publish(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes());
+    /// Sends what the process is. Returns false if even the first of it does not fit into the ring: what a collector waits
+    /// for that comes later.
+    pub fn introduce(&self, ring: &mut Ring) -> bool {
+        if !publish(ring, Namespace::Fact, Fact::AgentVersion as u32, env!("CARGO_PKG_VERSION").as_bytes()) {
+            return false;
+        }
         let mut buffer = [0u8; 4096];
         if let Some(line) = crate::sys::read_file(c"/proc/self/cmdline", &mut buffer) {
             publish(ring, Namespace::Fact, Fact::CommandLine as u32, line);
@@ -381,10 +423,11 @@ impl Names {
         {
             publish(ring, Namespace::Fact, Fact::Host as u32, host.to_bytes());
         }
+        true
     }
 
-    /// Sends a device's name and the driver's version.
-    pub fn device(&self, call: &Call, driver: &Driver, ordinal: u32) {
+    /// Sends a device's name and the driver's version with `push`.
+    pub fn device(&self, driver: &Driver, ordinal: u32, mut push: impl FnMut(&[u64]) -> bool) {
         let mut name = [0 as c_char; 256];
         // SAFETY: a buffer of ours, longer by one than the length that is passed.
         let named = driver
@@ -393,14 +436,14 @@ impl Names {
         if named {
             // SAFETY: terminated: the last byte is beyond the length that was passed, and zero.
             let text = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes();
-            with_intern(Namespace::Device, ordinal + 1, text, |words| call.push_words(words));
+            with_intern(Namespace::Device, ordinal + 1, text, &mut push);
         }
         let mut version = 0;
         // SAFETY: writes a place of ours.
         if driver.version.is_some_and(|ask| unsafe { ask(&mut version) } == CUDA_SUCCESS) {
             let mut digits = [0u8; 12];
             let text = decimal(version.unsigned_abs(), &mut digits);
-            with_intern(Namespace::Fact, Fact::DriverVersion as u32, text, |words| call.push_words(words));
+            with_intern(Namespace::Fact, Fact::DriverVersion as u32, text, push);
         }
     }
 }

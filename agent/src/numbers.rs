@@ -55,6 +55,11 @@ impl<const N: usize> Numbers<N> {
         Some(Numbered { number: 0, found: false })
     }
 
+    /// Has everything sent again at its next use, under its number: a collector has come that has not seen it.
+    pub fn forget_sent(&self) {
+        self.places.iter().for_each(|place| _ = place.fetch_and(!(SENT | FOUND), Ordering::Relaxed));
+    }
+
     /// Returns the number of a hash if what it stands for was sent.
     #[inline(always)]
     pub fn known(&self, hash: u64) -> Option<Numbered> {
@@ -118,6 +123,26 @@ mod tests {
         assert_eq!(numbers.number(8, |_| None), None);
         assert_eq!(numbers.known(8), None);
         assert!(is_numbered(numbers.number(8, |_| Some(false))));
+    }
+
+    /// A collector that came later had the numbers of stacks, and no stacks.
+    #[test]
+    fn what_was_sent_is_sent_again_under_its_number_when_that_is_forgotten() {
+        let numbers = table::<64>();
+        let hashes = [12, 12 + (64 << 2), 0];
+        let before = hashes.map(|hash| numbers.number(hash, |_| Some(true)));
+        numbers.forget_sent();
+        assert_eq!(hashes.map(|hash| numbers.known(hash)), [None; 3]);
+        let mut sent = Vec::new();
+        // In another order than before.
+        for (hash, before) in hashes.into_iter().zip(before).rev() {
+            let again = numbers.number(hash, |number| {
+                sent.push(number);
+                Some(true)
+            });
+            assert_eq!(again, before);
+        }
+        assert_eq!(sent.len(), 3);
     }
 
     #[test]

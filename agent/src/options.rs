@@ -14,7 +14,7 @@ pub enum Mode {
     Off,
 }
 
-/// The values of `GPUSPY_TIMING`, `GPUSPY_BUDGET` and `GPUSPY_CAPTURE_RANGE`.
+/// The values of `GPUSPY_TIMING`, `GPUSPY_BUDGET`, `GPUSPY_GRAPH` and `GPUSPY_CAPTURE_RANGE`.
 pub struct Options {
     pub mode: Mode,
     /// The most that the agent may cost, in percent of wall time: above 0, at most 100.
@@ -27,6 +27,10 @@ pub struct Options {
     pub range: Option<&'static str>,
     /// `GPUSPY_CAPTURE_RANGE` has a value that cannot be read as a [`CaptureRange`].
     pub is_bad_range: bool,
+    /// The kernels in graph launches are timed, too (`GPUSPY_GRAPH=nodes`).
+    pub times_nodes: bool,
+    /// `GPUSPY_GRAPH` has a value that it cannot have.
+    pub is_bad_graph: bool,
     /// The program's NVTX ranges go to another tool.
     pub is_nvtx_elsewhere: bool,
 }
@@ -78,7 +82,7 @@ const CROWDED: &str = "more streams than hardware queues (CUDA_DEVICE_MAX_CONNEC
                        wait for each other, so at most a tenth of each second is timed";
 const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is not one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: the \
                          whole run is recorded";
-
+const BAD_GRAPH: &str = "GPUSPY_GRAPH is not one of launches and nodes: launches is used";
 const NVTX_ELSEWHERE: &str = "NVTX_INJECTION64_PATH names another tool than libgpuspy.so: the program's NVTX ranges go to that \
                               tool and are not recorded";
 
@@ -93,6 +97,8 @@ impl Options {
             note: 0,
             range: None,
             is_bad_range: false,
+            times_nodes: false,
+            is_bad_graph: false,
             is_nvtx_elsewhere: false,
         }
     }
@@ -130,6 +136,8 @@ impl Options {
             note,
             range: None,
             is_bad_range: false,
+            times_nodes: false,
+            is_bad_graph: false,
             is_nvtx_elsewhere: false,
         }
     }
@@ -141,6 +149,16 @@ impl Options {
         let text = setting.to_str().ok().filter(|text| CaptureRange::parse(text).is_some());
         let range = text.map(|text| &*Box::leak(Box::<str>::from(text)));
         Options { range, is_bad_range: range.is_none(), ..self }
+    }
+
+    /// Adds whether the kernels in graph launches are timed, as the variable says.
+    pub fn with_graphs(self, graph: Option<&CStr>) -> Options {
+        let (times_nodes, is_bad_graph) = match graph.map(CStr::to_bytes) {
+            None | Some(b"" | b"launches") => (false, false),
+            Some(b"nodes") => (true, false),
+            Some(_) => (false, true),
+        };
+        Options { times_nodes, is_bad_graph, ..self }
     }
 
     /// Adds whether the library that the program's copies of NVTX load is another one. Comparing file names is enough:
@@ -162,8 +180,10 @@ impl Options {
         let timing = usize::from(self.note).checked_sub(1).and_then(|note| NOTES.get(note)).copied();
         let crowded = (is_crowded && !self.is_sparse).then_some(CROWDED);
         let bad_range = self.is_bad_range.then_some(BAD_RANGE);
+        let bad_graph = self.is_bad_graph.then_some(BAD_GRAPH);
         let elsewhere = self.is_nvtx_elsewhere.then_some(NVTX_ELSEWHERE);
-        let notes: Vec<&str> = timing.into_iter().chain(crowded).chain(bad_range).chain(elsewhere).collect();
+        let others = crowded.into_iter().chain(bad_range).chain(bad_graph).chain(elsewhere);
+        let notes: Vec<&str> = timing.into_iter().chain(others).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
@@ -221,6 +241,24 @@ mod tests {
         let both =
             Options { note: BAD_BUDGET, is_bad_range: true, ..Options::of(Mode::Auto) }.note(false).unwrap();
         assert!(both.starts_with("GPUSPY_BUDGET") && both.contains("; GPUSPY_CAPTURE_RANGE"), "{both}");
+    }
+
+    /// It was taken for `launches`, without a word.
+    #[test]
+    fn a_graph_setting_that_cannot_be_read_means_launches_and_is_reported() {
+        let read = |text| Options::of(Mode::Exact).with_graphs(text);
+        for launches in [None, Some(c""), Some(c"launches")] {
+            assert_eq!(
+                (read(launches).times_nodes, read(launches).note(false)),
+                (false, None),
+                "{launches:?}"
+            );
+        }
+        assert_eq!((read(Some(c"nodes")).times_nodes, read(Some(c"nodes")).note(false)), (true, None));
+        for bad in [c"node", c"NODES", c"1", c"\xff"] {
+            assert!(!read(Some(bad)).times_nodes, "{bad:?}");
+            assert!(read(Some(bad)).note(false).unwrap().starts_with("GPUSPY_GRAPH"), "{bad:?}");
+        }
     }
 
     #[test]

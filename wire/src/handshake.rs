@@ -1,7 +1,8 @@
 //! How does a collector get a process's segment? The agent sends one message over the collector's Unix stream
 //! socket, with the segment's descriptor attached (SCM_RIGHTS). The connection stays open until the process
 //! ends or calls exec: its end is the end of the session. The collector answers with lines of text, which an agent may
-//! leave unread.
+//! leave unread. An agent that has started its collector shuts down its sending side when the process exits, and waits
+//! for the line that says that all of the trace is written.
 
 use core::mem::size_of;
 
@@ -15,6 +16,17 @@ pub const BEGUN: &str = "begun\n";
 /// The start of the collector's line when something of the trace could not be written, or there will be none; a sentence
 /// without its full stop, and a line end, follow.
 pub const FAILED: &str = "failed: ";
+
+/// The collector's line when all that an exiting process has recorded is in the trace.
+pub const WRITTEN: &str = "written\n";
+
+/// Whether the collector's lines say what has become of the whole trace of an exiting process.
+pub fn is_settled(said: &[u8]) -> bool {
+    let is_last = |line: &[u8]| {
+        line == WRITTEN.as_bytes() || line.starts_with(FAILED.as_bytes()) && line.ends_with(b"\n")
+    };
+    said.split_inclusive(|byte| *byte == b'\n').any(is_last)
+}
 
 /// Returns the reason among the collector's lines why something is missing in the trace, if it has given one.
 pub fn failure(said: &[u8]) -> Option<&[u8]> {
@@ -59,5 +71,20 @@ impl Hello {
         // SAFETY: integers only, so any bytes are a value.
         let hello: Hello = unsafe { core::mem::transmute(*bytes) };
         (hello.magic == MAGIC && hello.version == VERSION).then_some(hello)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_settled_when_a_whole_line_says_so() {
+        for unsettled in ["", BEGUN, "begun\nwritten", "begun\nfailed: No space", "unwritten\n"] {
+            assert!(!is_settled(unsettled.as_bytes()), "{unsettled:?}");
+        }
+        for settled in [WRITTEN, "begun\nwritten\n", "failed: it is one too many\n"] {
+            assert!(is_settled(settled.as_bytes()), "{settled:?}");
+        }
     }
 }

@@ -344,6 +344,8 @@ wire_enum! {
         /// How many windows of time of the same process came before the one that the trace is about, decimal (written by the
         /// collector).
         Window = 16 "window",
+        /// Why a setting of the collector's is not the requested one (written by the collector).
+        CollectorNote = 17 "collector_note",
     }
 }
 

@@ -118,15 +118,16 @@ impl core::fmt::Debug for ProgramName {
     }
 }
 
-/// The changing fields of the header. All but `polled` are relaxed: each is independent, and what they
-/// announce is published elsewhere.
+/// The changing fields of the header. All but `polled` and `exiting` are relaxed: each is independent, and what
+/// they announce is published elsewhere.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Live {
-    /// Agent: the number of threads' claims so far; a claim's number is the top 24 bits of the thread's
-    /// correlations.
+    /// Agent: the number of threads' claims so far; the lower 24 bits of a claim's number are the top ones of the
+    /// thread's correlations.
     pub claims: AtomicU64,
-    /// Agent: 1 when our exit handler has run.
+    /// Agent: 1 when our exit handler has run. Release by the agent, acquire by the collector: what was recorded before
+    /// is in the rings.
     pub exiting: AtomicU64,
     /// Agent: the number of lookups that cuGetProcAddress or one of our hooks has answered.
     pub lookups: AtomicU64,
@@ -138,7 +139,8 @@ pub struct Live {
     pub poller_ns: AtomicU64,
     /// Agent: the number of operations whose events are recorded and not read yet.
     pub pending: AtomicU64,
-    /// Collector: 1 when it drains this segment.
+    /// Collector: how often one has come or gone: odd while one drains this segment. When another one has come than the
+    /// first, the agent sends again what it sends once.
     pub attached: AtomicU64,
     /// Agent: host ticks when the last polling pass began; 0 = none has ended. The GPU times of all operations that
     /// it found complete are in the poller's ring. Release by the poller, acquire by the collector.

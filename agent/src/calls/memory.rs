@@ -12,6 +12,7 @@ use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::gpu::stream_capture::is_captured;
 use crate::python::Depth;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// Where an allocation's address or handle is found.
@@ -145,6 +146,8 @@ impl Alloc {
 }
 
 impl Plain for Alloc {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn kind(&self) -> Kind {
         Kind::Alloc
     }
@@ -186,6 +189,16 @@ impl Plain for Alloc {
         record.stack = stack_of(call, Depth::Whole);
         call.record(&record);
         true
+    }
+
+    fn begins_unrecorded(&self, session: Session, per_thread: bool) {
+        if let Some(stream) = self.stream {
+            self.untimed.begin_unrecorded(session, stream, per_thread);
+        }
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.untimed.end_unrecorded(session, succeeded, Entries::add);
     }
 
     /// Of a call that failed, the bytes that it asked for.
@@ -249,6 +262,8 @@ impl Free {
 }
 
 impl Plain for Free {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn kind(&self) -> Kind {
         Kind::Free
     }
@@ -276,6 +291,16 @@ impl Plain for Free {
             self.publish(call);
         }
         false // the call's end and result follow as an Api record with the same correlation
+    }
+
+    fn begins_unrecorded(&self, session: Session, per_thread: bool) {
+        if let Some(stream) = self.stream {
+            self.untimed.begin_unrecorded(session, stream, per_thread);
+        }
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.untimed.end_unrecorded(session, succeeded, Entries::add);
     }
 
     fn subject(&self) -> u64 {

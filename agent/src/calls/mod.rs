@@ -61,8 +61,8 @@ pub trait Plain: Sized {
     /// Whether the call returns handles that [`Plain::register_kinds`] registers, also on a thread that is not
     /// observed.
     const REGISTERS_KINDS: bool = false;
-    /// Whether the call decides what the agent may use or query, so that [`Plain::begins_unrecorded`] takes note of it on a
-    /// thread without a slot, too.
+    /// Whether the call decides what the agent may use or query, or puts something on a stream, so that
+    /// [`Plain::begins_unrecorded`] takes note of it on a thread without a slot, too.
     const IS_ALWAYS_NOTED: bool = false;
     /// Whether that is so after the session has ended, too: without what [`Plain::begins_unrecorded`] does, the call would not
     /// return what it does without the agent.

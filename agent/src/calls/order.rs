@@ -11,8 +11,9 @@ use crate::gpu::context::Contexts;
 use crate::gpu::depth::{Entries, Queue};
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
-use crate::gpu::stream_capture::is_captured;
+use crate::gpu::stream_capture::{is_any_open, is_captured};
 use crate::python::Depth;
+use crate::sink::Session;
 use crate::thread::Call;
 
 /// A call by which the host waits.
@@ -142,7 +143,8 @@ impl Plain for Sync {
 /// between another thread's two events.
 #[derive(Default)]
 pub struct Untimed {
-    overlap: Cell<Option<OverlapCheck>>,
+    /// While the real call is under way: the stream, and the check.
+    overlap: Cell<Option<(&'static Stream, OverlapCheck)>>,
 }
 
 impl Untimed {
@@ -150,7 +152,32 @@ impl Untimed {
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
         burst::end_on(call, stream, Next::Call);
-        self.overlap.set(Some(OverlapCheck::begin(stream.counts())));
+        self.begin_on(call.session, stream);
+    }
+
+    /// Starts the overlap check before the real call, on a thread that can record nothing.
+    pub fn begin_unrecorded(&self, session: Session, stream: CUstream, per_thread: bool) {
+        if let Some(stream) = session.get::<Streams>().at_once(stream, per_thread) {
+            self.begin_on(session, stream);
+        }
+    }
+
+    fn begin_on(&self, session: Session, stream: &'static Stream) {
+        // A wait for an event can make the stream part of a capture, which only its end shows.
+        let is_maybe_captured = is_any_open(session);
+        let counts = if is_maybe_captured { stream.counts_of_captured() } else { stream.counts() };
+        self.overlap.set(Some((stream, OverlapCheck::begin(counts))));
+    }
+
+    /// Ends the overlap check after the real call, on a thread that can record nothing. Where nothing is captured, the
+    /// operation is an entry of the stream's queue, which `add` counts.
+    pub fn end_unrecorded(&self, session: Session, succeeded: bool, add: impl FnOnce(&Entries) -> u64) {
+        if let Some((stream, _overlap)) = self.overlap.take()
+            && succeeded
+            && !is_any_open(session)
+        {
+            add(&stream.entries);
+        }
     }
 
     /// Drops the overlap check after a real call that failed.
@@ -167,9 +194,14 @@ impl Untimed {
         stream: CUstream,
         add: impl FnOnce(&Entries) -> u64,
     ) -> Option<(&'static Stream, Option<u64>)> {
-        drop(self.overlap.take());
+        let overlap = self.overlap.take();
         let stream = stream_of(call, stream)?;
         let is_entry = !is_captured(call, stream.handle());
+        if is_entry {
+            // The stream has work from now on.
+            stream.counts();
+        }
+        drop(overlap);
         Some((stream, is_entry.then(|| add(&stream.entries))))
     }
 }
@@ -194,18 +226,30 @@ impl Enqueue {
     }
 }
 
+impl Enqueue {
+    fn add(&self, entries: &Entries) -> u64 {
+        if self.host_ends_it { entries.add_host_wait() } else { entries.add() }
+    }
+}
+
 impl Plain for Enqueue {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn before(&self, call: &Call) {
         self.untimed.begin(call, self.stream);
     }
 
     fn after(&self, call: &Call, _: u64) -> bool {
-        self.untimed.end(
-            call,
-            self.stream,
-            if self.host_ends_it { Entries::add_host_wait } else { Entries::add },
-        );
+        self.untimed.end(call, self.stream, |entries| self.add(entries));
         false
+    }
+
+    fn begins_unrecorded(&self, session: Session, per_thread: bool) {
+        self.untimed.begin_unrecorded(session, self.stream, per_thread);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.untimed.end_unrecorded(session, succeeded, |entries| self.add(entries));
     }
 
     fn failed(&self, _: &Call) {
@@ -328,12 +372,25 @@ impl EventOp {
 }
 
 impl Plain for EventOp {
+    const IS_ALWAYS_NOTED: bool = true;
+
     fn kind(&self) -> Kind {
         self.kind
     }
 
     fn before(&self, call: &Call) {
         self.untimed.begin(call, self.stream);
+    }
+
+    fn begins_unrecorded(&self, session: Session, per_thread: bool) {
+        self.untimed.begin_unrecorded(session, self.stream, per_thread);
+    }
+
+    fn over_unrecorded(&self, session: Session, succeeded: bool) {
+        self.untimed.end_unrecorded(session, succeeded, Entries::add);
+        if self.kind == Kind::EventRecord {
+            session.get::<Streams>().forget_recorded(self.event);
+        }
     }
 
     fn failed(&self, _: &Call) {
@@ -351,7 +408,8 @@ impl Plain for EventOp {
             (Kind::EventRecord, _) => call.session.get::<Streams>().forget_recorded(self.event),
             _ => {}
         }
-        let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags));
+        let captured = if matches!(entry, Some((_, None))) { record::flag::CAPTURED } else { 0 };
+        let head = call.head::<record::EventOp>(stream.map_or(0, Stream::flags) | captured);
         call.record(&record::EventOp {
             head: Head { kind: self.kind as u8, ..head },
             correlation: call.correlation,

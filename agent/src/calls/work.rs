@@ -2,17 +2,19 @@
 
 use gpuspy_wire::record::{self, Record, StackNumber, Untimed, flag};
 
-use crate::calls::{Launch, current_context, record_call, stack_of};
+use crate::calls::{Launch, current_context, order, record_call, stack_of};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::budget::Gate;
 use crate::gpu::burst;
+use crate::gpu::depth::Entries;
 use crate::gpu::event_pairs::{self, Opened};
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::stream::{Stream, Streams};
 use crate::gpu::stream_capture::is_captured;
 use crate::hook::{Entry, Layer};
 use crate::python::Depth;
+use crate::sys::Errno;
 use crate::thread::{self, Call};
 
 /// An operation that goes onto a stream.
@@ -53,7 +55,7 @@ pub trait Work: Sized {
 pub fn work<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
     match thread::enter(&entry) {
         Some(call) => observed(call, what(), real),
-        None => real(),
+        None => unrecorded(entry, what, real),
     }
 }
 
@@ -68,8 +70,27 @@ pub fn launch(entry: Entry, what: impl FnOnce() -> Launch, real: impl FnOnce() -
             }
             observed(call, what(), real)
         }
-        None => real(),
+        None => unrecorded(entry, what, real),
     }
+}
+
+/// Makes a call that is not recorded. If that is because the thread has no slot, what it puts on a stream may come between two
+/// events of another thread.
+#[cold]
+#[inline(never)]
+fn unrecorded<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce() -> CUresult) -> CUresult {
+    let Some(session) = thread::without_slot().filter(|_| entry.layer == Layer::Driver) else {
+        return real();
+    };
+    let errno = Errno::save();
+    let (what, untimed) = (what(), order::Untimed::default());
+    if what.is_work() {
+        untimed.begin_unrecorded(session, what.stream(), entry.per_thread);
+    }
+    errno.restore();
+    let result = real();
+    untimed.end_unrecorded(session, result == CUDA_SUCCESS, Entries::add);
+    result
 }
 
 /// Makes the call, and records it.
@@ -126,8 +147,10 @@ pub fn record_around<W: Work>(
     let stream = driver.and_then(|d| call.session.get::<Streams>().get(call, d, what.stream()));
     let captured = is_captured(call, stream.map_or(what.stream(), Stream::handle));
     let is_counted = !call.session.get::<Gate>().is_never_open();
-    let on_stream =
-        driver.zip(stream).filter(|_| is_counted).map(|(driver, stream)| OnStream::begin(driver, stream));
+    let on_stream = driver
+        .zip(stream)
+        .filter(|_| is_counted)
+        .map(|(driver, stream)| OnStream::begin(driver, stream, captured));
     let untimed = match (&on_stream, stream) {
         (Some(on_stream), _) => on_stream.is_passed_by(call, &what, captured),
         _ if captured => Some(Untimed::Captured),
@@ -217,8 +240,9 @@ enum Around {
 
 impl OnStream {
     #[inline(always)]
-    fn begin(driver: &'static Driver, stream: &'static Stream) -> OnStream {
-        OnStream { driver, stream, overlap: OverlapCheck::begin(stream.counts()) }
+    fn begin(driver: &'static Driver, stream: &'static Stream, captured: bool) -> OnStream {
+        let counts = if captured { stream.counts_of_captured() } else { stream.counts() };
+        OnStream { driver, stream, overlap: OverlapCheck::begin(counts) }
     }
 
     /// Returns why the operation is not timed, if nothing more has to be done about that.

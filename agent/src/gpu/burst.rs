@@ -31,8 +31,9 @@
 //! The difficult launches are the first of a programmatic sequence, which is an ordinary launch, and the
 //! last: other launches get an event right after them and these must not, but at that time nobody knows what
 //! follows. So the agent learns it for each kernel: once a programmatic launch has followed a kernel, that
-//! kernel gets no event after it any more. Each kernel can therefore cut one sequence once, or one on each
-//! stream if several threads find this out at the same time.
+//! kernel gets no event after it, until many of its launches in a row were followed by something else. Each
+//! time that it is followed again, twice as many are needed. So a kernel cuts few sequences, each once, or one
+//! on each stream if several threads find this out at the same time.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, LossCause, Untimed, flag};
@@ -302,7 +303,7 @@ pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl F
 /// Takes the burst off the stream without an end event, so that its end stays unknown.
 fn leave_open(call: &Call, hold: &mut Hold) {
     if let Some(burst) = hold.last().burst.take() {
-        call.session.get::<Bursts>().abandoned();
+        call.session.get::<Bursts>().closed(&burst);
         burst.context.pool.give(burst.start);
         if burst.is_deferred {
             return call.lost(LossCause::GpuTimePending, 1);
@@ -321,11 +322,7 @@ fn close(
     is_undisturbed: impl Fn(Since) -> bool,
 ) -> Option<record::Burst> {
     let burst = hold.last().burst.take()?;
-    let bursts = call.session.get::<Bursts>();
-    bursts.open.fetch_sub(1, Ordering::Relaxed);
-    if burst.programmatic != 0 {
-        bursts.set_alone(burst.function);
-    }
+    call.session.get::<Bursts>().closed(&burst);
     let correlation = if burst.is_deferred { burst.first.correlation } else { call.fresh_correlation() };
     let ended = record_end(call, driver, hold, &burst, next, (correlation, ticks()), is_undisturbed);
     let (untimed, since) = ended.map_or_else(|why| (why, None), |since| (Untimed::Timed, since));

@@ -6,7 +6,7 @@
 //! outside the range they time nothing, as in a pause of the budget. The collector decides which records are
 //! worth keeping.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gpuspy_wire::capture_range::CaptureRange;
 use gpuspy_wire::record::{CaptureEdge, Head, Record};
 
@@ -20,6 +20,8 @@ pub struct Range {
     /// `Gate::set_in_range`: of two threads that change it at once, each sees the other's change, and the
     /// later change is the one that the gate keeps.
     changed: AtomicU64,
+    /// Whether nobody reads what is recorded, so that nothing is timed. SeqCst: as `changed`.
+    is_paused: AtomicBool,
     /// CLOCK_MONOTONIC at the session's start, ns. Relaxed: written before the session is published.
     begun: AtomicU64,
 }
@@ -36,7 +38,8 @@ fn moment(now: u64, last: u64, opens: bool) -> u64 {
 impl Range {
     /// Creates the range of a session that starts now.
     pub fn begin() -> Range {
-        Range { changed: AtomicU64::new(0), begun: AtomicU64::new(sys::clock_ns(libc::CLOCK_MONOTONIC)) }
+        let begun = AtomicU64::new(sys::clock_ns(libc::CLOCK_MONOTONIC));
+        Range { changed: AtomicU64::new(0), is_paused: AtomicBool::new(false), begun }
     }
 
     /// Opens or closes the range at `now` (ticks). Returns the record of the change, or `None` if the range
@@ -44,17 +47,40 @@ impl Range {
     pub fn change(&self, gate: &Gate, opens: bool, now: u64) -> Option<CaptureEdge> {
         let changes = |last: u64| (last & 1 != u64::from(opens)).then(|| moment(now, last, opens));
         let last = self.changed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changes).ok()?;
-        let mut newest_seen = moment(now, last, opens);
-        let (at, change) = (newest_seen, if opens { 1 } else { 2 });
+        self.settle(gate);
+        let (at, change) = (moment(now, last, opens), if opens { 1 } else { 2 });
+        Some(CaptureEdge { head: Head::new::<CaptureEdge>(), at, change, ..CaptureEdge::default() })
+    }
+
+    /// Poller: begins or ends a time in which nothing is timed.
+    pub fn pause(&self, gate: &Gate, is_paused: bool) {
+        if self.is_paused.swap(is_paused, Ordering::SeqCst) != is_paused {
+            self.settle(gate);
+        }
+    }
+
+    /// Brings the gate in line.
+    fn settle(&self, gate: &Gate) {
+        let state = || (self.changed.load(Ordering::SeqCst), self.is_paused.load(Ordering::SeqCst));
+        let mut newest_seen = state();
         loop {
-            gate.set_in_range(newest_seen & 1 == 1);
-            let newest = self.changed.load(Ordering::SeqCst);
+            let (changed, is_paused) = newest_seen;
+            gate.set_in_range(!is_paused && (gate.range().is_none() || changed & 1 == 1));
+            let newest = state();
             if newest == newest_seen {
                 break;
             }
             newest_seen = newest;
         }
-        Some(CaptureEdge { head: Head::new::<CaptureEdge>(), at, change, ..CaptureEdge::default() })
+    }
+
+    /// Poller: publishes again that the range is open, if it is, for a collector that has not seen it open.
+    pub fn publish_again(&self, gate: &Gate, ring: &mut Ring) {
+        let at = self.changed.load(Ordering::SeqCst);
+        if gate.range().is_some() && at & 1 == 1 {
+            let head = Head::new::<CaptureEdge>();
+            ring.push(CaptureEdge { head, at, change: 1, ..CaptureEdge::default() }.as_words());
+        }
     }
 
     /// Brings the range in line with the open NVTX ranges, at `now` (ticks). `is_any_open` says
@@ -133,6 +159,27 @@ mod tests {
         assert!(gate.admit().is_err());
         assert_eq!(at(true, 101), Some((1, 101)));
         assert_eq!(at(false, 200), Some((2, 200)));
+    }
+
+    #[test]
+    fn nothing_is_timed_while_nobody_reads_it() {
+        let whole = Gate::new(Options::of(Mode::Exact));
+        let part = Gate::new(Options { range: Some("profiler-api"), ..Options::of(Mode::Exact) });
+        let admits = |gate: &Gate| gate.admit().is_ok();
+        let ranges = [Range::begin(), Range::begin()];
+        for (range, gate) in ranges.iter().zip([&whole, &part]) {
+            range.pause(gate, true);
+            assert!(!admits(gate));
+        }
+        let [of_whole, of_part] = &ranges;
+        assert!(of_part.change(&part, true, 100).is_some() && !admits(&part), "it is recorded all the same");
+        of_part.pause(&part, false);
+        of_whole.pause(&whole, false);
+        assert!(admits(&part) && admits(&whole));
+        of_part.pause(&part, true);
+        assert!(of_part.change(&part, false, 200).is_some());
+        of_part.pause(&part, false);
+        assert!(!admits(&part), "the range is closed by now");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which contexts exist, and when are they created and destroyed?
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::record::{self, Head, LossCause};
+use gpuspy_wire::record::{self, Head, LossCause, Record};
 
 use crate::cuda::*;
 use crate::driver::Driver;
@@ -13,6 +13,7 @@ use crate::gpu::stream_capture::is_captured;
 use crate::names::Names;
 use crate::objects::{Objects, Refused};
 use crate::options::Connections;
+use crate::sink::Ring;
 use crate::sys::ticks;
 use crate::thread::Call;
 
@@ -257,7 +258,21 @@ impl Contexts {
     /// Takes note that a context is gone. The first thread to do so publishes the record.
     pub fn ended(&self, call: &Call, context: &'static Context) {
         if self.forget(context) {
-            call.publish(&record_of(context, 2));
+            call.publish(&record_of(context, ticks(), 2));
+        }
+    }
+
+    /// Poller: publishes the contexts that are alive and their devices again, as of `at` (ticks), for a collector that has not
+    /// seen them. The driver may be called.
+    pub fn publish_again(&self, driver: &Driver, names: &Names, at: u64, ring: &mut Ring) {
+        let mut described = [false; DEVICES];
+        for context in self.iter() {
+            let is_described = described.get_mut(context.device as usize);
+            if !is_described.is_some_and(|is_described| core::mem::replace(is_described, true)) {
+                ring.push(describe_device(driver, context.device).as_words());
+                names.device(driver, context.device, |words| ring.push(words));
+            }
+            ring.push(record_of(context, at, 1).as_words());
         }
     }
 
@@ -285,16 +300,16 @@ fn announce(call: &Call, driver: &Driver, context: &Context) {
     let session = call.session;
     if !session.get::<Contexts>().iter().any(|c| c.number != context.number && c.device == context.device) {
         call.publish(&describe_device(driver, context.device));
-        session.get::<Names>().device(call, driver, context.device);
+        session.get::<Names>().device(driver, context.device, |words| call.push_words(words));
     }
-    call.publish(&record_of(context, 1));
+    call.publish(&record_of(context, ticks(), 1));
 }
 
-/// Builds the record of a context's creation (1) or end (2).
-fn record_of(context: &Context, change: u8) -> record::Context {
+/// Builds the record of a context's creation (1) or end (2) at that moment (ticks).
+fn record_of(context: &Context, at: u64, change: u8) -> record::Context {
     record::Context {
         head: Head::new::<record::Context>(),
-        at: ticks(),
+        at,
         handle: context.handle,
         context: context.number,
         device: context.device,

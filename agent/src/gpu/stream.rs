@@ -5,8 +5,8 @@
 //! a time and for which no thread waits; the operations that it has timed go through a queue to the poller.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use gpuspy_wire::record::{self, Head, LossCause, flag};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use gpuspy_wire::record::{self, Head, LossCause, Record, flag};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
@@ -19,7 +19,7 @@ use crate::gpu::stream_capture::is_captured;
 use crate::keyed::Keyed;
 use crate::objects::{Objects, Refused};
 use crate::pages::Pages;
-use crate::sink::{Session, poller};
+use crate::sink::{Ring, Session, poller};
 use crate::sys::{Errno, ticks};
 use crate::thread::Call;
 
@@ -71,13 +71,14 @@ pub struct Stream {
     /// Its index in [`Streams::all`].
     index: usize,
     state: AtomicU8,
-    /// The stream's number in records. Relaxed, like the next five fields: written before the stream is
+    /// The stream's number in records. Relaxed, like the next six fields: written before the stream is
     /// published in its place.
     id: AtomicU64,
     handle: AtomicU64,
     flags: AtomicU32,
     /// 1 = created with CU_STREAM_NON_BLOCKING: it and the legacy default stream do not wait for each other.
     non_blocking: AtomicU32,
+    priority: AtomicI32,
     context: AtomicPtr<Context>,
     /// The CUgreenCtx that it belongs to and ends with; 0 = none; or [`GREEN_UNKNOWN`].
     green: AtomicU64,
@@ -222,6 +223,7 @@ impl Stream {
             handle: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             non_blocking: AtomicU32::new(0),
+            priority: AtomicI32::new(0),
             context: AtomicPtr::new(core::ptr::null_mut()),
             green: AtomicU64::new(0),
             held: AtomicU32::new(0),
@@ -252,13 +254,20 @@ impl Stream {
         self.flags.load(Ordering::Relaxed) as u16
     }
 
-    /// The counts in which a call on this stream appears.
+    /// The counts in which a call appears that puts something on this stream.
     #[inline(always)]
     pub fn counts(&'static self) -> StreamCounts {
-        let queues = self.context().map(|context| &context.queues);
+        let counts = self.counts_of_captured();
         if !self.has_queue.load(Ordering::Relaxed) {
-            self.take_queue(queues);
+            self.take_queue(counts.queues);
         }
+        counts
+    }
+
+    /// The counts in which a call on this stream appears that is captured: it gives the stream no work, and so no queue.
+    #[inline(always)]
+    pub fn counts_of_captured(&'static self) -> StreamCounts {
+        let queues = self.context().map(|context| &context.queues);
         StreamCounts { stream: &self.call_counts, queues, across: self.counts_across() }
     }
 
@@ -608,12 +617,16 @@ impl Streams {
         if result.is_some_and(|result| result != CUDA_SUCCESS) {
             return None; // no such stream: the app's call will fail, and a later stream may get this handle
         }
+        let mut priority = 0;
+        // SAFETY: as above.
+        driver.stream_priority.map(|query| unsafe { query(recorded_on as CUstream, &mut priority) });
         let stream = self.take_retired()?;
         let id = self.id_of(driver, recorded_on as CUstream);
         stream.id.store(id, Ordering::Relaxed);
         stream.handle.store(recorded_on, Ordering::Relaxed);
         stream.flags.store(u32::from(name.flags()), Ordering::Relaxed);
         stream.non_blocking.store(flags & STREAM_NON_BLOCKING, Ordering::Relaxed);
+        stream.priority.store(priority, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.green.store(green as u64, Ordering::Relaxed);
         stream.is_counted.store(false, Ordering::Relaxed);
@@ -623,7 +636,7 @@ impl Streams {
         // goes back.
         let refused = match self.places.insert(key, stream) {
             Ok(()) => {
-                call.publish(&describe(driver, stream, context, recorded_on, flags));
+                call.publish(&describe(stream, context, ticks()));
                 return Some(stream);
             }
             Err(refused) => refused,
@@ -783,6 +796,14 @@ impl Streams {
         self.places.remove_where(of_context, |stream| stream.state.store(DEAD, Ordering::Release));
     }
 
+    /// Poller: publishes the streams that the app has again, as of `at` (ticks), for a collector that has not seen them.
+    pub fn publish_again(&self, at: u64, ring: &mut Ring) {
+        for stream in self.iter().filter(|stream| stream.is_live() && !stream.is_outlived()) {
+            let record = stream.context().map(|context| describe(stream, context, at));
+            record.iter().for_each(|record| _ = ring.push(record.as_words()));
+        }
+    }
+
     /// Poller: drops what can no longer be read of streams whose context is gone. Returns the number of
     /// operations whose times are lost.
     pub fn drop_abandoned(&self) -> u64 {
@@ -804,18 +825,16 @@ fn context_of(driver: &Driver, stream: CUstream) -> CUcontext {
     driver.current_context()
 }
 
-fn describe(driver: &Driver, stream: &Stream, context: &Context, handle: u64, flags: u32) -> record::Stream {
-    let mut priority = 0;
-    // SAFETY: a stream that the app is about to use; the call writes to a local variable.
-    driver.stream_priority.map(|query| unsafe { query(handle as CUstream, &mut priority) });
+/// Builds the record of a stream's creation at that moment (ticks).
+fn describe(stream: &Stream, context: &Context, at: u64) -> record::Stream {
     record::Stream {
         head: Head { flags: stream.flags(), ..Head::new::<record::Stream>() },
-        at: ticks(),
+        at,
         stream: stream.id(),
-        handle,
+        handle: stream.handle() as u64,
         context: context.number,
-        flags,
-        priority,
+        flags: stream.non_blocking.load(Ordering::Relaxed),
+        priority: stream.priority.load(Ordering::Relaxed),
         change: 1,
         ..Default::default()
     }

@@ -5,6 +5,7 @@
 //! so two graphs with the same structure that were created in the same order have the same list, apart from
 //! what the nodes do.
 
+use core::ffi::c_int;
 use gpuspy_wire::record::NodeKind;
 
 use crate::cuda::*;
@@ -235,8 +236,18 @@ fn what(call: &Call, driver: &Driver, node: CUgraphNode) -> What {
         NODE_MEMORY_ALLOC => driver.alloc_of_node(node).map_or(What::Other, |alloc| alloc.what()),
         NODE_MEMORY_FREE => driver.free_of_node(node).map_or(What::Other, What::Free),
         NODE_GRAPH => What::Child(0),
-        NODE_CONDITIONAL => What::Conditional,
-        _ => What::Other,
+        kind => What::of_kind(kind),
+    }
+}
+
+impl What {
+    /// What a node of a kind does of which nothing else is queried. The bytes of a batch of copies count as 0.
+    fn of_kind(kind: c_int) -> What {
+        match kind {
+            NODE_MEMCPY_BATCH | NODE_FABRIC_COPY_BATCH => What::Copy(0),
+            NODE_CONDITIONAL => What::Conditional,
+            _ => What::Other,
+        }
     }
 }
 
@@ -299,8 +310,7 @@ impl CUgraphNodeParams {
                 NODE_MEMCPY => What::Copy((*body.add(2).cast::<CUDA_MEMCPY3D>()).bytes()),
                 NODE_MEMSET => What::Memset((*body.cast::<CUDA_MEMSET_NODE_PARAMS>()).bytes()),
                 NODE_GRAPH => return None,
-                NODE_CONDITIONAL => What::Conditional,
-                _ => What::Other,
+                kind => What::of_kind(kind),
             }
         })
     }
@@ -356,6 +366,13 @@ mod tests {
         assert_eq!(g.enable(105 as CUgraphNode, true), Some(true));
         assert_eq!(kernels(&g), [(3, 2), (7, 2)]);
         assert_eq!(g.set(99 as CUgraphNode, b), None, "no node of this graph");
+    }
+
+    /// They were other nodes.
+    #[test]
+    fn batches_of_copies_are_copies() {
+        let kinds = [NODE_MEMCPY_BATCH, NODE_FABRIC_COPY_BATCH, NODE_CONDITIONAL, -1].map(What::of_kind);
+        assert_eq!(kinds, [What::Copy(0), What::Copy(0), What::Conditional, What::Other]);
     }
 
     #[test]

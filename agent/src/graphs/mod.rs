@@ -1,15 +1,15 @@
 //! What will a launch of an executable graph run? The answer is known before the launch.
 //!
-//! Instantiations and updates are read in full and published at once. A call that changes a single node only
-//! sets a flag: the next launch publishes the changed graph once, however many nodes were changed before it.
-//! (Some programs set every node again before each launch; publishing each change would cost the square of
-//! the number of nodes.)
+//! Instantiations and updates are read in full and published at once, unless an update changes nothing. A call
+//! that changes a single node only sets a flag: the next launch publishes the changed graph once, however many
+//! nodes were changed before it. (Some programs set every node again before each launch; publishing each change
+//! would cost the square of the number of nodes.)
 
 mod contents;
 pub mod events;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use gpuspy_wire::record::{self, Fact, Head, LossCause, NodeKind};
+use gpuspy_wire::record::{self, Fact, Head, LossCause, Namespace, NodeKind};
 
 use crate::cuda::*;
 use crate::driver::{self, Driver};
@@ -17,6 +17,8 @@ use crate::gpu::context::{Context, Contexts};
 use crate::gpu::nodes::{NodeTimed, Nodes, Pair};
 use crate::names::{self, Names};
 use crate::objects::Objects;
+use crate::sink::Ring;
+use crate::sink::text::publish;
 use crate::sys::ticks;
 use crate::thread::Call;
 use contents::Line;
@@ -61,8 +63,8 @@ struct Place {
     memsets: AtomicU32,
     /// Whether some of its kernels are communication. Relaxed, like `changed`.
     communication: AtomicBool,
-    /// Whether a node was changed since the number was given. Relaxed: only the threads of the app's own
-    /// calls access it, and the app orders those.
+    /// Whether a node was changed since the number was given, or a collector has come that has not seen it. Relaxed: only
+    /// the threads of the app's own calls access it, and the app orders those; the poller sets it.
     changed: AtomicBool,
     /// Null, or leaked: the graph's kernels are timed one by one. Release on the store, acquire on the load.
     timed: AtomicPtr<NodeTimed>,
@@ -136,12 +138,16 @@ impl Graphs {
         let new = driver.relaxed(|| Contents::read(call, driver, graph)).flatten().unwrap_or_default();
         let Some(place) = self.by_handle.find(handle as u64) else { return };
         let mut contents = place.take().unwrap_or_default();
+        let changed = contents.replace(&new);
         // If the other graph was created in another order, its node handles differ from ours: what a launch
         // runs is known, but not the effect of a later change of one node.
-        if contents.replace(&new).is_none() {
+        if changed.is_none() {
             contents = new;
         }
-        self.publish(call, handle, place, &contents);
+        // Programs that capture in each step update with what has not changed, mostly.
+        if changed != Some(false) {
+            self.publish(call, handle, place, &contents);
+        }
         place.put(contents);
     }
 
@@ -286,15 +292,24 @@ impl Graphs {
     /// Publishes a general note about graphs, once.
     fn note(&self, call: &Call, note: u32) {
         let published = self.noted.fetch_or(1 << note, Ordering::Relaxed);
-        if published & 1 << note != 0 {
-            return;
+        if published & 1 << note == 0 {
+            // A fact has only one text, so the text is published again with all notes so far.
+            names::publish_fact(call, Fact::Interception, text_of(published | 1 << note).as_bytes());
         }
-        // A fact has only one text, so the text is published again with all notes so far.
-        let is_published = |(place, text): (usize, &&'static str)| {
-            ((published | 1 << note) & 1 << place != 0).then_some(*text)
-        };
-        let notes: Vec<&str> = NOTES.iter().enumerate().filter_map(is_published).collect();
-        names::publish_fact(call, Fact::Interception, notes.join(". ").as_bytes());
+    }
+
+    /// Poller: publishes the notes again, and has each graph published again at its next launch, for a collector that has not
+    /// seen them.
+    pub fn publish_again(&self, ring: &mut Ring) {
+        let noted = self.noted.load(Ordering::Relaxed);
+        if noted != 0 {
+            publish(ring, Namespace::Fact, Fact::Interception as u32, text_of(noted).as_bytes());
+        }
+        for place in &self.places {
+            if !place.contents.load(Ordering::Relaxed).is_null() {
+                place.changed.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Gives a graph a number and publishes its contents.
@@ -329,6 +344,13 @@ impl Graphs {
         place.changed.store(false, Ordering::Relaxed);
         place.graph.store(graph, Ordering::Release);
     }
+}
+
+/// Returns the notes with these bits.
+fn text_of(noted: u32) -> String {
+    let is_noted = |(place, _): &(usize, &&str)| noted & 1 << place != 0;
+    let notes: Vec<&str> = NOTES.iter().enumerate().filter(is_noted).map(|(_, text)| *text).collect();
+    notes.join(". ")
 }
 
 impl Place {

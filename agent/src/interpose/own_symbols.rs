@@ -35,6 +35,9 @@ static AT_LOAD: extern "C" fn() = {
         crate::sys::remember_stderr();
         crate::loader::walks::watch_forks();
         libraries::process_starts();
+        if libraries::is_second_copy() {
+            crate::sink::leave_to_other_copy();
+        }
         give_back_new();
     }
     at_load

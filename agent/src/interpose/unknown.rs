@@ -168,6 +168,14 @@ pub fn publish_new(ring: &mut Ring) {
     }
 }
 
+/// Poller: has everything published again, for a collector that has not seen it.
+pub fn forget_published() {
+    let Some(unknown) = existing() else { return };
+    for count in unknown.places.iter().map(|place| &place.count).chain([&unknown.others]) {
+        count.published.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Publishes at the process's end what the poller has not. Called by the thread that ends the process.
 pub fn publish_last(session: Session) {
     if let Some(unknown) = existing() {

@@ -248,6 +248,9 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
 
+/// This library's SONAME, which build.rs gives it.
+const OUR_NAME: &[u8] = b"libgpuspy.so";
+
 /// The numbers of objects ever loaded and ever unloaded.
 pub fn changes() -> (u64, u64) {
     search(|loaded| Some((loaded.info.dlpi_adds, loaded.info.dlpi_subs))).unwrap_or_default()
@@ -416,6 +419,13 @@ pub fn is_behind_us(address: u64) -> bool {
     .unwrap_or(false)
 }
 
+/// Whether another copy of this library comes before this one in the loader's list.
+pub fn is_second_copy() -> bool {
+    let is_copy =
+        |loaded: &Loaded<'_>| loaded.strings(DT_SONAME, |soname| (soname == OUR_NAME).then_some(true));
+    search(|loaded| if loaded.is_us() { Some(false) } else { is_copy(loaded) }).unwrap_or(false)
+}
+
 /// Returns the addresses of this library.
 pub fn ours() -> Range<usize> {
     search(|loaded| {
@@ -519,10 +529,12 @@ impl Loaded<'_> {
     /// The first result of `get` for the dynamic section's strings with this tag.
     fn strings<T>(&self, tag: u64, get: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         let entries = self.dynamic()?;
-        let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value)?;
+        let strings = entries.iter().find(|[found, _]| *found == DT_STRTAB).map(|[_, value]| *value);
+        // glibc relocates the value, but not in the vDSO.
+        let strings = strings.filter(|place| self.holds(*place))?;
         entries.iter().take_while(|[found, _]| *found != 0).filter(|[found, _]| *found == tag).find_map(
             |[_, offset]| {
-                // SAFETY: an offset into the object's string table (glibc relocates DT_STRTAB to an address).
+                // SAFETY: an offset into the object's string table.
                 let text = unsafe { CStr::from_ptr(strings.wrapping_add(*offset) as *const libc::c_char) };
                 get(text.to_bytes())
             },

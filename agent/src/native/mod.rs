@@ -157,6 +157,11 @@ impl Native {
         call.push_words(words).then_some(false)
     }
 
+    /// Poller: has stacks sent again when they come up again.
+    pub fn forget_sent(&self) {
+        self.stacks.forget_sent();
+    }
+
     /// Poller: forgets the rules of libraries that were unloaded, and learns how fast the clock ticks.
     pub fn keep_up(&self) {
         let (ticks, ns) = self.began;

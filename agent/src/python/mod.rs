@@ -313,6 +313,12 @@ impl Python {
         }
     }
 
+    /// Poller: has stacks sent again when they come up again.
+    pub fn forget_sent(&self) {
+        self.codes.forget_sent();
+        self.stacks.forget_sent();
+    }
+
     fn publish_note(&self, ring: &mut Ring) {
         if let Some(text) = text_of(self.note.load(Ordering::Relaxed)) {
             publish(ring, Namespace::Fact, Fact::StacksNote as u32, text.as_bytes());

@@ -1,19 +1,16 @@
-//! What does the line at exit say of the trace? What the collector has answered: that it has begun the trace, that it could
+//! What does the line at exit say of the trace? What the collector has answered: that it has written the trace, that it could
 //! not write it or a part of it, or nothing, because it has ended.
 
 use core::ffi::{CStr, c_int};
-use gpuspy_wire::handshake::{BEGUN, failure};
+use gpuspy_wire::handshake::{BEGUN, failure, is_settled};
 use std::ffi::CString;
+use std::io::{Error, ErrorKind};
 
-use crate::sink::segment::identity;
+use crate::sink::descriptors::CONNECTION;
 use crate::sys;
 
 /// A trace that a collector of our own writes.
 pub struct Announcement {
-    /// The connection to the collector.
-    socket: c_int,
-    /// Its device and inode: the app may have put a file of its own at the descriptor's number.
-    identity: Option<(u64, u64)>,
     trace: CString,
     /// Whether we have made the file, so that an empty one is ours to remove.
     is_reserved: bool,
@@ -34,19 +31,43 @@ enum Answer {
     Gone,
 }
 
-/// The longest wait for a collector that has just been started, ns: a shorter-lived program waits for it at its end.
-const PATIENCE_NS: u64 = 100_000_000;
-const PAUSE_NS: u64 = 1_000_000;
+/// When the line is printed.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Moment {
+    /// While the program runs on.
+    Early,
+    /// At the process's end. What ends with it, as a container does, ends its collector too: so all of the trace is written
+    /// before.
+    Exit,
+}
+
+impl Moment {
+    /// The longest wait for the collector's answer, ns. It may have been started just now.
+    const fn patience(self) -> u64 {
+        match self {
+            Moment::Early => 100_000_000,
+            Moment::Exit => 500_000_000,
+        }
+    }
+
+    /// Whether the collector has said what is waited for.
+    fn is_enough(self, said: &[u8]) -> bool {
+        match self {
+            Moment::Early => !said.is_empty(),
+            Moment::Exit => is_settled(said),
+        }
+    }
+}
 
 impl Announcement {
     /// Describes a trace, when its collector has been started.
-    pub fn new(socket: c_int, trace: CString, is_reserved: bool, command: String) -> Announcement {
-        Announcement { socket, identity: identity(socket), trace, is_reserved, command }
+    pub fn new(trace: CString, is_reserved: bool, command: String) -> Announcement {
+        Announcement { trace, is_reserved, command }
     }
 
-    /// Returns the line to print at exit.
-    pub fn line(&self) -> String {
-        let answer = self.answer();
+    /// Returns the line to print, when the collector has answered.
+    pub fn line(&self, moment: Moment) -> String {
+        let answer = answer(moment);
         let is_empty = answer != Answer::Writes && is_empty(&self.trace);
         if is_empty && self.is_reserved {
             // SAFETY: a terminated path, of the file that we have made and that nothing was written to.
@@ -69,27 +90,49 @@ impl Announcement {
             Answer::Writes => format!("gpuspy: the trace is {trace} · read it with: {command}\n"),
         }
     }
+}
 
-    fn answer(&self) -> Answer {
-        let mut said = Vec::new();
-        for _ in 0..PATIENCE_NS / PAUSE_NS {
-            // The app may have closed the descriptor; then the trace ends there, and the collector has written it.
-            if self.identity.is_none() || identity(self.socket) != self.identity {
-                return Answer::Writes;
-            }
-            let mut part = [0u8; 512];
-            // SAFETY: our own socket, and a buffer of that length.
-            let count =
-                unsafe { libc::recv(self.socket, part.as_mut_ptr().cast(), part.len(), libc::MSG_DONTWAIT) };
-            match count {
-                1.. => said.extend_from_slice(part.get(..count as usize).unwrap_or(&[])),
-                0 => return understood(&said).unwrap_or(Answer::Gone),
-                _ if said.is_empty() => sys::sleep_ns(PAUSE_NS),
-                _ => break,
+/// Waits for the collector's answer.
+fn answer(moment: Moment) -> Answer {
+    if let Some(socket) = CONNECTION.number().filter(|_| moment == Moment::Exit) {
+        // SAFETY: our own socket. The collector sees that nothing follows.
+        unsafe { libc::shutdown(socket, libc::SHUT_WR) };
+    }
+    let until = sys::clock_ns(libc::CLOCK_MONOTONIC) + moment.patience();
+    let mut said: Vec<u8> = Vec::new();
+    // The app may have closed the descriptor; then the trace ends there, and the collector has written it.
+    while let Some(socket) = CONNECTION.number().filter(|_| !moment.is_enough(&said)) {
+        let mut part = [0u8; 512];
+        // SAFETY: our own socket, and a buffer of that length.
+        let count = unsafe { libc::recv(socket, part.as_mut_ptr().cast(), part.len(), libc::MSG_DONTWAIT) };
+        match count {
+            1.. => said.extend_from_slice(part.get(..count as usize).unwrap_or(&[])),
+            0 => return understood(&said).unwrap_or(Answer::Gone),
+            _ => {
+                let is_early =
+                    matches!(Error::last_os_error().kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                if !(is_early && waits_for_more(socket, until)) {
+                    break;
+                }
             }
         }
-        understood(&said).unwrap_or(Answer::Writes)
     }
+    understood(&said).unwrap_or(Answer::Writes)
+}
+
+/// Waits until there is more to receive, or until then (CLOCK_MONOTONIC, ns). Returns false when it is too late.
+fn waits_for_more(socket: c_int, until: u64) -> bool {
+    let left = until.saturating_sub(sys::clock_ns(libc::CLOCK_MONOTONIC));
+    if left == 0 {
+        return false;
+    }
+    let mut polled = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one struct of ours.
+    let result = unsafe { libc::poll(&mut polled, 1, left.div_ceil(1_000_000) as c_int) };
+    if result < 0 {
+        sys::sleep_ns(1_000_000); // a signal has ended the wait, or the system refuses the call
+    }
+    polled.revents & libc::POLLERR == 0
 }
 
 /// Returns the reason among the collector's lines, if it has given one.

@@ -18,7 +18,7 @@ use crate::heap;
 use crate::session::announcement::Announcement;
 use crate::session::place::Place;
 use crate::session::{clone, exit};
-use crate::sink::Session;
+use crate::sink::{Session, descriptors};
 use crate::sys;
 
 unsafe extern "C" {
@@ -30,16 +30,15 @@ unsafe extern "C" {
 pub struct Environment {
     /// `NAME=value` each.
     variables: Vec<CString>,
-    /// The working directory, which the app may have left by the time that a path is looked at.
-    folder: PathBuf,
+    /// The working directory, which the app may have left by the time that a path is looked at. `None`: it was removed.
+    folder: Option<PathBuf>,
 }
 
 impl Environment {
     /// Copies the environment. Call it on a thread of the app's: reading it on another one would race with the app's
     /// setenv. `None`: there is no memory for it.
     pub fn copy() -> Option<Environment> {
-        // Where the directory is gone, a relative path means nothing.
-        let folder = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
+        let folder = std::env::current_dir().ok();
         let mut all: Vec<CString> = Vec::new();
         // SAFETY: the C library's pointer to an array of terminated strings, which ends with a null. (clearenv(3) makes it
         // null itself.)
@@ -69,21 +68,33 @@ impl Environment {
     #[cfg(test)]
     pub fn of_in(folder: &Path, variables: &[&str]) -> Environment {
         let variables = variables.iter().filter_map(|v| CString::new(*v).ok()).collect();
-        Environment { variables, folder: folder.to_owned() }
+        Environment { variables, folder: Some(folder.to_owned()) }
     }
 
-    /// Returns the directory that relative paths in the variables are relative to.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Makes the same of a process whose directory was removed.
+    #[cfg(test)]
+    pub fn of_nowhere(variables: &[&str]) -> Environment {
+        Environment { folder: None, ..Environment::of(variables) }
     }
 
-    /// Returns a variable's value.
+    /// Returns the working directory. `None`: it was removed.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Returns what a path in one of the variables means. A relative one is relative to the working directory, and to /tmp where
+    /// that was removed.
+    pub fn path(&self, path: &OsStr) -> PathBuf {
+        self.folder().unwrap_or(Path::new("/tmp")).join(path)
+    }
+
+    /// Returns a variable's value, unless that is empty: then the variable counts as unset.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         let value = self
             .variables
             .iter()
             .find_map(|v| v.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-        value.map(OsStr::from_bytes)
+        value.filter(|value| !value.is_empty()).map(OsStr::from_bytes)
     }
 
     /// Returns the variables for the collector, without those that make a process observed.
@@ -224,7 +235,9 @@ fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
 /// closes, the session is over. It is closed if that fails.
 fn hand_over(session: Session, socket: c_int) -> Result<(), String> {
     let sent = send(session, socket);
-    if sent.is_err() {
+    if sent.is_ok() {
+        descriptors::CONNECTION.keep(socket);
+    } else {
         // SAFETY: our own descriptor.
         unsafe { libc::close(socket) };
     }
@@ -277,23 +290,23 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
     let place = Place::find(environment, session.segment.header().start_time)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
-        Ok(socket) => {
+        Ok(()) => {
             let command = format!("{} report {}", quoted(&program), quoted(&place.path));
             let Place { path, reserved } = place;
-            session.get::<exit::Shared>().announce(Announcement::new(*socket, path, reserved, command));
+            session.get::<exit::Shared>().announce(Announcement::new(path, reserved, command));
         }
         Err(_) => place.give_up(),
     }
-    started.map(drop)
+    started
 }
 
-/// Starts the collector for this trace and gives the segment to it. Returns the connection to it.
+/// Starts the collector for this trace and gives the segment to it.
 fn start_for(
     session: Session,
     environment: &Environment,
     program: &CStr,
     trace: &CStr,
-) -> Result<c_int, String> {
+) -> Result<(), String> {
     let mut sockets = [0 as c_int; 2];
     // SAFETY: writes an array of ours.
     if unsafe {
@@ -315,7 +328,7 @@ fn start_for(
     });
     // SAFETY: our own descriptor; the collector has its copy.
     unsafe { libc::close(theirs) };
-    started.map(|()| ours)
+    started
 }
 
 /// Whether a path is that of a program. (Of a directory, access(2) says the same as of a program.)
@@ -330,7 +343,7 @@ fn is_executable(path: &CStr) -> bool {
 /// directory before it is executed.
 fn find(environment: &Environment) -> Result<CString, String> {
     let program = |path: &OsStr| {
-        let path = environment.folder().join(path);
+        let path = environment.path(path);
         CString::new(path.as_os_str().as_bytes()).ok().filter(|p| is_executable(p))
     };
     if let Some(path) = environment.get("GPUSPY_COLLECTOR") {

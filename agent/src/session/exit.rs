@@ -2,15 +2,16 @@
 //!
 //! It prints at most one line in a process's life, to stderr, and only under bare `LD_PRELOAD` (`gpuspy run` and
 //! `collect` print for themselves): either where the trace is, at exit, or why nothing is observed, at once.
-//! `GPUSPY_QUIET=1` turns it off. Records that are in the rings already need nothing of what happens here.
+//! `GPUSPY_QUIET=1` turns it off. Records that are in the rings already need nothing of what happens here, unless the
+//! collector ends with the process.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::gpu::budget::Gate;
 use crate::gpu::stream::Streams;
 use crate::interpose::unknown;
-use crate::session::announcement::Announcement;
-use crate::sink;
+use crate::session::announcement::{Announcement, Moment};
+use crate::sink::{self, Session};
 use crate::sys;
 use crate::thread;
 
@@ -42,14 +43,15 @@ impl Shared {
         }
     }
 
-    /// Prints where the trace is, once.
-    pub fn say_line(&self) {
+    /// Prints where the trace is, once. At the exit it returns when the trace is written.
+    pub fn say_line(&self, moment: Moment) {
         let announcement = self.announcement.swap(core::ptr::null_mut(), Ordering::AcqRel);
         if !announcement.is_null() {
             // SAFETY: made by `announce`, and ours alone since the swap.
             let announcement = unsafe { Box::from_raw(announcement) };
+            let line = announcement.line(moment);
             if !self.is_quiet() {
-                sys::say(&announcement.line());
+                sys::say(&line);
             }
         }
     }
@@ -62,14 +64,25 @@ pub fn say_unobserved(why: &str, quiet: bool) {
     }
 }
 
+/// Returns the session at the process's end. If it has ended before, what is left to do is to say so.
+fn session_at_exit() -> Option<Session> {
+    let session = sink::existing();
+    if session.is_none()
+        && let Some(ended) = sink::ended()
+    {
+        ended.get::<Shared>().say_line(Moment::Exit);
+    }
+    session
+}
+
 /// The exit handler: drains the poller, then keeps the agent from calling the driver again.
 pub extern "C" fn at_exit() {
     // The thread that called exit(3) may be cancelled: to be unwound through this function would abort the process.
     let _whole = sys::Uncancelled::new();
-    let Some(session) = sink::existing() else { return };
+    let Some(session) = session_at_exit() else { return };
     session.poller.wait_until_introduced();
     // There may have been no collector to reach, which ends the session.
-    let Some(session) = sink::existing() else { return };
+    let Some(session) = session_at_exit() else { return };
     thread::exiting();
     unknown::publish_last(session);
     session.poller.drain(|| session.get::<Streams>().iter().all(|s| s.oldest().is_none()));
@@ -78,7 +91,7 @@ pub extern "C" fn at_exit() {
     session.get::<Gate>().stop();
     session.poller.stop();
     session.poller.let_finish();
-    // Relaxed: the collector reads it after the process has ended.
-    session.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
-    session.get::<Shared>().say_line();
+    // Release, with the collector's acquire: it finds in the rings what was recorded before.
+    session.segment.header().live.0.exiting.store(1, Ordering::Release);
+    session.get::<Shared>().say_line(Moment::Exit);
 }

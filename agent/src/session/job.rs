@@ -4,6 +4,7 @@
 //! with and not what it has set since (mpi4py, `torch.multiprocessing` and many launch scripts set the rank from
 //! inside, and a forked worker shares its parent's block), other users cannot read it, and it is gone with the process.
 
+use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::record::{Fact, Namespace};
 
 use crate::session::collector::{Environment, Waiting};
@@ -46,11 +47,22 @@ const LONGEST: usize = 700;
 // All of them fit into one record, whatever they hold.
 const _: () = assert!(VARIABLES.len() * (LONGEST + 30) < gpuspy_wire::record::MAX_TEXT);
 
-/// Sends them, before the collector is started, which takes the environment.
+/// What there is of them, for a collector that comes later. Valid when zero.
+pub struct Listed {
+    /// As it is sent. Null, or leaked. Release by the thread that makes the session, acquire by the poller.
+    text: AtomicPtr<Vec<u8>>,
+}
+
+/// Sends them: for the first time before the collector is started, which takes the environment.
 pub fn introduce(session: Session, ring: &mut Ring) {
+    let Listed { text } = session.get::<Listed>();
     session.get::<Waiting>().with(|environment| {
-        publish(ring, Namespace::Fact, Fact::Environment as u32, &listed(environment));
+        text.store(Box::into_raw(Box::new(listed(environment))), Ordering::Release);
     });
+    // SAFETY: null, or leaked here.
+    if let Some(text) = unsafe { text.load(Ordering::Acquire).as_ref() } {
+        publish(ring, Namespace::Fact, Fact::Environment as u32, text);
+    }
     // SAFETY: no arguments, no failure.
     let parent = unsafe { libc::getppid() };
     // Our own pid is sent too: it shows a reader whether both are of its own PID namespace.
@@ -79,7 +91,7 @@ mod tests {
         let long = format!("CUDA_VISIBLE_DEVICES={}", "x".repeat(LONGEST + 1));
         let all = ["AWS_SECRET_ACCESS_KEY=s", "RANKED=2", "RANK=3", "WORLD_SIZE=", "XRANK=5", &long];
         let environment = Environment::of(&all);
-        assert_eq!(listed(&environment), b"RANK=3\0WORLD_SIZE=\0");
+        assert_eq!(listed(&environment), b"RANK=3\0", "an empty one counts as unset");
         assert_eq!(listed(&Environment::of(&[])), b"");
     }
 }

@@ -9,6 +9,7 @@
 //! they name by type ([`sink::Part`]).
 
 mod announcement;
+mod attachment;
 mod clone;
 pub mod collector;
 pub mod exit;
@@ -41,7 +42,7 @@ use crate::nvtx::watch;
 use crate::options::{Connections, Options};
 use crate::python::Python;
 use crate::sink::segment::Claim;
-use crate::sink::{self, Begin, Beginning, Live, Part, Ring, Session, lookups, wiped};
+use crate::sink::{self, Begin, Beginning, Live, Part, Ring, Session, descriptors, lookups, wiped};
 use crate::sys::{self, ticks};
 use crate::thread::{self, Leaving};
 use collector::{Environment, Waiting};
@@ -86,6 +87,7 @@ session! {
     pairs_only: PairsOnly,
     exit: exit::Shared,
     environment: Waiting,
+    listed: job::Listed,
 }
 
 /// Returns all of a session.
@@ -191,6 +193,8 @@ fn make() -> Result<Session, &'static str> {
     let whole: &mut Whole = unsafe { &mut *memory };
     let is_tight = sys::is_memory_tight(memory.cast(), size_of::<Whole>());
     whole.live.segment.create(is_tight)?;
+    descriptors::close_in_children();
+    whole.live.segment.fd().into_iter().for_each(|fd| descriptors::SEGMENT.keep(fd));
     sys::keep_one_heap();
     let mut key: libc::pthread_key_t = 0;
     // SAFETY: writes our own variable; the destructor is a function of this library, which is never unloaded.
@@ -205,13 +209,14 @@ fn make() -> Result<Session, &'static str> {
     whole.queue = Queue::scaled(sys::env(c"CUDA_SCALE_LAUNCH_QUEUES"));
     let options = Options::read(sys::env(c"GPUSPY_TIMING"), sys::env(c"GPUSPY_BUDGET"), connections);
     let options = options.with_nvtx_tool(sys::env(c"NVTX_INJECTION64_PATH"));
+    let options = options.with_graphs(sys::env(c"GPUSPY_GRAPH"));
+    let times_nodes = options.times_nodes;
     whole.timing = Gate::new(options.in_range(sys::env(c"GPUSPY_CAPTURE_RANGE")));
     whole.range = Range::begin();
     whole.python.begin(sys::env(c"GPUSPY_STACKS"));
     whole.native.begin(whole.python.is_off(), sys::env_is_on(c"GPUSPY_NATIVE"));
     watch::owned_by(sys::pid());
-    let nodes = whole.timing.is_on() && sys::env(c"GPUSPY_GRAPH").is_some_and(|g| g == c"nodes");
-    whole.nodes.on = AtomicBool::new(nodes);
+    whole.nodes.on = AtomicBool::new(whole.timing.is_on() && times_nodes);
     whole.exit.set_quiet(sys::env_is_on(c"GPUSPY_QUIET"));
     whole.live.begin(wiped.by_kernel);
     // SAFETY: mapped for good; the front is the mapping's first field, and the rest of it lies behind that.
@@ -229,9 +234,7 @@ fn make() -> Result<Session, &'static str> {
 /// Returns the poller's ring with the process's identity in it, before anything else.
 fn introduced(session: Session, claim: Claim) -> Ring {
     let mut ring = Ring::new(session, claim);
-    session.get::<Names>().introduce(&mut ring);
-    job::introduce(session, &mut ring);
-    session.get::<Python>().introduce(&mut ring);
+    attachment::introduce(session, &mut ring);
     Budget::introduce(session, &mut ring);
     ring
 }

@@ -22,9 +22,8 @@ impl Place {
     /// report right after the process's end finds a trace that is about to be written. `start_time` is the process's, in
     /// clock ticks after the boot.
     pub fn find(environment: &Environment, start_time: u64) -> Result<Place, String> {
-        let here = environment.folder();
         if let Some(path) = environment.get("GPUSPY_OUTPUT") {
-            let path = here.join(path);
+            let path = environment.path(path);
             let none =
                 || format!("too many traces lie beside {}; set GPUSPY_OUTPUT to another", path.display());
             return Place::named(&path, start_time).ok_or_else(none);
@@ -33,9 +32,10 @@ impl Place {
         let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
         let program: String = program.chars().map(|c| if in_a_name(c) { c } else { '_' }).collect();
         let stem = format!("gpuspy-{program}-{}", sys::pid());
-        let named = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
-        let folders = [Some(here.as_os_str())].into_iter().chain(named).chain([Some("/tmp".as_ref())]);
-        let path = folders.flatten().find_map(|folder| reserve(&here.join(folder), &stem));
+        let here = environment.folder().map(Path::as_os_str);
+        let [named, temporary] = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
+        let folders = [here, named, temporary, Some(OsStr::new("/tmp"))];
+        let path = folders.into_iter().flatten().find_map(|folder| reserve(&environment.path(folder), &stem));
         let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
         Ok(Place { path, reserved: true })
     }
@@ -132,6 +132,36 @@ mod tests {
             let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
             assert_eq!((path.parent(), place.reserved), (Some(&**parent), true), "{variable}");
         }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The trace lay in /tmp, wherever these variables said.
+    #[test]
+    fn where_the_working_directory_was_removed_traces_go_where_the_variables_say() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-nowhere-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        for name in ["GPUSPY_DIR", "TMPDIR"] {
+            let variable = format!("{name}={}", folder.display());
+            let place = Place::find(&Environment::of_nowhere(&[&variable]), 0).unwrap();
+            let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
+            assert_eq!((path.parent(), place.reserved), (Some(&*folder), true), "{variable}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The trace was lost.
+    #[test]
+    fn an_empty_variable_counts_as_unset() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-empty-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let environment =
+            Environment::of_in(&folder, &["GPUSPY_OUTPUT=", "GPUSPY_SOCKET=", "GPUSPY_COLLECTOR="]);
+        for name in ["GPUSPY_OUTPUT", "GPUSPY_SOCKET", "GPUSPY_COLLECTOR"] {
+            assert_eq!(environment.get(name), None, "{name}");
+        }
+        let place = Place::find(&environment, 0).unwrap();
+        let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
+        assert_eq!((path.parent(), place.reserved), (Some(&*folder), true));
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -4,17 +4,18 @@
 //! It blocks all signals, runs no code of the app, never synchronizes, stops for good when the driver reports that
 //! it is shutting down, and ends when the session ends without a collector or when it is the last thread of the process.
 //! The driver calls it makes are context push and pop, event create, query and elapsed time, the exchange of the capture
-//! mode, and, for its samples, an event record on a stream of our own.
+//! mode, for its samples an event record on a stream of our own, and for a collector that comes later what describes
+//! devices and the driver.
 //!
 //! - [`sink::poller`](crate::sink::poller) is its interface to hooks and other threads: waking it, and waiting for it.
 //! - [`gpu::poller`](crate::gpu::poller) decides when it polls next, reads the events, and measures what that costs.
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::Ordering;
-use gpuspy_wire::record::{Anchor, Fact, Head, Namespace, Record};
+use gpuspy_wire::record::{Fact, Namespace, Record};
 
 use crate::gpu::budget::{Budget, Gate};
-use crate::gpu::capture_range::Schedule;
+use crate::gpu::capture_range::{Range, Schedule};
 use crate::gpu::poller::cost::Meter;
 use crate::gpu::poller::reader::Reader;
 use crate::gpu::poller::rhythm::Rhythm;
@@ -26,8 +27,10 @@ use crate::names::Names;
 use crate::native::Native;
 use crate::nvtx;
 use crate::python::Python;
+use crate::session::announcement::Moment;
+use crate::session::attachment::{Attachment, Collector};
 use crate::session::{collector, exit};
-use crate::sink::segment::anchor;
+use crate::sink::segment::anchor_now;
 use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 use crate::sys;
@@ -39,6 +42,9 @@ const OUT_OF_MEMORY: &[u8] =
 /// The time between anchors of the host clock, and between checks for new modules and names, ns.
 const ANCHOR_NS: u64 = 1_000_000_000;
 const MODULES_NS: u64 = 100_000_000;
+
+/// How often the pages of rings are given back that nobody reads any more, every [`MODULES_NS`].
+const GIVE_BACK_TRIES: u32 = 100;
 
 struct Start {
     session: Session,
@@ -103,6 +109,7 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         domains: nvtx::PublishedDomains::default(),
         budget: Budget::new(start.session),
         schedule: Schedule::new(start.session),
+        attachment: Attachment::FIRST,
         anchored: 0,
         checked: 0,
     };
@@ -131,6 +138,7 @@ struct Poller {
     domains: nvtx::PublishedDomains,
     budget: Budget,
     schedule: Schedule,
+    attachment: Attachment,
     /// CLOCK_MONOTONIC, ns, of the last anchor and of the last check for new modules and names.
     anchored: u64,
     checked: u64,
@@ -152,7 +160,9 @@ impl Poller {
             let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
             shared.end_poll();
             self.session.serve_growth();
-            self.keep_up();
+            if self.keep_up() == Collector::Gone {
+                return self.end_unread();
+            }
             if heap::is_short() {
                 return self.give_up();
             }
@@ -179,41 +189,71 @@ impl Poller {
     /// Ends the session of a process that has no memory left for it. What was recorded stays.
     fn give_up(&mut self) {
         publish(&mut self.ring, Namespace::Fact, Fact::EndNote as u32, OUT_OF_MEMORY);
-        self.session.get::<exit::Shared>().say_line();
+        self.session.get::<exit::Shared>().say_line(Moment::Early);
         self.end_session();
+    }
+
+    /// Ends the session of a process whose collector was killed, and gives the pages of its rings back as the calls return that are
+    /// under way.
+    fn end_unread(&self) {
+        self.end_session();
+        for _ in 0..GIVE_BACK_TRIES {
+            sys::sleep_ns(MODULES_NS);
+            if self.session.segment.give_back() || sys::is_last_thread() {
+                return;
+            }
+        }
     }
 
     /// Ends the session before the process ends. No call that is under way waits for the poller from here on, which ends now.
     fn end_session(&self) {
         self.session.get::<Gate>().stop();
         self.session.end_unobserved();
+        // Relaxed: the word stands alone. No other collector can take over, to wait for what never comes.
+        self.session.segment.header().live.0.attached.fetch_or(1, Ordering::Relaxed);
         self.session.poller.stop();
     }
 
-    /// Sends new modules and names, and anchors of the host clock, when they are due.
-    fn keep_up(&mut self) {
+    /// Sends new modules and names, and anchors of the host clock, when they are due and somebody reads them. Returns what there is
+    /// of collectors.
+    fn keep_up(&mut self) -> Collector {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now - self.checked >= MODULES_NS {
             self.checked = now;
-            self.modules.publish_new(&mut self.ring);
-            self.session.get::<Names>().publish_unsent(&mut self.ring);
-            self.domains.publish_new(&mut self.ring);
-            unknown::publish_new(&mut self.ring);
-            self.session.get::<Python>().keep_up(&mut self.ring);
-            self.session.get::<Native>().keep_up();
+            let found = self.attachment.look(self.session);
+            let is_detached = found == Collector::Detached;
+            self.session.get::<Range>().pause(self.session.get::<Gate>(), is_detached);
+            match found {
+                Collector::Drains => {
+                    self.attachment.tell_the_rest(self.session, &mut self.ring);
+                    self.publish_new();
+                }
+                Collector::New => self.publish_again(),
+                Collector::Detached | Collector::Gone => return found,
+            }
         }
-        if now - self.anchored >= ANCHOR_NS {
+        if now - self.anchored >= ANCHOR_NS && !self.session.is_detached() {
             self.anchored = now;
-            let (ticks, monotonic_raw, realtime, uncertainty) = anchor();
-            let record = Anchor {
-                head: Head::new::<Anchor>(),
-                ticks,
-                monotonic_raw,
-                realtime,
-                uncertainty,
-                reserved: [0; 3],
-            };
-            self.ring.push(record.as_words());
+            self.ring.push(anchor_now().as_words());
+        }
+        Collector::Drains
+    }
+
+    fn publish_new(&mut self) {
+        self.modules.publish_new(&mut self.ring);
+        self.session.get::<Names>().publish_unsent(&mut self.ring);
+        self.domains.publish_new(&mut self.ring);
+        unknown::publish_new(&mut self.ring);
+        self.session.get::<Python>().keep_up(&mut self.ring);
+        self.session.get::<Native>().keep_up();
+    }
+
+    /// Sends what was sent before, for a collector that has not seen it.
+    fn publish_again(&mut self) {
+        if self.attachment.tell(self.session, &self.budget, &mut self.ring) {
+            self.modules = Modules::default();
+            self.domains = nvtx::PublishedDomains::default();
+            self.publish_new();
         }
     }
 }

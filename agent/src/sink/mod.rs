@@ -4,6 +4,7 @@
 //! followed by the parts that belong to higher floors. [`Session::get`] returns a part by its type, so that a file
 //! names the parts that it uses, and nothing below those depends on them.
 
+pub mod descriptors;
 pub mod lookups;
 pub mod poller;
 mod ring;
@@ -42,7 +43,7 @@ pub struct Live {
 const WIPED: u32 = 0;
 /// The value of [`Live::alive`] where the session is this process's.
 const ALIVE: u32 = 1;
-/// The value of [`Live::alive`] where no collector was reached, so that nothing more is recorded.
+/// The value of [`Live::alive`] where no collector was reached, or it is gone, so that nothing more is recorded.
 const UNOBSERVED: u32 = 2;
 /// The value of [`Live::alive`] where Linux does not wipe the memory in a child. The session is this
 /// process's, unless [`wiped::is_childs`].
@@ -119,9 +120,17 @@ static SESSION: AtomicPtr<Live> = AtomicPtr::new(core::ptr::null_mut());
 /// Relaxed: a thread that misses it calls [`Begin::begin`], which returns `None`.
 static OFF: AtomicBool = AtomicBool::new(false);
 
+/// Whether the agent is on: 0 = not read yet, 1 = on, 2 = off. Relaxed: all read the same, and a second copy is turned off before
+/// the program runs.
+static ENABLED: AtomicU8 = AtomicU8::new(0);
+
+/// Turns the agent off: another copy of it comes first in this process, and records everything.
+pub fn leave_to_other_copy() {
+    ENABLED.store(2, Ordering::Relaxed);
+}
+
 /// Returns whether the agent is on. `GPUSPY=0`, or another word for it, turns it off: hooks pass through and lookups return the real functions.
 pub fn is_enabled() -> bool {
-    static ENABLED: AtomicU8 = AtomicU8::new(0); // 0 = not read yet, 1 = on, 2 = off; relaxed: all read the same
     match ENABLED.load(Ordering::Relaxed) {
         1 => true,
         2 => false,
@@ -197,6 +206,13 @@ impl Live {
         }
     }
 
+    /// Whether the collector has gone in order, and no other has come: nobody reads what is recorded.
+    pub fn is_detached(&self) -> bool {
+        // Relaxed: the word stands alone (see `gpuspy_wire::segment::Live`).
+        let attached = self.segment.header().live.0.attached.load(Ordering::Relaxed);
+        attached != 0 && attached.is_multiple_of(2)
+    }
+
     /// Ends the session before the process ends, because there is no collector. Hooks pass through from here on.
     pub fn end_unobserved(&self) {
         self.alive.store(UNOBSERVED, Ordering::Relaxed);
@@ -249,8 +265,11 @@ impl Live {
         if usize::from(ready) >= level { self.segment.buffer(slot, level) } else { None }
     }
 
-    /// Poller: maps and populates the buffers that threads request.
+    /// Poller: maps and populates the buffers that threads request, while somebody reads them.
     pub fn serve_growth(&self) {
+        if self.is_detached() {
+            return;
+        }
         for (slot, growth) in self.growth.iter().enumerate() {
             let wanted = growth.wanted.load(Ordering::Acquire);
             // Relaxed: only the poller raises it; the slot's owner resets it at a claim.

@@ -7,7 +7,7 @@ use gpuspy_wire::ring::LEVELS;
 use crate::sink::Session;
 use crate::sink::segment::Claim;
 
-/// The poller's own ring, which the poller grows itself.
+/// The poller's own ring, which the poller grows itself while somebody reads it.
 pub struct Ring {
     claim: Claim,
     session: Session,
@@ -24,6 +24,7 @@ impl Ring {
         let next = self.claim.writer.level() + 1;
         if next < LEVELS
             && self.claim.writer.is_half_full()
+            && !self.session.is_detached()
             && let Some(buffer) = self.session.segment.buffer(self.claim.index, next)
         {
             self.claim.writer.grow(buffer);

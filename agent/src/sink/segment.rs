@@ -2,15 +2,17 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use gpuspy_wire::record::{Anchor, Head};
 use gpuspy_wire::ring::{LEVELS, Phase, Writer};
 use gpuspy_wire::segment::{
     ENDIANNESS, Header, Layout, MAGIC, POLLER_SLOT, ProgramName, SLOTS, Slot, VERSION,
 };
 
+use crate::sink::descriptors::identity;
 use crate::sys;
 
-/// Where a slot's buffers are mapped in this process; null = not yet, [`REFUSED`] = there was no memory for it. Kept when a slot
-/// changes hands.
+/// Where a slot's buffers are mapped in this process; null = not yet, [`REFUSED`] = it cannot be had. Kept when a slot changes
+/// hands.
 struct Mapped([AtomicPtr<AtomicU64>; LEVELS]);
 
 /// The place of a buffer that is not asked for again: a full ring would do so with each record.
@@ -38,7 +40,7 @@ unsafe impl Send for Segment {}
 pub struct Claim {
     pub index: usize,
     pub generation: u64,
-    /// The number of this claim: the upper 24 bits of the thread's correlations.
+    /// The number of this claim. Its lower 24 bits are the upper ones of the thread's correlations.
     pub number: u64,
     pub slot: &'static Slot,
     pub writer: Writer<'static, AtomicU64>,
@@ -165,13 +167,14 @@ impl Segment {
 
     /// Claims a free slot for the calling thread, maps its first buffer and opens it.
     pub fn claim(&self, indices: core::ops::Range<usize>) -> Option<Claim> {
+        let mut has_descriptor = None;
         for index in indices {
             let slot = self.slot(index).filter(|_| self.reserve_front(index))?;
             let Some(generation) = slot.state.claim() else { continue };
             let buffer = self.buffer(index, 0);
             let Some(writer) = buffer.and_then(|buffer| Writer::claim(&slot.cursors, buffer)) else {
                 slot.state.free(generation);
-                if buffer.is_none() && self.fd().is_some() {
+                if buffer.is_none() && *has_descriptor.get_or_insert_with(|| self.fd().is_some()) {
                     return None; // there is no memory for it, and the next one takes as much
                 }
                 continue;
@@ -230,8 +233,8 @@ impl Segment {
         }
         if start.is_null() {
             let Some(new) = self.map_buffer(at, bytes, populate) else {
-                // The first one may be had later: a thread asks for it once in many calls.
-                if level != 0 && self.fd().is_some() {
+                // The first one may be had later, unless the descriptor is gone: a thread asks for it once in many calls.
+                if level != 0 || self.fd().is_none() {
                     // Relaxed: nothing is behind it. The other of the two below may have mapped it meanwhile.
                     let _ = place.compare_exchange(start, REFUSED, Ordering::Relaxed, Ordering::Relaxed);
                 }
@@ -267,6 +270,32 @@ impl Segment {
         }
         Some(new.cast())
     }
+
+    /// Gives the pages of all buffers back to the system, but for those of threads that are in a call, which write into them
+    /// when it returns. For a session that has ended: nobody else writes, and nobody reads. Returns whether none was left out.
+    ///
+    /// (A thread that lost its processor right after its call may still write: then the page comes back.)
+    pub fn give_back(&self) -> bool {
+        let mut is_all = true;
+        for (index, mapped) in self.mapped.iter().enumerate() {
+            let slot = self.slot_with_memory(index);
+            let is_in_call = slot.is_some_and(|slot| slot.counters.0.in_progress.get().is_some());
+            for (level, place) in mapped.0.iter().enumerate() {
+                // Acquire, with the release in `mapped_buffer`.
+                let start = place.load(Ordering::Acquire);
+                if start.is_null() || start == REFUSED {
+                    continue;
+                }
+                is_all &= !is_in_call;
+                if !is_in_call {
+                    let (_, bytes) = self.layout.buffer_at(index, level);
+                    // SAFETY: our own shared mapping, whose words may become zero.
+                    unsafe { libc::madvise(start.cast(), bytes as usize, libc::MADV_REMOVE) };
+                }
+            }
+        }
+        is_all
+    }
 }
 
 /// Finds memory for a part of a memfd, which would be found at its first touch otherwise: where the system promises no more memory
@@ -286,14 +315,6 @@ fn reserve(fd: c_int, at: u64, bytes: u64) -> bool {
         }
     }
     true
-}
-
-/// Returns the device and inode of a descriptor's file. `None`: it is closed.
-pub fn identity(fd: i32) -> Option<(u64, u64)> {
-    // SAFETY: all-zero is a stat.
-    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: writes the struct we own.
-    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
 fn describe(header: &mut Header, layout: &Layout) {
@@ -339,9 +360,16 @@ unsafe fn map(fd: i32, at: libc::off_t, bytes: usize) -> *mut c_void {
     }
 }
 
+/// Returns a record of what the clocks say now.
+pub fn anchor_now() -> Anchor {
+    let (ticks, monotonic_raw, realtime, uncertainty) = anchor();
+    let head = Head::new::<Anchor>();
+    Anchor { head, ticks, monotonic_raw, realtime, uncertainty, reserved: [0; 3] }
+}
+
 /// Returns host ticks, CLOCK_MONOTONIC_RAW (ns) and CLOCK_REALTIME (ns) of one moment, and the ticks that reading them
 /// took: the best of four tries.
-pub fn anchor() -> (u64, u64, u64, u64) {
+fn anchor() -> (u64, u64, u64, u64) {
     let mut best = (0, 0, 0, u64::MAX);
     for _ in 0..4 {
         let before = sys::ticks();
@@ -397,6 +425,44 @@ mod tests {
             assert!(layout_within(limit, false).segment_bytes <= limit / SHARE_OF_LIMIT);
         }
     }
+
+    /// A full ring asked for its next buffer with each record, by two system calls, for as long as the process lived.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create(2)")]
+    fn a_buffer_is_not_asked_for_again_once_the_descriptor_is_gone() {
+        // SAFETY: a segment is all zero until it is made.
+        let mut segment = unsafe { Box::<Segment>::new_zeroed().assume_init() };
+        segment.create(false).unwrap();
+        assert!(segment.claim(POLLER_SLOT..POLLER_SLOT + 1).is_some());
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(segment.fd().unwrap()) };
+        assert!(segment.fd().is_none() && segment.buffer_at_once(POLLER_SLOT, 1).is_none());
+        assert!(segment.claim(1..3).is_none());
+        let is_refused =
+            |slot: usize, level: usize| segment.mapped[slot].0[level].load(Ordering::Relaxed) == REFUSED;
+        assert!(is_refused(POLLER_SLOT, 1) && is_refused(1, 0) && is_refused(2, 0));
+        assert!(segment.buffer(POLLER_SLOT, 0).is_some(), "what was mapped before is used on");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create(2)")]
+    fn what_nobody_reads_any_more_is_given_back_when_its_thread_is_in_no_call() {
+        // SAFETY: a segment is all zero until it is made.
+        let mut segment = unsafe { Box::<Segment>::new_zeroed().assume_init() };
+        segment.create(false).unwrap();
+        let claim = segment.claim(1..2).unwrap();
+        let [first, second] = [0, 1].map(|level| segment.buffer(1, level).unwrap());
+        let is_gone = || [first, second].iter().all(|buffer| buffer[0].load(Ordering::Relaxed) == 0);
+        [first, second].iter().for_each(|buffer| buffer[0].store(7, Ordering::Relaxed));
+        let call = gpuspy_wire::in_progress::Call { api: 1, caller: 2, since: 3 };
+        claim.slot.counters.0.in_progress.enter(call);
+        assert!(!segment.give_back() && !is_gone());
+        claim.slot.counters.0.in_progress.leave();
+        assert!(segment.give_back() && is_gone());
+        first[0].store(7, Ordering::Relaxed);
+        assert!(!is_gone(), "the pages come back where a thread writes all the same");
+    }
+
     /// The first touch of such memory ended the app with SIGBUS.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fallocate(2)")]

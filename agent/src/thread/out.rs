@@ -321,11 +321,11 @@ fn grow(claim: &mut Claim, session: Option<Session>) {
 
 /// Moves a full ring to its next buffer, because the poller was late (it may be starting the collector). This takes two
 /// system calls, at most twice in a thread's life, which is better than a loss. Returns false when there is no next
-/// buffer.
+/// buffer, or nobody to read it.
 #[cold]
 fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
     let next = claim.writer.level() + 1;
-    let Some(session) = session else { return false };
+    let Some(session) = session.filter(|session| !session.is_detached()) else { return false };
     let errno = sys::Errno::save();
     let buffer = session.segment.buffer_at_once(claim.index, next);
     errno.restore();
@@ -338,6 +338,20 @@ mod tests {
     use crate::sink::{Live, wiped};
     use core::ptr::NonNull;
     use core::sync::atomic::AtomicU32;
+
+    /// Makes the front of a session.
+    fn session() -> Session {
+        let memory = wiped::map(size_of::<Live>()).unwrap().memory.cast::<Live>();
+        // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone.
+        let live = unsafe { &mut *memory };
+        live.segment.create(false).unwrap();
+        let mut key: libc::pthread_key_t = 0;
+        // SAFETY: writes our own variable.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
+        live.key = AtomicU32::new(key);
+        // SAFETY: mapped for good; no part behind the front is used.
+        unsafe { Session::new(NonNull::from(live)) }
+    }
 
     /// A stop of minutes counted as the agent's cost, and a step back as half of all ticks that there are.
     #[test]
@@ -353,16 +367,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no memfd_create(2)")]
     fn a_full_rings_record_goes_into_the_buffer_that_is_ready() {
-        let memory = wiped::map(size_of::<Live>()).unwrap().memory.cast::<Live>();
-        // SAFETY: zeroed, and every field is valid when zero; page-aligned; ours alone.
-        let live = unsafe { &mut *memory };
-        live.segment.create(false).unwrap();
-        let mut key: libc::pthread_key_t = 0;
-        // SAFETY: writes our own variable.
-        assert_eq!(unsafe { libc::pthread_key_create(&mut key, None) }, 0);
-        live.key = AtomicU32::new(key);
-        // SAFETY: mapped for good; no part behind the front is used.
-        let session = unsafe { Session::new(NonNull::from(live)) };
+        let session = session();
         let mut out = Out::NONE;
         assert!(out.claim(session, core::ptr::null_mut()));
         let record = [0u64; CELL_WORDS];
@@ -372,5 +377,25 @@ mod tests {
             assert!((0..cells).all(|_| out.push(&record)), "{cells} cells");
         }
         assert!(!out.push(&record), "all of them are full");
+    }
+
+    /// 4.6 MB for each thread, which stayed the process's for ever.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd_create(2)")]
+    fn a_ring_does_not_grow_while_nobody_reads_it() {
+        let session = session();
+        let mut out = Out::NONE;
+        assert!(out.claim(session, core::ptr::null_mut()));
+        let record = [0u64; CELL_WORDS];
+        let header = session.segment.header();
+        let [first, second, _] = header.level_cells;
+        header.live.0.attached.store(2, Ordering::Relaxed);
+        session.serve_growth();
+        assert!((0..first).all(|_| out.push(&record)));
+        session.serve_growth();
+        assert!(!out.push(&record) && !out.push(&record));
+        // Another collector has come.
+        header.live.0.attached.store(3, Ordering::Relaxed);
+        assert!((0..second - 1).all(|_| out.push(&record)), "and one for what was lost");
     }
 }

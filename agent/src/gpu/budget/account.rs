@@ -143,6 +143,8 @@ pub struct Budget {
     slowed: f64,
     /// The number of calls that went onto a stream, as reported with the last edge.
     launches: u64,
+    /// The last edge, as it was published.
+    edge: Option<Window>,
 }
 
 impl Budget {
@@ -168,6 +170,7 @@ impl Budget {
             slowdown: Slowdown::default(),
             slowed: 0.0,
             launches: 0,
+            edge: None,
         }
     }
 
@@ -188,6 +191,17 @@ impl Budget {
         if let Some(range) = options.range {
             publish(Fact::CaptureRange, range);
         }
+    }
+
+    /// Publishes the same again, and whether a window is open, for a collector that has not seen it.
+    pub fn introduce_again(&self, session: Session, ring: &mut Ring) {
+        Budget::introduce(session, ring);
+        if self.is_sparse
+            && let Some(note) = session.get::<Gate>().options.note(true)
+        {
+            publish(ring, Namespace::Fact, Fact::TimingNote as u32, note.as_bytes());
+        }
+        self.edge.iter().for_each(|edge| _ = ring.push(edge.as_words()));
     }
 
     /// Updates the account on one pass of the poller. Returns how long the poller may sleep at most, ns.
@@ -230,6 +244,7 @@ impl Budget {
             ..Window::default()
         };
         ring.push(record.as_words());
+        self.edge = Some(record);
     }
 
     /// Settles the account, and opens or closes a window. Returns the edge, and the time in ns during which
