@@ -5,14 +5,16 @@
 //! bounded: once there are too many, those are kept whose number has a hash that ends with one more zero bit. That keeps
 //! the same numbers in every process, and is no fixed distance, which could hit the same kernel of every step.
 
+mod numbers;
+
 use super::analysis::{Analysis, End, Start};
 use super::scope::Scope;
 use crate::hash::HashMap;
-use crate::model::gpu_interval::{GpuInterval, host};
-use crate::model::period;
-use crate::model::{Action, Event, When};
+use crate::model::gpu_interval::GpuInterval;
+use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
+pub use numbers::{Launched, Numbers};
 use std::collections::BTreeMap;
 
 /// The collectives of a process.
@@ -45,7 +47,9 @@ impl Collectives {
 pub struct Kind {
     /// How many were launched, whatever the filter selects.
     pub count: u64,
-    /// How many of those that the filter selects have a time, whether they are kept or not.
+    /// How many of those the filter selects.
+    pub selected: u64,
+    /// How many of the selected ones have a time, whether they are kept or not.
     pub timed: u64,
     /// When they ran, by their number: those that the filter selects and that are kept.
     pub kept: Vec<Arrival>,
@@ -173,31 +177,17 @@ pub fn is_kept(number: u64, level: u32) -> bool {
     (hash ^ (hash >> 31)).trailing_zeros() >= level
 }
 
-/// A communication kernel whose time may come with the [burst](Action::Burst) that it is the only launch of.
-#[derive(Clone, Copy, Debug)]
-struct Launched {
-    kernel: u32,
-    number: u64,
-    /// Its number among all communication kernels of the process.
-    place: u64,
-}
-
 /// Computes [`Collectives`].
 #[derive(Debug)]
 pub struct CollectiveFold<'a> {
     names: &'a Names,
-    /// Number of a kernel → the first number with the same symbol. A kernel has a number in each context.
-    firsts: HashMap<u32, u32>,
-    symbols: HashMap<&'a str, u32>,
+    numbers: Numbers<'a>,
+    /// By the first number of a kernel with the symbol.
     kinds: HashMap<u32, Kind>,
-    /// How many were launched in earlier windows of the collection, by the first number with the symbol; and the start of
-    /// the present one: what was launched before it is among them.
-    earlier: HashMap<u32, u64>,
-    from: i64,
     kept: usize,
     level: u32,
-    launches: u64,
-    /// By context and stream: the newest one without a time of its own.
+    /// By context and stream: the newest one without a time of its own, which may come with the
+    /// [burst](Action::Burst) that it is the only launch of.
     open: HashMap<(u32, u64), Launched>,
     /// The number among all of the newest one that was timed, and when the last one ended.
     last: Option<(u64, i64)>,
@@ -205,30 +195,17 @@ pub struct CollectiveFold<'a> {
 }
 
 impl CollectiveFold<'_> {
-    /// Returns the first number with the symbol of this one.
-    fn first_of(&mut self, name: u32) -> u32 {
-        *self.firsts.entry(name).or_insert_with(|| {
-            let symbol = self.names.get(Namespace::Kernel, name).unwrap_or_default();
-            *self.symbols.entry(symbol).or_insert(name)
-        })
-    }
-
-    /// Takes how often a kernel was launched in earlier windows.
-    fn launched_earlier(&mut self, name: u32, count: u64) {
-        let kernel = self.first_of(name);
-        let earlier = self.earlier.entry(kernel).or_default();
-        *earlier = earlier.saturating_add(count);
-    }
-
-    /// Counts a launch.
-    fn launched(&mut self, name: u32) -> Launched {
-        let kernel = self.first_of(name);
-        let kind = self.kinds.entry(kernel).or_default();
-        let earlier = self.earlier.get(&kernel).copied().unwrap_or(0);
-        let launched = Launched { kernel, number: earlier + kind.count, place: self.launches };
+    /// Counts a launch. Returns it unless its time comes later.
+    fn launched(&mut self, operation: &Operation, is_selected: bool) -> Option<Launched> {
+        let launched = self.numbers.launched(operation)?;
+        let kind = self.kinds.entry(launched.kernel).or_default();
         kind.count += 1;
-        self.launches += 1;
-        launched
+        kind.selected += u64::from(is_selected);
+        if matches!(operation.when, When::Untimed { .. }) {
+            self.open.insert((operation.context, operation.stream), launched);
+            return None;
+        }
+        Some(launched)
     }
 
     fn timed(&mut self, launched: Launched, interval: &GpuInterval) {
@@ -280,51 +257,32 @@ impl<'a> Analysis<'a> for CollectiveFold<'a> {
     type Rows = Collectives;
 
     fn new(start: &Start<'a>) -> Self {
-        let is_first = period::window(start.names).is_none_or(|number| number == 0);
-        let mut fold = CollectiveFold {
+        CollectiveFold {
             names: start.names,
-            firsts: HashMap::default(),
-            symbols: HashMap::default(),
+            numbers: Numbers::new(start.names, &start.captured),
             kinds: HashMap::default(),
-            earlier: HashMap::default(),
-            from: if is_first { i64::MIN } else { start.period.ends().0 },
             kept: 0,
             level: 0,
-            launches: 0,
             open: HashMap::default(),
             last: None,
             own: OwnTime::default(),
-        };
-        let launched = start.names.0.range((Namespace::Launched, 0)..=(Namespace::Launched, u32::MAX));
-        for ((_, name), count) in launched {
-            fold.launched_earlier(*name, count.parse().unwrap_or(0));
         }
-        fold
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        // Numbers count all kernels, so that they mean the same in every process whatever the filter selects.
         let Some(operation) = &event.operation else { return };
-        if host(operation.called) < self.from {
+        if self.numbers.is_earlier(operation) {
             return;
         }
-        let on = (operation.context, operation.stream);
         let launched = match operation.what {
-            Action::Kernel { name, communication: true } if operation.when != When::Captured => {
-                let launched = self.launched(name);
-                if matches!(operation.when, When::Untimed { .. }) {
-                    self.open.insert(on, launched);
-                    return;
-                }
-                launched
+            Action::Burst { launches: 1, communication: true, .. } => {
+                self.open.remove(&(operation.context, operation.stream))
             }
-            Action::Burst { launches: 1, communication: true, .. } => match self.open.remove(&on) {
-                Some(launched) => launched,
-                None => return,
-            },
-            _ => return,
+            _ => self.launched(operation, scope.operation().is_some()),
         };
-        if let (When::Timed(interval), Some(_)) = (operation.when, scope.operation()) {
+        if let (Some(launched), When::Timed(interval), Some(_)) =
+            (launched, operation.when, scope.operation())
+        {
             self.timed(launched, &interval);
         }
     }
@@ -393,14 +351,15 @@ mod tests {
             text(Namespace::Launched, 2, "2"),
             text(Namespace::Fact, Fact::Window as u32, "3"),
         ]));
-        let period = Period::between(100_000, i64::MAX);
+        // A filter on time changes no number.
+        let [captured, period] = [100_000, 250_000].map(|from| Period::between(from, i64::MAX));
         let mut fold = CollectiveFold::new(&Start {
             names: &names,
             status: None,
             damage: Damage::default(),
             began: 0,
-            captured: period.clone(),
             period,
+            captured,
             thread_times: Arc::default(),
         });
         // The first was launched before the window, and is in its trace because it was still running.
@@ -415,7 +374,7 @@ mod tests {
         }
         let kinds: Vec<&Kind> = fold.kinds.values().collect();
         let [kind] = kinds[..] else { panic!("{kinds:?}") };
-        assert_eq!((kind.count, kind.timed), (2, 2));
+        assert_eq!((kind.count, kind.selected, kind.timed), (2, 2, 2));
         assert_eq!(kind.kept.iter().map(|one| one.number).collect::<Vec<_>>(), [42, 43]);
     }
 }

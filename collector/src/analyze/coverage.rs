@@ -1,6 +1,7 @@
 //! Coverage: what was observed, what was not, and why.
 
 use super::analysis::{Analysis, End, Start};
+use super::calls::api_name;
 use super::estimate::Sum;
 use super::merge::Merge;
 use super::quantile::Quantiles;
@@ -9,7 +10,7 @@ use crate::hash::HashMap;
 use crate::model::{Action, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{LossCause, Namespace, Untimed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The cause under which records that a damaged trace lost are counted.
 pub const DAMAGED_TRACE: &str = "damaged_trace";
@@ -28,6 +29,8 @@ pub struct CoverageFold<'a> {
     open: HashMap<(u32, u64), Members>,
     /// Launches of runs whose time was still pending at the end.
     lost_in_runs: u64,
+    /// The functions that were called, by number, while no launch function of the driver had passed through the agent.
+    called: BTreeSet<u16>,
 }
 
 /// Launches of a run or a burst that passed the filter. On time alone they pass by when they were called, and the run by when it
@@ -65,7 +68,8 @@ pub struct Coverage {
     /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
     /// and graph launches). No other figure includes them.
     pub outside: (u64, u64),
-    /// Whether a driver launch function passed through the agent; `None` without a status.
+    /// Whether a driver launch function passed through the agent; `None` without a status, and if none had to, since the
+    /// program launched nothing and called no function of the runtime.
     pub driver_hooked: Option<bool>,
     /// Functions of CUDA that the program looked up and the agent does not know, so that their effects are not
     /// observed. Lookups by name; `None` stands for names beyond the number that the agent records.
@@ -192,10 +196,14 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             lookups: BTreeMap::new(),
             open: HashMap::default(),
             lost_in_runs: 0,
+            called: BTreeSet::new(),
         }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        if self.status.is_some_and(|status| !status.driver_hooked) {
+            self.called.extend(event.call.map(|call| call.api));
+        }
         match &event.record.body {
             Body::Loss { cause, count } => {
                 let lost = self.lost.entry(*cause).or_default();
@@ -249,7 +257,10 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
         *in_runs = in_runs.saturating_sub(timed + lost);
         *self.coverage.untimed.entry(Reason::Lost.name()).or_default() += lost;
         self.coverage.pending = self.coverage.pending.saturating_add(lost);
-        self.coverage.driver_hooked = self.status.map(|status| status.driver_hooked);
+        let is_runtime = |api: &u16| api_name(self.names, *api).starts_with("cuda");
+        let has_to = self.coverage.launches > 0 || self.called.iter().any(is_runtime);
+        let status = self.status.filter(|status| status.driver_hooked || has_to);
+        self.coverage.driver_hooked = status.map(|status| status.driver_hooked);
         self.coverage
     }
 }
@@ -281,6 +292,7 @@ mod tests {
     use super::super::analysis::finish_at;
     use super::super::scope::Selected;
     use super::*;
+    use crate::model::CountedCall;
     use crate::model::filter::{Filter, RecordFilter};
     use crate::model::period::CaptureRanges;
     use crate::model::simulation;
@@ -307,6 +319,28 @@ mod tests {
         let when = When::Timed(simulation::exactly(170, 400));
         observe(Operation { when, ..simulation::operation(run, (100, 195)) });
         finish_at(fold, 1_000)
+    }
+
+    /// A program that queries the driver for its GPUs and launches nothing took the verdict from all others of its run.
+    #[test]
+    fn a_process_that_launches_nothing_does_not_say_that_the_driver_is_not_hooked() {
+        let names = [(1, "cuInit"), (2, "cudaMalloc")];
+        let names = Names(names.map(|(api, name)| ((Namespace::Api, api), name.to_owned())).into());
+        let of = |api: u16, driver_hooked: bool| {
+            let status = Status { driver_hooked, ..Status::default() };
+            let mut fold = CoverageFold::new(&Start { status: Some(&status), ..Start::of(&names) });
+            let work = simulation::work(100, 5, 0);
+            let record = Record { thread: 1, at: 100, body: Body::Work(work) };
+            let call = CountedCall { api, calls: 1, host_ns: 5, failed: false };
+            let event = Event { call: Some(call), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+            finish_at(fold, 1_000)
+        };
+        assert_eq!(of(1, false).driver_hooked, None);
+        assert_eq!(of(2, false).driver_hooked, Some(false));
+        let mut all = of(2, true);
+        all.merge(&of(1, false));
+        assert_eq!(all.driver_hooked, Some(true));
     }
 
     /// With `--since`, the whole run counted as timed, and of its launches only those that were called in time: more than 100 %

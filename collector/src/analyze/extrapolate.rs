@@ -41,7 +41,7 @@ pub use strata::Strata;
 /// The fewest windows, or draws, from which the variation between them can be estimated.
 const LEAST: u64 = 5;
 /// The 99.5 % quantile of the normal distribution: 1 in 100 is outside, counting both sides.
-const Z: f64 = 2.575_829;
+pub(super) const Z: f64 = 2.575_829;
 
 /// The windows of a process, as its records tell of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

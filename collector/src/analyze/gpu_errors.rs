@@ -2,9 +2,9 @@
 //!
 //! Kernels run asynchronously, so the call that returns such an [error](crate::model::gpu_error) says little about its cause.
 //! What may have caused it are launches that had not completed. A launch is known to be complete if its own end was seen, or
-//! that of a later operation of its stream, or if the program has waited for its stream or for all work of its context. Waits
-//! for events, successful queries, and the order between streams are not followed: what only they show to be complete counts
-//! as not seen to complete.
+//! that of a later operation of its stream or of one that waited for it by an event, or if the program has waited for
+//! it. Successful queries, and the order that the legacy default stream makes, are not followed: what only they show
+//! to be complete counts as not seen to complete.
 
 use super::analysis::{Analysis, End, Start};
 use super::calls::api_name;
@@ -163,11 +163,8 @@ pub struct ErrorFold<'a> {
 impl ErrorFold<'_> {
     fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
         let stream = (operation.context, operation.stream);
-        if let Some(by) = complete_by(event, operation)
-            && let Some(pending) = self.pending.get_mut(&stream)
-            && !pending.complete(by)
-        {
-            self.pending.remove(&stream);
+        if let Some(by) = complete_by(event, operation) {
+            self.complete(stream, by);
         }
         let line = operation.caller.line;
         let launched = match operation.what {
@@ -185,10 +182,21 @@ impl ErrorFold<'_> {
     }
 
     fn drained(&mut self, Drained { context, stream, issued_before, .. }: Drained) {
-        self.pending.retain(|(of, on), pending| {
-            let is_other = *of != context || stream.is_some_and(|stream| stream != *on);
-            is_other || pending.complete(issued_before)
-        });
+        match stream {
+            Some(stream) => self.complete((context, stream), issued_before),
+            None => {
+                self.pending.retain(|(of, _), pending| *of != context || pending.complete(issued_before));
+            }
+        }
+    }
+
+    /// Forgets the launches on a stream that had returned by this host time.
+    fn complete(&mut self, stream: (u32, u64), by: u64) {
+        if let Some(pending) = self.pending.get_mut(&stream)
+            && !pending.complete(by)
+        {
+            self.pending.remove(&stream);
+        }
     }
 
     /// Returns the last launches that may have caused the error, and the number of those before.
@@ -247,7 +255,7 @@ impl<'a> Analysis<'a> for ErrorFold<'a> {
         if let Some(operation) = &event.operation {
             self.operation(event, operation);
         }
-        event.drained.into_iter().for_each(|drained| self.drained(drained));
+        event.drained.iter().for_each(|drained| self.drained(*drained));
         if let (Body::Api(api), Some(call)) = (&event.record.body, event.call)
             && call.failed
             && scope.call()

@@ -98,8 +98,8 @@ pub struct MemoryTimeline {
     held: Option<Held>,
     lines: Lines,
     doubts: BTreeMap<Part, Doubt>,
-    /// By thread: a thread frees one block at a time.
-    freeing: HashMap<u32, Freeing>,
+    /// By process and thread: a thread frees one block at a time.
+    freeing: HashMap<(u32, u32), Freeing>,
 }
 
 impl MemoryTimeline {
@@ -146,11 +146,21 @@ impl MemoryTimeline {
 
     /// Takes the end of the collection.
     fn end(&mut self, ended: u64) {
-        // The returns of these calls are not in the trace.
-        let mut unseen: Vec<(u32, Freeing)> = self.freeing.drain().collect();
-        unseen.sort_unstable_by_key(|(thread, _)| *thread);
-        unseen.iter().for_each(|(thread, freeing)| self.freed(*thread, freeing, host(ended), host(ended)));
+        self.free_unreturned(|_| true, host(ended));
         self.enter(i64::MAX);
+    }
+
+    /// Takes the end of a process of the line at host ns `at`.
+    pub fn process_ended(&mut self, process: u32, at: i64) {
+        self.free_unreturned(|of| of == process, at);
+    }
+
+    /// Applies the calls of some processes that free and whose returns are not in the trace.
+    fn free_unreturned(&mut self, is_meant: impl Fn(u32) -> bool, at: i64) {
+        let unseen = self.freeing.extract_if(|(process, _), _| is_meant(*process));
+        let mut unseen: Vec<((u32, u32), Freeing)> = unseen.collect();
+        unseen.sort_unstable_by_key(|(key, _)| *key);
+        unseen.iter().for_each(|((_, thread), freeing)| self.freed(*thread, freeing, at, at));
     }
 
     /// Enters the parts of the selected time that start by `moment`, each with what is held then.
@@ -179,31 +189,30 @@ impl MemoryTimeline {
     }
 
     /// Starts a call that frees. What it frees goes when the call returns.
-    fn begin_free(&mut self, record: &Record, call: Option<Call>, changes: &[MemoryChange]) {
+    fn begin_free(&mut self, process: u32, record: &Record, call: Option<Call>, changes: &[MemoryChange]) {
         self.enter(host(record.at));
         for change in changes {
             let bytes = freed_bytes(change);
             parts(change.memory()).for_each(|part| self.doubt(part).begins_to_free(bytes, host(record.at)));
         }
-        let before = self.freeing.insert(record.thread, Freeing { call, changes: changes.to_vec() });
-        if let Some(before) = before {
+        let freeing = Freeing { call, changes: changes.to_vec() };
+        if let Some(before) = self.freeing.insert((process, record.thread), freeing) {
             self.freed(record.thread, &before, host(record.at), host(record.at));
         }
     }
 
     /// Applies the thread's pending free if this record is the return of that call, or of a later call of the thread,
     /// which shows that the free has returned.
-    fn end_free(&mut self, record: &Record) {
-        let (Some(freeing), Some(call)) = (self.freeing.get(&record.thread), record.body.call()) else {
-            return;
-        };
+    fn end_free(&mut self, process: u32, record: &Record) {
+        let key = (process, record.thread);
+        let (Some(freeing), Some(call)) = (self.freeing.get(&key), record.body.call()) else { return };
         let is_free =
             |free: &Call| matches!(record.body, Body::Api(_)) && call.correlation == free.correlation;
         let is_end = freeing.call.as_ref().is_none_or(is_free);
         if !is_end && freeing.call.is_some_and(|free| call.begin <= free.begin) {
             return;
         }
-        let Some(freeing) = self.freeing.remove(&record.thread) else { return };
+        let Some(freeing) = self.freeing.remove(&key) else { return };
         let at = host(record.at);
         self.enter(at);
         match freeing.call {
@@ -317,11 +326,11 @@ impl<'a> Analysis<'a> for MemoryTimeline {
         if let Some(held) = &mut self.held {
             held.observe(event, scope.call());
         }
-        self.end_free(record);
+        self.end_free(event.process, record);
         match &record.body {
             _ if changes.is_empty() => {}
-            Body::Free(free) => self.begin_free(record, Some(free.call), changes),
-            Body::Context(_) => self.begin_free(record, None, changes),
+            Body::Free(free) => self.begin_free(event.process, record, Some(free.call), changes),
+            Body::Context(_) => self.begin_free(event.process, record, None, changes),
             body => {
                 let call = body.call().copied().unwrap_or_default();
                 let began = if call.begin == 0 { record.at } else { call.begin.min(record.at) };

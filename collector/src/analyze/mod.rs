@@ -101,6 +101,13 @@ pub struct Damage {
     pub write_error: Option<i32>,
 }
 
+impl Damage {
+    /// Whether nothing is missing but the file's end: the chunk in which it ends is counted as lost.
+    pub fn is_only_cut(&self) -> bool {
+        self.cut && self.chunks_lost <= 1 && self.chunks_refused == 0
+    }
+}
+
 impl From<trace::Damage> for Damage {
     fn from(damage: trace::Damage) -> Damage {
         let trace::Damage { chunks_lost, chunks_refused, cut, unfinished, write_error, .. } = damage;

@@ -3,7 +3,6 @@
 use super::Damage;
 use super::analysis::{End, Line, Start};
 use super::bins::Bins;
-use super::calls::HostTimes;
 use super::devices::DeviceReport;
 use super::idle::IdleReport;
 use super::merge::Merge;
@@ -58,6 +57,8 @@ pub struct ProcessInfo {
     pub parent: Option<u32>,
     /// Its place in a job.
     pub job: Job,
+    /// How many windows of the same process came before the one that the trace is about; `None` if it is about the whole run.
+    pub window: Option<u64>,
     /// The UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
     pub gpus: Vec<String>,
     /// When its collection began: CLOCK_REALTIME, ns.
@@ -70,7 +71,9 @@ pub struct ProcessInfo {
     pub damage: Damage,
     /// The filter in words; empty if everything passes.
     pub filter: String,
-    /// Notes of the agent for the reader.
+    /// Whether its environment let every launch wait for its kernel (CUDA_LAUNCH_BLOCKING).
+    pub launch_blocking: bool,
+    /// Notes for the reader, most of them the agent's.
     pub notes: Vec<String>,
     /// What hung.
     pub hangs: Vec<Hang>,
@@ -94,9 +97,10 @@ impl ProcessInfo {
             requested: period::requested(names).unwrap_or_default().to_owned(),
             ranges: period.stretches().len() as u64,
         });
-        let notes = [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote]
-            .into_iter()
-            .filter_map(|note| fact(names, note));
+        let notes =
+            [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote, Fact::CollectorNote];
+        let notes = notes.into_iter().filter_map(|note| fact(names, note));
+        let launch_blocking = job::is_set(names, "CUDA_LAUNCH_BLOCKING");
         let line = fact(names, Fact::CommandLine);
         let arguments = line.map_or(Vec::new(), words);
         let launch = fact(names, Fact::Launch).map_or(Vec::new(), words);
@@ -116,19 +120,25 @@ impl ProcessInfo {
             }),
             parent: job::parent(names, status),
             job: Job::of(names),
+            window: period::window(names),
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
             began_realtime: status.map(|status| status.began_realtime),
             line: end.line,
             captured,
             damage,
             filter: filter.to_string(),
-            notes: notes.map(str::to_owned).collect(),
+            launch_blocking,
+            notes: notes.chain(launch_blocking.then_some(BLOCKING)).map(str::to_owned).collect(),
             hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),
             clock_contradictions: end.known.clock_contradictions,
             causality_broken: end.known.causality_broken,
         }
     }
 }
+
+/// The note of a process with [`launch_blocking`](ProcessInfo::launch_blocking).
+const BLOCKING: &str =
+    "CUDA_LAUNCH_BLOCKING was set: every launch waited for its kernel. Unset it and run again.";
 
 /// Returns words each of which ends with a NUL; the last one may be empty.
 fn words(text: &str) -> Vec<String> {
@@ -218,16 +228,13 @@ impl ProcessReport {
     /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum) to the tables of the run.
     /// Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
     pub fn reduce(&mut self, findings: u64, arrivals: usize) {
-        let Tables { coverage, steps, memory, mut collectives, devices, idle, apis, .. } =
+        let Tables { coverage, steps, memory, mut collectives, devices, idle, .. } =
             std::mem::take(&mut self.tables);
         collectives.thin(arrivals);
         let idle = IdleReport { by_cause: idle.by_cause, ..IdleReport::default() };
         let devices = devices.iter().map(DeviceReport::without_gaps);
         let devices = devices.map(|device| DeviceReport { bins: Bins::default(), ..device }).collect();
-        // Which were called still says whether the driver was hooked.
-        let apis = apis.into_keys().map(|api| (api, HostTimes::default())).collect();
-        self.tables =
-            Tables { coverage, steps, memory, collectives, devices, idle, apis, ..Tables::default() };
+        self.tables = Tables { coverage, steps, memory, collectives, devices, idle, ..Tables::default() };
         self.findings = Some(findings);
     }
 }

@@ -46,6 +46,9 @@ use streams::{Ran, StreamKey, Streams, Untracked};
 
 mod streams;
 
+/// The stream id by which untimed work of destroyed streams is ordered among that of others: no stream has it.
+const DESTROYED: u64 = u64::MAX;
+
 /// What the sweep found of one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTime {
@@ -114,10 +117,10 @@ impl<'a> Analysis<'a> for Timelines {
         if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
             host.call(event, call, over, &self.period);
         }
-        if let Some(drained) = &event.drained
-            && let Some(timeline) = self.known(drained.context)
-        {
-            timeline.drained(drained);
+        for drained in &event.drained {
+            if let Some(timeline) = self.known(drained.context) {
+                timeline.drained(drained);
+            }
         }
         match &event.record.body {
             Body::Context(context) if context.destroyed => {
@@ -127,7 +130,7 @@ impl<'a> Analysis<'a> for Timelines {
             }
             Body::Stream(stream) if stream.destroyed => {
                 if let Some(timeline) = self.known(stream.context) {
-                    timeline.forget((stream.context, stream.stream));
+                    timeline.forget((stream.context, stream.stream), host(event.record.at));
                 }
             }
             _ => {}
@@ -256,6 +259,8 @@ fn enters_a_stream(reason: Reason) -> bool {
 struct Timeline {
     order: Reorder<Item>,
     streams: Streams,
+    /// The untimed work of destroyed streams, by context: at most one entry for each class and layer.
+    of_destroyed: BTreeMap<u32, Vec<Untracked>>,
     /// Operations with a GPU time.
     timed: u64,
     period: Period,
@@ -309,8 +314,8 @@ impl Timeline {
     fn new(period: Period, window: usize, times: LineTimes) -> Self {
         let (order, streams) = (Reorder::new(window), Streams::default());
         let sweep = Sweep::new(period.clone(), times);
-        let (work, hta) = ([0; CLASSES], HtaClasses::default());
-        Timeline { order, streams, timed: 0, period, work, last: None, hta, sweep }
+        let (work, hta, of_destroyed) = ([0; CLASSES], HtaClasses::default(), BTreeMap::new());
+        Timeline { order, streams, of_destroyed, timed: 0, period, work, last: None, hta, sweep }
     }
 
     /// Adds the time of an operation. What was drawn from a run to be timed alone is not in the run's time.
@@ -430,7 +435,7 @@ impl Timeline {
         let place = self.stream(operation);
         let stream = self.streams.at(place);
         let since = if stream.returned <= operation.called { after.max(stream.end) } else { after };
-        let is_same = |open: &&mut Untracked| (open.layer, open.class) == (layer, class);
+        let is_same = |open: &&mut Untracked| open.is_of(layer, class);
         let is_first = stream.untimed.iter_mut().find(is_same).is_none_or(|open| since < open.since);
         let lead = if is_first {
             self.lead(operation, (place, since), lead)
@@ -461,13 +466,22 @@ impl Timeline {
     }
 
     fn drained(&mut self, drained: &Drained) {
-        let is_drained = |(context, stream): StreamKey| {
-            context == drained.context && drained.stream.is_none_or(|drained| drained == stream)
-        };
+        let is_over = |open: &mut Untracked| open.issued <= drained.issued_before;
         let mut done = Vec::new();
-        for (key, stream) in self.streams.all_mut().iter_mut().filter(|(key, _)| is_drained(*key)) {
-            let over = stream.untimed.extract_if(.., |open| open.issued <= drained.issued_before);
-            done.extend(over.map(|open| (*key, open)));
+        if let Some(stream) = drained.stream {
+            let key = (drained.context, stream);
+            if let Some(stream) = self.streams.get_mut(key) {
+                done.extend(stream.untimed.extract_if(.., is_over).map(|open| (key, open)));
+            }
+        } else {
+            let all = self.streams.all_mut().iter_mut();
+            for (key, stream) in all.filter(|((context, _), _)| *context == drained.context) {
+                done.extend(stream.untimed.extract_if(.., is_over).map(|open| (*key, open)));
+            }
+            if let Some(untimed) = self.of_destroyed.get_mut(&drained.context) {
+                let key = (drained.context, DESTROYED);
+                done.extend(untimed.extract_if(.., is_over).map(|open| (key, open)));
+            }
         }
         self.close_all(done, drained.by);
     }
@@ -478,7 +492,9 @@ impl Timeline {
         let of_context: Vec<StreamKey> = keys.filter(|(owner, _)| *owner == context).collect();
         let gone = of_context.into_iter().filter_map(|key| Some((key, self.streams.remove(key)?)));
         let open = gone.flat_map(|(key, stream)| stream.untimed.into_iter().map(move |open| (key, open)));
-        let open = open.collect();
+        let mut open: Vec<(StreamKey, Untracked)> = open.collect();
+        let of_destroyed = self.of_destroyed.remove(&context).into_iter().flatten();
+        open.extend(of_destroyed.map(|work| ((context, DESTROYED), work)));
         self.close_all(open, at);
     }
 
@@ -489,12 +505,22 @@ impl Timeline {
         self.close(open.into_iter().map(|(_, open)| open).collect(), at);
     }
 
-    /// Forgets a stream that was destroyed. If it has untimed work, it stays until a synchronization or the end.
-    fn forget(&mut self, stream: StreamKey) {
-        if self.streams.get(stream).is_some_and(|stream| stream.untimed.is_empty())
-            && let Some(gone) = self.streams.remove(stream)
-        {
-            self.sweep.leads.remove(gone.first_member);
+    /// Forgets a stream that was destroyed at host ns `at`. Its untimed work stays until a synchronization of the
+    /// context or the end, together with that of other such streams, of which there may be very many.
+    fn forget(&mut self, key: StreamKey, at: i64) {
+        let Some(stream) = self.streams.remove(key) else { return };
+        self.sweep.leads.remove(stream.first_member);
+        for open in stream.untimed {
+            let all = self.of_destroyed.entry(key.0).or_default();
+            let Some(kept) = all.iter_mut().find(|kept| kept.is_of(open.layer, open.class)) else {
+                all.push(open);
+                continue;
+            };
+            // From here on, the earlier of the two stands for both.
+            let issued = kept.issued.max(open.issued);
+            let later = if open.since < kept.since { std::mem::replace(kept, open) } else { open };
+            kept.issued = issued;
+            self.close(vec![later], at);
         }
     }
 

@@ -270,8 +270,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             caller: on_line(&mut self.callers, at, operation.caller),
             ..*operation
         });
+        let over = own.drained.iter();
         event.drained =
-            own.drained.map(|drained| Drained { context: self.contexts.of(at, drained.context), ..drained });
+            over.map(|one| Drained { context: self.contexts.of(at, one.context), ..*one }).collect();
         let renamed = renamed(record, |context| self.contexts.of(at, context));
         event.record = renamed.as_ref().unwrap_or(record);
         let call = scope.call();
@@ -321,7 +322,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             let drained = Drained { context, stream: None, issued_before: issued, by: to };
             let event = Event::new(&nothing);
             self.observe(&Event { operation: Some(operation), ..event.clone() }, false);
-            self.observe(&Event { drained: Some(drained), ..event }, false);
+            self.observe(&Event { drained: vec![drained], ..event }, false);
         }
     }
 
@@ -331,8 +332,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let nothing = nothing_at(moment);
         for context in self.contexts.all(at).collect::<Vec<_>>() {
             let drained = Drained { context, stream: None, issued_before: u64::MAX, by: moment };
-            self.observe(&Event { drained: Some(drained), ..Event::new(&nothing) }, false);
+            self.observe(&Event { drained: vec![drained], ..Event::new(&nothing) }, false);
         }
+        self.memory.process_ended(at as u32, moment);
         let held = std::mem::take(&mut self.processes[at].held);
         let gone = held.into_iter().filter(|(_, bytes)| *bytes > 0).map(|((memory, caller), bytes)| {
             MemoryChange::Vanished { memory, bytes, of: Allocator { caller, ..Allocator::default() } }

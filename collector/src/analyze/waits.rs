@@ -1,9 +1,9 @@
 //! Calls that waited for the GPU though they are no synchronize calls.
 //!
-//! CUDA documents some calls as waiting for work that runs (see [`Cause`]). Whether a call did is decided by the
-//! clocks and not by its name: the work that it waits for was unfinished when the call was entered, and over when it
-//! returned. Its **wait** is from its entry to the end of that work. It is an interval, since the end of the work is
-//! one. The rest of the call is its own time.
+//! CUDA documents some calls as waiting for work that runs, and others were measured to (see [`Cause`]). Whether a call did
+//! is decided by the clocks and not by its name: the work that it waits for was unfinished when the call was entered, and
+//! over when it returned. Its **wait** is from its entry to the end of that work. It is an interval, since the end of the
+//! work is one. The rest of the call is its own time.
 //!
 //! - Most of these calls wait for all work of their context. A copy waits for what is before it on its stream, and by
 //!   the rules of the legacy default stream for the streams that this one synchronizes with. That the copy was over
@@ -60,6 +60,8 @@ named! {
         PageableCopy = "pageable_copy",
         /// It copies memory or is a memset, and returns when that is done (same source).
         BlockingCopy = "blocking_copy",
+        /// It loads code (not documented: `load_waits` in docs/hardware.md). It may compile it before it waits.
+        Load = "load",
         /// It unloads code, which may still run.
         Unload = "unload",
         /// It ends a context.
@@ -81,6 +83,14 @@ impl Cause {
             "cudaFreeHost" | "cuMemFreeHost" | "cudaHostUnregister" | "cuMemHostUnregister" => {
                 Cause::HostFree
             }
+            "cuModuleLoad"
+            | "cuModuleLoadData"
+            | "cuModuleLoadDataEx"
+            | "cuModuleLoadFatBinary"
+            | "cuLibraryLoadData"
+            | "cuLibraryLoadFromFile"
+            | "cudaLibraryLoadData"
+            | "cudaLibraryLoadFromFile" => Cause::Load,
             "cuModuleUnload" | "cuLibraryUnload" | "cudaLibraryUnload" => Cause::Unload,
             "cuCtxDestroy"
             | "cuCtxDetach"
@@ -277,8 +287,10 @@ impl Held {
             return Some(Waited { undecided: 1, undecided_host_ns: self.host_ns, ..Waited::default() });
         }
         let until = |moment: i64| (moment.clamp(lo, end) - entered) as u64;
+        // It may have compiled for as long as the work ran.
+        let least = if self.key.1 == Cause::Load { 0 } else { until(lo) };
         // What came later may have shown that the work was over before the best estimate of its end.
-        let waited = Sum { lo: until(lo), value: until(value.min(hi)), hi: until(hi) };
+        let waited = Sum { lo: least, value: until(value.min(hi)), hi: until(hi) };
         Some(Waited { count: 1, host_ns: self.host_ns, waited, ..Waited::default() })
     }
 }
@@ -386,6 +398,16 @@ impl Waits<'_> {
         if is_one { over } else { WorkEnd { lo: i64::MIN, ..over } }
     }
 
+    fn drained(&mut self, drained: &Drained) {
+        let Some(stream) = drained.stream else {
+            let all = self.streams.iter_mut().filter(|((context, _), _)| *context == drained.context);
+            return all.for_each(|(_, stream)| stream.drained(drained));
+        };
+        if let Some(stream) = self.streams.get_mut(&(drained.context, stream)) {
+            stream.drained(drained);
+        }
+    }
+
     /// Removes a destroyed stream; its work may still run.
     fn stream_gone(&mut self, (context, stream): (u32, u64)) {
         let Some(gone) = self.streams.remove(&(context, stream)) else { return };
@@ -469,13 +491,7 @@ impl<'a> Analysis<'a> for Waits<'a> {
             }
             _ => {}
         }
-        if let Some(drained) = &event.drained {
-            let is_drained = |&(context, stream): &(u32, u64)| {
-                context == drained.context && drained.stream.is_none_or(|drained| drained == stream)
-            };
-            let drain = self.streams.iter_mut().filter(|(key, _)| is_drained(key));
-            drain.for_each(|(_, stream)| stream.drained(drained));
-        }
+        event.drained.iter().for_each(|drained| self.drained(drained));
         match &event.operation {
             Some(operation) if operation.when != When::Captured => self.operation(event, operation, counts),
             _ => event.call.into_iter().for_each(|call| self.call(event, call, counts)),

@@ -12,12 +12,13 @@
 //! was observed. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
 //! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
 //! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
-//! as much of it had run side by side. If no operation of a kind was ever timed, that kind may have filled all
-//! pauses.
+//! as much of it had run side by side. No part gets more than it may have been. If no operation of a kind was ever
+//! timed, that kind may have filled all pauses.
 
 use super::estimate::Sum;
 use super::extrapolate::Extent;
 use super::identity::{CLASSES, Class, Identity};
+use std::slice;
 
 /// The sums of the operations' times, by [`Class`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -65,8 +66,9 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
     for (class, fill) in fill.iter().enumerate() {
         let (part, maybe) = (&mut whole.busy[class], whole.maybe[class]);
         // A fraction of a nanosecond that is cut off counts as idle. Rounding can make the parts of long times a
-        // little more than the room that they were fitted to.
-        let more = ((fill.value + fill.unseen) as u64).min(room - filled);
+        // little more than what they were fitted to.
+        let most = (room - filled).min(part.hi.saturating_sub(part.value));
+        let more = ((fill.value + fill.unseen) as u64).min(most);
         filled += more;
         part.value += more;
         part.lo = part.lo.saturating_add(fill.lo as u64).min(part.value);
@@ -118,13 +120,17 @@ impl Fill {
         };
         // Those that were never timed are assumed to be like the others.
         let all = |of: Extent| of.time.value * (of.known + of.unknown) as f64 / of.known.max(1) as f64;
-        Fill {
+        let mut fill = Fill {
             lo: (paused.time.lo * (2.0 * share - 1.0)).max(0.0),
             value: all(paused) * share,
             hi: paused.time.hi,
             unseen: all(unseen) * share,
             is_open: paused.unknown + paused.guessed > 0,
-        }
+        };
+        let Sum { value, hi, .. } = identity.busy[class];
+        let room = hi.saturating_sub(value);
+        fit(|fill| [&mut fill.value, &mut fill.unseen], slice::from_mut(&mut fill), room);
+        fill
     }
 }
 
@@ -146,9 +152,9 @@ mod tests {
         Sum { value, lo: value, hi: value }
     }
 
-    /// All operations in pauses may have been of any class.
+    /// All operations in undecided time and in pauses may have been of any class.
     fn identity(busy: [u64; 4], idle: u64, undecided: u64, unobserved: u64) -> Identity {
-        let maybe = |value| Sum { value, lo: value, hi: value + unobserved };
+        let maybe = |value| Sum { value, lo: value, hi: value + undecided + unobserved };
         Identity {
             span: busy.iter().sum::<u64>() + idle + undecided + unobserved,
             busy: busy.map(maybe),
@@ -278,6 +284,24 @@ mod tests {
         assert_eq!((whole.idle.value, whole.idle.hi), (40 + 895, 40 + 895));
     }
 
+    /// The GPU ran one kernel of NCCL where it was not observed, for 10 ns at most: 50 ns were reported, and the same
+    /// as the upper bound.
+    #[test]
+    fn a_part_is_not_extrapolated_beyond_its_upper_bound() {
+        let class = Class::Communication as usize;
+        let mut observed = identity([60, 0, 0, 0], 40, 0, 100);
+        (observed.busy[class].hi, observed.maybe[class]) = (10, 10);
+        let mut all = work([60, 0, 0, 0], took(1, 40.0, 40.0, 40.0));
+        all.paused[class] = took(1, 50.0, 50.0, 50.0);
+        let whole = extrapolated(&observed, &all).unwrap();
+        assert_eq!((whole.busy[class].value, whole.busy[class].hi), (10, 10));
+        assert_eq!((whole.busy[0].value, whole.idle.value), (100, 40 + 100 - 40 - 10));
+        // The room that it does not take is the others': not all of them are scaled down to fit with it.
+        all.paused[0] = took(1, 90.0, 90.0, 90.0);
+        let whole = extrapolated(&observed, &all).unwrap();
+        assert_eq!((whole.busy[0].value, whole.busy[class].value, whole.idle.value), (150, 10, 40));
+    }
+
     proptest! {
         #[test]
         fn the_parts_sum_to_the_span(
@@ -286,8 +310,13 @@ mod tests {
             paused in proptest::array::uniform4((0..9u64, 0.0..1e12f64, 0..3u64)),
             unseen in proptest::array::uniform4((0..9u64, 0.0..1e12f64, 0..3u64)),
             beside in proptest::array::uniform4(0..1u64 << 40),
+            possible in proptest::array::uniform4(0..1u64 << 40),
         ) {
-            let identity = identity(busy, rest[0], rest[1], rest[2]);
+            let mut identity = identity(busy, rest[0], rest[1], rest[2]);
+            for (class, most) in possible.into_iter().enumerate() {
+                identity.maybe[class] = identity.maybe[class].min(most);
+                identity.busy[class].hi = identity.busy[class].hi.min(busy[class] + most);
+            }
             let extent = |(known, ns, unknown): (u64, f64, u64)| Extent {
                 known,
                 guessed: 0,
@@ -307,6 +336,8 @@ mod tests {
                 prop_assert_eq!(parts.iter().map(|part| part.value).sum::<u64>(), identity.span);
                 prop_assert!(parts.iter().all(|part| part.lo <= part.value && part.value <= part.hi));
                 prop_assert!(parts.iter().all(|part| part.hi <= identity.span));
+                let bounds = whole.busy.iter().zip(&identity.busy);
+                prop_assert!(bounds.clone().all(|(part, observed)| part.hi <= observed.hi), "{whole:?}");
             }
         }
     }

@@ -268,7 +268,7 @@ impl<'a> RecordFilter<'a> {
             (None, Body::NodeTime(node)) => {
                 self.is_of(node.context, None)
                     // The poller wrote the record; the filter is about the thread that launched.
-                    && self.is_of_thread(claim(node.correlation))
+                    && self.is_from_thread(node.correlation)
                     && self.matches(node.kernel)
             }
             (None, Body::NvtxRange(_)) => self.is_of_thread(event.record.thread),
@@ -328,6 +328,12 @@ impl<'a> RecordFilter<'a> {
         self.filter.threads.is_empty() || self.threads.contains(&claim)
     }
 
+    /// Whether the thread that gave an operation its correlation is selected.
+    fn is_from_thread(&self, correlation: u64) -> bool {
+        let gave = |claim: &u32| claim & CLAIM_IN_CORRELATION == claim_in(correlation);
+        self.filter.threads.is_empty() || self.threads.iter().any(gave)
+    }
+
     /// Whether a kernel's name is selected. If names are selected, a kernel without a name is not.
     fn matches(&mut self, name: u32) -> bool {
         let (filter, names) = (self.filter, self.names);
@@ -346,9 +352,12 @@ impl<'a> RecordFilter<'a> {
     }
 }
 
-/// The thread that gave an operation its correlation: the claim number is above a count of 40 bits
-/// ([`Work::correlation`](gpuspy_wire::record::Work)).
-fn claim(correlation: u64) -> u32 {
+/// The bits of a claim number that a correlation has.
+const CLAIM_IN_CORRELATION: u32 = (1 << 24) - 1;
+
+/// The lower 24 bits of the claim number of the thread that gave an operation its correlation: they are above a count
+/// of 40 bits ([`Work::correlation`](gpuspy_wire::record::Work)).
+fn claim_in(correlation: u64) -> u32 {
     (correlation >> 40) as u32
 }
 
@@ -522,6 +531,23 @@ mod tests {
             let filter = Filter { threads: vec![tid], ..Filter::default() };
             let threads = [(1, 900), (poller, 901)].into();
             let status = Status { threads, ..Status::default() };
+            RecordFilter::new(&filter, &names, Some(&status), 0, &CaptureRanges::default())
+                .check(&Event::new(&record))
+                .concerns
+        };
+        assert_eq!((passes(900), passes(901)), (true, false));
+    }
+
+    /// A server had made more threads than a correlation has numbers for: no node was of such a thread.
+    #[test]
+    fn a_nodes_time_concerns_its_thread_also_after_so_many_that_a_correlation_has_not_all_of_its_number() {
+        let names = names();
+        let gpu = GpuTime::default();
+        let node = NodeTime { correlation: 5 << 40 | 77, context: 1, kernel: 1, node: 0, gpu };
+        let record = Record { thread: 9, at: 150, body: Body::NodeTime(node) };
+        let passes = |tid| {
+            let filter = Filter { threads: vec![tid], ..Filter::default() };
+            let status = Status { threads: [((1 << 24) + 5, 900), (6, 901)].into(), ..Status::default() };
             RecordFilter::new(&filter, &names, Some(&status), 0, &CaptureRanges::default())
                 .check(&Event::new(&record))
                 .concerns

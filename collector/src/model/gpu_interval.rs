@@ -380,14 +380,16 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
 }
 
 /// Derives the interval of a graph's node, whose two events involve no host call: the node starts when the start
-/// event is over, and the end event follows it. The pair includes the end event's own cost and the graph's
-/// scheduling; nothing measures them, so the lower bound takes off the most that is assumed of an event.
+/// event is over, and the end event follows it. The pair includes the end event's own cost, which is taken off the best
+/// estimate, and the graph's scheduling, which nothing measures: the lower bound takes off the most that is assumed of
+/// an event.
 pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
     let late = clock.stamps.resolution();
     let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
     let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
     let lo = (raw - error - MOST_EVENT_COST - late).max(0);
     let hi = raw + error + late;
+    let value = (raw - clock.stamps.cost()).clamp(lo, hi);
     GpuInterval {
         time_base: gpu.time_base,
         earliest_start: clock.to_host(start),
@@ -396,9 +398,9 @@ pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
         latest_end: clock.to_host(start + hi),
         busy_from: clock.to_host(start + late),
         start: clock.to_host(start),
-        end: clock.to_host(start + raw),
+        end: clock.to_host(start + value),
         starved: 0,
-        length: Length { lo: lo as u64, value: raw as u64, hi: hi as u64 },
+        length: Length { lo: lo as u64, value: value as u64, hi: hi as u64 },
         basis: Basis::Corrected,
         raw: raw as u64,
         clock_half_width: None,
@@ -528,16 +530,67 @@ mod tests {
     }
 
     fn clocks_of(work: &Work, gpu: &GpuTime, known: &[(i64, i64)]) -> Clocks {
+        clocks_with(exact(), work, gpu, known)
+    }
+
+    fn clocks_with(stamps: Stamps, work: &Work, gpu: &GpuTime, known: &[(i64, i64)]) -> Clocks {
         let mut bounds = Bounds::default();
-        bounds.stamps.distance(1);
-        bounds.stamps.gap(0, 0);
         known.iter().for_each(|&(host, gpu)| bounds.recorded(host, gpu, 0));
+        bounds.stamps = stamps;
         teach(work, gpu, None, &mut bounds);
         Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::default())
     }
 
+    /// Stamps to the ns, of events that cost nothing.
+    fn exact() -> Stamps {
+        let mut stamps = Stamps::default();
+        stamps.distance(1);
+        stamps.gap(0, 0);
+        stamps
+    }
+
+    /// What an event costs on an H200, ns.
+    const COST: i64 = 1_248;
+
+    /// Stamps that are multiples of 32 ns, as an H200's, of events that cost so much.
+    fn costing(cost: i64) -> Stamps {
+        let mut stamps = Stamps::default();
+        stamps.distance(32);
+        (0..8).for_each(|_| stamps.gap(cost, 0));
+        stamps
+    }
+
     fn gpu(start: i64, duration: u64) -> GpuTime {
         GpuTime { time_base: 1, start, duration, ..GpuTime::default() }
+    }
+
+    #[test]
+    fn what_an_event_and_a_launch_cost_is_taken_off_the_best_estimate() {
+        let of = |stamps: Stamps, work: &Work, gpu: &GpuTime| {
+            let known = [(10_000, 10_000)];
+            derive(work, gpu, false, None, clocks_with(stamps, work, gpu, &known).of(1, 1).unwrap())
+        };
+        // Queued behind its start event: the end event's cost, and half as much for the launch.
+        let queued = of(costing(COST), &work(10_000, 4_000, 1_000), &gpu(51_200, 9_888));
+        assert_eq!((queued.lo(), queued.value(), queued.hi()), (4_522, 8_016, 9_919));
+        assert_eq!(queued.basis, Basis::Proven);
+        // On a stream that was empty when it was launched: the same, and three halves of it.
+        let (launch, time) = (work(14_000, 4_000, 1_000), gpu(11_008, 20_000));
+        let [late, for_free] = [COST, 0].map(|cost| of(costing(cost), &launch, &time));
+        assert_eq!(for_free.value() - late.value(), 1_248 + 1_872);
+        assert!(late.lo() < late.value(), "{late:?}");
+    }
+
+    /// Each kernel was as much too long as an event costs.
+    #[test]
+    fn what_an_event_costs_is_taken_off_the_kernels_of_graphs() {
+        let (launch, time) = (work(10_000, 4_000, 1_000), gpu(51_200, 3_232));
+        let clocks = clocks_with(costing(COST), &launch, &time, &[(10_000, 10_000)]);
+        let clock = clocks.of(1, 1).unwrap();
+        let node = of_node(&time, clock);
+        assert_eq!((node.lo(), node.value(), node.hi()), (201, 1_984, 3_263));
+        assert!((node.end - node.start).abs_diff(1_984) <= 1, "{node:?}");
+        assert_eq!(of_node(&gpu(51_200, 640), clock).value(), 0, "shorter than an event");
     }
 
     #[test]

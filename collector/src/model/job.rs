@@ -51,6 +51,11 @@ pub fn variable<'n>(names: &'n Names, name: &str) -> Option<&'n str> {
         .map(|(_, value)| value)
 }
 
+/// Whether such a variable is a number other than 0.
+pub fn is_set(names: &Names, name: &str) -> bool {
+    variable(names, name).is_some_and(|value| value.trim().parse::<i64>().is_ok_and(|number| number != 0))
+}
+
 /// A process's parent, as a pid in the same namespace as the trace's own pids. The agent noted its parent first, and
 /// a parent may have ended since; but the agent counts in the process's pid namespace, which is the collector's only
 /// if both have the same pid for the process itself.
@@ -93,6 +98,13 @@ mod tests {
         assert_eq!(job(&["RANK=", "WORLD_SIZE=4"]), (None, None, None));
         assert_eq!(job(&["RANK=-1"]), (None, None, None));
         assert_eq!(Job::of(&Names::default()), Job::default(), "a trace of an earlier version");
+    }
+
+    #[test]
+    fn a_variable_is_set_if_it_is_a_number_other_than_0() {
+        let is_set = |variables: &str| is_set(&fact(Fact::Environment, variables), "CUDA_LAUNCH_BLOCKING");
+        assert!(is_set("CUDA_LAUNCH_BLOCKING=1") && is_set("RANK=0\0CUDA_LAUNCH_BLOCKING= 2 \0"));
+        assert!(!is_set("") && !is_set("CUDA_LAUNCH_BLOCKING=") && !is_set("CUDA_LAUNCH_BLOCKING=0"));
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! Meaning of records:
 //!
 //! - [`graphs`]: what does a graph launch run?
+//! - [`events`]: which work of streams is certainly over, by the program's waits and its events?
 //! - [`memory`]: what memory does the program hold, and what does an address mean?
 //! - [`transfer`]: what kind of transfer is a copy?
 //! - [`facts`], [`multiprocessor`]: what does the driver say about kernels, and which limit of the hardware explains
@@ -42,6 +43,7 @@ pub mod backward;
 pub mod callers;
 pub mod clocks;
 pub mod emit_nvtx;
+pub mod events;
 pub mod facts;
 pub mod filter;
 pub mod forward;
@@ -83,6 +85,7 @@ use crate::trace::record::{
     Api, Body, Call, Device, GpuTime, Names, NodeTime, Record, Synchronize, What, Work,
 };
 use clocks::Clocks;
+use events::Events;
 use facts::Facts;
 use gpu_clock::Clock;
 use gpu_interval::{GpuInterval, host};
@@ -95,6 +98,8 @@ use stacks::{Caller, Stacks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transfer::{HostMemory, Moved, TransferKind};
+
+pub use events::Drained;
 
 /// The meaning of one record.
 #[derive(Clone, Debug)]
@@ -111,8 +116,8 @@ pub struct Event<'r> {
     pub node: Option<GpuInterval>,
     /// Changes of the memory that the program holds.
     pub memory: Vec<MemoryChange>,
-    /// Streams that are certainly empty.
-    pub drained: Option<Drained>,
+    /// Work that is certainly over, as the program waited for it, or for work that had waited for it.
+    pub drained: Vec<Drained>,
     /// Where in the program its call was made.
     pub caller: Caller,
     /// The number of its process on the line; 0 for the only one.
@@ -136,7 +141,7 @@ impl<'r> Event<'r> {
             graph: None,
             node: None,
             memory: Vec::new(),
-            drained: None,
+            drained: Vec::new(),
             caller: record
                 .body
                 .call()
@@ -147,19 +152,6 @@ impl<'r> Event<'r> {
             is_preparing: false,
         }
     }
-}
-
-/// A wait of the program until streams were empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// The context of the streams.
-    pub context: u32,
-    /// The stream; `None` for all streams of the context.
-    pub stream: Option<u64>,
-    /// Work whose call had returned by this host time, ns, is done.
-    pub issued_before: u64,
-    /// The work was done by this time: host ns on the line.
-    pub by: i64,
 }
 
 /// A call of the program, or several queries in a row.
@@ -311,6 +303,7 @@ pub struct Model<'c> {
     time_bases: HashMap<u32, u32>,
     causality_broken: u64,
     stream_ends: HashMap<(u32, u64), StreamEnd>,
+    events: Events,
     members: members::Open,
     graphs: Graphs,
     blocks: Blocks,
@@ -353,6 +346,7 @@ impl<'c> Model<'c> {
             time_bases: HashMap::default(),
             causality_broken: 0,
             stream_ends: HashMap::default(),
+            events: Events::new(names),
             members: members::Open::default(),
             graphs: Graphs::default(),
             blocks: Blocks::default(),
@@ -369,7 +363,9 @@ impl<'c> Model<'c> {
         match &record.body {
             Body::Work(work) => {
                 event.call = counted(&work.call);
-                event.operation = Some(self.operation(work, event.caller));
+                let operation = self.operation(work, event.caller);
+                event.drained = self.started(&operation);
+                event.operation = Some(operation);
                 if let What::Burst { .. } = work.what {
                     self.members.ended(work);
                 }
@@ -388,20 +384,35 @@ impl<'c> Model<'c> {
                 event.call = counted(&sync.call);
                 event.drained = self.synchronized(sync);
             }
-            Body::EventRecord(op) | Body::EventWait(op) => event.call = counted(&op.call),
+            Body::EventRecord(op) => {
+                event.call = counted(&op.call);
+                self.events.recorded(op);
+            }
+            Body::EventWait(op) => {
+                event.call = counted(&op.call);
+                self.events.stream_waits(op);
+            }
             Body::Api(api) => {
                 event.call = counted(&api.call).map(|call| queries(call, api));
                 event.memory = self.blocks.call_ended(record.thread, api);
                 self.facts.called(api);
+                self.events.called(api);
             }
             Body::Context(context) if context.destroyed => {
                 event.memory = self.blocks.context_destroyed(context.context);
                 self.stream_ends.retain(|(owner, _), _| *owner != context.context);
+                self.events.forget_context(context.context);
                 self.members.forget_context(context.context);
             }
             Body::Stream(stream) if stream.destroyed => {
                 self.stream_ends.remove(&(stream.context, stream.stream));
+                self.events.forget(stream.context, stream.stream);
                 self.members.forget(stream.context, stream.stream);
+            }
+            // Records of events before this may be missing.
+            Body::CaptureEdge { begins: true } => self.events.forget_records(),
+            Body::Loss { cause, count } if *count > 0 && *cause != LossCause::GpuTimePending => {
+                self.events.forget_records();
             }
             Body::Graph(graph) => self.graphs.define(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
@@ -547,14 +558,25 @@ impl<'c> Model<'c> {
         self.clock(work.call.context).and_then(lower).unwrap_or(begin)
     }
 
+    /// A timed operation started, so what its stream had waited for is over.
+    fn started(&mut self, operation: &Operation) -> Vec<Drained> {
+        let When::Timed(interval) = operation.when else { return Vec::new() };
+        // Its start event is behind the waits on the stream.
+        let fired = interval.earliest_start.saturating_add(interval.stamps_off_by());
+        let Some(by) = interval.off_by.map(|ns| fired.saturating_add(host(ns))) else { return Vec::new() };
+        self.events.started((operation.context, operation.stream), operation.called, by)
+    }
+
     /// The program waited, so the operations that it had issued to the streams before are over.
-    fn synchronized(&mut self, sync: &Synchronize) -> Option<Drained> {
-        let (context, end) = (sync.call.context, host(sync.call.end));
-        let stream = match sync.scope {
-            SyncScope::Device | SyncScope::Context => None,
-            SyncScope::Stream => Some(sync.stream),
-            // The model does not keep which operation an event follows.
-            SyncScope::Event => return None,
+    fn synchronized(&mut self, sync: &Synchronize) -> Vec<Drained> {
+        let (own, begin, end) = (sync.call.context, sync.call.begin, host(sync.call.end));
+        let (context, stream, issued_before) = match sync.scope {
+            SyncScope::Device | SyncScope::Context => (own, None, begin),
+            SyncScope::Stream => (own, Some(sync.stream), begin),
+            SyncScope::Event => match self.events.before(sync.event, begin) {
+                Some(work) => (work.context, Some(work.stream), work.before),
+                None => return Vec::new(),
+            },
         };
         for (key, last) in &self.stream_ends {
             let is_late = last.end - last.error > end && survey::covers(sync, *key, last.returned);
@@ -562,7 +584,9 @@ impl<'c> Model<'c> {
         }
         let upper = |clock: &Clock| Some(clock.to_host(end + clock.upper(end)?).max(end));
         let by = self.clock(context).and_then(upper).unwrap_or(end);
-        Some(Drained { context, stream, issued_before: sync.call.begin, by })
+        let mut over = vec![Drained { context, stream, issued_before, by }];
+        self.events.follow(&mut over);
+        over
     }
 
     /// The clock of the time base on which a context is currently measured.
@@ -668,7 +692,8 @@ mod tests {
         let mut waits = call(4, 0);
         (waits.begin, waits.end) = (40_000, 90_000);
         let sync = Synchronize { call: waits, scope: SyncScope::Context, stream: 0, event: 0 };
-        let drained = model.observe(&record(Body::Synchronize(sync))).drained.unwrap();
+        let drained = model.observe(&record(Body::Synchronize(sync))).drained;
+        let [drained] = drained[..] else { panic!("{drained:?}") };
         assert!(issued == 30_000 && issued <= drained.issued_before && drained.by == 90_000, "{drained:?}");
     }
 

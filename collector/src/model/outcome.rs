@@ -69,6 +69,15 @@ impl Outcome {
         }
     }
 
+    /// Whether it is known to have ended otherwise than with code 0.
+    pub fn is_failure(self) -> bool {
+        match self {
+            Outcome::Exited(code) => code.is_some_and(|code| code != 0),
+            Outcome::Left(code) => code != 0,
+            outcome => outcome.is_violent(),
+        }
+    }
+
     /// Whether a signal ended it, so that a person should look into it.
     pub fn is_violent(self) -> bool {
         matches!(self, Outcome::Killed(_) | Outcome::Crashed(_))
@@ -125,6 +134,23 @@ mod tests {
         assert_eq!(vanished(Some(Exit::Signal(libc::SIGTERM as u8))).0, "killed");
         assert_eq!(vanished(Some(Exit::Signal(40))).1, "killed by signal 40");
         assert_eq!(reported(Ending::Detached, None).0, "detached");
+    }
+
+    #[test]
+    fn an_end_that_is_not_known_is_no_failure() {
+        let failures = [Outcome::Exited(Some(1)), Outcome::Left(2), Outcome::Killed(15), Outcome::Crashed(6)];
+        assert!(failures.into_iter().all(Outcome::is_failure));
+        let others = [
+            Outcome::Running,
+            Outcome::CutOff,
+            Outcome::Exited(None),
+            Outcome::Exited(Some(0)),
+            Outcome::Left(0),
+            Outcome::Vanished,
+            Outcome::Replaced,
+            Outcome::Detached,
+        ];
+        assert!(!others.into_iter().any(Outcome::is_failure));
     }
 
     #[test]

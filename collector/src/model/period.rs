@@ -152,7 +152,8 @@ impl CaptureRanges {
         if requested(names).is_none() && self.ranges.is_empty() {
             return Period::between(from, to);
         }
-        let ended = host(status.map_or(self.last, |status| status.ended));
+        // The last status of a trace that is still being written is older than the records after it.
+        let ended = host(status.map_or(self.last, |status| status.ended.max(self.last)));
         let range = |(from, to): &(i64, Option<i64>)| (*from, to.unwrap_or(ended));
         Period { stretches: self.ranges.iter().map(range).collect(), is_span: true }.within(from, to)
     }
@@ -196,6 +197,12 @@ mod tests {
         assert_eq!(period(&two, &asked_for(), all), [(10, 20), (30, 40)]);
         assert_eq!(period(&two, &asked_for(), (15, 33)), [(15, 20), (30, 33)]);
         assert_eq!(period(&two[..3], &asked_for(), all), [(10, 20)], "it ends with the trace, as it begins");
+        let written = |ended| {
+            let status = Status { ended, ..Status::default() };
+            captures(&two[..4]).period(&asked_for(), Some(&status), all).stretches().to_vec()
+        };
+        assert_eq!(written(38), [(10, 20), (30, 38)]);
+        assert_eq!(written(32), [(10, 20), (30, 35)], "a record is later than the status");
         assert_eq!(period(&[], &asked_for(), all), []);
         assert_eq!(period(&[], &Names::default(), (3, 9)), [(3, 9)]);
         assert!(!captures(&[]).period(&Names::default(), None, all).is_span());

@@ -181,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn a_launch_takes_a_multiple_of_what_an_event_costs() {
+        let launch = |gaps: u64| {
+            let mut stamps = Stamps::default();
+            (0..gaps).for_each(|_| stamps.gap(1_248, 0));
+            let Launch { queued, late, most, most_of_graph } = stamps.launch();
+            [queued, late, most, most_of_graph]
+        };
+        assert_eq!(launch(7), [0; 4], "too few events show a cost: nothing is assumed");
+        assert_eq!(launch(8), [624, 1_872, 4_056, 8_112]);
+    }
+
+    #[test]
     fn what_gaps_are_off_by_is_in_the_bound_and_not_in_the_cost() {
         // After a second, a time base is read to 60 ns.
         let mut stamps = Stamps::default();

@@ -61,7 +61,7 @@ fn observe(fold: &mut ErrorFold<'_>, happened: Happened) {
         }
         Waited(stream, issued_before) => {
             let record = record(issued_before + 5, Body::CaptureEdge { begins: true });
-            let drained = Some(Drained { context: 1, stream, issued_before, by: 0 });
+            let drained = vec![Drained { context: 1, stream, issued_before, by: 0 }];
             let event = Event { drained, ..Event::new(&record) };
             fold.observe(&event, &Scope::whole(&event, true));
         }

@@ -48,7 +48,7 @@ named! {
     pub enum Cause {
         /// In a call that synchronizes.
         ExplicitSync = "explicit_sync",
-        /// In another call that CUDA documents to wait for the GPU, and that waited.
+        /// In another call that can wait for the GPU, and that waited.
         ImplicitSync = "implicit_sync",
         /// In a call that allocates memory.
         Allocating = "allocating",

@@ -368,8 +368,10 @@ impl Held {
         let key = self.key("", by);
         let accounts = self.accounts.iter().enumerate().filter(|(_, account)| account.level.bytes > 0);
         let held = accounts.map(|(at, account)| (at as u32, account.level.bytes, account.blocks));
+        let at = at.saturating_sub(self.began);
         let failure = Failure {
-            at: at.saturating_sub(self.began),
+            at,
+            first_at: self.refused.as_ref().map_or(at, |before| before.failure.first_at),
             requested: (asked > 0).then_some(asked),
             live: self.level.bytes,
             by_gpu: self.gpus.held(),

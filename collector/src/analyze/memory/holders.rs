@@ -64,6 +64,8 @@ pub struct Growth {
 pub struct Failure {
     /// ns since the collection began.
     pub at: u64,
+    /// The same of the first one of the process.
+    pub first_at: u64,
     /// The call; its kind is not known.
     pub origin: Origin,
     /// The bytes that it asked for, if the trace has them.
@@ -93,7 +95,8 @@ pub struct Holders {
     pub never_freed: Vec<Holder>,
     /// Allocations and frees after the warm-up.
     pub churn: Option<Churn>,
-    /// The last allocation that failed because memory ran out.
+    /// The last allocation that failed because memory ran out. Of several processes, that of one which did not go on after
+    /// it, if there is one.
     pub failure: Option<Failure>,
 }
 
@@ -123,7 +126,8 @@ impl Merge for Holders {
         if host_ns(&other.churn) > host_ns(&self.churn) {
             self.churn.clone_from(&other.churn);
         }
-        if self.failure.is_none() {
+        let is_last = |failure: &Option<Failure>| failure.as_ref().map(|failure| !failure.went_on);
+        if is_last(&other.failure) > is_last(&self.failure) {
             self.failure.clone_from(&other.failure);
         }
     }

@@ -4,9 +4,10 @@ use super::lifetimes::{Lifetime, Lived};
 use super::*;
 use crate::analyze::analysis::finish_at;
 use crate::analyze::estimate::Estimate;
+use crate::analyze::merge::Merge;
 use crate::model::memory::Allocator;
 use crate::model::period::CaptureRanges;
-use crate::trace::record::{Api, Context, Free, Names};
+use crate::trace::record::{Alloc, Api, Context, Free, Names};
 use gpuspy_wire::record::{LossCause, flag};
 
 #[test]
@@ -200,6 +201,67 @@ fn a_free_counts_where_it_ends() {
     let (before, after) = (freed(i64::MIN, 30, false), freed(30, i64::MAX, false));
     assert_eq!((before.frees, before.live_bytes), (0, 8), "its call is not over");
     assert_eq!((after.frees, after.live_bytes, after.peak_bytes), (1, 0, 8));
+}
+
+/// Begins to free, in a call of a process's thread 1 from 20 to 60 ns, what the fold holds: 400 bytes.
+fn begin_free(fold: &mut MemoryTimeline, process: u32) -> Call {
+    let call = Call { correlation: 7, begin: 20, end: 60, ..Call::default() };
+    let (memory, bytes) = (Memory::Device, 400);
+    let free = Free { call, memory, address: 1, stream: 0, bytes: 0 };
+    let free = Record { thread: 1, at: 20, body: Body::Free(free) };
+    let goes = MemoryChange::Freed { memory, bytes, of: OF };
+    take(fold, &Event { memory: vec![goes], process, ..Event::new(&free) });
+    call
+}
+
+/// Allocates 300 bytes in a call of a process's thread 1 that returns at this time.
+fn allocate(fold: &mut MemoryTimeline, process: u32, at: u64) {
+    let (call, memory) = (Call { correlation: 7, begin: at - 5, end: at, ..Call::default() }, Memory::Device);
+    let alloc = Alloc { call, memory, address: 1, bytes: 300, stream: 0, pool: 0 };
+    let alloc = Record { thread: 1, at, body: Body::Alloc(alloc) };
+    let came = MemoryChange::Allocated { memory, bytes: 300, of: OF };
+    take(fold, &Event { memory: vec![came], process, ..Event::new(&alloc) });
+}
+
+/// Numbers of threads are those of their process: a call of another process passed for the return of a free that
+/// waited for the GPU, and the peak of two processes was "exactly" that of one.
+#[test]
+fn a_free_is_over_when_its_own_process_returns_from_it() {
+    let mut fold = MemoryTimeline::over(0, Period::default());
+    observe(&mut fold, &[(10, 400)]);
+    let call = begin_free(&mut fold, 0);
+    allocate(&mut fold, 1, 40);
+    let api = Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 };
+    let end = Record { thread: 1, at: 60, body: Body::Api(api) };
+    take(&mut fold, &Event::new(&end));
+    let device = fold.rows(100, |_| None).device;
+    assert_eq!((device.peak_bytes, device.peak_at, device.live_bytes), (700, 40, 300));
+}
+
+#[test]
+fn a_free_that_the_end_of_its_process_cut_off_is_over_then() {
+    let mut fold = MemoryTimeline::over(0, Period::default());
+    observe(&mut fold, &[(10, 400)]);
+    begin_free(&mut fold, 0);
+    fold.process_ended(1, 30);
+    assert_eq!(fold.sum.device.live_bytes, 400, "it is another process");
+    fold.process_ended(0, 50);
+    allocate(&mut fold, 1, 70);
+    let device = fold.rows(100, |_| None).device;
+    assert_eq!((device.peak_bytes, device.live_bytes), (400, 300));
+}
+
+/// They were those of the first line.
+#[test]
+fn several_lines_have_no_memory_over_time_and_none_by_gpu() {
+    let mut fold = MemoryTimeline::over(1_000_000, Period::default());
+    observe(&mut fold, &[(1_000_500, 10)]);
+    let mut sum = fold.rows(1_005_000, |_| None);
+    sum.by_gpu.insert(0, sum.device);
+    let other = sum.clone();
+    assert!(!sum.timeline.peaks.is_empty() && !sum.timelines.is_empty());
+    sum.merge(&other);
+    assert_eq!((sum.timeline, sum.timelines.len(), sum.by_gpu.len()), (MemoryLine::default(), 0, 0));
 }
 
 /// With `--since`, the blocks that were freed before were in the table of lifetimes too.

@@ -109,7 +109,8 @@ impl Use {
 }
 
 impl Merge for MemoryUse {
-    /// Adds another line, which is of other times: of what was held at once, the larger one remains.
+    /// Adds another line, which is of other times: of what was held at once, the larger one remains. What was
+    /// held over time is left out.
     fn merge(&mut self, other: &MemoryUse) {
         let is_higher = other.device.peak_bytes > self.device.peak_bytes;
         if is_higher {
@@ -123,6 +124,9 @@ impl Merge for MemoryUse {
         for (kind, theirs) in &other.by_kind {
             self.by_kind.entry(kind).or_default().merge(theirs);
         }
+        self.timeline = MemoryLine::default();
+        self.timelines.clear();
+        self.by_gpu.clear();
         self.out_of_memory += other.out_of_memory;
         self.holders.merge(&other.holders);
     }

@@ -7,12 +7,18 @@
 //!   starts. Its kernels are compared only if they ran at the same time and ended together: others belong to different
 //!   communicators, or records between them were lost.
 //! - **On several machines** the clocks cannot be compared, but the lengths can: all kernels of a collective end together,
-//!   so the shortest one is that of the rank that came last.
+//!   so the shortest one is that of the rank that came last. Each clock can measure the time from the end of one collective to
+//!   the end of the next: if ranks differ in it, their kernels belong to different communicators.
+//!
+//! With `--timing auto` each rank times windows of its own, and few collectives have a time on all ranks. Those stand for all
+//! that were launched.
 //!
 //! Nothing is claimed where the bounds leave the order open.
 
 use crate::analyze::collectives::{Arrival, Collectives, Kind, is_kept};
 use crate::analyze::estimate::Sum;
+use crate::analyze::extrapolate::Z;
+use gpuspy_wire::communication::is_collective;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was found of the collectives of all ranks.
@@ -22,8 +28,12 @@ pub struct Matched {
     pub ranks: Vec<Arrivals>,
     /// Collectives of which the arrivals were compared.
     pub compared: u64,
+    /// Those of them in which all ranks were compared.
+    pub complete: u64,
     /// Those that did not run at the same time, or did not end together.
     pub apart: u64,
+    /// Collectives that were launched and that the filter selects.
+    pub launched: u64,
     /// How many kinds of kernels were launched more often on one rank than on another.
     pub uneven: u64,
 }
@@ -33,13 +43,15 @@ pub struct Matched {
 pub struct Arrivals {
     /// Collectives to which its arrival was compared.
     pub compared: u64,
-    /// How many collectives those stand for: more, if only a sample of its arrivals was kept.
+    /// Those of them in which all ranks were compared.
+    pub complete: u64,
+    /// How many collectives those stand for: more, if only some were timed on several ranks, or kept.
     pub stand_for: u64,
     /// Those to which it certainly came last.
     pub last: u64,
-    /// By the kernel's symbol: ns by which it came later than half of the ranks.
+    /// By the kernel's symbol: ns by which it came later than half of the ranks, over all that the compared ones stand for.
     pub late: BTreeMap<String, u64>,
-    /// The time in which all others were there, and only this one was missing, ns.
+    /// The time in which all others were there, and only this one was missing, ns, over all that the compared ones stand for.
     pub waited: Sum,
 }
 
@@ -48,13 +60,6 @@ impl Arrivals {
     pub fn late(&self) -> u64 {
         self.late.values().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
-}
-
-/// Whether a kernel is one that all ranks of a communicator launch: NCCL's, but not its point-to-point kernels, of
-/// which each rank launches as many as it has messages.
-fn is_collective(symbol: &str) -> bool {
-    (symbol.starts_with("nccl") || symbol.contains("ncclKernel") || symbol.contains("ncclDevKernel"))
-        && !symbol.contains("SendRecv")
 }
 
 /// When a rank arrived: a time, or minus a length, and its bounds.
@@ -66,17 +71,38 @@ struct Came {
     hi: i64,
 }
 
+/// Fewer complete collectives say nothing about others.
+const LEAST: u64 = 5;
+
+/// The clocks of two machines run equally fast to one part in this.
+const DRIFT: i64 = 10_000;
+
+/// The collectives of one name, of one rank.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// Those that it has in common with at least half of the ranks, and with all of them; whether they could be compared or not.
+    common: u64,
+    whole: u64,
+    /// Those that were compared, and by how many ns it was late to them.
+    compared: u64,
+    late: u64,
+    /// How long the others waited for it alone, ns, and the sum of the squares.
+    waited: Sum,
+    squares: f64,
+}
+
 /// Matches the collectives of the ranks. `is_one_line`: their times are of one clock.
 pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
     let mut all = Matched { ranks: vec![Arrivals::default(); ranks.len()], ..Matched::default() };
     let symbols: BTreeSet<&String> = ranks.iter().flat_map(|one| one.kinds.keys()).collect();
     let level = ranks.iter().map(|one| one.level).max().unwrap_or(0);
-    for symbol in symbols.into_iter().filter(|symbol| is_collective(symbol)) {
+    for symbol in symbols.into_iter().filter(|symbol| is_collective(symbol.as_bytes())) {
         let kinds = ranks.iter().map(|one| one.kinds.get(symbol)).enumerate();
         let members: Vec<(usize, &Kind)> = kinds.filter_map(|(rank, kind)| Some((rank, kind?))).collect();
         if members.len() > 1 {
             let counts = || members.iter().map(|(_, kind)| kind.count);
             all.uneven += u64::from(counts().min() != counts().max());
+            all.launched += members.iter().map(|(_, kind)| kind.selected).max().unwrap_or(0);
             all.kind(symbol, &members, level, is_one_line);
         }
     }
@@ -84,45 +110,124 @@ pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
 }
 
 impl Matched {
+    /// Whether enough collectives were compared on all ranks to say which rank the others wait for.
+    pub fn is_enough(&self) -> bool {
+        self.complete >= LEAST.min(self.launched.max(1))
+    }
+
+    /// Adds those of other ranks, which come after these.
+    pub(super) fn add(&mut self, other: Matched) {
+        self.ranks.extend(other.ranks);
+        self.compared += other.compared;
+        self.complete += other.complete;
+        self.apart += other.apart;
+        self.launched += other.launched;
+        self.uneven += other.uneven;
+    }
+
     /// Compares the kernels of one name.
     fn kind(&mut self, symbol: &str, members: &[(usize, &Kind)], level: u32, is_one_line: bool) {
-        let mut late = vec![(0u64, 0u64); self.ranks.len()];
-        let mut waited = vec![Sum::default(); self.ranks.len()];
-        for together in by_number(members, level) {
-            // With fewer, the median is not that of the ranks.
-            if together.len() < 2 || together.len() * 2 < members.len() {
-                continue;
-            }
-            if is_one_line && !waited_for_each_other(&together) {
-                self.apart += 1;
-                continue;
-            }
-            let came: Vec<Came> =
-                together.iter().map(|(rank, one)| Came::of(*rank, one, is_one_line)).collect();
-            self.compared += 1;
-            for (rank, ns) in lateness(&came) {
-                self.ranks[rank].compared += 1;
-                late[rank] = (late[rank].0 + 1, late[rank].1.saturating_add(ns));
-            }
-            if let Some((last, alone)) = last(&came).filter(|_| together.len() == members.len()) {
-                self.ranks[last].last += 1;
-                waited[last].add(alone);
-            }
-        }
+        let tallies = self.tallies(members, level, is_one_line);
+        // Windows of the ranks are independent, so what has no time is left to what several ranks have in common.
+        let is_sampled = members.iter().any(|(_, kind)| kind.timed < kind.selected);
         for (rank, kind) in members {
+            let tally = &tallies[*rank];
+            let kept = kind.kept.iter().filter(|one| is_kept(one.number, level)).count() as u64;
             // What is kept stands for what was dropped to keep within the bound, and for nothing that the filter left out.
-            let kept = kind.kept.iter().filter(|one| is_kept(one.number, level)).count();
-            let each = kind.timed as f64 / kept.max(1) as f64;
-            let whole = |part: u64| (part as f64 * each).round() as u64;
-            let ((compared, ns), Sum { value, lo, hi }) = (late[*rank], waited[*rank]);
+            let (each, whole) = if is_sampled {
+                (ratio(kind.selected, tally.common), ratio(kind.selected, tally.whole))
+            } else {
+                (ratio(kind.timed, kept), ratio(kind.timed, kept))
+            };
             let arrivals = &mut self.ranks[*rank];
-            arrivals.stand_for += whole(compared);
-            arrivals.waited.add(Sum { value: whole(value), lo: whole(lo), hi: whole(hi) });
-            if ns > 0 {
-                arrivals.late.insert(symbol.to_owned(), whole(ns));
+            arrivals.stand_for += times(tally.compared, each);
+            arrivals.waited.add(if is_sampled { tally.extrapolated(whole) } else { tally.times(whole) });
+            if tally.late > 0 {
+                arrivals.late.insert(symbol.to_owned(), times(tally.late, each));
             }
         }
     }
+
+    /// Compares the kernels of one name that several ranks have.
+    fn tallies(&mut self, members: &[(usize, &Kind)], level: u32, is_one_line: bool) -> Vec<Tally> {
+        let mut tallies = vec![Tally::default(); self.ranks.len()];
+        // With fewer, the median is not that of the ranks.
+        let is_common = |of: &Vec<_>| of.len() > 1 && of.len() * 2 >= members.len();
+        let mut collectives = by_number(members, level).filter(is_common).peekable();
+        let mut before: Option<Vec<(usize, Arrival)>> = None;
+        while let Some(together) = collectives.next() {
+            let is_whole = together.len() == members.len();
+            for (rank, _) in &together {
+                tallies[*rank].common += 1;
+                tallies[*rank].whole += u64::from(is_whole);
+            }
+            let is_one = if is_one_line {
+                waited_for_each_other(&together)
+            } else {
+                let in_step = before.as_ref().and_then(|before| ended_in_step(&together, before));
+                // The first one has none before it.
+                in_step.or_else(|| ended_in_step(&together, collectives.peek()?)).unwrap_or(false)
+            };
+            if is_one {
+                self.compare(&mut tallies, &together, is_whole, is_one_line);
+            } else {
+                self.apart += 1;
+            }
+            before = Some(together);
+        }
+        tallies
+    }
+
+    /// Compares the kernels of one collective.
+    fn compare(
+        &mut self,
+        all: &mut [Tally],
+        together: &[(usize, Arrival)],
+        is_whole: bool,
+        is_one_line: bool,
+    ) {
+        let came: Vec<Came> = together.iter().map(|(rank, one)| Came::of(*rank, one, is_one_line)).collect();
+        self.compared += 1;
+        self.complete += u64::from(is_whole);
+        for (rank, ns) in lateness(&came) {
+            self.ranks[rank].compared += 1;
+            self.ranks[rank].complete += u64::from(is_whole);
+            all[rank].compared += 1;
+            all[rank].late = all[rank].late.saturating_add(ns);
+        }
+        if let Some((last, alone)) = last(&came).filter(|_| is_whole) {
+            self.ranks[last].last += 1;
+            all[last].waited.add(alone);
+            all[last].squares += (alone.value as f64).powi(2);
+        }
+    }
+}
+
+impl Tally {
+    /// Returns how long the others waited for it in all collectives, each of which stands for so many.
+    fn times(&self, each: f64) -> Sum {
+        let Sum { value, lo, hi } = self.waited;
+        Sum { value: times(value, each), lo: times(lo, each), hi: times(hi, each) }
+    }
+
+    /// The same, where it is an estimate from those that were timed on all ranks. Its interval contains the true time in 99 of
+    /// 100 cases, if those resemble the others.
+    fn extrapolated(&self, each: f64) -> Sum {
+        let Sum { value, lo, hi } = self.times(each);
+        let (whole, sum) = (self.whole as f64, self.waited.value as f64);
+        let variance = (self.squares - sum * sum / whole.max(1.0)).max(0.0) / (whole - 1.0).max(1.0);
+        // The variance of the sum of those that were not timed, and of what is taken for it.
+        let off_by = (Z * (variance * whole * each * (each - 1.0).max(0.0)).sqrt()) as u64;
+        Sum { value, lo: lo.saturating_sub(off_by).max(self.waited.lo), hi: hi.saturating_add(off_by) }
+    }
+}
+
+fn ratio(all: u64, part: u64) -> f64 {
+    all as f64 / part.max(1) as f64
+}
+
+fn times(ns: u64, each: f64) -> u64 {
+    (ns as f64 * each).round() as u64
 }
 
 /// Returns the kernels of each number, with their ranks.
@@ -151,6 +256,22 @@ fn waited_for_each_other(together: &[(usize, Arrival)]) -> bool {
     let starts = most(&|one| one.start.value).saturating_sub(least(&|one| one.start.value));
     let ends = most(&|one| one.end.lo()).saturating_sub(least(&|one| one.end.hi()));
     overlap && ends <= starts.max(0) / 2
+}
+
+/// Whether the kernels may be those of one collective, by their ends and those of another collective, each on the clock of
+/// its own machine: these are equally far from each other on all ranks, or at least closer than the ranks came. `None` if
+/// one of the ranks has no kernel in the other collective.
+fn ended_in_step(together: &[(usize, Arrival)], other: &[(usize, Arrival)]) -> Option<bool> {
+    let (mut most, mut least, mut drift) = (i64::MIN, i64::MAX, 0);
+    for (rank, one) in together {
+        let theirs = other[other.binary_search_by_key(rank, |(of, _)| *of).ok()?].1.end;
+        most = most.max(one.end.lo().saturating_sub(theirs.hi()));
+        least = least.min(one.end.hi().saturating_sub(theirs.lo()));
+        drift = drift.max(one.end.value.saturating_sub(theirs.value).saturating_abs() / DRIFT);
+    }
+    let lengths = || together.iter().map(|(_, one)| one.length.value);
+    let came = lengths().max()?.saturating_sub(lengths().min()?);
+    Some(most.saturating_sub(least).saturating_sub(drift) <= came / 2)
 }
 
 impl Came {
@@ -217,7 +338,7 @@ mod tests {
         let of = |rank: usize| {
             let kept: Vec<Arrival> = collectives.iter().map(|one| one[rank]).collect();
             let count = kept.len() as u64;
-            let kind = Kind { count, timed: count, kept };
+            let kind = Kind { count, selected: count, timed: count, kept };
             Collectives { kinds: BTreeMap::from([(REDUCE.to_owned(), kind)]), ..Collectives::default() }
         };
         (0..collectives[0].len()).map(of).collect()
@@ -274,23 +395,62 @@ mod tests {
         };
         let matched = compare(&ranks(&(0..5).map(side_by_side).collect::<Vec<_>>()), true);
         assert_eq!((matched.compared, matched.apart), (0, 5));
+        // The pairs are on two machines, and each has a pace of its own.
+        let at_their_pace = |number: u64| {
+            let [mine, theirs] = [5_000, 6_000].map(|us| number as i64 * us * US);
+            let one = collective(number, &[mine, mine + 30 * US], US);
+            [one, collective(number, &[theirs, theirs + 10 * US], US)].concat()
+        };
+        let matched = compare(&ranks(&(0..5).map(at_their_pace).collect::<Vec<_>>()), false);
+        assert_eq!((matched.compared, matched.apart), (0, 5));
+    }
+
+    /// The clocks of machines differ by a constant, and run unequally fast.
+    #[test]
+    fn clocks_of_machines_that_differ_keep_no_collective_from_being_compared() {
+        let mut all = one_is_late(US);
+        for (number, collective) in (0..).zip(&mut all) {
+            let off = 7_000_000 * US + number * 30_000 * US / 20_000;
+            let later = |at: Moment| Moment::new(at.value + off, at.lo() + off, at.hi() + off);
+            let one = &mut collective[3];
+            (one.start, one.end) = (later(one.start), later(one.end));
+        }
+        let matched = compare(&ranks(&all), false);
+        assert_eq!((matched.compared, matched.complete, matched.apart), (10, 10, 0));
+        assert_eq!(matched.ranks[2].last, 10);
+    }
+
+    /// With `--timing auto` the ranks time windows of their own. What few of them had in common was taken for all.
+    #[test]
+    fn collectives_that_all_ranks_have_timed_stand_for_those_that_were_launched() {
+        let whole = sampled(0, |_| false);
+        let mut windows = whole.clone();
+        // A window in each hundred, which opens later on each rank.
+        for (rank, one) in (0..).zip(&mut windows) {
+            let kind = one.kinds.get_mut(REDUCE).unwrap();
+            kind.kept.retain(|one| one.number % 100 < 20 && one.number % 100 >= rank * 2);
+            kind.timed = kind.kept.len() as u64;
+        }
+        let (whole, windows) = (compare(&whole, true), compare(&windows, true));
+        assert_eq!((windows.complete, windows.launched, windows.ranks[2].last), (40 * 14, 4_000, 40 * 14));
+        let ratio = |of: fn(&Arrivals) -> u64| of(&windows.ranks[2]) as f64 / of(&whole.ranks[2]) as f64;
+        let (late, waited) = (ratio(Arrivals::late), ratio(|one| one.waited.value));
+        assert!((late - 1.0).abs() < 0.02 && (waited - 1.0).abs() < 0.02, "{late} {waited}");
+        assert_eq!(windows.ranks[2].stand_for, 4_000);
+        let (Sum { lo, hi, .. }, truth) = (windows.ranks[2].waited, whole.ranks[2].waited.value);
+        assert!(lo < truth && truth < hi && hi - lo < truth / 10, "{lo} {truth} {hi}");
+        assert!(windows.is_enough() && !Matched { complete: 4, launched: 4_000, ..whole }.is_enough());
     }
 
     #[test]
     fn a_rank_that_launched_more_is_matched_by_order_and_that_is_said() {
         let mut ranks = ranks(&one_is_late(US));
         let kind = ranks[0].kinds.get_mut(REDUCE).unwrap();
-        (kind.count, kind.timed, kind.kept) = (8, 8, kind.kept[..8].to_vec());
+        (kind.count, kind.selected, kind.timed) = (8, 8, 8);
+        kind.kept.truncate(8);
         let matched = compare(&ranks, true);
         assert_eq!((matched.compared, matched.uneven, matched.ranks[2].last), (10, 1, 8));
         assert!(matched.ranks[2].late() > 9 * 19_999_000, "three of four are enough for how late it was");
-    }
-
-    #[test]
-    fn point_to_point_kernels_are_not_collectives() {
-        assert!(is_collective(REDUCE) && is_collective("_Z25ncclKernel_AllGather_RING_SIMPLE_Sum_int8_t"));
-        assert!(!is_collective("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"));
-        assert!(!is_collective("nvshmem_wait") && !is_collective("gemm"));
     }
 
     /// 4 000 collectives, to each of which rank 2 of four comes last. One rank was thinned out by itself to this level.

@@ -13,12 +13,15 @@ use super::identity::Class;
 use matching::Matched;
 use odd::Odd;
 use scores::Score;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The ranks of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranks {
-    /// One row for each process that has a rank, in the order of the reports; none if fewer than two have one.
+    /// How often the job was started, or how many windows of time there are of it. Its ranks are compared within each.
+    pub starts: usize,
+    /// For each start, one row for each rank, in the order of the reports; none if there are fewer than two ranks.
     pub rows: Vec<Rank>,
     /// What is known of their collectives.
     pub matched: Matched,
@@ -57,7 +60,7 @@ pub struct Time {
 pub struct Straggler {
     /// Its own time compared with the best rank and with itself.
     pub score: Score,
-    /// ns by which it came later than half of the ranks, over all collectives.
+    /// ns by which it came later than half of the ranks, over all collectives. What was not timed on several ranks is estimated.
     pub late: u64,
     /// The collectives to which it certainly came last.
     pub last_arrivals: u64,
@@ -68,11 +71,31 @@ pub struct Straggler {
 impl Ranks {
     /// Compares the ranks of a run.
     pub fn of(reports: &[ProcessReport]) -> Ranks {
-        let ranks = |(at, report): (usize, &ProcessReport)| Some((at, report.process.job.rank?));
-        let ranks: Vec<(usize, u32)> = reports.iter().enumerate().filter_map(ranks).collect();
-        if ranks.len() < 2 {
-            return Ranks::default();
+        let ranks = ranks(reports);
+        let numbers: BTreeSet<u32> = ranks.iter().map(|(_, rank)| *rank).collect();
+        let mut all = Ranks::default();
+        if numbers.len() > 1 {
+            let is_once = numbers.len() == ranks.len();
+            let starts = if is_once { vec![ranks] } else { starts(reports, ranks) };
+            starts.iter().for_each(|ranks| all.add(Ranks::of_start(reports, ranks)));
         }
+        all
+    }
+
+    /// Adds the ranks of another start.
+    fn add(&mut self, other: Ranks) {
+        let late = |ranks: &Ranks| ranks.odd.as_ref().map(|odd| ranks.matched.ranks[odd.place].late());
+        if late(&other) > late(self) {
+            let before = self.rows.len();
+            self.odd = other.odd.map(|odd| Odd { place: before + odd.place, ..odd });
+        }
+        self.starts += other.starts;
+        self.rows.extend(other.rows);
+        self.matched.add(other.matched);
+    }
+
+    /// Compares the ranks of one start, given by their places among the reports, with their numbers.
+    fn of_start(reports: &[ProcessReport], ranks: &[(usize, u32)]) -> Ranks {
         let of: Vec<&ProcessReport> = ranks.iter().map(|(at, _)| &reports[*at]).collect();
         let collectives: Vec<_> = of.iter().map(|report| &report.tables.collectives).collect();
         let matched = matching::matched(&collectives, share_a_line(&of));
@@ -93,8 +116,46 @@ impl Ranks {
         };
         let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
         let odd = odd::odd(&of, &rows, &matched);
-        Ranks { rows, matched, odd }
+        Ranks { starts: 1, rows, matched, odd }
     }
+}
+
+/// Returns the processes that are ranks, by their places among the reports, with their numbers. A process inherits the
+/// variables of the rank that started it, so one that does nothing on a GPU (a worker that loads data) is a rank only if no
+/// other process has its number.
+fn ranks(reports: &[ProcessReport]) -> Vec<(usize, u32)> {
+    let ranks = |(at, report): (usize, &ProcessReport)| Some((at, report.process.job.rank?));
+    let all: Vec<(usize, u32)> = reports.iter().enumerate().filter_map(ranks).collect();
+    let uses_a_gpu = |at: usize| {
+        let tables = &reports[at].tables;
+        tables.coverage.launches > 0 || tables.devices.iter().any(|device| device.timelines > 0)
+    };
+    let is_helper = |(at, rank): (usize, u32)| {
+        let is_rank = |(other, number): (usize, u32)| number == rank && (other < at || uses_a_gpu(other));
+        !uses_a_gpu(at) && all.iter().any(|other| other.0 != at && is_rank(*other))
+    };
+    all.iter().copied().filter(|one| !is_helper(*one)).collect()
+}
+
+/// Divides ranks some of which have the same number into those that lived at the same time: a job that was started again.
+fn starts(reports: &[ProcessReport], mut ranks: Vec<(usize, u32)>) -> Vec<Vec<(usize, u32)>> {
+    let lived = |at: usize| {
+        let process = &reports[at].process;
+        let began = process.began_realtime.unwrap_or(0);
+        (began, began.saturating_add(process.line.wall_ns))
+    };
+    ranks.sort_by_key(|(at, _)| lived(*at));
+    let (mut starts, mut ended) = (Vec::<Vec<(usize, u32)>>::new(), 0);
+    for rank in ranks {
+        let (began, end) = lived(rank.0);
+        match starts.last_mut() {
+            Some(start) if began < ended => start.push(rank),
+            _ => starts.push(vec![rank]),
+        }
+        ended = ended.max(end);
+    }
+    starts.iter_mut().for_each(|start| start.sort_unstable());
+    starts
 }
 
 /// Whether all processes lie on one line, so that their GPU times can be compared.

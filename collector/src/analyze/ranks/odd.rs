@@ -43,7 +43,8 @@ const LEAST_SHARE: f64 = 0.02;
 pub fn odd(reports: &[&ProcessReport], rows: &[Rank], matched: &Matched) -> Option<Odd> {
     let (place, arrivals) = matched.ranks.iter().enumerate().max_by_key(|(_, one)| one.late())?;
     let (late, span) = (arrivals.late(), rows[place].time.span);
-    let is_mostly_last = arrivals.last * 2 > arrivals.compared;
+    // A rank is last only to collectives that all ranks have timed.
+    let is_mostly_last = matched.is_enough() && arrivals.last * 2 > arrivals.complete;
     if !is_mostly_last || (late as f64) < LEAST_SHARE * span as f64 || late == 0 {
         return None;
     }

@@ -86,6 +86,11 @@ impl Streams {
         Some(&self.all[*self.places.get(&key)?].1)
     }
 
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        Some(&mut self.all[*self.places.get(&key)?].1)
+    }
+
     /// All streams with their keys.
     pub fn all(&self) -> &[(StreamKey, Stream)] {
         &self.all
@@ -104,6 +109,13 @@ impl Streams {
             self.places.insert(*moved, place);
         }
         Some(stream)
+    }
+}
+
+impl Untracked {
+    /// Whether it counts in a layer as time of a class.
+    pub fn is_of(&self, layer: Layer, class: Class) -> bool {
+        (self.layer, self.class) == (layer, class)
     }
 }
 

@@ -79,7 +79,7 @@ fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
     for operation in operations {
         take(&mut timelines, &Event { operation: Some(*operation), ..event.clone() });
     }
-    take(&mut timelines, &Event { drained, ..event });
+    take(&mut timelines, &Event { drained: drained.into_iter().collect(), ..event });
     timelines.by_device().remove(&Some(0)).unwrap_or_default()
 }
 
@@ -171,7 +171,7 @@ fn a_synchronization_ends_undecided_time() {
         for operation in [before, hidden] {
             take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
         }
-        take(&mut timelines, &Event { drained: Some(drained(issued_before)), ..event.clone() });
+        take(&mut timelines, &Event { drained: vec![drained(issued_before)], ..event.clone() });
         take(&mut timelines, &Event { operation: Some(after), ..event });
         let identity = timelines.by_device()[&Some(0)].identity;
         assert_eq!((identity.span, identity.undecided.value), (100, undecided));
@@ -348,7 +348,7 @@ fn a_pause_has_a_gap_between_a_synchronization_and_the_next_call() {
     take(&mut timelines, &work(1, When::Timed(exactly(0, 10))));
     take(&mut timelines, &work(2, budget(30)));
     take(&mut timelines, &work(3, budget(40)));
-    take(&mut timelines, &Event { drained: Some(waited(50)), ..event.clone() });
+    take(&mut timelines, &Event { drained: vec![waited(50)], ..event.clone() });
     take(&mut timelines, &work(4, budget(1_550)));
     take(&mut timelines, &work(5, When::Timed(exactly(1_600, 1_610))));
     let device = timelines.by_device().remove(&Some(0)).unwrap();
@@ -418,13 +418,38 @@ fn work_that_a_wait_ends_at_once_ends_in_the_order_of_its_streams() {
         let mut timelines = Timelines::default();
         let event = Event::new(&record);
         launched.for_each(|n| take(&mut timelines, &Event { operation: Some(n), ..event.clone() }));
-        let drained = Some(Drained { context: 1, stream: None, issued_before: 9, by: 30 });
+        let drained = vec![Drained { context: 1, stream: None, issued_before: 9, by: 30 }];
         take(&mut timelines, &Event { drained, ..event.clone() });
         take(&mut timelines, &Event { operation: Some(last), ..event.clone() });
         let device = timelines.by_device().into_values().next().unwrap();
         let largest = device.gaps.finish(400).largest;
         assert_eq!((largest.len(), largest[0].before.correlation), (1, 6));
     }
+}
+
+/// A server had a stream for each request: its timeline kept all of them, and each synchronization looked at all.
+#[test]
+fn untimed_work_of_destroyed_streams_is_kept_as_one() {
+    let nothing = record();
+    let mut timelines = Timelines::default();
+    for n in 1..=1_000 {
+        let launched = Some(operation(n, n, KERNEL, untimed(10 * n as i64)));
+        take(&mut timelines, &Event { operation: launched, ..Event::new(&nothing) });
+        let (handle, context, flags, priority, destroyed) = (0, 1, 0, 0, true);
+        let stream = crate::trace::record::Stream { stream: n, handle, context, flags, priority, destroyed };
+        let gone = Record { at: 10 * n + 5, body: Body::Stream(stream), ..nothing.clone() };
+        take(&mut timelines, &Event::new(&gone));
+    }
+    let timeline = &timelines.open[&Owner::Device(0)];
+    assert_eq!((timeline.streams.all().len(), timeline.of_destroyed[&1].len()), (0, 1));
+    for (stream, by) in [(Some(9), 15_000), (None, 20_000)] {
+        let drained = vec![Drained { context: 1, stream, issued_before: 1_000, by }];
+        take(&mut timelines, &Event { drained, ..Event::new(&nothing) });
+    }
+    let last = Some(operation(2_000, 9, KERNEL, When::Timed(exactly(30_000, 30_010))));
+    take(&mut timelines, &Event { operation: last, ..Event::new(&nothing) });
+    let identity = timelines.by_device()[&Some(0)].identity;
+    assert_eq!((identity.span, identity.undecided.value, identity.idle.value), (30_000, 19_990, 10_000));
 }
 
 #[test]

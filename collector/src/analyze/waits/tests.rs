@@ -12,13 +12,14 @@ const UNLOAD: u16 = 2;
 const COPY: u16 = 3;
 const DESTROY: u16 = 4;
 const QUERY: u16 = 5;
+const LOAD: u16 = 6;
 
 const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 
 fn names() -> Names {
     let api = |id: u16, name: &str| ((Namespace::Api, id.into()), name.to_owned());
     let apis = [(FREE, "cuMemFree_v2"), (UNLOAD, "cuModuleUnload"), (COPY, "cudaMemcpyAsync_ptsz")];
-    let more = [(DESTROY, "cuCtxDestroy_v2"), (QUERY, "cuMemGetInfo_v2")];
+    let more = [(DESTROY, "cuCtxDestroy_v2"), (QUERY, "cuMemGetInfo_v2"), (LOAD, "cuModuleLoadData")];
     Names(apis.into_iter().chain(more).map(|(id, name)| api(id, name)).collect())
 }
 
@@ -166,6 +167,17 @@ fn a_free_waits_from_its_entry_to_the_end_of_the_last_work() {
     assert_eq!(trace.only(), Some((key, waited(3_400, (2_994, 3_000, 3_006)))));
 }
 
+/// Loads waited for the GPU, and no analysis knew it.
+#[test]
+fn a_load_of_code_waits_until_the_end_of_the_work_at_most() {
+    let names = names();
+    let mut trace = Trace::new(&names);
+    trace.kernel(7, 1_000, 5_000);
+    trace.call(LOAD, (2_000, 5_400));
+    let key = ("cuModuleLoadData".to_owned(), Cause::Load);
+    assert_eq!(trace.only(), Some((key, waited(3_400, (0, 3_000, 3_006)))), "it may have compiled first");
+}
+
 #[test]
 fn a_free_on_an_idle_gpu_and_one_that_returns_while_work_runs_wait_for_nothing() {
     let names = names();
@@ -230,7 +242,7 @@ fn a_wait_for_untimed_work_is_undecided_until_the_program_has_synchronized() {
         trace.work((1, 7), (1_000, 1_010), KERNEL, None);
         let record = Record { thread: 1, at: 1_500, body: Body::CaptureEdge { begins: false } };
         let drained = Drained { context: 1, stream: Some(7), issued_before: 1_400, by: 1_500 };
-        let drained = Some(drained).filter(|_| is_drained);
+        let drained = Some(drained).filter(|_| is_drained).into_iter().collect();
         trace.observe(&Event { drained, ..Event::new(&record) });
         trace.call(FREE, (2_000, 2_400));
         assert_eq!(trace.only().map(|(_, waited)| waited), (!is_drained).then(|| undecided(400)));

@@ -85,7 +85,7 @@ const OPTIMIZERS: [&str; 8] = [
 ];
 
 /// Whether a kernel's name reveals an optimizer.
-pub(super) fn is_optimizer(name: &str) -> bool {
+pub fn is_optimizer(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // Norms for clipping are computed by the same template.
     OPTIMIZERS.iter().any(|part| name.contains(part)) && !name.contains("lpnorm")

@@ -29,6 +29,7 @@ use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::{Namespace, NvtxChange};
 use lane::Lane;
 use levels::Anchor;
+pub use levels::is_optimizer;
 use ranges::Opens;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ impl Finder {
             let begins = Begins::Range { name, folded: Arc::new(folded) };
             return StepRule { source: Some(Source::NvtxRange(text)), begins, prepares };
         }
-        let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(levels::is_optimizer);
+        let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(is_optimizer);
         let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
         let of_process = levels::find(&process, optimizers).map(|anchor| (None, anchor));
         let found = of_process.or_else(|| {
