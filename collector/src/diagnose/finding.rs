@@ -134,11 +134,6 @@ impl Finding {
 }
 
 impl Id {
-    /// Whether it comes before all others, whatever they gain: the program did not do its work.
-    fn is_first(self) -> bool {
-        self == Id::GpuError
-    }
-
     /// Says what is true of a fault for which no time is promised.
     fn unpromised(self) -> &'static str {
         match self {
@@ -174,17 +169,17 @@ pub struct Evidence {
     pub tid: Option<u32>,
 }
 
-/// Ranks findings by what they gain, after one that comes before all others. No nanosecond is promised twice: a finding gets what
-/// those before it have left of its claims, in each bucket, and of its idle time at each site. A finding that claims time, and gets
-/// less than [`WORTH`] of it, is dropped.
-pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<Finding> {
+/// Ranks findings by what they gain, after `first`: the fault that ended the program, if one did. No nanosecond is promised
+/// twice: a finding gets what those before it have left of its claims, in each bucket, and of its idle time at each site. A
+/// finding that claims time, and gets less than [`WORTH`] of it, is dropped.
+pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets, first: Option<Id>) -> Vec<Finding> {
     let mut left = Left { parts: buckets.parts.clone(), taken: BTreeMap::new() };
     let mut ranked = Vec::with_capacity(claimed.len());
     while !claimed.is_empty() {
         let gains = claimed.iter().map(|claim| left.gain(claim));
         let best = gains
             .enumerate()
-            .max_by_key(|(at, gain)| (claimed[*at].finding.id.is_first(), gain.value, Reverse(*at)));
+            .max_by_key(|(at, gain)| (Some(claimed[*at].finding.id) == first, gain.value, Reverse(*at)));
         let Some((at, gain)) = best else { break };
         let claim = claimed.remove(at);
         if !claim.claims.is_empty() && (gain.value as f64) < WORTH * buckets.judged() as f64 {
@@ -294,7 +289,7 @@ mod tests {
     }
 
     fn gains(claimed: Vec<Claimed>, buckets: &Buckets) -> Vec<(Id, u64)> {
-        ranked(claimed, buckets).iter().map(|found| (found.id, found.saves.value)).collect()
+        ranked(claimed, buckets, None).iter().map(|found| (found.id, found.saves.value)).collect()
     }
 
     #[test]
@@ -322,10 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_gpu_comes_before_what_gains_most() {
+    fn what_ended_the_program_comes_before_what_gains_most() {
         let buckets = divided([500, 300, 100, 100]);
         let claimed = vec![claim(Id::NoOverlap, [0, 250, 0, 60]), claim(Id::GpuError, [0; 4])];
-        assert_eq!(gains(claimed, &buckets), [(Id::GpuError, 0), (Id::NoOverlap, 310)]);
+        let first = |fault| ranked(claimed.clone(), &buckets, fault)[0].id;
+        assert_eq!((first(Some(Id::GpuError)), first(None)), (Id::GpuError, Id::NoOverlap));
     }
 
     #[test]
@@ -366,7 +362,7 @@ mod tests {
         ) {
             let buckets = divided(parts);
             let largest = claims.iter().map(|ns| ns.iter().zip(parts).map(|(ns, part)| (*ns).min(part)).sum::<u64>()).max();
-            let found = ranked(claims.into_iter().map(|ns| claim(Id::NoOverlap, ns)).collect(), &buckets);
+            let found = ranked(claims.into_iter().map(|ns| claim(Id::NoOverlap, ns)).collect(), &buckets, None);
             prop_assert!(found.iter().map(|found| found.saves.value).sum::<u64>() <= buckets.wall);
             prop_assert!(found.is_sorted_by(|a, b| a.saves.value >= b.saves.value));
             prop_assert!(found.iter().all(|found| found.saves.lo <= found.saves.value && found.saves.value <= found.saves.hi));

@@ -2,6 +2,7 @@
 
 use super::Facts;
 use crate::model::framework::Framework;
+use crate::model::steps::is_optimizer;
 
 /// The same advice in the words of each framework.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,19 @@ impl Advice {
 pub fn is_partly_compiled(facts: &Facts<'_>) -> bool {
     facts.all.graphs.launches > 0
         || facts.all.kernels.iter().any(|kernel| kernel.symbol.starts_with("triton_"))
+}
+
+/// Whether nothing of a PyTorch program says that it trains: no kernel and no line of a backward pass, and no optimizer's
+/// kernel.
+pub fn only_infers(facts: &Facts<'_>) -> bool {
+    let is_pytorch = facts.reports.iter().all(|report| report.process.framework == Framework::PyTorch);
+    let is_backward = |name: &str| name.to_ascii_lowercase().contains("backward");
+    let mut kernels = facts.all.kernels.iter().map(|kernel| kernel.symbol.as_str());
+    // A line that waits for the backward pass says so.
+    let mut lines = facts.all.source_lines.rows.keys().flatten();
+    let trains = kernels.any(|symbol| is_backward(symbol) || is_optimizer(symbol))
+        || lines.any(|line| is_backward(&line.function));
+    is_pytorch && !trains
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ impl Diagnosis {
         let claimed = FINDERS.iter().filter_map(|find| find(&facts));
         // Of what gains the same, a whole job's fault comes first.
         let claimed = straggler_rank::find(&facts, &ranks).into_iter().chain(claimed).collect();
-        let findings = finding::ranked(claimed, &buckets);
+        let first = findings::ended(&facts).map(|(fault, _)| fault);
+        let findings = finding::ranked(claimed, &buckets, first);
         let verdict = Verdict::of(&facts, &findings);
         Diagnosis { verdict, findings, buckets, ranks }
     }

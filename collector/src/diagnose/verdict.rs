@@ -9,15 +9,17 @@
 //!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits;
 //! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average;
 //! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
-//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded.
+//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded;
+//! - `tail`: after the last operation.
 //!
 //! The GPU bounds a program if kernels and graphs run for 85 % of the GPU's span or more. Otherwise the largest of the
-//! other groups does, if it is a tenth of the wall time or more; start-up only if it is larger than the GPU's part, too.
+//! other groups does, if it is a tenth of the wall time or more, or larger than the GPU's part. Start-up and the tail do
+//! only if they are the largest of all groups.
 //!
 //! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
 //!
-//! Where a verdict is not safe, the text says so. Of a run in which a GPU stopped with an error, it says that first, and then
-//! what bounded it until then, if that is safe.
+//! Where a verdict is not safe, the text says so. Of a run that a fault [ended](super::findings::ended), it says that
+//! first, and then what bounded it until then, if that is safe.
 //!
 //! Removing a bound saves at most its group. What is said to do first is the remedy of the bound, unless another finding saves
 //! twice as much.
@@ -28,7 +30,7 @@ mod safety;
 use super::Facts;
 use super::buckets::Bucket;
 use super::finding::{Finding, Id};
-use super::findings::gpu_error;
+use super::findings;
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -69,6 +71,15 @@ named! {
         Communication = "communication",
         /// The time until the first kernel.
         StartUp = "start_up",
+        /// The time after the last operation: the program goes on without the GPU, or was ended.
+        Tail = "tail",
+    }
+}
+
+impl Bound {
+    /// Whether it is the time around the GPU's work, and not in it.
+    fn is_around(self) -> bool {
+        matches!(self, Bound::StartUp | Bound::Tail)
     }
 }
 
@@ -113,19 +124,19 @@ impl Verdict {
         };
         let first = removing.filter(is_first).or(largest);
         text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
-        if let Some(stopped) = gpu_error::lead(facts).and_then(|lead| lead.into_iter().next()) {
-            text =
-                [stopped].into_iter().chain(text.into_iter().take(1)).chain(first_of_all(findings)).collect();
+        if let Some((fault, said)) = findings::ended(facts) {
+            let said = said.into_iter().take(1).chain(text.into_iter().take(1));
+            text = said.chain(first_of_all(findings, fault)).collect();
         }
         let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
     }
 
     fn refused(facts: &Facts<'_>, findings: &[Finding], Unsafe { why, remedy }: Unsafe) -> Verdict {
-        let text = match gpu_error::lead(facts) {
-            Some(mut text) => {
-                text.extend(first_of_all(findings));
-                text
+        let text = match findings::ended(facts) {
+            Some((fault, mut said)) => {
+                said.extend(first_of_all(findings, fault));
+                said
             }
             None => vec![format!("No verdict: {why}"), remedy.clone()],
         };
@@ -137,20 +148,20 @@ impl Verdict {
 fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
     let of = |bound| groups.get(&bound).map_or(0, |group| group.ns);
     let (gpu, wall) = (of(Bound::Gpu), facts.buckets.judged());
+    let is_tenth = |bound: &Bound| of(*bound) as f64 >= wall as f64 * LEAST;
+    let size = |bound: &Bound| (of(*bound), Reverse(*bound));
     let is_all_judged = facts.buckets.around == 0;
-    if is_all_judged
-        && of(Bound::StartUp) > gpu
-        && groups.keys().all(|other| of(*other) <= of(Bound::StartUp))
-    {
-        return Bound::StartUp;
+    let largest = groups.keys().copied().max_by_key(size);
+    if let Some(around) = largest.filter(|bound| is_all_judged && bound.is_around() && is_tenth(bound)) {
+        return around;
     }
     let span = if is_all_judged { facts.buckets.span() } else { wall };
     if gpu as f64 >= span as f64 * BUSY {
         return Bound::Gpu;
     }
-    let others = groups.keys().copied().filter(|bound| ![Bound::Gpu, Bound::StartUp].contains(bound));
-    let largest = others.max_by_key(|bound| (of(*bound), Reverse(*bound)));
-    largest.filter(|bound| of(*bound) as f64 >= wall as f64 * LEAST).unwrap_or(Bound::Gpu)
+    let others = groups.keys().copied().filter(|bound| *bound != Bound::Gpu && !bound.is_around());
+    let largest = others.max_by_key(size).filter(|bound| is_tenth(bound) || of(*bound) > gpu);
+    largest.unwrap_or(Bound::Gpu)
 }
 
 /// Returns the bound that the remedy of a fault removes, or a part of it; `None` if it removes none.
@@ -248,6 +259,10 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
             format!("Communication-bound: for {share} of {whole} only communication runs.")
         }
         Bound::StartUp => format!("Start-up takes {share} of {whole}, before the GPU is at work."),
+        Bound::Tail => {
+            let (tail, wall) = (duration(group.ns), duration(wall));
+            format!("After its last operation the GPU has nothing to do for {tail} of {wall}.")
+        }
     }
 }
 
@@ -261,6 +276,9 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
             duration(wall)
         );
     }
+    if bound == Bound::Tail {
+        return "The program goes on without it, or was ended then.".to_owned();
+    }
     let faster = wall as f64 / wall.saturating_sub(saves).max(1) as f64;
     let faster = if faster < 100.0 { format!(" ({faster:.1}x)") } else { String::new() };
     let (saves, wall) = (duration(saves), duration(wall));
@@ -273,9 +291,9 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
     }
 }
 
-/// Returns what to do about an error of the GPU, in a sentence.
-fn first_of_all(findings: &[Finding]) -> Option<String> {
-    let fault = findings.iter().find(|finding| finding.id == Id::GpuError)?;
+/// Returns what to do about the fault that ended the program, in a sentence.
+fn first_of_all(findings: &[Finding], fault: Id) -> Option<String> {
+    let fault = findings.iter().find(|finding| finding.id == fault)?;
     Some(format!("First: {}", in_short(&fault.fix)))
 }
 

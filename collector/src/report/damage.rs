@@ -15,8 +15,7 @@ pub fn described(damage: &Damage) -> Vec<(&'static str, String)> {
         if missing.is_empty() { String::new() } else { format!("at least {}", missing.join(" and ")) };
     let is_missing =
         |before: &str| if missing.is_empty() { String::new() } else { format!("{before}{missing} missing") };
-    // The chunk in which the file ends is counted as lost.
-    if cut && chunks_lost <= 1 && chunks_refused == 0 {
+    if damage.is_only_cut() {
         return vec![("cut", format!("the file ends in the middle of a chunk{}", is_missing(", ")))];
     }
     let mut described = Vec::new();

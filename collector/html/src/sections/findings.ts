@@ -7,6 +7,8 @@ import { section } from './section';
 
 export function findings(): HTMLElement {
   const all = list('findings').map((_, index) => finding(`findings.${index}`, index));
+  const unsafe = text('verdict.unsafe');
+  if (all.length === 0 && unsafe) return section('findings', 'Findings', h('span', {}, 'None; no verdict is safe: ', h('span', { 'data-text': true }, plain(unsafe))));
   if (all.length === 0) return section('findings', 'Findings', 'Nothing was found that would save a noticeable part of the time.');
   return section('findings', 'Findings', 'What is wrong, and what to change, the largest gain first. A gain is what the change adds to those before it.', h('ol', { class: 'findings' }, ...all));
 }

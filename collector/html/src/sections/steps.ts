@@ -21,18 +21,28 @@ export function steps(timeline: Timeline): HTMLElement | null {
   );
 }
 
+// The warm-up can take so much longer that all other steps would look alike.
+/** What the highest bar stands for, as in the terminal: the longest mean that is no longer than the longest step after the warm-up. */
+function scale(means: number[]): number {
+  const longest = value('steps.max_ns') ?? Infinity;
+  const steady = means.filter((mean) => mean <= longest);
+  return Math.max(...(steady.length > 0 ? steady : means));
+}
+
 function plot(): HTMLElement | null {
   const means = list('steps.plot_ns').map(Number);
-  if (means.length < 2) return null;
-  const most = Math.max(...means);
+  const most = scale(means);
+  if (means.length < 2 || most === 0) return null;
   const bars = means.map((mean, index) => {
+    const part = (y: number, height: number) => svg('rect', { x: index * 10 + 1, y, width: 8, height });
     const height = Math.max(1, (mean / most) * 100);
-    const bar = svg('rect', { x: index * 10 + 1, y: 100 - height, width: 8, height });
-    bar.append(svg('title', {}, document.createTextNode(duration(mean))));
-    return bar;
+    // A bar that would be higher is cut: there is a gap below its end.
+    const parts = mean > most ? [part(0, 6), part(12, 88)] : [part(100 - height, height)];
+    return svg('g', {}, ...parts, svg('title', {}, document.createTextNode(duration(mean))));
   });
+  const cut = means.some((mean) => mean > most) && '; those with a gap took longer';
   const picture = svg('svg', { viewBox: `0 0 ${means.length * 10} 100`, preserveAspectRatio: 'none', role: 'img', 'data-own': '', 'aria-label': 'step times over the run' }, ...bars);
-  return h('figure', { class: 'plot' }, picture, h('figcaption', { class: 'dim' }, 'Step times from the first to the last; a bar is the mean of equally many, the highest ', figure(`steps.plot_ns.${means.indexOf(most)}`, 'ns')));
+  return h('figure', { class: 'plot' }, picture, h('figcaption', { class: 'dim' }, 'Step times from the first to the last; a bar is the mean of equally many, the highest ', figure(`steps.plot_ns.${means.indexOf(most)}`, 'ns'), cut));
 }
 
 function outliers(timeline: Timeline): HTMLElement | null {

@@ -3,7 +3,7 @@
 use super::holding;
 use super::idle::without_own_cost;
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::analyze::idle::{Cause, Part, Site};
+use crate::analyze::idle::{Cause, Site};
 use crate::analyze::memory::churn::Churn;
 use crate::analyze::waits;
 use crate::diagnose::Facts;
@@ -11,7 +11,7 @@ use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, OfSite, Sites};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, plural};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls in at least this share of the run are made again and again, and not in a phase.
 const OFTEN: f64 = 0.5;
@@ -83,37 +83,52 @@ fn waits(facts: &Facts<'_>) -> (u64, u64) {
 }
 
 /// Returns the share of a site's idle time that goes with the allocations and frees: the host was in one, or the GPU had
-/// run out of work because a free had waited for it. Where the calls that waited are not known, a gap in which the host
-/// was in a free began so, and all that is in it until its end was caused by that; `frees` are such gaps.
-fn share(cause: Cause, site: &Site, part: &Part, frees: u64) -> f64 {
+/// run out of work because a free had waited for it. Where it is not known which calls waited, that is `behind_frees`.
+fn share(cause: Cause, site: &Site, behind_frees: f64) -> f64 {
     let is_free = |api: Option<&str>| api.is_some_and(waits::Cause::is_free);
     match (cause, site.wait()) {
         (Cause::Allocating | Cause::Freeing, _) => 1.0,
         (Cause::ImplicitSync, _) if is_free(site.api.as_deref()) => 1.0,
         (_, after) if is_free(after) => 1.0,
-        (Cause::Launching | Cause::Starting | Cause::OutsideCuda | Cause::OtherCall, None) => {
-            (frees as f64 / part.count.max(1) as f64).min(1.0)
-        }
+        (Cause::Launching | Cause::Starting | Cause::OutsideCuda | Cause::OtherCall, None) => behind_frees,
         _ => 0.0,
     }
+}
+
+/// Returns which share of a thread's gaps began with a free, by the cause of the idle time in them: a gap in which the
+/// host was in a free began so, and all that is in it until its end was caused by that. Empty if no free waited. Threads
+/// of which some idle time is known to be owed to frees are left out.
+fn behind_frees(facts: &Facts<'_>) -> BTreeMap<(Cause, Option<u32>), f64> {
+    if waits(facts).0 == 0 {
+        return BTreeMap::new();
+    }
+    let sites = &facts.all.idle.sites;
+    let is_owed = |site: &Site| site.wait().is_some_and(waits::Cause::is_free);
+    let known: BTreeSet<Option<u32>> =
+        sites.keys().filter(|(_, site)| is_owed(site)).map(|(_, site)| site.tid).collect();
+    let mut gaps: BTreeMap<(Cause, Option<u32>), u64> = BTreeMap::new();
+    for ((cause, site), part) in sites.iter().filter(|((_, site), _)| !known.contains(&site.tid)) {
+        *gaps.entry((*cause, site.tid)).or_default() += part.count;
+    }
+    let frees = |tid: Option<u32>| gaps.get(&(Cause::Freeing, tid)).copied().unwrap_or(0);
+    let share = |((cause, tid), count): (&(Cause, Option<u32>), &u64)| {
+        ((*cause, *tid), (frees(*tid) as f64 / (*count).max(1) as f64).min(1.0))
+    };
+    gaps.iter().map(share).collect()
 }
 
 /// Claims that idle time, in as far as it is after the warm-up, and says where it was.
 fn claims(facts: &Facts<'_>, churn: &Churn) -> (BTreeMap<Bucket, Sum>, Sites) {
     let idle = &facts.all.idle;
-    let mut frees: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-    if waits(facts).0 > 0 {
-        let sites = idle.sites.iter().filter(|((cause, _), _)| *cause == Cause::Freeing);
-        sites.for_each(|((_, site), part)| *frees.entry(site.tid).or_default() += part.count);
-    }
+    let behind_frees = behind_frees(facts);
     let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
     let mut sites = Sites::new();
     for (at, ((cause, site), part)) in idle.sites.iter().enumerate() {
-        let frees = frees.get(&site.tid).copied().unwrap_or(0);
+        let behind_frees = behind_frees.get(&(*cause, site.tid)).copied().unwrap_or(0.0);
         // The sites are those of all devices, the buckets those of one.
         let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
             / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
-        let of_site = share(*cause, site, part, frees) * churn.share;
+        let of_site = share(*cause, site, behind_frees) * churn.share;
         let share = of_site * of_device.min(1.0);
         if share > 0.0 {
             let claimed = (part.total.value as f64 * of_site) as u64;

@@ -20,6 +20,13 @@ const FIX: Advice = Advice {
            -arch), so that nothing is compiled from PTX, and keep CUDA's cache (CUDA_CACHE_PATH) between runs.",
 };
 
+/// What is said before that where the program does other things for longer than it loads code.
+const PREPARING: Advice = Advice {
+    pytorch: "py-spy record, or py-spy dump --pid PID, shows what it does: imports, reading a checkpoint, compilers.",
+    jax: "py-spy record, or py-spy dump --pid PID, shows what it does: imports, reading a checkpoint, compilers.",
+    cuda: "perf record, or py-spy record for Python, shows what it does: imports, reading files, compilers.",
+};
+
 /// The least that is worth reporting, as a share of the wall time and in ns: every program has to load its code, and a short
 /// one is all start-up.
 const LEAST: (f64, u64) = (0.05, 100_000_000);
@@ -64,10 +71,23 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let source = most.map(|(source, _)| source.clone()).unwrap_or_default();
     let text = evidence([load, link], loads, startup.processes, startup.module_loading.as_deref(), prepared);
     let at_most = |ns: u64| Sum { value: ns, lo: 0, hi: ns };
+    let (title, explanation, fix) = if code < prepared {
+        (
+            "The program prepares for long before its work",
+            "While it imports, reads, compiles or tunes, between its first launches, the GPU has nothing to do.",
+            format!("{} {}", PREPARING.of(facts), FIX.of(facts)),
+        )
+    } else {
+        (
+            "Loading and compiling code takes much of the time",
+            "Before the first kernel can run, its code is loaded, and compiled if the file has only PTX for this GPU.",
+            FIX.of(facts),
+        )
+    };
     Some(Claimed {
         finding: Finding {
             id: Id::ColdStart,
-            title: "Loading and compiling code takes much of the time".to_owned(),
+            title: title.to_owned(),
             evidence: Evidence {
                 text,
                 count: loads,
@@ -75,10 +95,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 source,
                 ..Evidence::default()
             },
-            explanation: "Before the first kernel can run, its code is loaded, and compiled if the file has only PTX for \
-                          this GPU."
-                .to_owned(),
-            fix: FIX.of(facts),
+            explanation: explanation.to_owned(),
+            fix,
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::from([

@@ -2,7 +2,7 @@
 
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
-use super::super::framework::{Advice, is_partly_compiled};
+use super::super::framework::{Advice, is_partly_compiled, only_infers};
 use super::super::running::{self, State};
 use super::idle::Idle;
 use super::recompilation;
@@ -82,6 +82,10 @@ const REST: Advice = Advice {
     ..OTHER
 };
 
+/// If the thread is off the CPU, and may be a server's.
+const SERVES: &str = "If the program serves requests, it may have waited for one: then more requests, and not other \
+                      code, fill the GPU.";
+
 /// If the thread also waits for a processor.
 const BUSY: &str = " Other threads take the processors that it needs: start fewer (OMP_NUM_THREADS, num_workers), or use more \
                     processors.";
@@ -102,6 +106,9 @@ fn explanation(state: Option<State>, is_input: bool) -> String {
     if is_input {
         text += " Then it copied to the GPU: preparing input, or waiting for it, is the usual reason.";
     }
+    if state == Some(State::OffCpu) {
+        text += " A server waits when it has no request.";
+    }
     if matches!(state, Some(State::Both) | None) {
         text += " On a machine whose processors are all busy, the thread may wait for one.";
     }
@@ -109,15 +116,19 @@ fn explanation(state: Option<State>, is_input: bool) -> String {
 }
 
 /// Returns the remedy.
-fn remedy(state: Option<State>, is_input: bool) -> Advice {
-    match (state, is_input) {
-        (Some(State::OffCpu), true) => INPUT_OFF_CPU,
+fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool) -> String {
+    let advice = match (state, is_input) {
+        // It is more likely a server than a training that waits for its data.
+        (Some(State::OffCpu), _) if only_infers(facts) => return format!("{SERVES} {}", OFF_CPU.of(facts)),
+        (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
+        (Some(State::OffCpu), false) => return format!("{} {SERVES}", OFF_CPU.of(facts)),
         (Some(State::Running), true) => INPUT_RUNNING,
         (Some(State::Both) | None, true) => INPUT,
-        (Some(State::OffCpu), false) => OFF_CPU,
+        (_, false) if is_partly_compiled(facts) => REST,
         (Some(State::Running), false) => RUNNING,
         (Some(State::Both) | None, false) => OTHER,
-    }
+    };
+    advice.of(facts)
 }
 
 /// Whether the host was elsewhere for long.
@@ -166,10 +177,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         let share = percent(before_input.min(idle.part.total.value), idle.part.total.value);
         text += &format!(" {share} of it ended with a copy to the GPU.");
     }
-    let fix = match state {
-        Some(State::Running | State::Both) | None if !is_input && is_partly_compiled(facts) => REST,
-        _ => remedy(state, is_input),
-    };
+    let fix = remedy(facts, state, is_input);
     Some(Claimed {
         finding: Finding {
             id: Id::HostStall,
@@ -185,7 +193,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 tid: site.tid,
             },
             explanation: explanation(state, is_input),
-            fix: if running::queued(&running).is_some() { fix.of(facts) + BUSY } else { fix.of(facts) },
+            fix: if running::queued(&running).is_some() { fix + BUSY } else { fix },
             saves: Estimate::exactly(0),
         },
         claims: idle.claims,
@@ -196,6 +204,31 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::kernels::Kernel;
+    use crate::analyze::{ProcessInfo, ProcessReport, Tables};
+    use crate::diagnose::buckets::Buckets;
+    use crate::model::framework::Framework;
+
+    /// A server that waited for requests was told to load its data in workers.
+    #[test]
+    fn a_thread_off_the_cpu_may_be_that_of_a_server() {
+        let of = |framework, state, kernel: &str| {
+            let all = Tables { kernels: vec![Kernel::of_launches(kernel, 9, 1_000)], ..Tables::default() };
+            let process = ProcessInfo { framework, ..ProcessInfo::default() };
+            let reports =
+                [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
+            remedy(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }, state, true)
+        };
+        let serves = of(Framework::PyTorch, Some(State::OffCpu), "softmax");
+        assert!(serves.starts_with(SERVES) && !serves.contains("DataLoader"), "{serves}");
+        for kernel in ["threshold_backward", "multi_tensor_apply_kernel"] {
+            let trains = of(Framework::PyTorch, Some(State::OffCpu), kernel);
+            assert!(trains.starts_with("Use DataLoader") && trains.ends_with(SERVES), "{trains}");
+        }
+        let other = of(Framework::Cuda, Some(State::OffCpu), "softmax");
+        assert!(other.starts_with("Load the input") && other.ends_with(SERVES), "{other}");
+        assert!(!of(Framework::PyTorch, Some(State::Running), "softmax").contains(SERVES));
+    }
 
     /// What was known of a tenth of the time was said of all of it.
     #[test]

@@ -9,9 +9,10 @@ use crate::units::{bytes, count, duration};
 
 const ADVICE: Advice = Advice {
     pytorch: "Keep no tensors of earlier steps: add up loss.detach() and not the loss itself, empty lists of outputs, \
-              and hold no graph (retain_graph, hooks). torch.cuda.memory._snapshot() names the tensors. If their sizes \
-              vary from step to step, the pool may be fragmented: set PYTORCH_ALLOC_CONF=expandable_segments:True \
-              (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF).",
+              and hold no graph (retain_graph, hooks). Call torch.cuda.memory._record_memory_history() at the start and \
+              torch.cuda.memory._dump_snapshot('memory.pickle') some steps later: pytorch.org/memory_viz then shows the \
+              lines that hold memory. If sizes vary from step to step, the pool may be fragmented: set \
+              PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF).",
     jax: "Keep no arrays of earlier steps: drop references to them, and donate arguments (donate_argnums). \
           jax.profiler.save_device_memory_profile() names them.",
     cuda: "Free in each step what it allocates, or allocate it once before the loop and use it again.",

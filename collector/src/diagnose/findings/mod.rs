@@ -12,7 +12,7 @@ mod device_switches;
 mod device_wide_sync;
 mod duplicate_uploads;
 mod fragmentation;
-pub mod gpu_error;
+mod gpu_error;
 mod grids;
 mod hidden_copy;
 mod holding;
@@ -39,7 +39,8 @@ mod underfilled_grid;
 mod unstable_kernel;
 mod waits;
 
-use super::finding::Find;
+use super::Facts;
+use super::finding::{Find, Id};
 
 /// All finders. Of two findings that gain the same, that of the first finder comes first: where the host waits for the GPU
 /// and then does something else, not to wait is the smaller change.
@@ -72,3 +73,10 @@ pub const FINDERS: &[Find] = &[
     out_of_memory::find,
     peak_memory::find,
 ];
+
+/// Returns the fault that is known to have ended the program, if there is one, and what to say of it first, in two sentences
+/// at most.
+pub fn ended(facts: &Facts<'_>) -> Option<(Id, Vec<String>)> {
+    let stopped = gpu_error::lead(facts).map(|said| (Id::GpuError, said));
+    stopped.or_else(|| Some((Id::OutOfMemory, vec![out_of_memory::lead(facts)?])))
+}

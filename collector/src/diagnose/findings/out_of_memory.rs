@@ -1,8 +1,8 @@
 //! Allocations that failed because memory ran out.
 
 use super::holding;
-use crate::analyze::Tables;
-use crate::analyze::memory::holders::Failure;
+use crate::analyze::memory::holders::{Failure, Origin};
+use crate::analyze::{ProcessReport, Tables};
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
@@ -11,7 +11,9 @@ use crate::units::{bytes, duration, plural};
 const ADVICE: Advice = Advice {
     pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
               PYTORCH_ALLOC_CONF=expandable_segments:True (before PyTorch 2.9, PYTORCH_CUDA_ALLOC_CONF) where the pool \
-              is fragmented. torch.cuda.memory._snapshot() names the tensors.",
+              is fragmented. Call torch.cuda.memory._record_memory_history() at the start and \
+              torch.cuda.memory._dump_snapshot('memory.pickle') where the error is caught: pytorch.org/memory_viz then \
+              shows the lines that hold memory.",
     jax: "A smaller batch, jax.checkpoint, donated arguments (donate_argnums); XLA_PYTHON_CLIENT_MEM_FRACTION sets what JAX \
           takes for itself.",
     cuda: "Free what the largest holders do not need any more, use blocks again, or ask for less at a time.",
@@ -21,7 +23,7 @@ const ADVICE: Advice = Advice {
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let failures = facts.all.memory.out_of_memory;
     let failure = facts.all.memory.holders.failure.as_ref()?;
-    let requested = failure.requested.map_or_else(|| "memory".to_owned(), bytes);
+    let requested = requested(failure);
     let held = holding::holders(&failure.holders, failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
     let tables = facts.of_process(|tables| tables.memory.holders.failure.as_ref() == Some(failure));
@@ -41,11 +43,31 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(holding::finding(
         Id::OutOfMemory,
-        format!("memory ran out: {requested} could not be allocated"),
-        holding::evidence(&failure.origin, text, failures, Some(failure.at)),
+        title(failure),
+        holding::evidence(&failure.origin, text, failures, Some(failure.first_at)),
         "An allocation fails if no free part of the GPU's memory is large enough.",
         ADVICE.of(facts),
     ))
+}
+
+/// Returns what to say first of a run that a failed allocation ended, in a sentence: its program launched nothing after it,
+/// and is known to have ended otherwise than with code 0.
+pub fn lead(facts: &Facts<'_>) -> Option<String> {
+    let failure = facts.all.memory.holders.failure.as_ref().filter(|failure| !failure.went_on)?;
+    let is_its = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
+    facts.reports.iter().find(is_its)?.process.outcome.filter(|outcome| outcome.is_failure())?;
+    let Origin { api, source, .. } = &failure.origin;
+    let by = api.as_ref().map_or_else(String::new, |api| format!(" by {api}"));
+    let at = source.line.as_ref().map_or_else(String::new, |line| format!(" at {}", line.place()));
+    Some(format!("{}{by}{at}.", title(failure)))
+}
+
+fn title(failure: &Failure) -> String {
+    format!("Memory ran out: {} could not be allocated", requested(failure))
+}
+
+fn requested(failure: &Failure) -> String {
+    failure.requested.map_or_else(|| "memory".to_owned(), bytes)
 }
 
 /// Returns what was held on each GPU, in a sentence.

@@ -16,7 +16,9 @@ const FULL: f64 = 0.8;
 const ADVICE: Advice = Advice {
     pytorch: "To make room: a smaller batch with gradient accumulation, activation checkpointing \
               (torch.utils.checkpoint), mixed precision, optimizer states in fewer bytes or sharded (FSDP). \
-              torch.cuda.memory._snapshot() names the tensors.",
+              Call torch.cuda.memory._record_memory_history() at the start and \
+              torch.cuda.memory._dump_snapshot('memory.pickle') at the peak: pytorch.org/memory_viz then shows the lines \
+              that hold memory.",
     jax: "To make room: a smaller batch, jax.checkpoint, lower precision, donated arguments (donate_argnums). JAX takes \
           75 % of the GPU at the start unless XLA_PYTHON_CLIENT_PREALLOCATE=false.",
     cuda: "To make room: free what later phases do not need before the peak, use blocks again, or work on smaller parts.",

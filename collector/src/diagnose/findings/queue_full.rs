@@ -28,7 +28,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let busy: u64 =
         [Bucket::Compute, Bucket::Graphs].map(|bucket| facts.buckets.get(bucket).value).iter().sum();
     let is_busy = busy > 0 && busy as f64 >= BUSY * facts.buckets.span() as f64;
-    if !is_blocked || !is_busy || calls.count < QUEUE {
+    // Then they wait for their own kernels.
+    let is_told_to_wait = facts.reports.iter().any(|report| report.process.launch_blocking);
+    if !is_blocked || !is_busy || calls.count < QUEUE || is_told_to_wait {
         return None;
     }
     let text = format!(

@@ -29,7 +29,7 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
         "{} waited for it alone, in {} of {} to which it came last: {}.",
         duration(arrivals.waited.value),
         arrivals.last,
-        plural(arrivals.compared, "collective", "collectives"),
+        plural(arrivals.complete, "collective", "collectives"),
         what_it_does(odd)
     );
     let claim = bucket(facts, report, odd).map(|bucket| (bucket, arrivals.waited));
@@ -82,11 +82,14 @@ pub fn what_it_does(odd: &Odd) -> String {
     format!("{why}; the others wait for it in {}", operation(&odd.collective))
 }
 
-/// Returns the NCCL function that launches a kernel, from the kernel's symbol: `ncclDevKernel_AllReduce_…`, before 2.19
-/// `ncclKernel_AllReduce_…`. For other kernels it is the kernel's name.
+/// The beginnings of NCCL's kernels: before 2.19, since then, and on symmetric memory in 2.27 and since 2.28.
+const NCCL: [&str; 4] = ["ncclKernel_", "ncclDevKernel_", "ncclSymDevKernel_", "ncclSymkDevKernel_"];
+
+/// Returns the NCCL function that launches a kernel, from the kernel's symbol, as `ncclDevKernel_AllReduce_…`. For other
+/// kernels it is the kernel's name.
 fn operation(symbol: &str) -> String {
     let name = demangle(symbol);
-    let operation = ["ncclDevKernel_", "ncclKernel_"].into_iter().find_map(|start| name.split_once(start));
+    let operation = NCCL.into_iter().find_map(|start| name.split_once(start));
     let operation = operation.and_then(|(_, rest)| rest.split('_').next());
     match operation.filter(|operation| !operation.is_empty() && *operation != "Generic") {
         Some(operation) => format!("nccl{operation}"),
@@ -121,7 +124,8 @@ fn fix(what: Option<Longer>, rank: u32, pid: Option<u32>) -> String {
     match what {
         Some(Longer::Kernels | Longer::Copies) => format!(
             "Give rank {rank} no more work than the others (uneven batches, sequence lengths or layers). If the work is the \
-             same, compare its GPU with another one: nvidia-smi -q -d PERFORMANCE,CLOCK,PCIE."
+             same, compare its GPU with another one: nvidia-smi -q -d PERFORMANCE,CLOCK shows their clocks, and nvidia-smi \
+             --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv their links to the host."
         ),
         Some(Longer::Idle(Cause::OutsideCuda | Cause::SetUp)) => format!(
             "Look at rank {rank}'s host: more or slower input than the others have, logging or checkpoints that only it does, \
@@ -130,5 +134,34 @@ fn fix(what: Option<Longer>, rank: u32, pid: Option<u32>) -> String {
         _ => format!(
             "Compare rank {rank} with another one: gpuspy report DIR --rank {rank} says what only it does."
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those on symmetric memory were given as the kernel's name.
+    #[test]
+    fn nccls_kernels_on_symmetric_memory_are_said_by_their_function() {
+        for (symbol, said) in [
+            ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclAllReduce"),
+            ("ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)", "ncclAllReduce"),
+            ("ncclSymkDevKernel_ReduceScatter_LD_sum_f32(ncclSymkDevWorkArgs4K)", "ncclReduceScatter"),
+        ] {
+            assert_eq!(operation(symbol), said);
+        }
+    }
+
+    /// `PCIE` is nothing that `nvidia-smi -d` displays.
+    #[test]
+    fn the_advice_to_compare_gpus_is_a_command_that_nvidia_smi_knows() {
+        let said = fix(Some(Longer::Kernels), 3, None);
+        for command in [
+            "nvidia-smi -q -d PERFORMANCE,CLOCK ",
+            "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv ",
+        ] {
+            assert!(said.contains(command), "{said}");
+        }
     }
 }

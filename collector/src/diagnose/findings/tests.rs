@@ -11,12 +11,15 @@ use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::legacy_stream::Turns;
+use crate::analyze::memory::churn::{Churn, Counts};
 use crate::analyze::memory::holders::{Failure, Growth, Origin};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
+use crate::analyze::startup::{self, Startup};
 use crate::analyze::steps::{StepTimes, Steps};
 use crate::analyze::transfers::SizeClass;
+use crate::analyze::waits::{Cause as Waiting, Waited};
 use crate::analyze::{ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::{Bucket, Buckets};
@@ -54,8 +57,17 @@ fn process(gpus: u32) -> Tables {
 
 /// Returns what is found in processes, if the wall time of one GPU has these parts.
 fn found(processes: Vec<Tables>, parts: &[(Bucket, u64)], find: Find) -> Option<Claimed> {
-    let report =
-        |tables| ProcessReport { process: ProcessInfo::default(), tables, together: None, findings: None };
+    found_in(&ProcessInfo::default(), processes, parts, find)
+}
+
+/// Does the same for processes that are like this one.
+fn found_in(
+    process: &ProcessInfo,
+    processes: Vec<Tables>,
+    parts: &[(Bucket, u64)],
+    find: Find,
+) -> Option<Claimed> {
+    let report = |tables| ProcessReport { process: process.clone(), tables, together: None, findings: None };
     let reports: Vec<ProcessReport> = processes.into_iter().map(report).collect();
     let all = Tables::of_run(&reports);
     let parts: BTreeMap<Bucket, Sum> = parts.iter().map(|(bucket, ns)| (*bucket, exactly(*ns))).collect();
@@ -209,6 +221,38 @@ fn the_default_stream_gains_what_the_turns_of_one_gpu_do() {
     assert!(text(Some(of_two)).starts_with("1.00 s of work has room"));
 }
 
+/// Every line with one gap in each step was claimed, as if a free had opened the gaps of all of them.
+#[test]
+fn of_four_gaps_in_each_step_one_is_behind_the_free() {
+    let of = |first: Option<Wait>| {
+        let line = |line| Some(Frame { file: "train.py".to_owned(), line, ..Frame::default() });
+        let outside = |at| {
+            let source = Source { library: None, line: line(at) };
+            let after_wait = first.clone().filter(|_| at == 0);
+            let site = Site { source, after_wait, tid: Some(7), is_long: true, ..Site::default() };
+            ((Cause::OutsideCuda, site), Part { count: STEPS, total: exactly(100 * MS) })
+        };
+        let free = Site { api: Some("cuMemFree".to_owned()), tid: Some(7), ..Site::default() };
+        let freeing = ((Cause::Freeing, free), Part { count: STEPS, total: exactly(10 * MS) });
+        let mut one = process(1);
+        let whole = Part { count: 4 * STEPS, total: exactly(400 * MS) };
+        one.idle.by_cause = [(Cause::OutsideCuda, whole), (Cause::Freeing, freeing.1)].into();
+        one.idle.sites = (0..4).map(outside).chain([freeing]).collect();
+        let counts = Counts { allocations: STEPS, frees: STEPS, ..Counts::default() };
+        one.memory.holders.churn = Some(Churn { counts, spread: 1.0, share: 1.0, ..Churn::default() });
+        let waited = Waited { count: STEPS, waited: exactly(100 * MS), ..Waited::default() };
+        one.implicit_syncs.by_api.insert(("cuMemFree".to_owned(), Waiting::Free), waited);
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), 400 * MS), (Bucket::Idle(Cause::Freeing), 10 * MS)];
+        let claims = found(vec![one], &parts, allocation_churn::find).unwrap().claims;
+        parts.map(|(bucket, _)| claims[&bucket].value / MS)
+    };
+    assert_eq!(of(None), [100, 10], "it is not known which calls waited");
+    let free = Wait { api: "cuMemFree".to_owned(), line: None };
+    assert_eq!(of(Some(free)), [100, 10]);
+    let other = Wait { api: "cuStreamSynchronize".to_owned(), line: None };
+    assert_eq!(of(Some(other)), [75, 10], "it is owed to something else");
+}
+
 /// The changes of eight processes were taken for those of one thread: 400 in a second of each seemed to be 3 200.
 #[test]
 fn a_thread_changes_the_gpu_as_often_as_it_does_itself() {
@@ -280,6 +324,37 @@ fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
     };
     assert!(of(Some((7, 7))));
     assert!(!of(Some((1, 400))) && !of(None));
+}
+
+/// A program that read a checkpoint for seconds was said to load and compile code.
+#[test]
+fn what_prepares_for_longer_than_it_loads_is_told_to_find_out_why() {
+    let of = |load: u64, outside: u64| {
+        let mut startup = Startup { processes: 1, ..Startup::default() };
+        startup.until_kernel.parts[startup::Part::Load as usize] = load;
+        let one = Tables { startup: Some(startup), steps: Steps::default(), ..process(1) };
+        let parts = [(Bucket::StartUp, load), (Bucket::Idle(Cause::SetUp), outside), (Bucket::Compute, S)];
+        found(vec![one], &parts, cold_start::find).unwrap().finding
+    };
+    let prepares = of(100 * MS, 2 * S);
+    assert_eq!(prepares.title, "The program prepares for long before its work");
+    assert!(prepares.fix.starts_with("perf record, or py-spy") && prepares.fix.contains("CUDA_CACHE_PATH"));
+    let loads = of(2 * S, 100 * MS);
+    assert_eq!(loads.title, "Loading and compiling code takes much of the time");
+    assert!(loads.fix.starts_with("Load only the modules"), "{}", loads.fix);
+}
+
+/// A launch that waits for its own kernel, because it is told to, was said to wait for room in the queue.
+#[test]
+fn launches_that_are_told_to_wait_do_not_wait_for_the_queue() {
+    let mut one = process(1);
+    one.apis.insert("cudaLaunchKernel".to_owned(), calls(2_000, 900 * MS));
+    let parts = [(Bucket::Compute, 950 * MS), (Bucket::Idle(Cause::Launching), 50 * MS)];
+    let of = |launch_blocking| {
+        let process = ProcessInfo { launch_blocking, ..ProcessInfo::default() };
+        found_in(&process, vec![one.clone()], &parts, queue_full::find).is_some()
+    };
+    assert!(of(false) && !of(true));
 }
 
 /// Returns what is found in processes of which the first ones got these errors at these times.

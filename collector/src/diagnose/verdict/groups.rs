@@ -37,7 +37,7 @@ impl Group {
     }
 }
 
-/// Divides the wall time by bound. What is undecided, and the time after the last operation, is in no group.
+/// Divides the wall time by bound. What is undecided is in no group.
 pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
     let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
     for (bucket, bound) in [
@@ -46,6 +46,7 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
         (Bucket::Graphs, Bound::Gpu),
         (Bucket::ExposedCommunication, Bound::Communication),
         (Bucket::ExposedCopies, Bound::Copies),
+        (Bucket::Tail, Bound::Tail),
     ] {
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(buckets.get(bucket).value);

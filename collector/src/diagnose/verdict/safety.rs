@@ -2,10 +2,13 @@
 
 use super::groups::Group;
 use super::{Bound, UNDECIDED};
+use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::idle::Cause;
 use crate::analyze::windows::Timing;
+use crate::analyze::{Damage, ProcessReport, Tables};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
+use crate::diagnose::framework::Advice;
 use crate::units::{duration, percent};
 use gpuspy_wire::record::LossCause;
 
@@ -30,6 +33,13 @@ impl Unsafe {
     }
 }
 
+/// What to do about a program that does not use the GPU.
+const UNUSED: Advice = Advice {
+    pytorch: "Move the model and its inputs there: model.to('cuda'), tensor.to('cuda').",
+    jax: "Look at jax.devices() and JAX_PLATFORMS: it computed on another device.",
+    cuda: "If it should have, gpuspy doctor shows which GPUs it can use.",
+};
+
 /// Returns why nothing can be said about a run, whatever bounds it; `None` if that is safe.
 pub fn of_run(facts: &Facts<'_>) -> Option<Unsafe> {
     let coverage = &facts.all.coverage;
@@ -41,33 +51,65 @@ pub fn of_run(facts: &Facts<'_>) -> Option<Unsafe> {
             "Run gpuspy doctor with the program to find out why.",
         ));
     }
-    if facts.reports.iter().any(|report| {
-        let damage = report.process.damage;
-        damage.chunks_lost > 0 || damage.chunks_refused > 0 || damage.records_lost > 0
-    }) {
-        return Some(Unsafe::new("parts of the trace cannot be read.", "Run the program again."));
-    }
-    if facts.all.duty.timing == Some(Timing::Off) {
-        return Some(Unsafe::new(
-            "timing was off, so it is not known when the GPU was busy.",
-            "Run again with --timing auto.",
-        ));
-    }
-    lost(facts).or_else(|| untimed(facts))
+    let checks: [fn(&Facts<'_>) -> Option<Unsafe>; 6] = [unread, unused, blocked, not_timed, lost, untimed];
+    checks.into_iter().find_map(|check| check(facts))
 }
 
-/// Returns that too many records were lost, if so.
-fn lost(facts: &Facts<'_>) -> Option<Unsafe> {
-    let pending = LossCause::GpuTimePending.name();
-    let lost = facts.all.coverage.dropped_by.iter().filter(|(cause, _)| **cause != pending);
-    let lost = lost.fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
-    let calls = facts.all.apis.values().fold(lost, |sum, calls| sum.saturating_add(calls.count));
-    (lost.saturating_mul(100) > calls.saturating_mul(LOST_PERCENT)).then(|| {
-        Unsafe::new(
-            format!("{} of the records were lost.", percent(lost, calls)),
-            "Run again with --capture-range, to record a part of the run.",
-        )
+/// Returns that too much of the traces cannot be read, if so. A file that is only cut ends earlier, and is whole until then.
+fn unread(facts: &Facts<'_>) -> Option<Unsafe> {
+    let damages = facts.reports.iter().map(|report| report.process.damage);
+    let damages = damages.filter(|damage| !damage.is_only_cut());
+    let share = too_many(facts, damages.fold(0u64, |sum, damage| sum.saturating_add(damage.records_lost)))?;
+    Some(Unsafe::new(format!("{share} of the records cannot be read."), "Run the program again."))
+}
+
+/// Returns that the GPU had nothing to do in a run of which everything is known, if so.
+fn unused(facts: &Facts<'_>) -> Option<Unsafe> {
+    let Tables { coverage, transfers, graphs, apis, .. } = facts.all;
+    let is_whole = facts.reports.iter().all(|ProcessReport { process, .. }| {
+        process.filter.is_empty() && process.captured.is_none() && process.damage == Damage::default()
+    });
+    // Launches that failed are in no other table.
+    let is_used = facts.buckets.device.is_some()
+        || coverage.launches > 0
+        || graphs.launches > 0
+        || transfers.values().any(|kind| kind.count > 0)
+        || apis.keys().any(|api| api.contains("Launch"))
+        || facts.all.gpu_errors.first.is_some();
+    (is_whole && !is_used && coverage.dropped() == 0).then(|| {
+        let why = "the program launched nothing on the GPU, and copied nothing to it.";
+        Unsafe::new(why, &UNUSED.of(facts))
     })
+}
+
+/// Returns that launches waited for their kernels because the program's environment said so, if so.
+fn blocked(facts: &Facts<'_>) -> Option<Unsafe> {
+    let is_blocked = facts.reports.iter().any(|report| report.process.launch_blocking);
+    let why = "CUDA_LAUNCH_BLOCKING was set: every launch waited for its kernel.";
+    is_blocked.then(|| Unsafe::new(why, "Unset it and run again."))
+}
+
+/// Returns that nothing was to be timed, if so.
+fn not_timed(facts: &Facts<'_>) -> Option<Unsafe> {
+    (facts.all.duty.timing == Some(Timing::Off)).then(|| {
+        let why = "timing was off, so it is not known when the GPU was busy.";
+        Unsafe::new(why, "Run again with --timing auto.")
+    })
+}
+
+/// Returns that too many records were lost before they were in a trace, if so.
+fn lost(facts: &Facts<'_>) -> Option<Unsafe> {
+    let others = [LossCause::GpuTimePending.name(), DAMAGED_TRACE];
+    let lost = facts.all.coverage.dropped_by.iter().filter(|(cause, _)| !others.contains(*cause));
+    let share = too_many(facts, lost.fold(0u64, |sum, (_, count)| sum.saturating_add(*count)))?;
+    let remedy = "Run again with --capture-range, to record a part of the run.";
+    Some(Unsafe::new(format!("{share} of the records were lost."), remedy))
+}
+
+/// Returns the share of the records that `lost` ones are, if that is too large.
+fn too_many(facts: &Facts<'_>, lost: u64) -> Option<String> {
+    let calls = facts.all.apis.values().fold(lost, |sum, calls| sum.saturating_add(calls.count));
+    (lost.saturating_mul(100) > calls.saturating_mul(LOST_PERCENT)).then(|| percent(lost, calls))
 }
 
 /// Returns that too much of the GPU's time is unknown, if so.
@@ -93,7 +135,7 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
 /// Returns why a bound is unsafe because of the GPU's idle time; `None` if it is safe.
 pub fn of_idle(facts: &Facts<'_>, bound: Bound, group: &Group) -> Option<Unsafe> {
     let (span, open) = (facts.buckets.span(), facts.buckets.get(Bucket::Idle(Cause::Undecided)).value);
-    if bound != Bound::StartUp && open as f64 > span as f64 * UNDECIDED {
+    if !bound.is_around() && open as f64 > span as f64 * UNDECIDED {
         return Some(Unsafe::new(
             format!("the GPU is idle for {} of its time for causes that are open.", percent(open, span)),
             match facts.all.duty.timing {

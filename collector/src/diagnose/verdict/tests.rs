@@ -1,17 +1,21 @@
 //! A verdict of each kind, from tables that are filled by hand. Times are in ns; the wall is a second.
 
 use super::*;
+use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
+use crate::analyze::memory::holders::{Failure, Origin};
 use crate::analyze::source::Source;
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
 use crate::diagnose::buckets::Buckets;
 use crate::diagnose::finding::Evidence;
+use crate::model::framework::Framework;
+use crate::model::outcome::Outcome;
 use crate::model::stacks::Frame;
 use gpuspy_wire::record::LossCause;
 
@@ -282,9 +286,9 @@ fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
     let why = "No verdict: timing was off, so it is not known when the GPU was busy.";
     assert_refused(&judged(&all), [why, "Run again with --timing auto."]);
 
-    let damage = Damage { chunks_lost: 1, ..Damage::default() };
-    let refused = judged_with(&whole, ProcessInfo { damage, ..ProcessInfo::default() }, &[]);
-    assert_refused(&refused, ["No verdict: parts of the trace cannot be read.", "Run the program again."]);
+    let process = ProcessInfo { launch_blocking: true, ..ProcessInfo::default() };
+    let why = "No verdict: CUDA_LAUNCH_BLOCKING was set: every launch waited for its kernel.";
+    assert_refused(&judged_with(&whole, process, &[]), [why, "Unset it and run again."]);
 
     let mut all = whole.clone();
     (all.coverage.driver_hooked, all.coverage.launches) = (Some(false), 1);
@@ -299,11 +303,98 @@ fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
     let remedy = "Run again with --capture-range, to record a part of the run.";
     assert_refused(&judged(&all), ["No verdict: 2.0 % of the records were lost.", remedy]);
 
+    let mut all = Tables::default();
+    all.coverage.launches = 1;
     let nothing = [
         "No verdict: no operation has a GPU time.",
         "Run again with --timing exact, until work runs on a GPU.",
     ];
-    assert_refused(&judged(&Tables::default()), nothing);
+    assert_refused(&judged(&all), nothing);
+}
+
+/// A torn chunk at its end was enough to refuse the verdict on a run of days.
+#[test]
+fn what_can_be_read_of_a_trace_has_a_verdict_if_little_is_missing() {
+    let mut all = run(0, [600, 0, 0, 400], &[]);
+    all.apis.entry("cudaLaunchKernel".to_owned()).or_default().count = 98;
+    let mut of = |damage: Damage| {
+        all.coverage.dropped_by = [(DAMAGED_TRACE, damage.records_lost)].into();
+        judged_with(&all, ProcessInfo { damage, ..ProcessInfo::default() }, &[])
+    };
+    let torn = Damage { chunks_lost: 1, records_lost: 50, cut: true, ..Damage::default() };
+    assert_eq!(of(torn).bound, Some(Bound::Copies), "it ends earlier, and that is all");
+    let hole = Damage { cut: false, ..torn };
+    let why = "No verdict: 33.8 % of the records cannot be read.";
+    assert_refused(&of(hole), [why, "Run the program again."]);
+    assert_eq!(of(Damage { chunks_lost: 2, ..torn }).bound, None, "not only its end is missing");
+    assert_eq!(of(Damage { records_lost: 0, ..hole }).bound, Some(Bound::Copies), "its chunk had no records");
+}
+
+/// A program that only asks whether there is a GPU was told to run again with exact timing.
+#[test]
+fn a_program_that_does_not_use_the_gpu_is_told_so() {
+    let why = "No verdict: the program launched nothing on the GPU, and copied nothing to it.";
+    let of = |process: ProcessInfo| judged_with(&Tables::default(), process, &[]);
+    let general = "If it should have, gpuspy doctor shows which GPUs it can use.";
+    assert_refused(&of(ProcessInfo::default()), [why, general]);
+    let pytorch = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
+    let remedy = "Move the model and its inputs there: model.to('cuda'), tensor.to('cuda').";
+    assert_refused(&of(pytorch), [why, remedy]);
+    let part = ProcessInfo { filter: "since 1 s".to_owned(), ..ProcessInfo::default() };
+    assert!(of(part).text[0].contains("no operation has a GPU time"), "the rest is not known");
+}
+
+/// Of a run that was ended while its program imported, it was said that start-up takes 0.2 % of the wall.
+#[test]
+fn the_time_after_the_last_operation_is_the_bound_if_it_is_the_largest_part() {
+    let text = |tail| {
+        let tail = format!("After its last operation the GPU has nothing to do for {tail} ms of 1.00 s.");
+        [tail, "The program goes on without it, or was ended then.".to_owned()]
+    };
+    for (start_up, compute, tail) in [(30, 150, 820), (2, 8, 990)] {
+        let all = run(start_up, [compute, 0, 0, 0], &[]);
+        let text = text(tail);
+        let text = text.each_ref().map(String::as_str);
+        assert_bound(&all, Bound::Tail, tail as f64 / 1_000.0, tail, &text);
+    }
+    assert_eq!(judged(&run(0, [500, 0, 0, 0], &[])).bound, Some(Bound::Gpu), "of equal parts the GPU's");
+}
+
+/// Where nothing was a tenth of the wall, the GPU was the bound, however little it did.
+#[test]
+fn the_gpu_does_not_bound_a_program_in_which_something_else_takes_longer() {
+    let idle = [Cause::Launching, Cause::OutsideCuda, Cause::Allocating, Cause::ExplicitSync];
+    let idle = idle.map(|cause| (cause, Site::default(), 95, 95));
+    let mut all = run(95, [50, 0, 95, 95], &idle);
+    all.devices[0].identity.undecided = exactly(190 * MS);
+    all.devices[0].identity.span += 190 * MS;
+    assert_eq!(judged(&all).bound, Some(Bound::Launches), "and the tail takes 95 ms, too");
+}
+
+/// A training that ran out of memory was told to load its data in workers.
+#[test]
+fn a_run_that_a_failed_allocation_ended_begins_with_it() {
+    let line = Some(Frame { file: "train.py".to_owned(), line: 42, ..Frame::default() });
+    let source = Source { library: None, line };
+    let origin = Origin { api: Some("cuMemAlloc".to_owned()), source, ..Origin::default() };
+    let failure = Failure { requested: Some(30 << 30), origin, ..Failure::default() };
+    let findings = [finding(Id::HostStall, 9, "load ahead"), finding(Id::OutOfMemory, 0, "Fewer. Or less.")];
+    let text = |failure: &Failure, outcome| {
+        let mut all = run(0, [600, 0, 0, 400], &[]);
+        all.memory.holders.failure = Some(failure.clone());
+        judged_with(&all, ProcessInfo { outcome, ..ProcessInfo::default() }, &findings).text
+    };
+    let bound = "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.";
+    let lead = "Memory ran out: 30.0 GiB could not be allocated by cuMemAlloc at train.py:42.";
+    assert_eq!(text(&failure, Some(Outcome::Exited(Some(1)))), [lead, bound, "First: Fewer"]);
+    let went_on = Failure { went_on: true, ..failure.clone() };
+    for (failure, outcome) in [
+        (&went_on, Some(Outcome::Exited(Some(1)))),
+        (&failure, Some(Outcome::Exited(Some(0)))),
+        (&failure, None),
+    ] {
+        assert_eq!(text(failure, outcome)[0], bound, "{outcome:?}");
+    }
 }
 
 /// A program whose kernel failed an assertion on an H100 was told to be run again until work runs on a GPU.

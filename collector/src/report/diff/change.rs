@@ -15,7 +15,8 @@ pub struct Change {
     /// that is not beyond the noise; same: none at all.
     pub verdict: Verdict,
     /// What is compared. step: the median time of a step after the warm-up; gpu: the time from the first operation to
-    /// the last on the GPU that was used longest; wall: the wall time of the run, where no GPU was used.
+    /// the last on the GPU that was used longest, where a run has no steps or a step may not be the same work in both;
+    /// wall: the wall time of the run, where no GPU was used.
     pub basis: Basis,
     /// That time in the run before the change.
     #[schemars(range(min = 0))]
@@ -66,6 +67,8 @@ pub enum Basis {
 /// by about so much, which one run's steps cannot show (Mytkowicz et al., "Producing Wrong Data Without Doing Anything
 /// Obviously Wrong!", ASPLOS 2009).
 const LEAST_NOISE: f64 = 0.01;
+/// Counts that differ by more than this, as a share, are not those of the same work.
+const ALIKE: f64 = 0.05;
 /// With fewer steps after the warm-up, the noise is not known.
 const FEWEST: u64 = 5;
 /// Standard deviations on either side of the mean of a normal distribution that contain 99 % of it.
@@ -80,7 +83,7 @@ const TO_P95: f64 = 1.645;
 const PARTS: usize = 8;
 
 impl Change {
-    /// Compares two runs, by steps if both have them.
+    /// Compares two runs, by steps if both have them and they are the same work.
     pub fn of(before: &Report, after: &Report) -> Change {
         let (basis, before_ns, after_ns) = times(before, after);
         let noise_ns = match basis {
@@ -144,8 +147,10 @@ impl Change {
 
 /// Returns the times that are compared, ns.
 fn times(before: &Report, after: &Report) -> (Basis, f64, f64) {
-    if let Some((before, after)) = before.steps.median_ns.zip(after.steps.median_ns) {
-        return (Basis::Step, before as f64, after as f64);
+    if let Some((of_before, of_after)) = before.steps.median_ns.zip(after.steps.median_ns)
+        && are_same_work(&before.steps, &after.steps)
+    {
+        return (Basis::Step, of_before as f64, of_after as f64);
     }
     let [of_before, of_after] = [before, after].map(on_gpu);
     if of_before > 0 && of_after > 0 {
@@ -153,6 +158,22 @@ fn times(before: &Report, after: &Report) -> (Basis, f64, f64) {
     }
     let [of_before, of_after] = [before, after].map(|report| report.wall_ns.unwrap_or(0));
     (Basis::Wall, of_before as f64, of_after as f64)
+}
+
+/// Whether a step is the same work in both runs. What repeats may be one step in one run and several in the other, or a
+/// part of one. The program's own name of a step, as many steps, or as many launches in each speak against that.
+fn are_same_work(before: &Steps, after: &Steps) -> bool {
+    let are_alike = |before: u64, after: u64| far(before, after).is_none();
+    let is_named = before.range.is_some() && before.range == after.range;
+    is_named
+        || are_alike(before.count, after.count)
+        || are_alike(before.launches_per_step, after.launches_per_step)
+}
+
+/// Returns by which share of `before` a count of both runs differs, if they are not alike.
+pub fn far(before: u64, after: u64) -> Option<f64> {
+    let share = (after as f64 - before as f64) / before.max(1) as f64;
+    (share.abs() > ALIKE).then_some(share)
 }
 
 /// Returns the time from the first operation to the last on the GPU that was used longest.
@@ -235,6 +256,7 @@ fn plain_percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::Tables;
     use crate::analyze::steps::{StepTimes, Steps as Found};
     use crate::model::steps::Source;
 
@@ -287,6 +309,24 @@ mod tests {
         wanders.plot_ns = vec![1_000_000; 60];
         wanders.plot_ns[0] = 90_000_000;
         assert_eq!(noise(&wanders, &quiet), Some(10_000.0), "the first steps are slow in every run");
+    }
+
+    /// 4 000 "steps" of 8 launches before and 100 of 93 after were said to be 48 times slower, where the runs took as long.
+    #[test]
+    fn steps_that_may_not_be_the_same_work_are_not_compared() {
+        let of = |count, launches| Steps { launches_per_step: launches, ..steps(count, 1_000_000, 0.0) };
+        assert!(!are_same_work(&of(4_000, 8), &of(100, 93)));
+        assert!(are_same_work(&of(4_000, 8), &of(4_100, 93)), "the launches of a step were fused");
+        assert!(are_same_work(&of(4_000, 93), &of(100, 92)), "the run is shorter");
+        let named = |steps: Steps| Steps { range: Some("step".to_owned()), ..steps };
+        assert!(are_same_work(&named(of(4_000, 8)), &named(of(100, 93))), "the program says what a step is");
+        assert!(!are_same_work(&named(of(4_000, 8)), &of(100, 93)));
+        let basis = |before: Steps, after: Steps| {
+            let run = |steps| Report { steps, ..Report::of(&[], &Tables::default(), &[]) };
+            Change::of(&run(before), &run(after)).basis
+        };
+        assert_eq!(basis(of(4_000, 8), of(100, 8)), Basis::Step);
+        assert_eq!(basis(of(4_000, 8), of(100, 93)), Basis::Wall, "no GPU was used");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What else differs between two runs, so that a change may not be the program's.
 
 use super::Compared;
-use super::change::{Basis, Change, signed_percent};
+use super::change::{Basis, Change, far, signed_percent};
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
 use crate::report::rows::processes::Process;
@@ -34,12 +34,13 @@ pub struct Side {
     pub timed: u64,
     /// The number of records and GPU times that were lost.
     pub dropped: u64,
+    /// How it failed, in a few words each: the GPU stopped with an error, or a process was killed, crashed, or exited with
+    /// another code than 0. empty = it did not.
+    pub failures: Vec<String>,
 }
 
 /// Coverage that differs by more than this, as a share of all launches, is worth a warning.
 const COVERAGE: f64 = 0.1;
-/// Launches of runs without steps that differ by more than this, as a share, are not the same amount of work.
-const LAUNCHES: f64 = 0.05;
 
 impl Side {
     /// Describes a run.
@@ -58,8 +59,29 @@ impl Side {
             launches: report.coverage.launches,
             timed: report.coverage.timed,
             dropped: report.coverage.dropped,
+            failures: failures(report),
         }
     }
+}
+
+/// Returns how a run failed: what it took is not the time of the whole work.
+fn failures(report: &Report) -> Vec<String> {
+    let stopped = report.gpu_error.map(|error| format!("the GPU stopped with an error ({error})"));
+    let failed = report.processes.iter().filter_map(|process| {
+        let how = match (process.ending, process.exit_code) {
+            (Some("killed"), _) => "was killed".to_owned(),
+            (Some("crashed"), _) => "crashed".to_owned(),
+            (_, Some(code @ 1..)) => format!("exited with code {code}"),
+            _ => return None,
+        };
+        Some(format!("{} {how}", named(process)))
+    });
+    stopped.into_iter().chain(failed).collect()
+}
+
+/// Returns what a process is called in a sentence.
+fn named(process: &Process) -> String {
+    process.pid.map_or_else(|| "process".to_owned(), |pid| format!("process {pid}"))
 }
 
 /// Returns what all processes have in common.
@@ -99,8 +121,8 @@ fn differences(before: &Side, after: &Side) -> Vec<String> {
 
 fn differing(what: &str, before: Option<String>, after: Option<String>) -> Option<String> {
     let (before, after) = before.zip(after)?;
-    let named = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-    (before != after).then(|| format!("{what} differs: {} before, {} after", named(before), named(after)))
+    let or_none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
+    (before != after).then(|| format!("{what} differs: {} before, {} after", or_none(before), or_none(after)))
 }
 
 fn timing(coverage: &Coverage) -> Option<String> {
@@ -136,29 +158,23 @@ fn differing_coverage(before: &Coverage, after: &Coverage) -> Option<String> {
 
 /// Returns a sentence if both runs may not have done the same work.
 fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
-    let (steps, other_steps) = (&before.steps, &after.steps);
     if change.basis == Basis::Step {
-        // What repeats may be one step in one run and several in the other. As many steps, or as many launches in each,
-        // speak against that.
-        let are_alike = |one: u64, other: u64| far(one, other).is_none();
-        let is_same = are_alike(steps.count, other_steps.count)
-            || are_alike(steps.launches_per_step, other_steps.launches_per_step);
-        return (!is_same).then(|| {
-            format!(
-                "a step may not be the same work in both: {} of {} launches before, {} of {} after",
-                count(steps.count),
-                count(steps.launches_per_step),
-                count(other_steps.count),
-                count(other_steps.launches_per_step)
-            )
-        });
+        return None;
     }
+    let (steps, other_steps) = (&before.steps, &after.steps);
     let whole = |report: &Report| report.coverage.launches.saturating_add(report.coverage.in_graphs);
     let (launches, other_launches) = (whole(before), whole(after));
     let none = match (steps.median_ns, other_steps.median_ns) {
-        (Some(_), None) => "no steps were found after the change",
-        (None, Some(_)) => "no steps were found before the change",
-        _ => "no steps were found",
+        (Some(_), Some(_)) => format!(
+            "a step may not be the same work in both ({} of {} launches before, {} of {} after)",
+            count(steps.count),
+            count(steps.launches_per_step),
+            count(other_steps.count),
+            count(other_steps.launches_per_step)
+        ),
+        (Some(_), None) => "no steps were found after the change".to_owned(),
+        (None, Some(_)) => "no steps were found before the change".to_owned(),
+        (None, None) => "no steps were found".to_owned(),
     };
     match far(launches, other_launches) {
         Some(share) => Some(format!(
@@ -174,15 +190,9 @@ fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
     }
 }
 
-/// Returns by which share of `before` both differ, if it is much.
-fn far(before: u64, after: u64) -> Option<f64> {
-    let share = (after as f64 - before as f64) / before.max(1) as f64;
-    (share.abs() > LAUNCHES).then_some(share)
-}
-
 /// Returns sentences that say what one run lacks.
 fn incomplete(name: &str, report: &Report) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut said: Vec<String> = failures(report).iter().map(|failure| format!("{name}: {failure}")).collect();
     if report.coverage.dropped > 0 {
         let records = plural(report.coverage.dropped, "record", "records");
         said.push(format!("{name} lacks {records}, which could not be kept"));
@@ -201,13 +211,10 @@ fn incomplete(name: &str, report: &Report) -> Vec<String> {
         let how = match process.ending {
             Some("running") => "was still running",
             Some("unknown") => "may have run on after its trace was cut off",
-            Some("killed") => "was killed",
-            Some("crashed") => "crashed",
-            Some("vanished") => "vanished",
+            Some("vanished") if process.exit_code.is_none() => "vanished",
             _ => continue,
         };
-        let pid = process.pid.map_or(String::new(), |pid| format!(" {pid}"));
-        said.push(format!("{name}: process{pid} {how}"));
+        said.push(format!("{name}: {} {how}", named(process)));
     }
     said
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Diff`] is a pure function of the rows of two [reports](crate::report::rows), and plain structs like those: the JSON
 //! Schema in `collector/schema/diff.schema.json` is generated from them, and the screen draws its tables from them. Where
-//! both runs have steps, figures are those of a step, so that runs of different length can be compared.
+//! both runs have the same steps, figures are those of a step, so that runs of different length can be compared.
 
 pub mod change;
 pub mod circumstances;
@@ -18,7 +18,7 @@ use crate::analyze::{ProcessReport, Tables};
 use crate::harmless;
 use crate::report::rows::Report;
 use crate::report::view::Unread;
-use change::Change;
+use change::{Basis, Change};
 use circumstances::{Side, warnings};
 use figure::Scale;
 use parts::Per;
@@ -38,14 +38,14 @@ pub struct Diff {
     pub change: Change,
     /// What else differs, or is missing, so that the change may not be the program's: a sentence each.
     pub warnings: Vec<String>,
-    /// What the counts and total times below are of. step: both runs have steps, and the figures of each run are
-    /// divided by its number of steps; those of memory are always of the run.
+    /// What the counts and total times below are of. step: the steps of both runs are compared, and the figures of each run
+    /// are divided by its number of steps; those of memory are always of the run.
     pub per: Per,
     /// null = neither run has steps.
     pub steps: Option<steps::Steps>,
     /// The parts of the wall time of the GPU that was used most.
     pub identity: Vec<parts::Part>,
-    /// The idle time by cause, the largest change first.
+    /// The idle time by cause, the largest change first; causes that are of the run are behind those of a step.
     pub idle: Vec<parts::Cause>,
     /// The largest change of the total time first.
     pub kernels: Vec<kernels::Kernel>,
@@ -96,9 +96,12 @@ impl Diff {
     fn of_rows(before: &Compared<'_>, after: &Compared<'_>) -> Diff {
         let (one, other) = (before.report, after.report);
         let change = Change::of(one, other);
-        let (per, scale) = match (one.steps.count, other.steps.count) {
-            (0, _) | (_, 0) => (Per::Run, Scale::RUN),
-            (before, after) => (Per::Step, Scale { before: before as f64, after: after as f64 }),
+        let (per, scale) = match change.basis {
+            Basis::Step => {
+                let (before, after) = (one.steps.count as f64, other.steps.count as f64);
+                (Per::Step, Scale { before, after })
+            }
+            Basis::Gpu | Basis::Wall => (Per::Run, Scale::RUN),
         };
         Diff {
             before: Side::of(before),
@@ -107,7 +110,7 @@ impl Diff {
             per,
             steps: steps::Steps::of(&one.steps, &other.steps),
             identity: parts::parts(&one.identity, &other.identity, per, scale),
-            idle: parts::causes(&one.idle, &other.idle, scale),
+            idle: parts::causes(&one.idle, &other.idle, per, scale),
             kernels: kernels::kernels(&one.kernels, &other.kernels, scale),
             transfers: work::transfers(one, other, scale),
             syncs: work::syncs(one, other, scale),

@@ -41,7 +41,7 @@ pub struct Coverage {
     /// NVTX ranges that started while too many others were open (4096 per thread and domain, 256 started ones). They
     /// are not in ranges.
     pub ranges_not_followed: u64,
-    /// A driver launch function passed through the agent; null = not known.
+    /// A driver launch function passed through the agent; null = not known, or none had to: nothing was launched.
     pub driver_hooked: Option<bool>,
     /// CUDA functions that were looked up (cuGetProcAddress, cudaGetDriverEntryPoint, dlsym) and that the agent does
     /// not know: they pass through, and what they do is not recorded.

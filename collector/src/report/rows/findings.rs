@@ -6,6 +6,7 @@ use crate::analyze::ProcessReport;
 use crate::diagnose::finding::{self, Id};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::path::Path;
 
 /// A fault of the program.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -102,21 +103,37 @@ pub fn verify(reports: &[ProcessReport]) -> String {
         _ => vec!["--".to_owned(), "CMD".to_owned()],
     };
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    format!("gpuspy run -o after.gspy {} && gpuspy diff {} after.gspy", words.join(" "), run_path(reports))
+    let (before, after) = (run_path(reports), name_after(whole(reports)));
+    format!("gpuspy run -o {after} {} && gpuspy diff {before} {after}", words.join(" "))
 }
 
 /// Returns the path of a run, quoted for a shell.
 pub fn run_path(reports: &[ProcessReport]) -> String {
-    let first = reports.first().map(|report| whole(&report.process.path, reports.len()));
-    first.map_or("BEFORE".to_owned(), quoted_path)
+    quoted_path(whole(reports))
 }
 
-/// Returns the path of a run: that of its only trace, or the directory of its traces.
-fn whole(trace: &str, traces: usize) -> &str {
-    match trace.rsplit_once('/') {
-        _ if traces <= 1 => trace,
-        Some(("", _)) => "/",
-        Some((directory, _)) => directory,
-        None => ".",
+/// Returns the path of a run: that of its only trace, or the deepest directory that has all of its traces.
+fn whole(reports: &[ProcessReport]) -> &str {
+    let first = match reports {
+        [] => return "BEFORE",
+        [only] => return &only.process.path,
+        [first, ..] => Path::new(&first.process.path),
+    };
+    let traces = || reports.iter().map(|report| Path::new(&report.process.path));
+    let has_all = |directory: &&Path| traces().all(|trace| trace.starts_with(directory));
+    let directory = first.ancestors().skip(1).find(has_all).and_then(Path::to_str).unwrap_or_default();
+    if directory.is_empty() { "." } else { directory }
+}
+
+/// Returns what the trace after a change is called: after.gspy, or the next number where the path of the run has that name. The
+/// run must not be overwritten, and not be compared with itself.
+fn name_after(run: &str) -> String {
+    let number = |name: &str| match name.strip_prefix("after")?.strip_suffix(".gspy")? {
+        "" => Some(1),
+        number => number.strip_prefix('-')?.parse::<u32>().ok(),
+    };
+    match run.split('/').filter_map(number).max() {
+        None => "after.gspy".to_owned(),
+        Some(number) => format!("after-{}.gspy", u64::from(number) + 1),
     }
 }

@@ -74,8 +74,10 @@ pub struct BySite {
     pub total_ns: Estimate,
 }
 
-/// The idle time of streams in the classes of Holistic Trace Analysis, ns. A gap is host_wait if the operation that
-/// ended it was launched after the one before it had ended; else kernel_wait if it is shorter than 30 µs; else other.
+/// The idle time of streams in the classes of Holistic Trace Analysis, ns, as it finds them in an export, which has
+/// only operations with a GPU time: while untimed ones ran, as in sampling pauses, streams count as idle. A gap is
+/// host_wait if the operation that ended it was launched after the one before it had ended; else kernel_wait if it is
+/// shorter than 30 µs; else other.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Hta {
     /// The time in which the GPU waited for the host.

@@ -178,7 +178,7 @@ pub struct Holding {
     pub pool: Option<&'static str>,
 }
 
-/// The most memory held in each of equal stretches of time. Empty where none was held, and of several processes.
+/// The most memory held in each of equal stretches of time. Empty where none was held, and of several machines.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Timeline {
     /// The time from the start of the collection to the start of the first stretch.

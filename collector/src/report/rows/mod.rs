@@ -71,9 +71,9 @@ pub struct Report {
     pub apis: Vec<calls::Api>,
     /// Calls that waited for the GPU, by the outermost API.
     pub syncs: Vec<calls::Sync>,
-    /// Calls that are no synchronize calls and waited for the GPU all the same: work that CUDA documents them to wait
-    /// for was unfinished when they were entered, and over when they returned. By the outermost API and the reason why
-    /// it waits; those that never waited are absent.
+    /// Calls that are no synchronize calls and waited for the GPU all the same: work that such calls wait for was
+    /// unfinished when they were entered, and over when they returned. By the outermost API and the reason why it
+    /// waits; those that never waited are absent.
     pub implicit_syncs: Vec<syncs::ImplicitSync>,
     /// Lines of the program (Python, or native code), by what they cause: those with the most time of the GPU, idle and waiting first, and
     /// calls without a line as a row of their own, so that the rows sum to the whole. Empty if no line and no function is known.
@@ -97,13 +97,16 @@ pub struct Report {
     /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
     pub processes: Vec<processes::Process>,
-    /// The ranks of the job, in their order; empty if fewer than two processes have a rank.
+    /// The ranks of the job, in their order, for each time that it was started; empty if there are fewer than two.
     pub ranks: Vec<ranks::Rank>,
     /// What the ranks were compared by.
     #[serde(skip)]
     pub compared: Ranks,
     /// Traces of the directory that could not be read at all. They are missing from the report.
     pub unread: Vec<unread::Unread>,
+    /// The number of the error with which a GPU stopped first, for the comparison of two runs; `None` if none did.
+    #[serde(skip)]
+    pub gpu_error: Option<i32>,
 }
 
 impl Report {
@@ -145,6 +148,7 @@ impl Report {
             ranks: ranks::rows(&diagnosis.ranks, reports),
             compared: diagnosis.ranks,
             unread: unread.iter().map(unread::Unread::of).collect(),
+            gpu_error: all.gpu_errors.first.as_ref().map(|stopped| stopped.result),
         }
     }
 }

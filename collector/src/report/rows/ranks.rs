@@ -47,7 +47,8 @@ pub struct Straggler {
     /// The mean of the fastest part of its run, divided by that of its whole run.
     #[schemars(range(min = 0, max = 1))]
     pub vs_own: Option<f64>,
-    /// By how much it came later than half of the ranks, summed over all collectives. Only what is certain counts.
+    /// By how much it came later than half of the ranks, summed over all collectives. Only what is certain counts. Those that
+    /// were not timed on several ranks are estimated from those that were.
     pub late_ns: u64,
     /// The number of collectives to which it certainly came last.
     pub last_arrivals: u64,

@@ -13,8 +13,8 @@ pub struct ImplicitSync {
     /// The function's name.
     pub api: String,
     /// free: device memory freed or unmapped; host_free: pinned memory freed or unregistered; pageable_copy: a copy
-    /// from or to pageable memory; blocking_copy: another copy or memset that returns when it is done; unload: of a
-    /// module or library; context_end.
+    /// from or to pageable memory; blocking_copy: another copy or memset that returns when it is done; load, unload: of
+    /// a module or library; context_end.
     #[serde(serialize_with = "name")]
     #[schemars(
         with = "&str",
@@ -26,7 +26,7 @@ pub struct ImplicitSync {
     /// The sum of their times, from entry to return.
     pub host_ns: u64,
     /// The part of that time in which they waited, in ns: from their entry to the end of the work; of copies, to the
-    /// end of the work ahead of them.
+    /// end of the work ahead of them. A load may compile first: its lower bound is 0.
     pub waited: Estimate,
     pub undecided: Undecided,
     #[serde(flatten)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Verdict {
     /// gpu: kernels; launches: the host cannot launch as fast as the GPU runs; host: outside CUDA; syncs: synchronization
-    /// empties the GPU's queue; null = not safe to say.
+    /// empties the GPU's queue; tail: after the last operation; null = not safe to say.
     #[schemars(extend("enum" = or_null(Bound::ALL.map(Bound::name))))]
     pub bound: Option<&'static str>,
     /// The verdict in at most three sentences.

@@ -2,18 +2,16 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number};
-use crate::analyze::Tables;
 use crate::analyze::lines;
 use crate::analyze::summary::{Captured, ProcessInfo};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};
-use crate::report::rows::processes::Process;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent, plural};
 use crate::report::view::Unread;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The column at which the text next to the title `gpuspy` starts.
 const INDENT: usize = 8;
@@ -21,12 +19,7 @@ const INDENT: usize = 8;
 /// Prints whatever makes the whole report doubtful, above everything else.
 pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
     let problem = |text: &str| Text::toned(Tone::Problem, text);
-    // A program that uses only the driver API and launches nothing calls no launch function: nothing is hidden.
-    let is_hidden = |tables: &Tables| {
-        tables.coverage.driver_hooked == Some(false)
-            && (tables.coverage.launches > 0 || tables.apis.keys().any(|api| api.starts_with("cuda")))
-    };
-    if run.reports.iter().any(|report| is_hidden(&report.tables)) {
+    if run.reports.iter().any(|report| report.tables.coverage.driver_hooked == Some(false)) {
         screen.line(problem("driver not hooked: launches did not pass through the agent.").then(
             " This report is based on runtime calls; GPU work of this program may be missing, and no GPU time is \
              known. Run `gpuspy doctor` to find out why.",
@@ -124,9 +117,9 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
         names("command", cut),
     ]);
     let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
-    let is_a_rank = |process: &Process| process.rank.is_some() && !run.rows.ranks.is_empty();
-    let all = run.rows.processes.iter().zip(run.reports);
-    let listed: Vec<_> = all.filter(|(process, _)| !is_a_rank(process)).collect();
+    let ranks: BTreeSet<usize> = run.rows.compared.rows.iter().map(|row| row.at).collect();
+    let all = run.rows.processes.iter().zip(run.reports).enumerate();
+    let listed: Vec<_> = all.filter(|(at, _)| !ranks.contains(at)).map(|(_, one)| one).collect();
     if listed.is_empty() {
         return;
     }

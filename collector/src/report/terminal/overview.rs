@@ -92,8 +92,12 @@ fn verdict(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     const MORE: &str = "  --section findings";
     let verdict = &run.rows.verdict;
     let room = screen.width() - 2;
+    // A fault that ended the program comes first in both.
+    let first = run.rows.findings.first();
+    let has_ended =
+        verdict.text.first().zip(first).is_some_and(|(text, first)| text.starts_with(&first.title));
     let tone = match verdict.bound {
-        _ if run.all.gpu_errors.first.is_some() => Tone::Problem,
+        _ if has_ended => Tone::Problem,
         None => Tone::Problem,
         Some("gpu") => Tone::Work,
         Some(_) => Tone::Waste,

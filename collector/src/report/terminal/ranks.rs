@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, time};
-use crate::analyze::ranks::matching::Matched;
+use crate::analyze::ranks::Ranks;
 use crate::analyze::ranks::odd::Odd;
 use crate::diagnose::findings::straggler_rank;
 use crate::model::outcome::Outcome;
@@ -11,7 +11,7 @@ use crate::report::rows::ranks::Rank;
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone};
 use crate::report::units::{bytes, count, duration, percent, plural};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most ranks that are shown one by one unless the user asks for more: so many fit on a screen of 24 lines.
 const FEW: usize = 16;
@@ -28,7 +28,7 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Ranks", sentence(run));
     endings(screen, run);
-    remarks(screen, &run.rows.compared.matched);
+    remarks(screen, run);
     let is_overview = !screen.view.is_selected();
     let few = if is_overview { FEWEST } else { FEW };
     let most = screen.view.rows(if rows.len() > few { 0 } else { few });
@@ -189,11 +189,17 @@ fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
 /// Returns the sentence next to the title.
 fn sentence(run: &Run<'_>) -> Text {
     let ranks = &run.rows.compared;
-    let count = plural(ranks.rows.len() as u64, "rank", "ranks");
+    let numbers: BTreeSet<u32> = ranks.rows.iter().map(|row| row.rank).collect();
+    let count = plural(numbers.len() as u64, "rank", "ranks");
+    let matched = &ranks.matched;
     match &ranks.odd {
         Some(odd) => slower(odd, ranks.rows[odd.place].rank),
-        None if ranks.matched.compared > 0 => {
-            let compared = plural(ranks.matched.compared, "collective", "collectives");
+        None if matched.compared > 0 && !matched.is_enough() => {
+            let all = plural(matched.launched, "collective", "collectives");
+            format!("{count}: too few of {all} could be compared ({} on all ranks)", matched.complete).into()
+        }
+        None if matched.compared > 0 => {
+            let compared = plural(matched.compared, "collective", "collectives");
             format!("{count}: none keeps the others waiting ({compared} compared)").into()
         }
         None => format!("{count}: when they came to their collectives is not known").into(),
@@ -225,8 +231,14 @@ fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Says what could not be compared.
-fn remarks(screen: &mut Screen<'_>, matched: &Matched) {
+/// Says what was compared with what, and what could not be compared.
+fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let Ranks { starts, rows, matched, .. } = &run.rows.compared;
+    if *starts > 1 {
+        let is_window = rows.iter().any(|row| run.reports[row.at].process.window.is_some());
+        let what = if is_window { "in windows of time" } else { "started more than once" };
+        screen.more(format!("{what} ({starts}): each has lines of its own, and is compared for itself"));
+    }
     if matched.uneven > 0 {
         let kernels = plural(matched.uneven, "communication kernel", "communication kernels");
         screen.more(format!("{kernels} launched more often on some ranks than on others: matched by order"));
@@ -235,8 +247,8 @@ fn remarks(screen: &mut Screen<'_>, matched: &Matched) {
         let all = matched.apart + matched.compared;
         let share = percent(matched.apart, all);
         screen.more(format!(
-            "{share} of the collectives did not run at the same time on all ranks, and are not compared: other \
-             communicators, or lost records"
+            "{share} of the collectives did not run at the same time on all ranks, or did not end together, and are \
+             not compared: other communicators, or lost records"
         ));
     }
 }

@@ -148,6 +148,7 @@ fn advice(cause: Cause) -> &'static str {
         Cause::BlockingCopy => {
             "use cudaMemcpyAsync with pinned memory, and synchronize where the data is needed"
         }
+        Cause::Load => "load code before the work that it would wait for, and keep it",
         Cause::Unload => "keep modules loaded, or unload them when the GPU is done",
         Cause::ContextEnd => {
             "synchronize before the context is destroyed, and keep one context for the whole process"

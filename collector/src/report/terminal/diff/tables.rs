@@ -93,7 +93,9 @@ pub fn steps(drawn: &mut Drawn<'_>) {
 pub fn wall(drawn: &mut Drawn<'_>) {
     let sentence = match drawn.per() {
         "" => "where the time of the GPU that was used most went",
-        _ => "where the time of the GPU that was used most went, per step; start-up and tail are of the run",
+        _ => {
+            "where the time of the GPU that was used most went, per step; start-up, set-up and tail are of the run"
+        }
     };
     drawn.screen.section("Wall", sentence);
     let mut table = figures("part");
@@ -112,9 +114,11 @@ pub fn idle(drawn: &mut Drawn<'_>) {
     drawn.screen.section("Idle", format!("idle time{}, by cause", drawn.per()));
     let mut table = figures("cause");
     let shown = drawn.shown(rows.len(), FEW);
-    rows[..shown]
-        .iter()
-        .for_each(|row| add(&mut table, &row.cause.replace('_', " "), &row.total_ns, Unit::Time));
+    for row in &rows[..shown] {
+        // Where the title says that times are per step, what is not says so itself.
+        let of_run = if row.per == drawn.diff.per { "" } else { " (of the run)" };
+        add(&mut table, &(row.cause.replace('_', " ") + of_run), &row.total_ns, Unit::Time);
+    }
     drawn.screen.table(&table, 0, "");
     drawn.hidden(rows.len() - shown, "idle");
 }
