@@ -24,10 +24,12 @@ use std::time::{Duration, Instant};
 #[command(override_usage = "gpuspy collect <--dir <DIR>|--pid <PID> [--output <PATH>]>")]
 #[command(group(ArgGroup::new("source")))]
 pub(super) struct Options {
-    /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT or SIGTERM
+    /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT, SIGTERM or
+    /// SIGHUP
     #[arg(long, value_name = "DIR", group = "source")]
     dir: Option<PathBuf>,
-    /// Collect from a running process that has the agent preloaded and no collector, until it ends, or SIGINT or SIGTERM
+    /// Collect from a running process that has the agent preloaded and no collector, until it ends, or SIGINT, SIGTERM
+    /// or SIGHUP
     #[arg(long, value_name = "PID", group = "source", allow_negative_numbers = true)]
     pid: Option<u32>,
     /// A connected socket inherited from the agent
@@ -47,6 +49,9 @@ pub(super) struct Options {
     job: Option<String>,
     #[command(flatten)]
     hangs: HangOptions,
+    /// Why a setting is not the one that a variable requests
+    #[arg(skip)]
+    pub(super) note: Option<String>,
     /// Print nothing unless something fails
     #[arg(short, long, env = "GPUSPY_QUIET", action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
     quiet: bool,
@@ -106,7 +111,12 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {
         let listening = std::thread::Builder::new().spawn_scoped(threads, || {
-            collector.listen(listener, |session| print_session(&session, quiet, has_tables));
+            collector.listen(listener, |session| {
+                print_session(&session, quiet, has_tables);
+                if let Ok((session, _)) = session {
+                    collector.traces().forget(session.trace);
+                }
+            });
             drop(over);
         });
         if listening.is_ok() {
@@ -195,13 +205,16 @@ fn serve_agent(number: i32, output: &Path, options: &Options) -> Result<ExitCode
     let output = std::path::absolute(output).map_err(Failure::usage)?;
     let socket = UnixStream::from(collect::leave_all_but(number)?);
     let (collector, _stopper) = Collector::new(Target::File(output))?;
-    let collector = collector.watching(options.hangs.untold());
+    let collector = collector.watching(options.hangs.untold()).noting(options.note.as_deref());
     collector.receive(socket)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn stopping_signals() -> Result<Signals, Failure> {
-    Signals::block(&[libc::SIGINT, libc::SIGTERM])
+    // Under nohup, a hangup means nothing.
+    let hangup = Some(libc::SIGHUP).filter(|number| !sys::is_ignored(*number));
+    let numbers: Vec<i32> = [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup).collect();
+    Signals::block(&numbers)
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))
 }
 
@@ -213,7 +226,13 @@ fn prepare(directory: &Path) -> Result<PathBuf, Failure> {
         return Err(failed(e));
     }
     let absolute = std::path::absolute(directory).map_err(failed)?;
-    if fs::metadata(&absolute).map_err(failed)?.mode() & 0o022 != 0 {
+    let found = fs::metadata(&absolute).map_err(failed)?;
+    if ![0, sys::user()].contains(&found.uid()) {
+        return Err(Failure::usage(format_args!(
+            "{shown} belongs to another user, who could replace the socket and the traces in it: name a directory of your own"
+        )));
+    }
+    if found.mode() & 0o022 != 0 {
         return Err(Failure::usage(format_args!(
             "other users can write into {shown}: name a directory in it that does not exist yet, which gpuspy makes for you alone"
         )));

@@ -34,7 +34,8 @@ fn visible(command: &Command) -> Command {
 }
 
 pub(super) fn man(options: &Man) -> Result<ExitCode, Failure> {
-    let mut all = Cli::command();
+    // `gpuspy help` has no page.
+    let mut all = Cli::command().disable_help_subcommand(true);
     // This gives every command its full name, such as `gpuspy run`.
     all.build();
     let page = match &options.command {

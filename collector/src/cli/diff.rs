@@ -74,6 +74,14 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
         say(format_args!("{what} ({why}), so --fail-over cannot decide: record it again"));
         return Ok(ExitCode::from(UNREADABLE));
     }
+    // What fails early takes less time.
+    if options.fail_over.is_some()
+        && diff.before.failures.is_empty()
+        && let Some(how) = diff.after.failures.first()
+    {
+        say(format_args!("AFTER failed and BEFORE did not ({how}), so --fail-over cannot decide"));
+        return Ok(ExitCode::from(UNREADABLE));
+    }
     match options.fail_over {
         Some(percent) if diff.change.is_slower_than(percent) => {
             say(format_args!("AFTER is slower than --fail-over {percent} allows: {}", diff.change.text));

@@ -15,13 +15,13 @@ if it finds a problem.";
 pub(super) const RUN: &str = "\
 Examples:
   gpuspy run -- python train.py
-  gpuspy run -o runs/first.gspy --json -- ./app --steps 10
+  gpuspy run -o first.gspy --json -- ./app --steps 10
   gpuspy run --timing off -- ./app       all calls, no GPU times: the lowest overhead
   gpuspy run --budget 2 -- ./app         as many GPU times as 2 % overhead allows
   gpuspy run --capture-range delay=10,duration=500ms -- ./app
 
-Exit status: the program's; 128 + n when signal n ended it; 126 when it cannot be executed, 127 when it is not found; 2 on bad \
-usage, or when something cannot be set up: then the program was not started.";
+Exit status: the program's; 126 when it cannot be executed, 127 when it is not found; 2 on bad usage, or when something cannot \
+be set up: then the program was not started. When a signal ended the program, the same signal ends gpuspy: 128 + n in a shell.";
 
 pub(super) const COLLECT: &str = "\
 Examples:
@@ -58,10 +58,11 @@ Examples:
   gpuspy diff runs/before runs/after --json | jq .change
 
 Where both runs have steps, the median step is compared, and the noise is what the steps of both vary by; other figures are \
-of a step. Without steps, the noise is not known, and --fail-over compares the plain times. The filters apply to both traces.
+of a step. Without steps, or where a step may not be the same work in both, whole runs are compared: the noise is not known, and \
+--fail-over compares the plain times. The filters apply to both traces.
 
 Exit status: 0; 2 on bad usage; 3 when a side has no call that can be read, or when --fail-over cannot decide because a trace is \
-damaged; 4 when AFTER is slower than --fail-over allows.";
+damaged or AFTER failed and BEFORE did not; 4 when AFTER is slower than --fail-over allows.";
 
 pub(super) const QUERIES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use super::exporting::{Asked, Exporting};
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, is_compressed, write_file, write_to, written_behind};
-use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable};
+use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable, wait};
 use super::{Failure, panic, parquet, say, time};
 use crate::export::chrome::Chrome;
 use crate::export::flame::Weight;
@@ -15,15 +15,16 @@ use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::run::Machine;
 use crate::model::steps::Span;
-use crate::trace::{TraceError, TraceReader, wait_until_complete};
+use crate::trace::{TraceError, TraceReader};
 use crate::why::said;
 use clap::{Args, ValueEnum};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -116,7 +117,7 @@ pub(super) fn export(options: &Options) -> Result<ExitCode, Failure> {
     panic::about(&options.trace);
     let output = options.output.as_deref().filter(|path| path.as_os_str() != "-");
     if !matches!(options.to, Format::Parquet) {
-        output.map_or(Ok(()), replaceable)?;
+        output.map_or(Ok(()), |path| replaceable(path, options.to))?;
         if options.job.is_some() {
             return Err(Failure::usage("--job is for --to parquet"));
         }
@@ -238,8 +239,8 @@ fn flames(
 }
 
 /// Refuses to write where something else would be lost, as `run -o` does: a directory must be empty, and a file must be empty
-/// or an earlier export.
-fn replaceable(path: &Path) -> Result<(), Failure> {
+/// or an earlier export. Collapsed stacks are text that others write too, and only collapsed stacks replace them.
+fn replaceable(path: &Path, to: Format) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_dir() {
         let mut entries = fs::read_dir(path)
@@ -251,7 +252,8 @@ fn replaceable(path: &Path) -> Result<(), Failure> {
             ))),
         };
     }
-    if path.is_file() && !is_export(path) && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+    let is_export = || is_export(path) || (matches!(to, Format::Collapsed) && is_collapsed(path));
+    if path.is_file() && !is_export() && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Err(Failure::usage(format_args!(
             "{shown} exists and is not an export: choose another path with -o, or remove it"
         )));
@@ -283,21 +285,35 @@ fn begins(path: &Path, is: impl Fn(&[u8]) -> bool) -> bool {
     open().is_ok_and(|mut file| asked(&mut file)) || open().is_ok_and(|file| asked(&mut GzDecoder::new(file)))
 }
 
-/// Returns whether a file is an earlier export.
+/// Returns whether a file is an earlier export that is no collapsed stacks.
 fn is_export(path: &Path) -> bool {
     let starts = |start: &[u8]| {
         let mut read = vec![0; start.len()];
         File::open(path).and_then(|mut file| file.read_exact(&mut read)).is_ok() && read == start
     };
-    is_chrome_trace(path) || is_perfetto_trace(path) || starts(flame::SPEEDSCOPE_START) || is_collapsed(path)
+    is_chrome_trace(path) || is_perfetto_trace(path) || starts(flame::SPEEDSCOPE_START)
 }
 
-/// Returns whether the first line of a file is a stack and a number.
+/// Returns whether a file begins like collapsed stacks that gpuspy wrote: each line is a stack and a number, in the
+/// order of the stacks. Lines of a log may look like that, too, but not like a stack of several frames.
 fn is_collapsed(path: &Path) -> bool {
-    let mut line = String::new();
-    let read = File::open(path).and_then(|file| BufReader::new(file.take(1 << 16)).read_line(&mut line));
-    let is_stack = |(stack, amount): (&str, &str)| !stack.is_empty() && amount.parse::<u64>().is_ok();
-    read.is_ok() && line.strip_suffix('\n').and_then(|line| line.rsplit_once(' ')).is_some_and(is_stack)
+    let mut start = Vec::new();
+    if File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut start)).is_err() {
+        return false;
+    }
+    let complete = start.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let text = String::from_utf8_lossy(&start[..complete]);
+    let stacks: Option<Vec<&str>> = text.lines().map(collapsed_stack).collect();
+    stacks.is_some_and(|stacks| {
+        let is_known = |stack: &&str| stack.contains(';') || stack.starts_with("(no stack)");
+        stacks.iter().any(is_known) && stacks.is_sorted_by(|one, next| one < next)
+    })
+}
+
+/// Returns the stack of a line of collapsed stacks.
+fn collapsed_stack(line: &str) -> Option<&str> {
+    let (stack, amount) = line.rsplit_once(' ')?;
+    (!stack.is_empty() && amount.parse::<u64>().is_ok()).then_some(stack)
 }
 
 /// Returns whether a path is a directory, or is written like one.
@@ -335,9 +351,10 @@ fn sources(opened: &mut [Opened]) -> Vec<&mut Source> {
 
 /// Opens all traces that can be read; at least one.
 fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<Opened>, Failure> {
+    let deadline = Instant::now() + PATIENCE;
     let (mut opened, mut failures) = (Vec::new(), Vec::new());
     for trace in traces_of(path)? {
-        match open(&trace, exporting) {
+        match wait(&trace, deadline).and_then(|()| open(&trace, exporting)) {
             Ok(one) => opened.push(one),
             Err(error) => failures.push(unreadable(&trace, &error)),
         }
@@ -367,9 +384,6 @@ fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<O
 }
 
 fn open(path: &Path, exporting: &Exporting) -> Result<Opened, TraceError> {
-    if !wait_until_complete(path, PATIENCE)? {
-        say(format_args!("{} is still being written: this is what it contains so far", path.display()));
-    }
     let mut reader = TraceReader::open(path)?;
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let mut records = 0;
@@ -483,5 +497,33 @@ mod tests {
         };
         let sources = [source(42, 1, "a"), source(42, 2, "b/c"), source(43, 2, "b/c"), source(42, 1, "a")];
         assert_eq!(file_names(sources.iter()), ["pid42", "pid42-b-c-2", "pid43", "pid42"]);
+    }
+
+    /// Any file whose first line ended in a number was overwritten.
+    #[test]
+    fn logs_are_not_taken_for_collapsed_stacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let is_replaced = |text: &str, to| {
+            fs::write(&file, text).unwrap();
+            replaceable(&file, to).is_ok()
+        };
+        let logs = [
+            "Epoch 1\nloss 0.5\n",
+            "2026-11-28 run 7\n",
+            "100 200\n",
+            "a;b 1",
+            "a;b 2\na;b 1\n",
+            "a;b 1\nloss;acc 0.5\n",
+            "(none) 5\n",
+            "a;b 1\n\n",
+        ];
+        assert_eq!(logs.map(|log| is_replaced(log, Format::Collapsed)), [false; 8]);
+        let long: Vec<String> = (10_000..20_000).map(|n| format!("f;{n} 1\n")).collect();
+        let long = long.concat();
+        let stacks =
+            ["", "(no stack) 5\n", "main (a.py:1) 7\nmain (a.py:1);relu 5\n", "…;ü 1\n", long.as_str()];
+        assert_eq!(stacks.map(|stack| is_replaced(stack, Format::Collapsed)), [true; 5]);
+        assert!(!is_replaced(stacks[1], Format::Chrome), "others write such files, too");
     }
 }

@@ -1,7 +1,7 @@
 //! Prepares a program to be started under the agent.
 
 use super::{Failure, installation, program};
-use crate::collect::sys;
+use crate::collect::{process, sys};
 use crate::why::{said, why};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -26,10 +26,11 @@ impl PrivateDir {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
+        let prefix = prefix();
         for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
             remove_abandoned(&place);
             for n in 0..1000 {
-                let path = place.join(format!("gpuspy-{}-{n}", std::process::id()));
+                let path = place.join(format!("{prefix}{}-{n}", std::process::id()));
                 // unix(7): sun_path has 108 bytes, including the final NUL.
                 if path.join(SOCKET).as_os_str().len() >= 108 || !is_plain(&path) {
                     break;
@@ -65,11 +66,17 @@ impl Drop for PrivateDir {
 /// For so long after it was made, a directory may belong to a run that does not listen yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Removes the private directories of this user's runs that were killed (SIGKILL): nobody listens on their sockets.
+/// Returns what the names of private directories begin with. It contains the first digits of the boot id: several machines may share
+/// a place, and no machine sees who listens on another one.
+fn prefix() -> String {
+    format!("gpuspy-{:06x}-", process::boot().unwrap_or(0) >> 40)
+}
+
+/// Removes the private directories of this user's runs on this machine that were killed (SIGKILL): nobody listens on their sockets.
 fn remove_abandoned(place: &Path) {
     let Ok(ours) = fs::metadata("/proc/self").map(|process| process.uid()) else { return };
-    let names = fs::read_dir(place).into_iter().flatten().flatten();
-    for entry in names.filter(|entry| entry.file_name().as_bytes().starts_with(b"gpuspy-")) {
+    let (names, prefix) = (fs::read_dir(place).into_iter().flatten().flatten(), prefix());
+    for entry in names.filter(|entry| entry.file_name().as_bytes().starts_with(prefix.as_bytes())) {
         let Ok(found) = entry.metadata() else { continue };
         let is_private = found.is_dir() && found.mode() & 0o777 == 0o700 && found.uid() == ours;
         let is_young =
@@ -159,13 +166,31 @@ mod tests {
             let made = SystemTime::now() - 2 * YOUNG;
             File::open(path).unwrap().set_modified(made).unwrap();
         };
-        let [(first, killed), (second, young), (third, of_another), (listens, alive)] =
-            ["gpuspy-1-0", "gpuspy-2-0", "other-3-0", "gpuspy-4-0"].map(make);
+        let named = |rest: &str| make(&format!("{}{rest}", prefix()));
+        let [(first, killed), (second, young), (listens, alive)] = ["1-0", "2-0", "4-0"].map(named);
+        let (third, of_another) = make("other-3-0");
         drop((first, second, third));
         [&killed, &of_another, &alive].into_iter().for_each(|path| age(path));
         remove_abandoned(place.path());
         assert_eq!([killed, young, of_another, alive].map(|path| path.exists()), [false, true, true, true]);
         drop(listens);
+    }
+
+    /// Where machines share TMPDIR, a run that began on one removed the socket of a run on another: no process here listens on it.
+    #[test]
+    fn directories_of_runs_on_other_machines_are_not_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let [here, elsewhere] = [prefix(), prefix().replace(|c: char| c.is_ascii_hexdigit(), "x")];
+        let [here, elsewhere] = [here, elsewhere].map(|prefix| {
+            let path = place.path().join(format!("{prefix}1-0"));
+            DirBuilder::new().mode(0o700).create(&path).unwrap();
+            drop(UnixListener::bind(path.join(SOCKET)).unwrap());
+            let made = SystemTime::now() - 2 * YOUNG;
+            File::open(&path).unwrap().set_modified(made).unwrap();
+            path
+        });
+        remove_abandoned(place.path());
+        assert_eq!((here.exists(), elsewhere.exists()), (false, true));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod operations;
 mod output;
 mod panic;
 mod parquet;
+mod part;
 mod printing;
 mod program;
 mod progress;
@@ -32,12 +33,13 @@ mod versions;
 mod view;
 mod windows;
 
-use crate::collect::{Session, sys};
+use crate::collect::{Session, descriptors, sys};
 use crate::model::filter::Filter;
 use crate::why::why;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::Write;
 use std::num::{IntErrorKind, ParseIntError};
@@ -158,7 +160,7 @@ fn with_enough_stack(work: fn() -> ExitCode) -> ExitCode {
 }
 
 fn run_command_line() -> ExitCode {
-    let done = match Cli::try_parse() {
+    let done = match parse() {
         Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
         Ok(cli) => run_command(cli.command),
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
@@ -170,6 +172,37 @@ fn run_command_line() -> ExitCode {
         say(&failure.sentence);
         ExitCode::from(failure.code)
     })
+}
+
+/// Parses the arguments, and the variables that stand for some. A collector that an agent has started can tell nobody that a
+/// variable is wrong, and the trace would be lost: it goes without them, and the trace says why.
+fn parse() -> Result<Cli, clap::Error> {
+    // One that is empty counts as unset.
+    let parsed = parse_without(|variable| std::env::var_os(variable).is_some_and(|value| value.is_empty()));
+    let is_agents = || std::env::args_os().nth(2).is_some_and(|argument| argument == "--inherit-fd");
+    match parsed {
+        Err(error) if is_agents() => {
+            let mut cli = parse_without(|_| true)?;
+            if let Command::Collect(options) = &mut cli.command {
+                let reason = attributed(error).to_string();
+                let reason = reason.lines().next().unwrap_or_default().trim_start_matches("error: ");
+                options.note = Some(format!("{reason}; the default is used"));
+            }
+            Ok(cli)
+        }
+        parsed => parsed,
+    }
+}
+
+/// Parses the arguments, and the variables but for those that are left out.
+fn parse_without(is_left_out: impl Fn(&OsStr) -> bool) -> Result<Cli, clap::Error> {
+    let with_variable = |argument: Arg| {
+        let is_out = argument.get_env().is_some_and(&is_left_out);
+        if is_out { argument.env(None::<&'static str>) } else { argument }
+    };
+    let all = Cli::command().mut_subcommands(|command| command.mut_args(with_variable));
+    let matches = all.try_get_matches()?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
 }
 
 /// Returns the filter that these options of `gpuspy report` make.
@@ -227,6 +260,10 @@ fn in_words(error: clap::Error) -> clap::Error {
 }
 
 fn run_command(command: Command) -> Result<ExitCode, Failure> {
+    // The traces of all processes of a machine are open at the same time.
+    if matches!(command, Command::Report(_) | Command::Diff(_) | Command::Export(_)) {
+        descriptors::raise_limit();
+    }
     match command {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),

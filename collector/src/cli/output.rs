@@ -1,6 +1,6 @@
 //! Writes a file that a command was asked for.
 
-use super::{Failure, say};
+use super::{Failure, part, say};
 use crate::ahead::behind;
 use crate::export::COMPRESSION;
 use crate::units::bytes;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes a file and says so, or stdout without one. `None`: the reader of stdout (`gpuspy export … | head`) has closed it.
 pub(super) fn write_to<T>(
@@ -47,19 +47,15 @@ pub(super) fn write_file_as<T>(
     if target.exists() && !target.is_file() {
         // A device or a pipe. Opening a directory fails.
         let file = File::options().write(true).open(&target).map_err(|e| failed(&e))?;
-        return write_compressed(file, compress, write).map_err(|e| failed(&e));
+        return write_compressed(&file, compress, write).map_err(|e| failed(&e));
     }
-    let mut beside = target.clone().into_os_string();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&beside)
-        .and_then(|file| write_compressed(file, compress, write))
-        .and_then(|written| fs::rename(&beside, &target).map(|()| written));
+    let beside = part::beside(&target, "");
+    let opened = File::options().write(true).create(true).truncate(true).mode(mode).open(&beside);
+    let written = opened.and_then(|file| {
+        part::hold(&file);
+        let written = write_compressed(&file, compress, write)?;
+        fs::rename(&beside, &target).map(|()| written)
+    });
     written.map_err(|e| {
         let _ = fs::remove_file(&beside); // It may not exist.
         failed(&e)
@@ -72,7 +68,7 @@ pub(super) fn is_compressed(path: &Path) -> bool {
 }
 
 fn write_compressed<T>(
-    mut file: File,
+    mut file: &File,
     compress: bool,
     write: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
 ) -> io::Result<T> {
@@ -159,6 +155,15 @@ pub(super) fn cannot_write(name: impl std::fmt::Display, error: &io::Error) -> F
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_written_takes_the_place_of_what_an_interrupted_export_left() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.json.gpuspy-7.part"), "half").unwrap();
+        write_file(&folder.path().join("x.json"), |out| out.write_all(b"whole")).unwrap();
+        let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["x.json"]);
+    }
 
     #[test]
     fn what_is_written_behind_is_there_in_order() {

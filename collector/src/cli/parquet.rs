@@ -3,16 +3,15 @@
 use super::machines::Machines;
 use super::output::cannot_write;
 use super::traces::{Opened, PATIENCE, say_damage, unreadable};
-use super::{Failure, UNREADABLE, say};
+use super::{Failure, UNREADABLE, part, say};
 use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
 use crate::trace::{Damage, PRIVATE, TraceReader};
-use crate::units::utc;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The mode of files that a user asks for.
 const USUAL: u32 = 0o666;
@@ -35,14 +34,18 @@ pub(super) fn export(
     let job = job.map_or_else(|| named(&machines), |job| Ok(place::safe(job)))?;
     let folder = place::of_job(directory, &job);
     free(&folder)?;
-    let hidden = hidden(&folder);
+    // Beside its folder, under a name that readers skip.
+    let hidden = part::beside(&folder, ".");
+    let begun = fs::create_dir_all(&hidden).and_then(|()| File::open(&hidden));
+    let begun = begun.map_err(|e| cannot_write(folder.display(), &e))?;
+    part::hold(&begun);
     let written = all(&mut machines, filter, &hidden, USUAL).and_then(|written| {
         // A folder that came in the meantime is not replaced, unless it is empty.
         let renamed = fs::rename(&hidden, &folder);
         renamed.map(|()| written).map_err(|e| cannot_write(folder.display(), &e))
     });
     if written.is_err() {
-        let _ = fs::remove_dir_all(&hidden); // It may not exist.
+        let _ = fs::remove_dir_all(&hidden); // What cannot be removed stays.
     }
     let written = written?;
     machines.unread.iter().for_each(|(path, error)| say(&unreadable(path, error).sentence));
@@ -66,8 +69,7 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
         (None, Some(reader)) => place::program_of(reader.names()),
         (None, None) => String::new(),
     };
-    let folder = place::of_job(directory, &format!("{name}.{}", utc(began)));
-    whole(&mut machines, &folder)
+    whole(&mut machines, &place::of_window(directory, &name, began))
 }
 
 /// Writes the tables of all processes and everything that is in their traces.
@@ -111,12 +113,6 @@ fn free(folder: &Path) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(cannot_write(folder.display(), &e)),
     }
-}
-
-/// Where a job is written until it is complete: beside its folder, under a name that readers skip.
-fn hidden(folder: &Path) -> PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    folder.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
 /// The tables of a job.
@@ -192,6 +188,7 @@ mod tests {
     use super::*;
     use crate::trace::generator::{Generator, Options, write_trace};
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     /// The start of a window, s since 1970.
     const BEGAN: u64 = 1_795_924_200;
@@ -218,11 +215,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let trace = trace(folder.path());
         add(&trace, folder.path(), Some("lr"), BEGAN).unwrap();
-        let job = place::of_job(folder.path(), &format!("lr.{}", utc(BEGAN)));
+        let job = place::of_window(folder.path(), "lr", BEGAN);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let tables = files(&job);
         assert!(!tables.is_empty() && mode(&job) == 0o700);
         assert!(tables.iter().all(|table| mode(table) == 0o600 && mode(table.parent().unwrap()) == 0o700));
+    }
+
+    #[test]
+    fn a_job_takes_the_place_of_what_an_interrupted_export_left_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (trace, tables) = (trace(folder.path()), folder.path().join("tables"));
+        fs::create_dir_all(tables.join(".job=lr.gpuspy-7.part/host=a")).unwrap();
+        export(&trace, &Filter::default(), Some(&tables), Some("lr")).unwrap();
+        let names = fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["job=lr"]);
     }
 
     /// The collector removed a trace of which it had written nothing.
@@ -247,7 +254,7 @@ mod tests {
         fs::write(&trace, bytes).unwrap();
         let failure = add(&trace, folder.path(), Some("lr"), BEGAN).unwrap_err();
         assert!(failure.sentence.ends_with(" lack what could not be read"), "{failure:?}");
-        let job = place::of_job(folder.path(), &format!("lr.{}", utc(BEGAN)));
+        let job = place::of_window(folder.path(), "lr", BEGAN);
         assert!(!files(&job).is_empty(), "the rest is there");
     }
 

@@ -12,17 +12,16 @@ pub(super) struct Options {
     #[arg(value_name = "NAME", conflicts_with = "setup")]
     name: Option<String>,
     /// Print what defines the tables of an export in an engine, to run before the queries. DIR is what `gpuspy export --to parquet
-    /// -o DIR` wrote, as the engine sees it
-    #[arg(long, num_args = 2, value_names = ["duckdb|spark", "DIR"])]
+    /// -o DIR` wrote, as the engine sees it. The tables of several DIRs are read as one, as those of the windows of each machine
+    #[arg(long, num_args = 2.., value_names = ["duckdb|spark", "DIR"])]
     setup: Option<Vec<String>>,
 }
 
 pub(super) fn queries(options: &Options) -> Result<ExitCode, Failure> {
     match (options.setup.as_deref(), options.name.as_deref()) {
-        (Some([engine, directory]), _) => {
-            let text = setup(named(engine)?, directory);
-            let refused = |why| Failure::usage(format_args!("the engine would not find {directory}: {why}"));
-            print(&text.map_err(refused)?)
+        (Some([engine, directories @ ..]), _) => {
+            let text = setup(named(engine)?, directories);
+            print(&text.map_err(Failure::usage)?)
         }
         (_, Some(name)) => {
             let unknown =

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -92,11 +92,8 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "a percentage above 0 and up to 100 is needed".to_owned())
 }
 
-/// Parses a range as the agent does. An empty variable means no range.
+/// Parses a range as the agent does.
 fn capture_range(text: &str) -> Result<String, String> {
-    if text.is_empty() && std::env::var_os(CAPTURE_RANGE).is_some_and(|value| value.is_empty()) {
-        return Ok(String::new());
-    }
     CaptureRange::parse(text).map(|_| text.to_owned()).ok_or_else(|| capture_range::EXPECTED.to_owned())
 }
 
@@ -129,12 +126,15 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How often to see whether the command has ended, where the kernel has no descriptor that tells it (before Linux 5.3).
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How often PID 1 waits for processes whose parents have ended.
+const REAP: Duration = Duration::from_secs(1);
+
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let target = match &options.output {
         Some(path) => Target::from_option(path)?,
         None => Target::default_place()?,
     };
-    match page(options) {
+    match &options.html {
         Some(page) if page.as_os_str() == "-" => {
             return Err(Failure::usage("--html needs a file: stdout is the program's"));
         }
@@ -154,18 +154,13 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 conclude(options, &collector, &sessions);
                 ExitCode::SUCCESS
             });
-            Ok(exit_code(status))
+            Ok(end_as(status))
         }
         Err(error) => Err(Failure {
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
             sentence: format!("cannot run {}: {}", options.command[0].display(), why_not(&error)),
         }),
     }
-}
-
-/// The page to write; none if the variable is set to nothing.
-fn page(options: &Options) -> Option<&Path> {
-    options.html.as_deref().filter(|page| !page.as_os_str().is_empty())
 }
 
 /// Returns why a program was not started: the system's own words, and what to do.
@@ -187,10 +182,12 @@ fn command(options: &Options) -> Command {
     command
         .args(&options.command[1..])
         .env("GPUSPY_BUDGET", options.budget.to_string())
-        .env("GPUSPY_TIMING", options.timing.map(word).unwrap_or_default())
         .env("GPUSPY_GRAPH", word(options.graph))
         .env("GPUSPY_STACKS", word(options.stacks))
         .env("GPUSPY_NATIVE", if options.native { "1" } else { "0" });
+    if let Some(timing) = options.timing {
+        command.env("GPUSPY_TIMING", word(timing));
+    }
     if let Some(range) = &options.capture_range {
         command.env(CAPTURE_RANGE, range);
     }
@@ -208,7 +205,7 @@ fn again(options: &Options) -> Vec<String> {
     let given = [
         option("--timing", options.timing.map(word)),
         option("--budget", budget),
-        option("--capture-range", options.capture_range.clone().filter(|range| !range.is_empty())),
+        option("--capture-range", options.capture_range.clone()),
         option("--graph", matches!(options.graph, Graph::Nodes).then(|| word(options.graph))),
         option("--stacks", (!matches!(options.stacks, Stacks::Auto)).then(|| word(options.stacks))),
     ];
@@ -259,9 +256,7 @@ pub(super) fn observe(
     // It also ignores the signals that it would ignore without gpuspy.
     sys::keep_statuses().restore_in(&mut command);
     // Signals are blocked first, so that threads started later do not receive them.
-    let forwarded = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
-    let ignored = [libc::SIGINT, libc::SIGQUIT];
-    let signals = Signals::block(&[&forwarded[..], &ignored].concat())
+    let signals = Signals::block(&forwarded())
         .map_err(|e| Failure::usage(format_args!("cannot watch for signals: {}", why(&e))))?;
     // Its thread inherits the blocked signals. Its end waits as long as the report has to, which is printed next.
     let printing = Printing::begin(Duration::MAX);
@@ -307,25 +302,53 @@ pub(super) fn observe(
     Ok(Observed { status, collector, sessions })
 }
 
+/// The signals that users, schedulers of jobs and timers send to what they take for the program. Each would end gpuspy.
+fn forwarded() -> Vec<i32> {
+    let named = [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGXCPU,
+        libc::SIGXFSZ,
+        libc::SIGPWR,
+    ];
+    named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
+}
+
 /// Waits until the command ends, and passes signals on to it. SIGCHLD would not tell the end for sure: in a thread that
 /// somebody else started in this process, as compute-sanitizer does, it is not blocked, and such a thread may take it.
 fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
     let end = sys::pidfd_open(child.id()).ok();
-    let look_again = if end.is_some() { sys::FOREVER } else { LOOK };
+    // PID 1 inherits all processes of its container whose parents have ended.
+    let is_pid_1 = std::process::id() == 1;
+    let look_again = match end {
+        None => LOOK,
+        Some(_) if is_pid_1 => REAP,
+        Some(_) => sys::FOREVER,
+    };
     while !sys::has_ended(child.id())? {
         sys::wait([Some(signals.as_fd()), end.as_ref().map(AsFd::as_fd)], look_again)?;
-        if let Some(signal) = signals.next()?.filter(|signal| !is_the_childs_too(signal)) {
+        if is_pid_1 {
+            sys::reap_all_but(child.id());
+        }
+        if let Some(signal) = signals.next()?.filter(is_for_the_child) {
             sys::send_signal(child.id(), signal.number);
         }
     }
     Ok(())
 }
 
-/// Whether the child has received a signal itself: it is in the same foreground group, to which a terminal sends the signals of its
-/// keys. A hangup goes to the leader of the session alone, which gpuspy may be (`ssh -t host gpuspy run …`), and to the group
-/// only if the leader ends. A program that receives it twice ends as one that receives it once.
-fn is_the_childs_too(signal: &Arrived) -> bool {
-    signal.from_terminal && [libc::SIGINT, libc::SIGQUIT].contains(&signal.number)
+/// Whether a signal is to be passed on. The child is in the same foreground group, to which a terminal sends the signals of its
+/// keys, so that it has received those itself; and a limit that gpuspy has reached is not the child's. A hangup goes to the leader
+/// of the session alone, which gpuspy may be (`ssh -t host gpuspy run …`), and to the group only if the leader ends. A program that
+/// receives it twice ends as one that receives it once.
+fn is_for_the_child(signal: &Arrived) -> bool {
+    let own = [libc::SIGINT, libc::SIGQUIT, libc::SIGXCPU, libc::SIGXFSZ];
+    !(signal.from_kernel && own.contains(&signal.number))
 }
 
 /// Waits a moment for processes that end together with the command.
@@ -336,7 +359,12 @@ pub(super) fn wait_for_the_last(stopper: &Stopper) {
     }
 }
 
-fn exit_code(status: ExitStatus) -> ExitCode {
+/// Ends as the command did: by the same signal, if one ended it. Where that is not possible, the exit code is the one that a shell
+/// has for it.
+fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        sys::end_by(signal);
+    }
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.unwrap_or(1) as u8)
 }
@@ -364,7 +392,7 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
     };
     panic::about(whole);
     let print = !options.quiet && !options.no_report;
-    let wanted = report::Wanted { print, json: options.json, html: page(options) };
+    let wanted = report::Wanted { print, json: options.json, html: options.html.as_deref() };
     match (report::after_run(whole, &wanted), wanted.html) {
         (Err(failure), _) => say(&failure.sentence),
         (Ok(()), Some(page)) if !options.quiet => say(format_args!("the page is {}", page.display())),

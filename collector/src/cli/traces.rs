@@ -2,6 +2,7 @@
 
 use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
+use crate::collect;
 use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
@@ -11,7 +12,7 @@ use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
 use crate::symbols::{self, Process};
-use crate::trace::record::{Names, Status};
+use crate::trace::record::{Ending, Names, Status};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,12 +99,22 @@ pub(super) fn read(path: &Path) -> Result<Opened, TraceError> {
 
 /// Finds out which lines of the program's source the calls come from, in its files as they are now.
 pub(super) fn resolve_callers(callers: &mut Callers, names: &mut Names, status: Option<&Status>) {
-    let process = status.map(|status| {
-        let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(status.began_realtime);
-        let ran = Duration::from_nanos(status.ended.saturating_sub(status.began));
-        Process { pid: status.pid, began, ended: began + ran }
-    });
+    let process = status.map(process_of);
     callers.resolve(names, |places| symbols::resolve(places, process.as_ref()));
+}
+
+/// Returns when the process ran whose files these are: a trace of a window is about a part of that.
+fn process_of(status: &Status) -> Process {
+    let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+    let ran = status.ended.saturating_sub(status.began);
+    let ended = at(status.began_realtime.saturating_add(ran));
+    let may_run_on = matches!(status.ending, Ending::Running | Ending::Detached);
+    let runs_on = may_run_on && collect::process::is_there(status.pid, status.start_time, status.boot);
+    Process {
+        pid: status.pid,
+        began: at(status.session_realtime.unwrap_or(status.began_realtime)),
+        ended: if runs_on { ended.max(SystemTime::now()) } else { ended },
+    }
 }
 
 /// Returns the filter of each trace, which has the numbers of its streams. Traces of ranks that are not selected are
@@ -219,6 +230,38 @@ pub(super) fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What it had written before a window, or after it, was not believed to be its own.
+    #[test]
+    fn the_process_of_a_window_ran_before_it_and_until_now_if_it_still_runs() {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let start_time = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+        let window = Status {
+            pid: std::process::id(),
+            start_time: start_time.parse().unwrap(),
+            boot: collect::process::boot(),
+            ending: Ending::Detached,
+            began: 100,
+            began_realtime: 5_000,
+            session_realtime: Some(3_000),
+            ended: 1_100,
+            ..Status::default()
+        };
+        let at = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
+        let now = SystemTime::now();
+        let Process { began, ended, .. } = process_of(&window);
+        assert!(began == at(3_000) && ended >= now, "{began:?} to {ended:?}");
+        for over in [
+            Status { start_time: window.start_time + 1, ..window.clone() },
+            Status { boot: Some(1), ..window.clone() },
+            Status { ending: Ending::Replaced, ..window.clone() },
+        ] {
+            let Process { began, ended, .. } = process_of(&over);
+            assert_eq!((began, ended), (at(3_000), at(6_000)), "{over:?}");
+        }
+        let whole = Status { session_realtime: None, ..window };
+        assert_eq!(process_of(&whole).began, at(5_000));
+    }
 
     #[test]
     fn a_rank_of_several_processes_is_among_the_traces_of_its_job() {

@@ -30,6 +30,7 @@ queries! {
 const TABLES: &[&str] = &[
     "process",
     "device",
+    "communication",
     "kernel",
     "memcpy",
     "memset",
@@ -69,13 +70,29 @@ pub enum Engine {
     Spark,
 }
 
-/// A directory cannot be read by an engine.
+/// An engine would not read the tables of a directory as they are.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Pattern(char);
+pub enum Refused {
+    /// The directory's name contains a character of patterns.
+    Pattern(String, char),
+    /// A folder on its path is called like a partition, which DuckDB would take for that of all tables in it.
+    Partition(String, String),
+}
 
-impl fmt::Display for Pattern {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it contains {:?}, which DuckDB and Spark take for a pattern: give it another name", self.0)
+        match self {
+            Refused::Pattern(directory, special) => write!(
+                f,
+                "the engine would not find {directory}: it contains {special:?}, which DuckDB and Spark take for a \
+                 pattern: give it another name"
+            ),
+            Refused::Partition(directory, folder) => write!(
+                f,
+                "DuckDB would take {folder} in {directory} for the {} of all tables: give that folder another name",
+                folder.split('=').next().unwrap_or_default().to_ascii_lowercase()
+            ),
+        }
     }
 }
 
@@ -95,19 +112,18 @@ impl Query {
     }
 }
 
-/// Returns the statements that define the tables of an export, and views of them with the names that Nsight Systems gives its
-/// tables.
+/// Returns the statements that define the tables of the exports in some directories, and views of them with the names
+/// that Nsight Systems gives its tables.
 ///
 /// # Errors
-/// The directory's name would be taken for a pattern.
-pub fn setup(engine: Engine, directory: &str) -> Result<String, Pattern> {
-    if let Some(special) = directory.chars().find(|c| "*?[]{}".contains(*c)) {
-        return Err(Pattern(special));
-    }
-    let directory = engine.literal(directory.trim_end_matches('/'));
+/// A directory's name would be taken for something else.
+pub fn setup(engine: Engine, directories: &[impl AsRef<str>]) -> Result<String, Refused> {
+    let readable = |directory: &str| engine.readable(directory).map(|directory| engine.literal(directory));
+    let directories: Vec<String> =
+        directories.iter().map(|directory| readable(directory.as_ref())).collect::<Result<_, _>>()?;
     let mut text = engine.comment().to_owned();
     for table in TABLES {
-        text.push_str(&engine.table(table, &directory));
+        text.push_str(&engine.table(table, &directories));
     }
     text.push_str(NSIGHT_COMMENT);
     for (view, select) in NSIGHT {
@@ -135,6 +151,22 @@ SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
         }
     }
 
+    /// Returns a directory as patterns have it, if the engine reads the tables in it as they are.
+    fn readable(self, directory: &str) -> Result<&str, Refused> {
+        if let Some(special) = directory.chars().find(|c| "*?[]{}".contains(*c)) {
+            return Err(Refused::Pattern(directory.to_owned(), special));
+        }
+        // Spark takes only what comes after the base path for partitions.
+        let is_partition = |folder: &&str| {
+            let key = folder.split_once('=').map(|(key, _)| key.to_ascii_lowercase());
+            self == Engine::DuckDb && key.is_some_and(|key| ["job", "host", "rank"].contains(&key.as_str()))
+        };
+        match directory.split('/').find(is_partition) {
+            Some(folder) => Err(Refused::Partition(directory.to_owned(), folder.to_owned())),
+            None => Ok(directory.trim_end_matches('/')),
+        }
+    }
+
     /// A text as it stands between apostrophes.
     fn literal(self, text: &str) -> String {
         match self {
@@ -158,18 +190,36 @@ SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
         }
     }
 
-    fn table(self, table: &str, directory: &str) -> String {
+    fn table(self, table: &str, directories: &[String]) -> String {
+        let create = self.create();
         match self {
-            Engine::DuckDb => format!(
-                "CREATE OR REPLACE VIEW {table} AS SELECT * FROM read_parquet('{directory}/job=*/host=*/rank=*/{table}/*.parquet', \
-                 hive_partitioning = true, hive_types = {{'job': VARCHAR, 'host': VARCHAR, 'rank': BIGINT}});\n"
-            ),
-            Engine::Spark => format!(
-                "CREATE OR REPLACE TEMPORARY VIEW {table}_files USING parquet OPTIONS (path \
-                 '{directory}/job=*/host=*/rank=*/{table}', basePath '{directory}');\n\
-                 CREATE OR REPLACE TEMPORARY VIEW {table} AS SELECT * EXCEPT (job, host, rank), CAST(job AS STRING) AS job, \
-                 CAST(host AS STRING) AS host, CAST(rank AS BIGINT) AS rank FROM {table}_files;\n"
-            ),
+            Engine::DuckDb => {
+                let files = |directory| format!("'{directory}/job=*/host=*/rank=*/{table}/*.parquet'");
+                let files: Vec<String> = directories.iter().map(files).collect();
+                format!(
+                    "{create} {table} AS SELECT * FROM read_parquet([{}], hive_partitioning = true, \
+                     hive_types = {{'job': VARCHAR, 'host': VARCHAR, 'rank': BIGINT}});\n",
+                    files.join(", ")
+                )
+            }
+            Engine::Spark => {
+                // A path has one base path, so each directory has a view of its own.
+                let (mut text, mut all) = (String::new(), Vec::new());
+                for (number, directory) in (1..).zip(directories) {
+                    let files = format!("{table}_files_{number}");
+                    let _ = writeln!(
+                        text,
+                        "{create} {files} USING parquet OPTIONS (path '{directory}/job=*/host=*/rank=*/{table}', \
+                         basePath '{directory}');"
+                    );
+                    all.push(format!(
+                        "SELECT * EXCEPT (job, host, rank), CAST(job AS STRING) AS job, CAST(host AS STRING) AS host, \
+                         CAST(rank AS BIGINT) AS rank FROM {files}"
+                    ));
+                }
+                let _ = writeln!(text, "{create} {table} AS {};", all.join(" UNION ALL "));
+                text
+            }
         }
     }
 }
@@ -200,8 +250,10 @@ FROM kernel k WHERE k.start IS NOT NULL",
     ),
     (
         "CUPTI_ACTIVITY_KIND_MEMCPY",
-        "SELECT c.start, c.end, c.deviceId, c.contextId, c.streamId, c.correlationId, c.globalPid, c.bytes, c.copyKind, c.srcKind,
-    c.dstKind, c.job, c.host, c.rank
+        // The table has CUPTI's kinds of memory; Nsight Systems has numbers of its own, those of ENUM_CUDA_MEM_KIND.
+        "SELECT c.start, c.end, c.deviceId, c.contextId, c.streamId, c.correlationId, c.globalPid, c.bytes, c.copyKind,
+    CASE c.srcKind WHEN 1 THEN 0 WHEN 2 THEN 1 WHEN 3 THEN 2 WHEN 5 THEN 4 END AS srcKind,
+    CASE c.dstKind WHEN 1 THEN 0 WHEN 2 THEN 1 WHEN 3 THEN 2 WHEN 5 THEN 4 END AS dstKind, c.job, c.host, c.rank
 FROM memcpy c WHERE c.start IS NOT NULL",
     ),
     (
@@ -240,9 +292,9 @@ FROM device d",
     ),
     (
         "ENUM_CUDA_MEM_KIND",
-        "SELECT e.id, e.name, e.label FROM (VALUES (1, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),
-    (2, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', 'Pinned'), (3, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE', 'Device'),
-    (5, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED', 'Managed')) AS e(id, name, label)",
+        "SELECT e.id, e.name, e.label FROM (VALUES (0, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),
+    (1, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', 'Pinned'), (2, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE', 'Device'),
+    (3, 'CUDA_MEMOPR_MEMORY_KIND_ARRAY', 'Array'), (4, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED', 'Managed')) AS e(id, name, label)",
     ),
 ];
 
@@ -289,7 +341,7 @@ mod tests {
 
     #[test]
     fn spark_takes_no_job_for_a_number() {
-        let text = setup(Engine::Spark, "tables").unwrap();
+        let text = setup(Engine::Spark, &["tables"]).unwrap();
         let first = text.split(";\n").next().unwrap().lines().last().unwrap();
         assert_eq!(first, "SET spark.sql.sources.partitionColumnTypeInference.enabled = false");
         assert!(text.contains("CAST(rank AS BIGINT) AS rank"), "ranks are numbers all the same");
@@ -298,9 +350,69 @@ mod tests {
     #[test]
     fn a_folder_with_an_apostrophe_is_a_text_and_a_pattern_is_refused() {
         assert!(
-            setup(Engine::DuckDb, "it's/").unwrap().contains("'it''s/job=*/host=*/rank=*/kernel/*.parquet'")
+            setup(Engine::DuckDb, &["it's/"])
+                .unwrap()
+                .contains("'it''s/job=*/host=*/rank=*/kernel/*.parquet'")
         );
-        assert!(setup(Engine::Spark, "it's").unwrap().contains(r"basePath 'it\'s'"));
-        assert_eq!(setup(Engine::Spark, "a[1]"), Err(Pattern('[')));
+        assert!(setup(Engine::Spark, &["it's"]).unwrap().contains(r"basePath 'it\'s'"));
+        assert_eq!(setup(Engine::Spark, &["a", "a[1]"]), Err(Refused::Pattern("a[1]".to_owned(), '[')));
+    }
+
+    /// DuckDB gave all ranks of all jobs in `/data/rank=0` the rank 0.
+    #[test]
+    fn a_folder_above_the_tables_that_is_called_like_a_partition_is_refused() {
+        for directory in ["/data/rank=0/tables", "Job=7", "../host=a/"] {
+            let refused = setup(Engine::DuckDb, &[directory]).unwrap_err();
+            assert!(matches!(refused, Refused::Partition(..)), "{directory}: {refused:?}");
+            assert!(
+                setup(Engine::Spark, &[directory]).is_ok(),
+                "what is above its base path is no partition"
+            );
+        }
+        let refused = setup(Engine::DuckDb, &["x/Job=7"]).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("DuckDB would take Job=7 in x/Job=7 for the job of all tables: "),
+            "{refused}"
+        );
+        assert!(setup(Engine::DuckDb, &["/data/date=3/a=b", "rank", "x-job=1"]).is_ok());
+    }
+
+    /// The tables of each machine's windows were tables of their own.
+    #[test]
+    fn tables_of_several_directories_are_one() {
+        let text = setup(Engine::DuckDb, &["a", "b/"]).unwrap();
+        let of = |directory: &str| format!("'{directory}/job=*/host=*/rank=*/kernel/*.parquet'");
+        assert!(text.contains(&format!("read_parquet([{}, {}], ", of("a"), of("b"))), "{text}");
+        let text = setup(Engine::Spark, &["a", "b/"]).unwrap();
+        for (number, directory) in [(1, "a"), (2, "b")] {
+            let files = format!(
+                "kernel_files_{number} USING parquet OPTIONS (path '{directory}/job=*/host=*/rank=*/kernel', \
+                 basePath '{directory}');"
+            );
+            assert!(text.contains(&files), "{files}");
+        }
+        let kernel =
+            text.lines().find(|line| line.starts_with("CREATE OR REPLACE TEMPORARY VIEW kernel AS "));
+        let kernel = kernel.unwrap();
+        assert!(
+            kernel.contains("FROM kernel_files_1 UNION ALL SELECT ")
+                && kernel.ends_with(" FROM kernel_files_2;")
+        );
+    }
+
+    /// Both had CUPTI's numbers, in which 1 is pageable memory and not pinned memory.
+    #[test]
+    fn kinds_of_memory_have_the_numbers_of_nsight_systems_in_its_views() {
+        let view = |name: &str| NSIGHT.iter().find(|(view, _)| *view == name).unwrap().1;
+        for (number, kind) in [(0, "PAGEABLE"), (1, "PINNED"), (2, "DEVICE"), (3, "ARRAY"), (4, "MANAGED")] {
+            let row = format!("({number}, 'CUDA_MEMOPR_MEMORY_KIND_{kind}', ");
+            assert!(view("ENUM_CUDA_MEM_KIND").contains(&row), "{row}");
+        }
+        for side in ["srcKind", "dstKind"] {
+            let mapped = format!(
+                "CASE c.{side} WHEN 1 THEN 0 WHEN 2 THEN 1 WHEN 3 THEN 2 WHEN 5 THEN 4 END AS {side}"
+            );
+            assert!(view("CUPTI_ACTIVITY_KIND_MEMCPY").contains(&mapped), "{mapped}");
+        }
     }
 }

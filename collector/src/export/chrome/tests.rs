@@ -8,7 +8,7 @@ use crate::export::timeline::{Export, Source, lay_out};
 use crate::model::filter::Filter;
 use crate::model::run;
 use crate::trace::record::{
-    Alloc, Api, Body, Call, Device, KernelFacts, Names, Record, Status, Synchronize, What,
+    Alloc, Api, Body, Call, Device, Free, KernelFacts, Names, Record, Status, Synchronize, What,
 };
 use gpuspy_wire::record::{Fact, Memory, Namespace, NvtxChange, SyncScope, Untimed, flag};
 use serde_json::{Value, json};
@@ -466,6 +466,42 @@ fn changes_of_memory_come_with_the_amount_held_afterwards() {
     };
     assert_eq!(drawn("device memory"), [4_096, 5_096, 1_000, 0]);
     assert_eq!((drawn("pinned memory"), drawn("managed memory")), (vec![512, 0], vec![1_000, 0]));
+}
+
+/// What was said to be held on a GPU was held on all of them, and a free was one on the GPU that was current.
+#[test]
+fn changes_of_memory_come_with_the_amount_held_on_their_gpu() {
+    let device = |ordinal: u32| {
+        let (memory_bytes, multiprocessors, capability, warps_per_multiprocessor) = (0, 132, 90, 64);
+        let uuid = [ordinal as u8; 16];
+        let device =
+            Device { ordinal, uuid, memory_bytes, multiprocessors, capability, warps_per_multiprocessor };
+        record(1, Body::Device(device))
+    };
+    let call = |begin, context| Call { api: LAUNCH, begin, end: begin + 500, context, ..Call::default() };
+    let alloc = |address, bytes, call| {
+        record(1, Body::Alloc(Alloc { call, memory: Memory::Device, address, bytes, stream: 0, pool: 0 }))
+    };
+    let free = Free { call: call(30_000, 2), memory: Memory::Device, address: 1 << 30, stream: 0, bytes: 0 };
+    let records = vec![
+        device(0),
+        device(1),
+        context(1, 0),
+        context(2, 1),
+        alloc(1 << 30, 4_096, call(10_000, 1)),
+        alloc(2 << 30, 1_000, call(20_000, 2)),
+        record(1, Body::Free(free)),
+    ];
+    let trace = exported(&[(Some(status(5)), names(), records)]);
+    let number = |event: &Value, key: &str| event["args"][key].as_i64().unwrap();
+    let reported: Vec<[i64; 3]> = of_category(&trace, "cpu_instant_event")
+        .into_iter()
+        .map(|event| ["Device Id", "Bytes", "Total Allocated"].map(|key| number(event, key)))
+        .collect();
+    assert_eq!(reported, [[0, 4_096, 4_096], [1, 1_000, 1_000], [0, -4_096, 0]]);
+    let counters = events(&trace).iter().filter(|event| event["name"] == "device memory");
+    let drawn: Vec<i64> = counters.map(|event| number(event, "bytes")).collect();
+    assert_eq!(drawn, [4_096, 5_096, 1_000], "the counter is that of the process");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::chunk::{Chunk, level};
 use super::layout::{Kind, Layout};
 use super::place;
 use super::sheet::Block;
+use crate::trace::PRIVATE;
 use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
@@ -24,6 +25,8 @@ pub(super) struct TableFile {
     layout: Layout,
     hidden: PathBuf,
     path: PathBuf,
+    /// Whether a trace goes when its tables are complete. They are as private as it is then.
+    replaces_a_trace: bool,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
     out: SerializedFileWriter<BufWriter<File>>,
@@ -43,7 +46,8 @@ impl TableFile {
         let out =
             SerializedFileWriter::new(file, Arc::clone(&root), Arc::clone(&properties)).map_err(plain)?;
         let schema = Arc::new(SchemaDescriptor::new(root));
-        Ok(TableFile { layout, hidden, path, schema, properties, out, chunk: None })
+        let replaces_a_trace = mode == PRIVATE;
+        Ok(TableFile { layout, hidden, path, replaces_a_trace, schema, properties, out, chunk: None })
     }
 
     /// Adds rows.
@@ -64,11 +68,26 @@ impl TableFile {
         chunk.finish(&self.schema, group).map_err(plain)
     }
 
-    /// Ends the file and gives it its name.
+    /// Ends the file and gives it its name. If it replaces a trace, it is on the disk then.
     pub fn finish(mut self) -> io::Result<()> {
         self.end_group()?;
-        self.out.close().map_err(plain)?;
-        fs::rename(&self.hidden, &self.path)
+        self.out.finish().map_err(plain)?;
+        if self.replaces_a_trace {
+            sync(self.out.inner().get_ref())?;
+        }
+        fs::rename(&self.hidden, &self.path)?;
+        match self.path.parent() {
+            Some(folder) if self.replaces_a_trace => sync(&File::open(folder)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Waits until a file, or the names in a folder, are on the disk. Some file systems have nothing to wait for and refuse it.
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
     }
 }
 

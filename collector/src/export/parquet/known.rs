@@ -8,6 +8,7 @@ use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::model::Reason;
 use crate::model::stacks::{Frame, Stacks};
 use crate::trace::record::{Call, Device, Names, Status};
+use gpuspy_wire::communication::is_collective;
 use gpuspy_wire::record::{Fact, LossCause, Namespace};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -112,6 +113,16 @@ pub(super) fn devices(report: &ProcessReport, known: &BTreeMap<u32, Device>, pid
         ]
     });
     flat("device", &columns, rows.collect())
+}
+
+/// The communication kernels of a process by name, with how many it launched.
+pub(super) fn communication(launches: &BTreeMap<&str, u64>) -> Flat {
+    let columns = [("mangledName", Kind::Text), ("launches", Kind::Number), ("collective", Kind::Flag)];
+    let row = |(symbol, count): (&&str, &u64)| {
+        let is_collective = is_collective(symbol.as_bytes());
+        vec![Cell::text(Some(symbol)), Cell::number(Some(*count)), is_collective.into()]
+    };
+    flat("communication", &columns, launches.iter().map(row).collect())
 }
 
 /// The process: what it was, and what was seen of it, from its report as JSON.

@@ -28,6 +28,7 @@ mod sheet;
 mod tables;
 
 use crate::ahead::behind;
+use crate::analyze::collectives::Numbers;
 use crate::analyze::{self, Input, ProcessReport};
 use crate::report;
 use crate::trace::record::Record;
@@ -59,7 +60,8 @@ where
 {
     let (names, status, began) = (input.names, input.status, input.clocks.began(input.status));
     let of = Context::new(names, status, input.clocks, input.filter);
-    let pid = of.pid();
+    let captured = input.clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
+    let (numbers, pid) = (Numbers::new(names, &captured), of.pid());
     let mut files = Table::ALL
         .iter()
         .map(|table| TableFile::create(folder, name, mode, table.layout()))
@@ -72,8 +74,8 @@ where
             failed = files[table as usize].write(&block).err();
         }
     };
-    let (report, devices) = behind(take, |give| {
-        let mut pass = Pass::new(of, Rows::new(give));
+    let (report, learned) = behind(take, |give| {
+        let mut pass = Pass::new(of, Rows::new(give), numbers);
         let report = analyze::watched(input, &mut pass);
         (report, pass.finish())
     });
@@ -84,7 +86,8 @@ where
     let mut stacks = TableFile::create(folder, name, mode, known::stack_layout())?;
     known::stacks(names, &pid, |block| stacks.write(block))?;
     stacks.finish()?;
-    let mut known = vec![known::devices(&report, &devices, &pid)];
+    let devices = known::devices(&report, &learned.devices, &pid);
+    let mut known = vec![devices, known::communication(&learned.communication)];
     known.extend(flat::tables(&json));
     // The process is last: it says which files there are.
     known.push(known::process(names, status, began, ended, &json));

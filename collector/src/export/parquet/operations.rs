@@ -4,6 +4,7 @@ use super::context::{Context, Site};
 use super::layout::{Cell, fitted};
 use super::sheet::Entries;
 use super::tables::{Rows, Table};
+use crate::analyze::collectives::Launched;
 use crate::model::facts::Shape;
 use crate::model::gpu_interval::{GpuInterval, clock_name};
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -15,6 +16,9 @@ const STATE: usize = 0;
 const PLACE: usize = 1;
 const CALLED: usize = 2;
 const KIND: usize = 3;
+
+/// The most columns of an operation with a number for each row.
+const MOST_OWN: usize = 16;
 
 /// Whether an operation has a time, the time base that its clock is if that is not the host's, and why it has none.
 type State = (bool, Option<u32>, &'static str);
@@ -53,13 +57,14 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Adds an operation. The parts of a graph or a burst that the filter leaves out are not in `operation`.
+    /// Adds an operation, with its numbers if it is a communication kernel. The parts of a graph or a burst that the
+    /// filter leaves out are not in `operation`.
     pub fn add(
         &mut self,
         of: &mut Context<'_>,
         rows: &mut Rows<'_>,
         event: &Event<'_>,
-        operation: &Operation,
+        (operation, launched): (&Operation, Option<Launched>),
     ) {
         if operation.when == When::Captured {
             return;
@@ -67,7 +72,7 @@ impl Operations {
         let Body::Work(work) = &event.record.body else { return };
         match operation.what {
             Action::Kernel { name, communication } => {
-                self.kernel(of, rows, (event, operation, work), (name, communication));
+                self.kernel(of, rows, (event, operation, work), (name, communication, launched));
             }
             Action::Transfer { kind: TransferKind::Memset, bytes, .. } => {
                 self.memset(of, rows, (event, operation, work), bytes);
@@ -83,7 +88,7 @@ impl Operations {
                     let name = if key.0 { "run" } else { "burst" };
                     vec![Cell::text(Some(name)), Cell::number(Some(launches)), Cell::number(Some(ordinary))]
                 });
-                common.add(of, rows, Table::Burst, (event, operation, work), None, kind);
+                common.add(of, rows, Table::Burst, (event, operation, work), &[], kind);
             }
         }
     }
@@ -93,7 +98,7 @@ impl Operations {
         of: &mut Context<'_>,
         rows: &mut Rows<'_>,
         this: This<'_>,
-        (name, talks): (u32, bool),
+        (name, talks, launched): (u32, bool, Option<Launched>),
     ) {
         let (grid, block, dynamic) = match this.2.what {
             What::Kernel { grid, block, shared_bytes, .. } => (grid, block, shared_bytes),
@@ -113,7 +118,8 @@ impl Operations {
             cells.extend([registers, fixed, Cell::number(Some(dynamic)), local, talks.into()]);
             cells
         });
-        common.add(of, rows, Table::Kernel, this, None, kind);
+        let numbers = [launched.map(|one| fitted(one.number)), launched.map(|one| fitted(one.place))];
+        common.add(of, rows, Table::Kernel, this, &numbers, kind);
     }
 
     fn memcpy(
@@ -136,7 +142,7 @@ impl Operations {
             let rest = [asynchronous.into(), Cell::number(Some(lines))];
             numbers.into_iter().chain(texts).chain(rest).collect()
         });
-        common.add(of, rows, Table::Memcpy, this, Some(Some(fitted(bytes))), entry);
+        common.add(of, rows, Table::Memcpy, this, &[Some(fitted(bytes))], entry);
     }
 
     fn memset(&mut self, of: &mut Context<'_>, rows: &mut Rows<'_>, this: This<'_>, bytes: u64) {
@@ -151,7 +157,7 @@ impl Operations {
             let rest = [asynchronous.into(), Cell::number(Some(lines))];
             [Cell::number(Some(value))].into_iter().chain(texts).chain(rest).collect()
         });
-        common.add(of, rows, Table::Memset, this, Some(Some(fitted(bytes))), entry);
+        common.add(of, rows, Table::Memset, this, &[Some(fitted(bytes))], entry);
     }
 
     fn graph(&mut self, of: &mut Context<'_>, rows: &mut Rows<'_>, this: This<'_>, kernels: u32) {
@@ -164,7 +170,7 @@ impl Operations {
             [kernels, copies, memsets].map(|number| Cell::number(Some(number))).to_vec()
         });
         let graph = (graph != 0).then_some(i64::from(graph));
-        common.add(of, rows, Table::Graph, this, Some(graph), entry);
+        common.add(of, rows, Table::Graph, this, &[graph], entry);
     }
 
     /// Adds when a node of a graph ran.
@@ -188,14 +194,14 @@ impl Operations {
 type This<'e> = (&'e Event<'e>, &'e Operation, &'e Work);
 
 impl Common {
-    /// Adds a row. `more` is a number that only this kind of operation has, if it has one.
+    /// Adds a row. `more` are numbers that only this kind of operation has.
     fn add(
         &mut self,
         of: &mut Context<'_>,
         rows: &mut Rows<'_>,
         table: Table,
         (event, operation, work): This<'_>,
-        more: Option<Option<i64>>,
+        more: &[Option<i64>],
         kind: u32,
     ) {
         let (ran, key) = match &operation.when {
@@ -215,7 +221,7 @@ impl Common {
         let site = of.site(call);
         let called = rows.entry((table, CALLED), &mut self.sites, site, || of.called(site));
         let [start, end, start_least, start_most, end_least, end_most, dur, dur_least, dur_most] = times(ran);
-        let own = [
+        let common = [
             start,
             end,
             start_least,
@@ -230,13 +236,11 @@ impl Common {
             Some(fitted(call.begin)),
             Some(fitted(call.end)),
             event.step.map(fitted),
-            more.flatten(),
         ];
-        rows.add(
-            table,
-            &own[..if more.is_some() { own.len() } else { own.len() - 1 }],
-            &[state, place, called, kind],
-        );
+        let (mut own, count) = ([None; MOST_OWN], common.len() + more.len());
+        own[..common.len()].copy_from_slice(&common);
+        own[common.len()..count].copy_from_slice(more);
+        rows.add(table, &own[..count], &[state, place, called, kind]);
     }
 }
 

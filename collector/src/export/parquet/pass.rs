@@ -8,6 +8,7 @@ use super::operations::Operations;
 use super::ranges::Nvtx;
 use super::tables::Rows;
 use crate::analyze::Watch;
+use crate::analyze::collectives::Numbers;
 use crate::analyze::gaps::LoggedGap;
 use crate::analyze::scope::Scope;
 use crate::model::Event;
@@ -25,12 +26,20 @@ pub(super) struct Pass<'a, 'g> {
     ranges: Nvtx,
     gaps: Gaps,
     steps: Steps,
+    numbers: Numbers<'a>,
+    devices: BTreeMap<u32, Device>,
+}
+
+/// What was learned of a process while its trace was read.
+pub(super) struct Learned<'a> {
     /// The GPUs by ordinal.
     pub devices: BTreeMap<u32, Device>,
+    /// How many communication kernels it launched, by symbol, whatever the filter selects.
+    pub communication: BTreeMap<&'a str, u64>,
 }
 
 impl<'a, 'g> Pass<'a, 'g> {
-    pub fn new(of: Context<'a>, rows: Rows<'g>) -> Pass<'a, 'g> {
+    pub fn new(of: Context<'a>, rows: Rows<'g>, numbers: Numbers<'a>) -> Pass<'a, 'g> {
         Pass {
             of,
             rows,
@@ -40,14 +49,15 @@ impl<'a, 'g> Pass<'a, 'g> {
             ranges: Nvtx::default(),
             gaps: Gaps::default(),
             steps: Steps::default(),
+            numbers,
             devices: BTreeMap::new(),
         }
     }
 
-    /// Gives the last rows, and returns the GPUs.
-    pub fn finish(self) -> BTreeMap<u32, Device> {
+    /// Gives the last rows.
+    pub fn finish(self) -> Learned<'a> {
         self.rows.finish();
-        self.devices
+        Learned { devices: self.devices, communication: self.numbers.by_symbol() }
     }
 }
 
@@ -57,8 +67,9 @@ impl Watch for Pass<'_, '_> {
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        let Pass { of, rows, operations, calls, memory, ranges, steps, .. } = self;
+        let Pass { of, rows, operations, calls, memory, ranges, steps, numbers, .. } = self;
         of.observe(event.record);
+        let launched = event.operation.as_ref().and_then(|operation| numbers.launched(operation));
         steps.observe(of, rows, event);
         match &event.record.body {
             Body::NvtxRange(range) => return ranges.add(of, rows, (event.record, range), scope),
@@ -67,7 +78,7 @@ impl Watch for Pass<'_, '_> {
         }
         // An operation comes before its call, since it may be the first record of it.
         if let Some(operation) = scope.operation() {
-            operations.add(of, rows, event, operation);
+            operations.add(of, rows, event, (operation, launched));
         }
         if let Some(ran) = scope.node() {
             operations.node(of, rows, event, ran);

@@ -13,16 +13,42 @@ const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 /// The longest name of a job or a host, bytes.
 const LONGEST: usize = 120;
 
+/// What a time takes behind a name, bytes: `.20261125-091000`.
+const TIME: usize = 16;
+
 /// Returns a name as a folder has it: ASCII letters, digits and what no reader takes for something else.
 pub fn safe(name: &str) -> String {
+    shortened(name, LONGEST)
+}
+
+/// The same in so many bytes. A name that is cut ends with a hash of all of it, so that it differs from others that
+/// begin alike.
+fn shortened(name: &str, longest: usize) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
-    let safe: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(LONGEST).collect();
-    if safe.is_empty() { "unknown".to_owned() } else { safe }
+    let safe: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if safe.is_empty() {
+        return "unknown".to_owned();
+    }
+    if safe.len() <= longest {
+        return safe;
+    }
+    let hash = format!("-{:08x}", hash(name));
+    format!("{}{hash}", &safe[..longest - hash.len()])
+}
+
+/// A hash that is the same in all versions and on all machines: FNV-1a (draft-eastlake-fnv).
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Returns the folder of a job.
 pub fn of_job(directory: &Path, job: &str) -> PathBuf {
     directory.join(format!("job={}", safe(job)))
+}
+
+/// Returns the folder of the part of a job that is the window which began then, s since 1970.
+pub fn of_window(directory: &Path, job: &str, began: u64) -> PathBuf {
+    of_job(directory, &format!("{}.{}", shortened(job, LONGEST - TIME), utc(began)))
 }
 
 /// Returns the name of the job that these processes are, of those whose collection began first: its program, and when that
@@ -39,9 +65,9 @@ pub fn job_of<'a>(processes: impl Iterator<Item = (&'a Names, Option<&'a Status>
     }
 }
 
-/// Returns the name of a process's program, as a folder has it.
+/// Returns the name of a process's program, as a folder has it, with room for a time behind it.
 pub fn program_of(names: &Names) -> String {
-    safe(program(names).unwrap_or_default())
+    shortened(program(names).unwrap_or_default(), LONGEST - TIME)
 }
 
 /// The name of a program: that of the script that an interpreter runs, else that of its file.
@@ -104,6 +130,36 @@ mod tests {
     fn names_of_folders_are_harmless() {
         assert_eq!(safe("../x y/ü=\u{1b}[2J"), ".._x_y_____2J");
         assert_eq!((safe(""), safe(&"a".repeat(500)).len()), ("unknown".to_owned(), LONGEST));
+        assert_eq!(safe(&"ü".repeat(LONGEST)), "_".repeat(LONGEST), "one byte for each character");
+    }
+
+    /// All windows of such a job were one, since the time was cut off.
+    #[test]
+    fn windows_of_a_job_with_a_long_name_have_a_folder_each_and_so_have_other_jobs() {
+        let name = |job: &str, began| {
+            let folder = of_window(Path::new("tables"), job, began);
+            folder.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        let began = 1_795_924_200;
+        let long = "a".repeat(500);
+        assert_eq!(name(&long[..104], began), format!("job={}.20261129-035000", "a".repeat(104)));
+        let folders = [
+            name(&long, began),
+            name(&long, began + 600),
+            name(&format!("{long}b"), began),
+            name(&long[..105], began),
+        ];
+        for folder in &folders {
+            assert_eq!(folder.len(), "job=".len() + LONGEST, "{folder}");
+            assert!(folder.ends_with(".20261129-035000") || folder.ends_with(".20261129-040000"), "{folder}");
+            assert_eq!(folders.iter().filter(|other| *other == folder).count(), 1, "{folder}");
+        }
+    }
+
+    /// It is part of names that other versions look for.
+    #[test]
+    fn the_hash_is_that_of_the_published_examples() {
+        assert_eq!([hash(""), hash("a"), hash("foobar")], [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]);
     }
 
     #[test]

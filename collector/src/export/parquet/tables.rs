@@ -78,7 +78,8 @@ fn kernel() -> Layout {
         ("localMemoryPerThread", Number),
         ("communication", Flag),
     ];
-    operation("kernel", &[], &NAMES.into_iter().chain(shape).collect::<Vec<_>>())
+    let numbers = ["communicationNumber", "communicationPlace"];
+    operation("kernel", &numbers, &NAMES.into_iter().chain(shape).collect::<Vec<_>>())
 }
 
 fn transfer(table: &str, kind: &[(&'static str, Kind)]) -> Layout {

@@ -12,8 +12,10 @@ use std::io;
 /// The bytes that the process holds. Signed, because the trace may begin in the middle.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// All kinds of device memory.
+    /// All kinds of device memory, on all GPUs.
     device: i64,
+    /// The same, by the number of the GPU.
+    by_gpu: HashMap<u32, i64>,
     by_kind: HashMap<Memory, i64>,
 }
 
@@ -29,19 +31,29 @@ impl<S: Sink> Pass<'_, '_, S> {
                 }
                 MemoryChange::Passed { memory, at_once, .. } => (memory, [host(at_once), -host(at_once)]),
             };
-            self.memory_steps(record, memory, steps)?;
+            self.memory_steps(record, (memory, change.allocator().context), steps)?;
         }
         Ok(())
     }
 
-    /// Writes two changes of the memory that is held, in order.
-    fn memory_steps(&mut self, record: &Record, memory: Memory, [first, then]: [i64; 2]) -> io::Result<()> {
+    /// Writes two changes of the memory that is held, in order. The block was allocated in a context.
+    fn memory_steps(
+        &mut self,
+        record: &Record,
+        (memory, context): (Memory, u32),
+        [first, then]: [i64; 2],
+    ) -> io::Result<()> {
         let is_shown = self.period.contains(host(record.at));
+        let ordinal = self.source.clocks.devices.get(&context).copied();
+        let gpu = self.rows().gpus.get(&ordinal).copied().unwrap_or(0);
         for bytes in [Some(first), (then != 0).then_some(then)].into_iter().flatten() {
             if is_device_memory(memory) {
                 self.held.device = self.held.device.saturating_add(bytes);
+                let on_gpu = self.held.by_gpu.entry(gpu).or_default();
+                *on_gpu = on_gpu.saturating_add(bytes);
+                let on_gpu = *on_gpu;
                 if is_shown {
-                    self.memory_event(record, bytes)?;
+                    self.memory_event(record, (gpu, on_gpu), bytes)?;
                 }
             }
             let held = self.held.by_kind.entry(memory).or_default();
@@ -60,35 +72,29 @@ impl<S: Sink> Pass<'_, '_, S> {
         self.export.sink.counter(&Counter { name, pid, at, bytes })
     }
 
-    fn memory_event(&mut self, record: &Record, bytes: i64) -> io::Result<()> {
+    /// Writes a change of device memory, with what is held on its GPU afterwards.
+    fn memory_event(&mut self, record: &Record, (gpu, held): (u32, i64), bytes: i64) -> io::Result<()> {
         let address = match &record.body {
             Body::Alloc(alloc) => alloc.address,
             Body::Free(free) => free.address,
             _ => 0,
         };
-        let context = match &record.body {
-            Body::Context(context) => Some(context.context),
-            body => body.call().map(|call| call.context),
-        };
-        let ordinal = context.and_then(|context| self.source.clocks.devices.get(&context)).copied();
         let rows = self.rows();
-        let device = rows.gpus.get(&ordinal).copied().unwrap_or(0);
         let row = Row { pid: rows.pid, tid: rows.tid(record.thread) };
-        let (at, held, count) =
-            (self.moment(host(record.at)), self.held.device, self.export.summary.memory_events);
+        let (at, count) = (self.moment(host(record.at)), self.export.summary.memory_events);
         self.export.summary.memory_events += 1;
         let args = [
             Arg::of(Key::TotalAllocated, held),
             Arg::of(Key::TotalReserved, held),
             Arg::of(Key::Changed, bytes),
             Arg::of(Key::Addr, address),
-            Arg::of(Key::DeviceId, device),
+            Arg::of(Key::DeviceId, gpu),
             Arg::of(Key::DeviceType, 1u32),
             Arg::of(Key::EvIdx, count),
         ];
         let (category, name) = (Category::Memory, &self.memory_name);
         self.export.sink.instant(&Instant { category, name, row, at, args: &args })?;
         // Of instants, Perfetto draws only the position; counters show the values.
-        self.counter(record, "device memory", held)
+        self.counter(record, "device memory", self.held.device)
     }
 }
