@@ -24,14 +24,48 @@ fn the_exit_code_is_the_commands() {
     assert_eq!(code(&["true"]), 0);
     assert_eq!(code(&["false"]), 1);
     assert_eq!(code(&["sh", "-c", "exit 42"]), 42);
-    assert_eq!(code(&["sh", "-c", "kill -9 $$"]), 128 + 9);
-    assert_eq!(code(&["sh", "-c", "kill -SEGV $$"]), 128 + 11);
     assert_eq!(code(&["no-such-program-anywhere"]), 127);
     assert_eq!(code(&["./no/such/program"]), 127);
     place.script("plain", 0o644, "#!/bin/sh\n");
     assert_eq!(code(&["./plain"]), 126);
     assert_eq!(code(&["."]), 126, "a directory");
     assert!(place.traces().is_empty(), "no CUDA, no trace");
+}
+
+#[test]
+fn a_command_that_a_signal_ended_ends_gpuspy_by_the_same_signal() {
+    let place = Place::new();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV, libc::SIGPIPE] {
+        let script = format!("kill -{signal} $$");
+        let mut run = place.gpuspy(&["run", "--", "sh", "-c", &script]);
+        ignore(&mut run, &[]);
+        let output = run.output().unwrap();
+        let status = output.status;
+        assert_eq!((status.code(), status.signal(), status.core_dumped()), (None, Some(signal), false));
+        assert!(stderr(&output).contains("called CUDA"), "{}", stderr(&output));
+    }
+    let script = "\"$0\" run --quiet -- sh -c 'kill -9 $$'; echo $?";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gpuspy")]).env("GPUSPY_AGENT", place.path("agent.so"));
+    assert_eq!(String::from_utf8(shell.output().unwrap().stdout).unwrap(), "137\n", "128 + n in a shell");
+}
+
+/// A shell took the exit code 130 for that of a program that has handled Ctrl-C, and went on.
+#[test]
+fn ctrl_c_ends_a_shells_loop_around_gpuspy() {
+    let place = Place::new();
+    let script = "while :; do \"$0\" run --quiet -- sh -c 'echo ready; exec sleep 60'; done";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_gpuspy")]).env("GPUSPY_AGENT", place.path("agent.so"));
+    ignore(&mut shell, &[]);
+    // A terminal sends the signal to the whole process group, and so does this test.
+    std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    shell.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    // SAFETY: kill takes numbers; the group is that of the child.
+    assert_eq!(unsafe { libc::kill(-(shell.id() as i32), libc::SIGINT) }, 0);
+    assert_eq!(ended(&mut shell).signal(), Some(libc::SIGINT));
 }
 
 #[test]
@@ -182,6 +216,27 @@ fn signals_reach_the_program() {
     assert_eq!(run.wait().unwrap().code(), Some(7));
 }
 
+/// SIGXCPU of a scheduler, or an alarm that was set before, ended gpuspy and left the program behind.
+#[test]
+fn signals_that_end_a_process_by_default_reach_the_program() {
+    let place = Place::new();
+    let (real_time, last) = (libc::SIGRTMIN() + 3, libc::SIGRTMAX());
+    let signals = [libc::SIGALRM, libc::SIGXCPU, libc::SIGXFSZ, libc::SIGPWR, real_time, last];
+    let traps = signals.map(|signal| format!("trap 'echo {signal}' {signal}; ")).concat();
+    let script = format!("{traps} trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done");
+    let mut run = place.gpuspy(&["run", "--", "sh", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    for signal in signals {
+        // SAFETY: kill takes numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(run.id() as i32, signal) }, 0);
+        assert_eq!(lines.next(), Some(signal.to_string()));
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(run.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(ended(&mut run).code(), Some(7));
+}
+
 #[test]
 fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
     let place = Place::new();
@@ -195,7 +250,7 @@ fn a_terminals_interrupt_ends_the_program_and_not_the_run() {
     // SAFETY: kill takes numbers; the group is that of the child.
     assert_eq!(unsafe { libc::kill(-(run.id() as i32), libc::SIGINT) }, 0);
     let output = run.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.status.signal()), (Some(128 + libc::SIGINT), None));
+    assert_eq!(output.status.signal(), Some(libc::SIGINT));
     assert!(stderr(&output).contains("called CUDA"), "{}", stderr(&output));
 }
 
@@ -457,6 +512,47 @@ fn a_listening_collector_serves_until_sigint() {
     }
 }
 
+/// A hangup ended it at once, and its traces had no end.
+#[test]
+fn a_hangup_ends_a_collector_as_sigterm_does_unless_it_was_ignored() {
+    const CASES: [&[i32]; 2] = [&[], &[libc::SIGHUP]];
+    for ignored in CASES {
+        let place = Place::new();
+        let mut collect = place.gpuspy(&["collect", "--dir", "traces"]);
+        ignore(&mut collect, ignored);
+        let mut collect = collect.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+        // SAFETY: kill takes numbers; the child has not been waited for.
+        let send = |signal| assert_eq!(unsafe { libc::kill(collect.id() as i32, signal) }, 0);
+        send(libc::SIGHUP);
+        if !ignored.is_empty() {
+            let agent = sample_program().env("GPUSPY_SOCKET", place.path("traces/gpuspy.sock")).output();
+            assert!(agent.unwrap().status.success());
+            assert!(lines.next().unwrap().contains("has exited; its trace is"));
+            send(libc::SIGTERM);
+        }
+        assert_eq!(ended(&mut collect).code(), Some(0));
+    }
+}
+
+/// Only the mode was looked at: who owned the directory could put another socket into it.
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let place = Place::new();
+    let folder = place.path("theirs");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+    if std::os::unix::fs::chown(&folder, Some(12_345), None).is_err() {
+        eprintln!("skipped: only root can give a directory to another user");
+        return;
+    }
+    let mut collect = place.gpuspy(&["collect", "--dir", "theirs"]).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(ended(&mut collect).code(), Some(2));
+    let said = stderr(&collect.wait_with_output().unwrap());
+    assert!(said.contains("theirs belongs to another user"), "{said}");
+}
+
 /// Whether the collector that listens in a folder has accepted a connection: its end has an inode then (`/proc/net/unix`, proc(5)).
 fn has_accepted(folder: &Path) -> bool {
     const CONNECTED: &str = "03";
@@ -590,12 +686,10 @@ fn a_process_that_is_gone_before_the_collector_looks_has_its_name_and_its_exit_c
     assert_eq!(exit, is_told.then_some(Exit::Code(0)));
 }
 
-#[test]
-fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
-    use std::os::fd::AsRawFd;
+/// Starts a collector as an agent does, and hands it a segment. Returns both, and the connection between them.
+fn started_by_an_agent(place: &Place) -> (FakeAgent, UnixStream, Child) {
     use std::os::unix::process::CommandExt;
-    let place = Place::new();
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
     let (number, kept) = (theirs.as_raw_fd(), ours.as_raw_fd());
     let mut command = place.gpuspy(&["collect", "--inherit-fd", "207", "--output", "own.gspy"]);
     let inherit = move || {
@@ -614,15 +708,17 @@ fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
     let agent = FakeAgent::new(gpuspy_wire::segment::Layout::OURS);
     agent.greet(&ours);
     agent.wait_attached();
+    (agent, ours, collector)
+}
+
+#[test]
+fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
+    let place = Place::new();
+    let (agent, ours, collector) = started_by_an_agent(&place);
     let mut thread = agent.thread();
-    for _ in 0..10 {
+    for _ in 0..11 {
         thread.launch(1);
     }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: kill takes numbers; the child has not been waited for.
-        unsafe { libc::kill(collector.id() as i32, signal) };
-    }
-    thread.launch(1);
     agent.exiting();
     // The session ends here. If the collector had kept its copy of this end (209), it would wait forever.
     drop(ours);
@@ -630,4 +726,26 @@ fn a_collector_started_by_an_agent_is_silent_and_ends_with_it() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty() && output.stderr.is_empty());
     assert_eq!(launches(&place.path("own.gspy")), 11);
+}
+
+/// SIGUSR1, which Slurm sends to all of a job before its time is up, ended it.
+#[test]
+fn no_signal_that_is_sent_to_all_of_a_job_ends_a_collector_that_an_agent_started() {
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP};
+    let place = Place::new();
+    let (agent, ours, collector) = started_by_an_agent(&place);
+    let mut thread = agent.thread();
+    thread.launch(1);
+    // Those for a fault of its own, and those that nobody can ignore. libc has 32 and 33 for itself.
+    let others = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP, 32, 33];
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !others.contains(signal)) {
+        // SAFETY: kill takes numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(collector.id() as i32, signal) }, 0, "{signal}");
+    }
+    thread.launch(1);
+    agent.exiting();
+    drop(ours);
+    let output = collector.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", output.status);
+    assert_eq!(launches(&place.path("own.gspy")), 2);
 }

@@ -8,7 +8,7 @@ use gpuspy_collector::collect::{self, Collector, Pair, Session, Stopper, Target}
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Ending, Exit, Record, Status, What};
 use gpuspy_wire::handshake::Hello;
-use gpuspy_wire::record::{Anchor, Head, LossCause, Namespace, Record as _};
+use gpuspy_wire::record::{Anchor, Fact, Head, Loss, LossCause, Namespace, Record as _};
 use gpuspy_wire::segment::{HEADER_BYTES, Layout};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -144,6 +144,8 @@ fn the_simulated_agent_runs_its_role() {
         "hostile" => hostile(&connect()),
         "full rings" => full_rings(&connect()),
         "unattended" => unattended(),
+        "taken over" => taken_over(&connect()),
+        "leaving" => leaving(&connect()),
         other => panic!("no simulator does {other}"),
     }
 }
@@ -293,7 +295,7 @@ fn running(agent: &FakeAgent) {
     }
     println!("ready");
     wait_for_stdin_to_close();
-    assert_eq!(agent.segment.header().live.0.attached.load(Ordering::Relaxed), 0, "nobody drains us");
+    assert_eq!(agent.attached(), 2, "nobody drains us");
 }
 
 /// Waits until a simulated agent reports that it is ready.
@@ -452,6 +454,91 @@ fn a_running_process_can_be_attached_to_once_at_a_time() {
         "{without}"
     );
     drop(stopper);
+}
+
+fn taken_over(agent: &FakeAgent) {
+    let wait_for = |attached: u64| {
+        while agent.attached() != attached {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let (mut poller, mut thread) = (agent.thread(), agent.thread());
+    poller.name(Namespace::Kernel, 1, "first");
+    (0..10).for_each(|_| thread.launch(1));
+    println!("ready");
+    wait_for(2);
+    (0..20).for_each(|_| thread.launch(1));
+    thread.lose(LossCause::RingFull, 5);
+    wait_for(3);
+    let (ticks, monotonic_raw) = (collect_support::now(), collect_support::now());
+    let head = Head::new::<Anchor>();
+    poller.push(Anchor { head, ticks, monotonic_raw, uncertainty: 100, ..Anchor::default() }.as_words());
+    poller.name(Namespace::Fact, Fact::AgentVersion as u32, "1");
+    poller.name(Namespace::Kernel, 1, "second");
+    poller.wait_until_read();
+    let (head, at, count) = (Head::new::<Loss>(), collect_support::now(), 5);
+    thread.push(Loss { head, at, count, cause: LossCause::RingFull as u8, ..Loss::default() }.as_words());
+    (0..30).for_each(|_| thread.launch(1));
+    println!("ready");
+    wait_for_stdin_to_close();
+    agent.exiting();
+}
+
+/// It began when the process did, and had no name but those that the first collector had not had.
+#[test]
+fn a_second_collector_has_what_comes_after_it_and_not_what_came_before() {
+    let mut collecting = Collecting::new();
+    let mut child = collecting.agent("taken over");
+    wait_ready(&mut child);
+    collecting.stop();
+    let first = collecting.read(&collecting.wait_for_sessions(1).remove(0).unwrap());
+    assert_eq!((first.launches()[&2].len(), first.status.ending), (10, Ending::Detached));
+    let place = tempfile::tempdir().unwrap();
+    let (collector, stopper) = Collector::new(Target::Named(place.path().to_owned())).unwrap();
+    let pid = child.id();
+    let session = std::thread::scope(|threads| {
+        let attached = threads.spawn(|| collector.attach(pid));
+        wait_ready(&mut child);
+        drop(child.stdin.take());
+        attached.join().unwrap().unwrap()
+    });
+    assert!(child.wait().unwrap().success());
+    let second = Trace::read(collector.traces().path(session.trace));
+    assert!(second.launches()[&2].iter().copied().eq(31..=60), "{:?}", second.launches());
+    assert_eq!(second.names[&(Namespace::Kernel, 1)], "second");
+    let status = &second.status;
+    assert!(status.began > first.status.ended && status.began_realtime > first.status.began_realtime);
+    assert_eq!((status.ending, &status.lost), (Ending::Exited, &BTreeMap::new()));
+    let is_loss = |record: &Record| matches!(record.body, Body::Loss { .. });
+    assert!(!second.records.iter().any(is_loss), "that was before");
+    drop(stopper);
+}
+
+fn leaving(agent: &FakeAgent) {
+    let mut thread = agent.thread();
+    (0..10).for_each(|_| thread.launch(1));
+    agent.waits_at_exit();
+    println!("ready");
+    wait_for_stdin_to_close();
+    thread.launch(1);
+}
+
+/// What ends with the process, as a container does, ended its collector before the trace had its last launches and its end.
+#[test]
+fn the_trace_of_a_process_that_waits_at_its_exit_is_whole_while_it_waits() {
+    let collecting = Collecting::new();
+    let mut child = collecting.agent("leaving");
+    wait_ready(&mut child);
+    let path = || collecting.collector.traces().paths().next().unwrap().to_owned();
+    let trace = Trace::read(&path());
+    assert!(trace.launches()[&1].iter().copied().eq(1..=10));
+    assert_eq!((trace.status.ending, trace.status.exit), (Ending::Exited, None));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!(session.ending, Ending::Exited);
+    let trace = Trace::read(&path());
+    assert_eq!(trace.launches()[&1].len(), 11, "what came in its last moments, too");
 }
 
 #[test]

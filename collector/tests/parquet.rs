@@ -4,7 +4,7 @@
 mod tables;
 
 use gpuspy_collector::trace::TraceWriter;
-use gpuspy_collector::trace::generator::{Generator, Options};
+use gpuspy_collector::trace::generator::{Generator, Options, Ranks, write_ranks};
 use gpuspy_collector::trace::record::{Body, Ending, Record, Status};
 use gpuspy_wire::record::{Fact, LossCause, Namespace, Untimed};
 use serde_json::{Map, Value, json};
@@ -343,6 +343,39 @@ fn ranks_are_partitions_and_losses_are_counted() {
         assert_eq!((&process["dropped_ring_full"], &process["world_size"]), (&json!(7), &json!(2)));
         assert!(process["untimed_deep_queue"].as_u64().unwrap() > 100);
         assert_eq!(process["realtimeBegan"], json!(1_795_924_516_000_000_000u64));
+    }
+}
+
+/// They were numbered by SQL, by the rows that a filter or a window had left, so that different ones were compared.
+#[test]
+fn communication_kernels_have_the_same_numbers_whatever_the_filter_selects() {
+    let folder = tempfile::tempdir().unwrap();
+    write_ranks(folder.path(), Ranks { ranks: 2, hosts: 2, late: None, seed: 5 }, 600).unwrap();
+    let (whole, part) = (exported(folder.path(), &[]), exported(folder.path(), &["--since", "5ms"]));
+    let (whole, part) = (whole.of_rank(1), part.of_rank(1));
+    let numbers = |tables: &Exported| -> BTreeMap<u64, [Value; 3]> {
+        let columns = ["mangledName", "communicationNumber", "communicationPlace"];
+        let number = |row: &Row| row["operationId"].as_u64().unwrap();
+        let rows = tables.rows("kernel").into_iter();
+        rows.map(|row| (number(&row), columns.map(|column| row[column].clone()))).collect()
+    };
+    let (all, selected) = (numbers(&whole), numbers(&part));
+    assert!(!selected.is_empty() && selected.len() < all.len(), "{} of {}", selected.len(), all.len());
+    assert!(selected.iter().all(|(operation, numbers)| all[operation] == *numbers));
+    let mut launches: BTreeMap<String, u64> = BTreeMap::new();
+    for (place, (operation, [name, number, at])) in
+        all.iter().filter(|(_, numbers)| !numbers[1].is_null()).enumerate()
+    {
+        let count = launches.entry(name.as_str().unwrap().to_owned()).or_default();
+        assert_eq!((number, at), (&json!(*count), &json!(place)), "{operation}");
+        *count += 1;
+    }
+    assert_eq!(launches.len(), 3);
+    let named =
+        |row: Row| (row["mangledName"].as_str().unwrap().to_owned(), row["launches"].as_u64().unwrap());
+    for tables in [&whole, &part] {
+        let rows = tables.rows("communication").into_iter();
+        assert_eq!(rows.map(named).collect::<BTreeMap<_, _>>(), launches);
     }
 }
 

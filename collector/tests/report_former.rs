@@ -78,6 +78,10 @@ fn a_trace_of_a_former_version_gives_the_same_report_apart_from_names() {
         let mut former = with_current_names(serde_json::from_slice(&former).unwrap());
         // The report has the path of the file, which is different now.
         former["processes"][0]["path"] = trace.to_str().unwrap().into();
+        // What launched nothing and called no function of the runtime does not say whether the driver was hooked.
+        if former["coverage"]["driver_hooked"] == false && former["coverage"]["launches"] == 0 {
+            former["coverage"]["driver_hooked"] = Value::Null;
+        }
         let now = serde_json::from_slice(&report(&trace)).unwrap();
         assert_same(&former, &now, &trace.display().to_string());
     }

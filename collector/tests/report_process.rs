@@ -575,6 +575,8 @@ fn gpu_time_in_sampling_pauses_is_extrapolated_and_reported() {
     work.most_compute = None;
     identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };
     identity.span += identity.unobserved.value;
+    identity.maybe[0] = identity.unobserved.value;
+    identity.busy[0].hi += identity.unobserved.value;
     let reports = [report];
     let report = json(&reports);
     assert_valid(&report);
@@ -606,7 +608,13 @@ fn out_of_memory_failures_are_counted_and_reported() {
         app.push(Body::Api(Api { call, result, subject: 0, calls: 1, inside: 0, entered: 0 }));
     }
     let reports = [app.report(None, Damage::default())];
-    assert_eq!(json(&reports)["memory"]["out_of_memory"], 2, "the third failed for another reason");
+    let report = json(&reports);
+    assert_eq!(report["memory"]["out_of_memory"], 2, "the third failed for another reason");
+    let found = &report["findings"][0];
+    assert_eq!(found["id"], "out-of-memory", "{}", report["findings"]);
+    let times = [&found["evidence"]["first_ns"], &report["memory"]["failure"]["at_ns"]];
+    let [first, last] = times.map(|time| time.as_u64().unwrap());
+    assert_eq!(last - first, 4_000, "the last one failed two calls after the first");
     let screen = terminal(&reports, &everything(), &wide(100));
     assert!(screen.contains("2 calls failed because memory ran out; --section calls shows"), "{screen}");
 }
@@ -861,6 +869,8 @@ fn the_schema_requires_the_contracts_keys_and_rejects_others() {
 mod cold;
 #[path = "report_process/comparisons.rs"]
 mod comparisons;
+#[path = "report_process/event_waits.rs"]
+mod event_waits;
 #[path = "report_process/hostile.rs"]
 mod hostile;
 #[path = "report_process/limits.rs"]

@@ -11,8 +11,11 @@ use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::generator::{Kind, Ranks, Truth, write_ranks};
 use gpuspy_collector::trace::record::{Names, Status};
 use serde_json::{Value, json as value};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Duration;
 
 const JOB: Ranks = Ranks { ranks: 64, hosts: 8, late: Some(62), seed: 11 };
 
@@ -119,6 +122,51 @@ fn ranks_that_are_read_machine_after_machine_give_the_report_of_all_at_once() {
 /// Only the command knows the size of the traces.
 fn without_sizes(screen: &str) -> String {
     screen.lines().filter(|line| !line.contains("trace")).collect::<Vec<_>>().join("\n")
+}
+
+/// Above a soft limit of 1024, an export of many traces failed, and a report was of those that could be opened.
+#[test]
+fn traces_of_one_machine_may_be_more_than_the_soft_limit_on_descriptors() {
+    let folder = tempfile::tempdir().unwrap();
+    write_ranks(&folder.path().join("traces"), Ranks { hosts: 1, ..JOB }, 24).unwrap();
+    let gpuspy = |words: &[&str]| {
+        let done = Command::new("sh")
+            .args(["-c", "ulimit -S -n 48; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_gpuspy")])
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.success() && !said.contains("cannot read"), "{words:?}: {said}");
+        done.stdout
+    };
+    let report: Value = serde_json::from_slice(&gpuspy(&["report", "traces", "--json"])).unwrap();
+    assert_eq!(report["processes"].as_array().map(Vec::len), Some(64));
+    gpuspy(&["export", "traces", "-o", "all.json"]);
+    gpuspy(&["diff", "traces", "traces"]);
+}
+
+/// An export of a running job waited 5 s for each trace.
+#[test]
+fn traces_that_are_being_written_are_waited_for_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_ranks(folder.path(), Ranks { ranks: 16, hosts: 1, ..JOB }, 24).unwrap();
+    let traces: Vec<File> = written.iter().map(|(path, _)| File::open(path).unwrap()).collect();
+    traces.iter().for_each(|trace| trace.lock().unwrap());
+    let (exported, is_exported) = mpsc::channel::<()>();
+    // They are complete long after one wait, and before sixteen.
+    let writers = std::thread::spawn(move || {
+        let _ = is_exported.recv_timeout(Duration::from_secs(45));
+        drop(traces);
+    });
+    let done = Command::new(env!("CARGO_BIN_EXE_gpuspy"))
+        .args(["export".as_ref(), folder.path().as_os_str(), "-o".as_ref(), "/dev/null".as_ref()])
+        .output()
+        .unwrap();
+    drop(exported);
+    writers.join().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), said.matches("is still being written").count()), (Some(0), 16), "{said}");
 }
 
 #[test]

@@ -375,3 +375,27 @@ fn names_survive_in_other_chunks() {
     assert_eq!(left.keys().map(|(_, id)| *id).collect::<Vec<_>>(), [1, 3]);
     assert_eq!(reader.damage().chunks_lost, 1);
 }
+
+/// A container was over before its collector had ended the trace of the program that exited in it.
+#[test]
+fn a_trace_that_was_completed_before_its_process_ended_is_whole_and_may_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let mut writer = TraceWriter::create(&path, &status(Ending::Running)).unwrap();
+    let mut records = Generator::new(11, Options { kernels: 3, threads: 1, ..Options::default() });
+    let mut push = |writer: &mut TraceWriter, count| {
+        records.by_ref().take(count).for_each(|record| writer.push(record).unwrap());
+    };
+    let read = || {
+        let mut reader = TraceReader::new(Cursor::new(std::fs::read(&path).unwrap())).unwrap();
+        let count = reader.records().count();
+        assert!(reader.complete() && reader.damage().is_none(), "{:?}", reader.damage());
+        (count, reader.status().unwrap().exit)
+    };
+    push(&mut writer, 1);
+    writer.complete(&Status { exit: None, ..status(Ending::Exited) }).unwrap();
+    assert_eq!(read(), (1, None));
+    push(&mut writer, 2);
+    writer.finish(&status(Ending::Exited)).unwrap();
+    assert_eq!(read(), (3, status(Ending::Exited).exit));
+}

@@ -101,6 +101,48 @@ fn each_thread_is_written_once_and_once_more_at_the_end() {
     assert_eq!(threads(&whole), all(THREADS), "the last Status lists all");
 }
 
+/// The poller of a program that did nothing for days ran now and then, and each time a Status was written.
+#[test]
+fn counters_alone_are_written_every_ten_seconds_and_at_the_end() {
+    const TENTHS: u64 = 36_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let first = status(Ending::Running);
+    let mut writer = TraceWriter::create(&path, &first).unwrap();
+    let (mut now, mut written) = (Instant::now(), 0);
+    let after = |tenths: u64| {
+        let counted = |count: u64| count + tenths;
+        Status {
+            ended: first.ended + tenths * 100_000_000,
+            agent_ns: counted(first.agent_ns),
+            poller_ns: counted(first.poller_ns),
+            calls: counted(first.calls),
+            published: counted(first.published),
+            collected: counted(first.collected),
+            ..first.clone()
+        }
+    };
+    for tenths in 1..=TENTHS {
+        now += Duration::from_millis(100);
+        writer.status(&after(tenths));
+        let before = writer.bytes();
+        writer.flush_if_due(now).unwrap();
+        written += u32::from(writer.bytes() > before);
+    }
+    assert!((300..400).contains(&written), "{written} in an hour");
+    let pending = Status { pending: 99, ..after(TENTHS) };
+    writer.status(&pending);
+    writer.flush().unwrap();
+    assert_eq!(
+        TraceReader::open(&path).unwrap().status(),
+        Some(&pending),
+        "what is no counter is written at once"
+    );
+    let last = Status { ending: Ending::Exited, ..after(TENTHS + 1) };
+    writer.finish(&last).unwrap();
+    assert_eq!(TraceReader::open(&path).unwrap().status(), Some(&last));
+}
+
 #[test]
 fn names_and_the_last_status_are_read_back() {
     let folder = tempfile::tempdir().unwrap();

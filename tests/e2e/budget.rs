@@ -272,6 +272,17 @@ fn with_more_streams_than_hardware_queues_only_windows_are_timed() {
     }
 }
 
+/// Streams on which a program only captures have no work of their own; they counted as users of hardware queues, and only a
+/// tenth was timed for the rest of the run.
+#[test]
+fn streams_that_are_only_captured_take_no_hardware_queue() {
+    for timing in ["auto", "exact"] {
+        let done = Run::of("captured_side_streams").env("GPUSPY_TIMING", timing).observed().succeeded();
+        let note = Windows::of(&done).fact(Fact::TimingNote).map(str::to_owned);
+        assert!(note.is_none(), "{timing}: {note:?}");
+    }
+}
+
 /// The rate of launches on a stream that is always busy is the only place where the cost of events on the GPU shows: no
 /// host time contains it.
 #[test]
@@ -337,7 +348,9 @@ impl Slowed {
     }
 
     /// Checks that the program is timed as often as the budget allows, and that the report says how much longer its
-    /// launches take. On a busy machine an attempt can fail, so there are three, each longer than the one before.
+    /// launches take. On a busy machine an attempt can fail, so there are three, each longer than the one before. Where
+    /// other programs make launches take more than twice as long as they are made to, in windows and in pauses by
+    /// chance, an attempt shows nothing.
     fn is_paid_for(&self, run: impl Fn(u32) -> Run) {
         let mut attempts = Vec::new();
         for attempt in 1..=3 {
@@ -363,9 +376,12 @@ impl Slowed {
                 assert!(windows >= 8, "{windows}");
                 return;
             }
-            attempts.push((cost, found, longer));
+            if launch_ns < 2.0 * self.launch_ns {
+                attempts.push((cost, found, longer));
+            }
         }
-        panic!(
+        assert!(
+            attempts.is_empty(),
             "no attempt kept {} % and found the slowdown: cost, slowdown and what it may be are {attempts:?}",
             self.percent
         );

@@ -173,6 +173,9 @@ fn completions_list_every_command_and_the_shell_accepts_them() {
 fn every_command_has_a_manual_page() {
     let page = text(&run_gpuspy(&["man"]).stdout);
     assert!(page.contains(".TH gpuspy 1"), "{page}");
+    let named: Vec<&str> =
+        page.split("gpuspy\\-").skip(1).filter_map(|rest| Some(rest.split_once("(1)")?.0)).collect();
+    assert_eq!(named, commands(), "it names pages that there are not");
     for command in commands() {
         assert!(page.contains(&format!("gpuspy\\-{command}(1)")), "{command} is not named: {page}");
         let output = run_gpuspy(&["man", &command]);

@@ -10,8 +10,18 @@ use std::collections::BTreeMap;
 
 const CLIENT: &str = "graphs";
 
+/// Its trace stays in the run's folder, also where its working directory cannot be found or written.
+fn client() -> Run {
+    in_its_folder(Run::of(CLIENT))
+}
+
+fn in_its_folder(run: Run) -> Run {
+    let folder = run.folder().to_owned();
+    run.env("TMPDIR", folder)
+}
+
 fn failing(call: &str, at: u64, after: bool) -> Run {
-    let run = Run::of(CLIENT).env("FAIL_CALL", call).env("FAIL_AT", at.to_string());
+    let run = client().env("FAIL_CALL", call).env("FAIL_AT", at.to_string());
     run.env("FAIL_AFTER", if after { "1" } else { "0" })
 }
 
@@ -19,7 +29,7 @@ fn failing(call: &str, at: u64, after: bool) -> Run {
 fn calls() -> BTreeMap<String, u64> {
     let folder = tempfile::tempdir().unwrap();
     let counts = folder.path().join("counts");
-    Run::of(CLIENT).env("FAIL_COUNT", &counts).preloaded_among(&["libfailing.so"], &[]).succeeded();
+    client().env("FAIL_COUNT", &counts).preloaded_among(&["libfailing.so"], &[]).succeeded();
     let text = std::fs::read_to_string(counts).unwrap();
     let counted = text.lines().map(|line| line.split_once(' ').unwrap());
     counted.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect()
@@ -110,7 +120,10 @@ fn a_process_that_runs_out_of_memory_later_keeps_what_was_recorded() {
 fn a_system_call_that_a_filter_refuses_changes_nothing_for_the_program() {
     let all = std::env::var_os("GPUSPY_ALL_FAILURES").is_some();
     let run = |number: u64, error: i32, agent: &str| {
-        let run = Run::of("refused_system_call").arg(number.to_string()).arg(error.to_string()).arg(agent);
+        let run = in_its_folder(Run::of("refused_system_call"))
+            .arg(number.to_string())
+            .arg(error.to_string())
+            .arg(agent);
         run.arg(program(CLIENT)).plain()
     };
     let agent = agent();

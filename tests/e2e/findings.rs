@@ -246,6 +246,20 @@ fn a_full_queue_is_found_and_gains_nothing() {
     fault.is_absent_from_the_twin();
 }
 
+/// Where each launch waits for its kernel, programs were told that launches bound them, or the GPU's queue.
+#[test]
+fn with_blocking_launches_there_is_no_verdict_but_what_to_unset() {
+    let run = Run::of("fault_queue_full").arg("faulty").env("CUDA_LAUNCH_BLOCKING", "1");
+    let report = run.observed().succeeded().report();
+    let verdict = &report["verdict"];
+    assert!(verdict["bound"].is_null(), "{verdict}");
+    for said in [&verdict["unsafe"], &report["processes"][0]["notes"]].map(Value::to_string) {
+        assert!(said.contains("CUDA_LAUNCH_BLOCKING was set: every launch waited"), "{said}");
+    }
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|found| found["id"] != "queue-full"), "{findings:#?}");
+}
+
 #[test]
 fn a_program_that_keeps_the_gpu_busy_has_no_findings() {
     let clean = Fault { program: "host_stall", id: "", settings: &[] };

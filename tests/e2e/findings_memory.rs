@@ -99,6 +99,26 @@ fn the_state_when_memory_ran_out_is_found() {
     says(&found, &["asked for 30.0 GiB", "held 60.0 GiB", "Of the GPU's 80.0 GiB it left 20.0 GiB"]);
 }
 
+/// A training that ran out of memory was told first to load its data in workers, and its last failure was called the first.
+#[test]
+fn a_program_that_a_failed_allocation_ended_begins_with_it() {
+    let done = prepare("fault_out_of_memory", "ended").observed();
+    assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
+    let report = done.report();
+    let first = &report["findings"][0];
+    assert_eq!(first["id"], "out-of-memory", "{:#}", report["findings"]);
+    let at = |value: &Value| value.as_u64().unwrap();
+    let between = at(&report["memory"]["failure"]["at_ns"]) - at(&first["evidence"]["first_ns"]);
+    assert!(between >= 5_000_000, "it failed twice, 5 ms apart: {between} ns");
+    let text = report["verdict"]["text"][0].as_str().unwrap();
+    assert!(text.starts_with("Memory ran out: 30.0 GiB could not be allocated by cuMemAlloc at "), "{text}");
+
+    let report = run("fault_out_of_memory", "caught").report();
+    assert!(finding(&report, "out-of-memory").is_some(), "{:#}", report["findings"]);
+    assert_ne!(report["findings"][0]["id"], "out-of-memory", "{:#}", report["findings"]);
+    assert!(!report["verdict"]["text"][0].as_str().unwrap().contains("Memory"), "{}", report["verdict"]);
+}
+
 /// Together both GPUs are half full.
 #[test]
 fn of_two_gpus_the_one_that_is_full_is_named() {
@@ -141,6 +161,22 @@ fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
     );
     let without = run("fault_allocation_churn", "fixed").report();
     assert!(finding(&without, "allocation-churn").is_none(), "{}", without["findings"]);
+}
+
+/// Each line with one gap in every step was promised whole, and `host-stall`, which has two of the three, was not found.
+#[test]
+fn of_three_gaps_in_each_step_only_the_one_behind_the_free_is_promised() {
+    shortest_runs_agree(
+        |what| prepare("fault_churn_between_sleeps", what),
+        |findings, truth| {
+            let saves = |id: &str| {
+                let found = findings.as_array().unwrap().iter().find(|finding| finding["id"] == id);
+                found.and_then(|finding| finding["saves_ns"]["value"].as_f64())
+            };
+            let is_stalled = saves("host-stall").is_some();
+            is_stalled && saves("allocation-churn").is_some_and(|promised| truth.is_near(promised))
+        },
+    );
 }
 
 /// The report's account of lifetimes, and of the peak by holder, agrees with what the program did.

@@ -124,11 +124,12 @@ fn what_cannot_be_written_is_refused_and_loses_nothing() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.contains(why)), (Some(2), true), "{said}");
     };
-    // An earlier export of either format is replaced; another file is not.
-    for to in ["collapsed", "speedscope", "perfetto", "collapsed", "chrome", "perfetto", "speedscope"] {
+    // An earlier export of any format is replaced, but of collapsed stacks only by such; another file is not.
+    for to in ["speedscope", "perfetto", "chrome", "perfetto", "speedscope", "collapsed", "collapsed"] {
         let output = write(&["--to", to]);
         assert!(output.status.success(), "{to}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    refused(write(&["--to", "speedscope"]), "exists and is not an export");
     std::fs::write(&file, "my notes\n").unwrap();
     refused(write(&["--to", "collapsed"]), "exists and is not an export");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "my notes\n");

@@ -7,6 +7,7 @@ use gpuspy_collector::model::{Model, When};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Names, Record};
 use gpuspy_tests::{Done, Run, gpuspy};
+use gpuspy_wire::record::SyncScope;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -160,7 +161,10 @@ pub fn causality_holds(done: &Done) -> u64 {
         {
             ends.remove(&(stream.context, stream.stream));
         }
-        if let (Some(drained), Body::Synchronize(sync)) = (&event.drained, &record.body) {
+        // The work behind events is compared with the truth below.
+        if let (Some(drained), Body::Synchronize(sync)) = (event.drained.first(), &record.body)
+            && sync.scope != SyncScope::Event
+        {
             for ((context, stream), (end, returned)) in &ends {
                 let waited = *context == drained.context && drained.stream.is_none_or(|s| s == *stream);
                 let late = waited && *returned <= drained.issued_before && *end > sync.call.end as i64;
@@ -190,6 +194,39 @@ fn no_operation_contradicts_causality_in_any_trace() {
         let run = Run::of("random_program").arg(seed).arg("50");
         let done = run.env("SIMCUDA_CLOCK_DRIFT_PPB", "-50000").observed().succeeded();
         assert!(causality_holds(&done) > 0);
+    }
+}
+
+/// Timed or not: what waits and events show to be over really was by then.
+#[test]
+fn what_is_shown_to_be_over_was_over() {
+    for (program, argument) in [("side_stream", Some("100")), ("capture_graph", None), ("work_runtime", None)]
+    {
+        let run = argument.iter().fold(Run::of(program), |run, argument| run.arg(*argument));
+        let done = run.observed().succeeded();
+        let (compared, (names, records)) = (compare(&done), records(&done));
+        let clocks = Survey::of(records.iter().cloned());
+        let mut model = Model::new(&names, &clocks);
+        let (mut waited, mut by_event) = (0, 0);
+        for record in &records {
+            let is_wait = matches!(&record.body, Body::Synchronize(sync) if sync.scope != SyncScope::Event);
+            for (at, drained) in model.observe(record).drained.iter().enumerate() {
+                let number = if is_wait && at == 0 { &mut waited } else { &mut by_event };
+                *number += 1;
+                let over = compared.iter().filter(|one| {
+                    one.work.call.context == drained.context
+                        && drained.stream.is_none_or(|stream| stream == one.stream())
+                        && one.work.call.end <= drained.issued_before
+                });
+                for one in over {
+                    let (began, ended) = one.truth.interval;
+                    let latest = drained.by + slack(ended - began) as i64;
+                    assert!(ended as i64 <= latest, "{program}: {:?} ran after {drained:?}", one.truth);
+                }
+            }
+        }
+        println!("{program}: {waited} waits, {by_event} events");
+        assert!(waited > 0 && (program == "work_runtime" || by_event > 0), "{program}: {waited}, {by_event}");
     }
 }
 

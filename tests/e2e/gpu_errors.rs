@@ -32,7 +32,7 @@ fn the_error_that_stopped_a_gpu_comes_first_with_what_was_launched_before_it() {
         };
         // What completed, what failed, and what did not run after it.
         assert_eq!(ran("done_50us"), [true, true]);
-        assert_eq!((ran("scatter_fault700_200ms"), ran("behind_20us")), (vec![true], vec![true, false]));
+        assert_eq!((ran("scatter_fault700_1000ms"), ran("behind_20us")), (vec![true], vec![true, false]));
         let report = done.report();
         let first = &report["findings"][0];
         assert_eq!(first["id"], "gpu-error", "{timing}: {:#}", report["findings"]);
@@ -44,7 +44,7 @@ fn the_error_that_stopped_a_gpu_comes_first_with_what_was_launched_before_it() {
         assert!(said.starts_with("CUDA_ERROR_ILLEGAL_ADDRESS (700): "), "{timing}: {said}");
         let (_, suspects) = said.split_once("not seen to complete, the latest last: ").unwrap();
         let (before, after) = suspects.split_once(", ").unwrap();
-        assert!(before.starts_with("scatter_fault700_200ms (at "), "{timing}: {said}");
+        assert!(before.starts_with("scatter_fault700_1000ms (at "), "{timing}: {said}");
         assert!(after.starts_with("behind_20us (at ") && !after.contains(", "), "{timing}: {said}");
         assert!(!said.contains("done_50us"), "it completed: {timing}: {said}");
         let screen = screen(&done);
@@ -79,8 +79,8 @@ fn a_program_of_python_has_the_lines_of_the_launch_and_of_the_call_that_returned
     assert_eq!(first["id"], "gpu-error", "{:#}", report["findings"]);
     let ends = |line: &str| format!("python_gpu_error.py:{}", said[line]);
     assert!(first["evidence"]["line"].as_str().unwrap().ends_with(&ends("wait")), "{first:#}");
-    assert_eq!(first["evidence"]["kernel"], "asserts_fault710_200ms");
+    assert_eq!(first["evidence"]["kernel"], "asserts_fault710_1000ms");
     let suspect = text(first).split_once("not seen to complete: ").unwrap().1;
-    assert!(suspect.starts_with("asserts_fault710_200ms (at "), "{suspect}");
+    assert!(suspect.starts_with("asserts_fault710_1000ms (at "), "{suspect}");
     assert!(suspect.ends_with(&format!("{}).", ends("launch"))), "{suspect}");
 }

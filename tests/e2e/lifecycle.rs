@@ -2,6 +2,7 @@
 //! that the program could notice, and what it recorded is not lost.
 
 mod bare_preload;
+mod collectors_that_go;
 mod damaged_traces;
 mod exits;
 mod forks;
@@ -13,6 +14,7 @@ mod programs_without_cuda;
 mod restricted_processes;
 mod ring_overflow;
 mod threads;
+mod variables;
 
 use gpuspy_tests::{Done, gpuspy};
 use serde_json::Value;

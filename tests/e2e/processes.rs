@@ -182,6 +182,21 @@ fn an_exit_code_is_reported_and_an_exit_without_handlers_is_no_crash() {
     assert_eq!(ending("underscore_exit"), (json!("vanished"), json!(6), json!(null)));
 }
 
+/// The verdict of the whole run was that launches did not pass through the agent.
+#[test]
+fn a_helper_that_launches_nothing_leaves_the_run_its_verdict() {
+    let run = Run::of("train_loop");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--"]);
+    command.args(["sh", "-c", "\"$1\"; \"$0\" 200 200000 0"]);
+    command.arg(program("train_loop")).arg(program("init_only"));
+    let done = run.finish(command).succeeded();
+    let whole = report(&done.folder().join("job"));
+    assert_eq!(whole["processes"].as_array().map(Vec::len), Some(2));
+    assert_eq!(whole["coverage"]["driver_hooked"], true);
+    let text = whole["verdict"]["text"].to_string();
+    assert!(!text.contains("did not pass through the agent"), "{text}");
+}
+
 /// Two ranks run on one GPU at the same time. Their report must add up neither their wall times nor the time in which the
 /// GPU was busy.
 #[test]

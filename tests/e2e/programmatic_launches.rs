@@ -54,3 +54,22 @@ fn a_programmatic_launch_behind_work_that_is_over_is_timed() {
     let share = device["undecided_ns"]["value"].as_f64().unwrap() / device["span_ns"].as_f64().unwrap();
     assert!(share < 0.5, "{share}: {device}");
 }
+
+/// A kernel that one programmatic launch had followed was never timed alone again, nor was the next one with its handle.
+#[test]
+fn kernels_that_are_no_longer_followed_are_timed() {
+    for when in ["once", "unloaded"] {
+        let done = Run::of("rarely_followed").arg(when).observed().succeeded();
+        let alone = done.said()["alone"].as_u64().unwrap();
+        let timed = done.report()["coverage"]["timed"].as_u64().unwrap();
+        assert!(timed * 10 > alone * 8, "{when}: {timed} of {alone}");
+    }
+}
+
+/// What is timed alone again cuts a programmatic launch that then follows.
+#[test]
+fn kernels_that_are_rarely_followed_cut_few_sequences() {
+    let done = Run::of("rarely_followed").arg("rounds").observed().succeeded();
+    let cut = of_kernels(&done, "cut");
+    assert!(cut <= 8, "{cut} sequences of 64 are cut");
+}

@@ -83,8 +83,8 @@ const SETTINGS: &[Setting] = &[
     )],
     &[(
         "SIMCUDA_ASSUME",
-        "event_create_in_capture=unsafe,module_load_in_capture=safe,callback_api=allowed,kernel_handles=either,\
-         captured_kernel=function",
+        "event_create_in_capture=unsafe,module_load_in_capture=safe,load_waits=no,callback_api=allowed,\
+         kernel_handles=either,captured_kernel=function",
     )],
     &[(
         "SIMCUDA_ASSUME",

@@ -82,6 +82,21 @@ fn a_host_stall_during_a_sampling_pause_is_reported_as_a_gap() {
     }
 }
 
+/// A kernel of another stream in a pause, which the program waited for by an event, counted as running from then on:
+/// 0.1 of 1.6 s were observed, though the program slept for 0.9 s.
+#[test]
+fn work_in_a_pause_is_over_with_a_wait_for_an_event_behind_it() {
+    let done = Run::of("side_stream").arg("1500").auto("2").observed_with(&["--quiet"]).succeeded();
+    let report = done.report();
+    let number = |value: &Value| value.as_f64().unwrap();
+    let paused = number(&report["coverage"]["untimed"]["budget"]);
+    let (observed, slept) = (number(&report["devices"][0]["observed_ns"]), number(&done.said()["slept_ns"]));
+    println!("{paused} launches in pauses, observed {observed}, slept {slept}");
+    assert!(paused > 0.0, "{}", report["coverage"]);
+    // While the program slept, the GPU was idle, and nothing that was not observed could run.
+    assert!(observed > 0.9 * slept, "{observed} of {slept}: {}", report["devices"][0]);
+}
+
 /// On an H100, a training job that the host held up had no verdict by default: a third of its time was idle for causes that
 /// were open, because it lay in pauses.
 #[test]

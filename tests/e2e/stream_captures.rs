@@ -4,8 +4,10 @@
 
 use crate::compare::{Compared, compare};
 use gpuspy_collector::model::{Reason, When};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run};
-use gpuspy_wire::record::Untimed;
+use gpuspy_wire::record::{Untimed, flag};
 use serde_json::{Value, json};
 
 const MODES: &[&str] = &["global", "thread", "relaxed"];
@@ -71,6 +73,24 @@ fn arrangement(name: &str) {
     }
 }
 
+/// They become nodes of a graph: without the mark they would show work to be over that nothing has waited for.
+#[test]
+fn events_of_a_stream_capture_are_marked() {
+    let done = Run::of("capture_matrix").arg("global").arg("fork_and_join").observed().succeeded();
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let (mut records, mut waits) = (0, 0);
+    for record in reader.records() {
+        let (number, op) = match &record.body {
+            Body::EventRecord(op) => (&mut records, op),
+            Body::EventWait(op) => (&mut waits, op),
+            _ => continue,
+        };
+        *number += 1;
+        assert!(op.call.flags & flag::CAPTURED != 0, "{record:?}");
+    }
+    assert_eq!((records, waits), (2, 2));
+}
+
 macro_rules! arrangements {
     ($($name:ident)*) => {$(
         #[test]
@@ -82,6 +102,6 @@ macro_rules! arrangements {
 
 arrangements! {
     alone per_thread_default fork_and_join unjoined to_graph legacy_use invalidated pending_work first_use
-    made_meanwhile second_makes
+    made_meanwhile second_makes batch_refused
     second_enqueues second_waits second_waits_relaxed second_breaks second_captures second_goes_on second_ends
 }

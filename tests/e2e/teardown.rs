@@ -184,9 +184,12 @@ fn is_about_the_apps_handle(api: &str) -> bool {
 fn a_driver_that_is_shutting_down_gets_no_more_calls() {
     let began = Instant::now();
     let program = ["steady_20us", "2000", "0.3", "200", "1"].iter().fold(Run::of("paced"), Run::arg);
-    let done = program.env("SIMCUDA_FAIL", "cuEventQuery:4:20,cuEventQuery:4:21").observed().succeeded();
+    let failures: Vec<String> = (20..26).map(|nth| format!("cuEventQuery:4:{nth}")).collect();
+    let done = program.env("SIMCUDA_FAIL", failures.join(",")).observed().succeeded();
     assert!(began.elapsed() < Duration::from_secs(15));
-    assert_eq!(failed(&done), BTreeMap::from([("cuEventQuery".to_owned(), 1)]));
+    // The program's thread may be about to make one while the poller's fails.
+    let failed = failed(&done);
+    assert!(failed.keys().eq(["cuEventQuery"]) && failed["cuEventQuery"] <= 2, "{failed:?}");
     let coverage = checked_coverage(&done);
     // A query may show that several launches are complete.
     assert!(number(&coverage, "timed") < number(&coverage, "launches") / 2, "{coverage}");

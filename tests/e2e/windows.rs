@@ -4,7 +4,7 @@ use crate::compare::by_name;
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::units::utc;
 use gpuspy_tests::truth::Truth;
-use gpuspy_tests::{Done, Run, agent, gpuspy, report};
+use gpuspy_tests::{Done, Run, agent, gpuspy, program, report};
 use gpuspy_wire::record::Namespace;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
@@ -16,7 +16,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs the client for some seconds under `collect` with these options, which ends when all is written.
 fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
-    let mut command = Command::new(gpuspy());
+    collected_by(Command::new(gpuspy()), folder, options, Run::of("windows").arg(seconds))
+}
+
+/// Does the same with another client, and with another command that is gpuspy.
+fn collected_by(mut command: Command, folder: &Path, options: &[&str], client: Run) -> (Done, String) {
     command
         .arg("collect")
         .arg("--dir")
@@ -30,8 +34,7 @@ fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
         assert!(began.elapsed() < Duration::from_secs(20), "the collector does not listen");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let run = Run::of("windows").arg(seconds).env("GPUSPY_SOCKET", &socket);
-    let run = run.env("NVTX_INJECTION64_PATH", agent());
+    let run = client.env("GPUSPY_SOCKET", &socket).env("NVTX_INJECTION64_PATH", agent());
     let program = run.preloaded_command();
     let done = run.finish(program).succeeded();
     // SAFETY: signals a process that we started and have not waited for.
@@ -210,6 +213,42 @@ fn a_trace_whose_tables_cannot_be_written_is_kept() {
     assert!(traces.iter().all(|trace| said.contains(trace.to_str().unwrap())), "{said}");
     let reports: Vec<Value> = traces.iter().map(|trace| report(trace)).collect();
     assert_eq!(sum(&reports, "/coverage/launches"), done.said()["launches"].as_u64().unwrap());
+}
+
+/// It was removed while its tables were in memory only: both were lost if the machine failed then.
+#[test]
+fn a_trace_whose_tables_do_not_reach_the_disk_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program("refused_system_call"));
+    command.arg(libc::SYS_fsync.to_string()).arg(libc::EIO.to_string()).arg("").arg(gpuspy());
+    let options = ["--every", "1h", "--to", "parquet", "--job", "x"];
+    let (done, said) = collected_by(command, folder.path(), &options, Run::of("windows").arg("0.2"));
+    let traces = listed(folder.path(), |name| name.ends_with(".gspy"));
+    assert!(said.contains("cannot write") && said.contains("was kept"), "{said}");
+    assert!(traces.iter().all(|trace| said.contains(trace.to_str().unwrap())), "{said}");
+    let reports: Vec<Value> = traces.iter().map(|trace| report(trace)).collect();
+    assert_eq!(sum(&reports, "/coverage/launches"), done.said()["launches"].as_u64().unwrap());
+}
+
+/// Only the window in which the program had written its list had the names.
+#[test]
+fn code_that_is_generated_has_its_names_in_each_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Run::of("generated_code").arg("3");
+    let (done, said) = collected_by(Command::new(gpuspy()), folder.path(), &["--every", "1s"], client);
+    let traces = listed(folder.path(), |name| name.ends_with(".gspy"));
+    let callers = |trace: &PathBuf| -> Vec<String> {
+        let report = report(trace);
+        let rows = report["lines"].as_array().unwrap().iter();
+        let waiting = rows.filter(|row| row["calls"]["cudaDeviceSynchronize"].is_u64());
+        waiting.map(|row| row["function"].to_string()).collect()
+    };
+    let callers: Vec<Vec<String>> = traces.iter().map(callers).collect();
+    fs::remove_file(format!("/tmp/perf-{}.map", done.stdout.trim())).unwrap();
+    // A program that gets no processor calls nothing in a window.
+    let with_calls = callers.iter().filter(|names| !names.is_empty()).count();
+    assert!(with_calls > 1, "{said}");
+    assert!(callers.iter().flatten().all(|name| name.contains("Lapp/Train;::")), "{callers:?}");
 }
 
 #[test]

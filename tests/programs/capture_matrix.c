@@ -231,6 +231,19 @@ static void invalidated(void)
     end(stream, 2);
 }
 
+// A batch of copies is refused, and the capture goes on.
+static void batch_refused(void)
+{
+    CUdeviceptr to[] = {device, device + BYTES / 2}, from[] = {(CUdeviceptr)host, (CUdeviceptr)host + BYTES / 2};
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    size_t sizes[] = {64, 64}, start = 0, failed;
+    begin(stream);
+    capture_some(stream, 2, 0);
+    LOGGED(cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &start, 1, &failed, stream));
+    capture_some(stream, 2, 0);
+    end(stream, 4);
+}
+
 // Work that is timed, on many streams: a tracer that reads the times has to query them while the capture lasts.
 static void pending_work(void)
 {
@@ -500,6 +513,7 @@ static const struct {
     {"to_graph", to_graph},
     {"legacy_use", legacy_use},
     {"invalidated", invalidated},
+    {"batch_refused", batch_refused},
     {"pending_work", pending_work},
     {"first_use", first_use},
     {"made_meanwhile", made_meanwhile},

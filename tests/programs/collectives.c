@@ -4,7 +4,7 @@
 //                                    synchronization, or by the next one
 //   collectives graph                the same inside a CUDA graph, with an event after each launch
 //   collectives deep                 on one stream with compute, hundreds of launches ahead of the GPU
-//   collectives crossed              two processes: in each, two communication kernels wait for those of the other
+//   collectives crossed [KERNEL]     two processes: in each, two communication kernels wait for those of the other
 //                                    process, on two of 17 streams, launched in opposite orders: neither may delay
 //                                    the other
 //
@@ -82,7 +82,7 @@ static void meet(CUfunction kernel, CUstream stream, atomic_uint *counter)
     CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
 }
 
-static void crossed(void)
+static void crossed(const char *kernel)
 {
     atomic_uint *counters = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(counters != MAP_FAILED);
@@ -90,7 +90,7 @@ static void crossed(void)
     REQUIRE(child >= 0);
     alarm(SECONDS); // ends a program that hangs
     start_cuda();
-    CUfunction reduce = load_kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL_meets");
+    CUfunction reduce = load_kernel(kernel);
     CUstream streams[STREAMS];
     for (int k = 0; k < STREAMS; k++)
         streams[k] = new_stream();
@@ -112,9 +112,9 @@ static void crossed(void)
 
 int main(int argc, char **argv)
 {
-    REQUIRE(argc == 2);
+    REQUIRE(argc == 2 || argc == 3);
     if (strcmp(argv[1], "crossed") == 0)
-        crossed();
+        crossed(argc == 3 ? argv[2] : "ncclDevKernel_AllReduce_Sum_f32_RING_LL_meets");
     else if (strcmp(argv[1], "deep") == 0)
         deep();
     else

@@ -15,9 +15,9 @@ int main(int argc, char **argv)
 {
     CUdeviceptr block;
     begin(argc, argv, "done_50us");
-    // The first launch from a module takes long.
+    // The first launch from a module takes long. The one that fails runs for a second, so that all are queued before.
     CUfunction behind = load_kernel("behind_20us");
-    CUfunction scatter = load_kernel(is_faulty ? "scatter_fault700_200ms" : "scatter_200ms");
+    CUfunction scatter = load_kernel(is_faulty ? "scatter_fault700_1000ms" : "scatter_200ms");
     launch(kernel, stream);
     launch(behind, new_stream());
     CHECK(cuCtxSynchronize());

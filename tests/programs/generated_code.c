@@ -1,17 +1,18 @@
 // Calls the runtime from code that it generates, as a just-in-time compiler does, and lists that code for perf, unless the
-// argument says that it does not. Prints its process id.
+// argument is "unlisted". With a number, it goes on calling for so many seconds then. Prints its process id.
 // link: -l:libcudart.so.12
 #include <cuda_runtime.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SIZE = 4096, SECOND = 64 };
+enum { SIZE = 4096, SECOND = 64, CALLS_A_SECOND = 100 };
 
 int main(int count, char **words)
 {
-    (void)words;
+    int calls = count > 1 ? atoi(words[1]) * CALLS_A_SECOND : 0;
     // sub $8, %rsp; call *%rdi; add $8, %rsp; ret
     static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3};
     unsigned char *page = mmap(NULL, SIZE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -26,7 +27,7 @@ int main(int count, char **words)
             return 1;
     if (second(cudaDeviceSynchronize) != cudaSuccess)
         return 1;
-    if (count == 1) {
+    if (count == 1 || calls > 0) {
         char path[64];
         snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
         FILE *list = fopen(path, "w");
@@ -36,6 +37,9 @@ int main(int count, char **words)
         fprintf(list, "%lx %zx Lapp/Train;::\xe2\x80\xaelast\n", (unsigned long)(page + SECOND), sizeof code);
         fclose(list);
     }
+    for (int n = 0; n < calls; n++, usleep(1000000 / CALLS_A_SECOND))
+        if (first(cudaDeviceSynchronize) != cudaSuccess)
+            return 1;
     printf("%d\n", getpid());
     return 0;
 }

@@ -3,6 +3,7 @@
 //
 //   context    another context is current to the thread that updates it
 //   thread     more threads call CUDA than the agent has slots for, and the one that updates it has none
+//   same       it is updated 1000 times from a graph that runs the same, and then once from another
 //
 // Prints what its launches must have run. Exits with 99 if the update fails, or if a graph is not what the program made.
 // link: -l:libcuda.so.1
@@ -76,6 +77,15 @@ int main(int argc, char **argv)
         update(NULL);
         CHECK(cuCtxDestroy(context));
         CHECK(cuCtxSetCurrent(own));
+    } else if (strcmp(argv[1], "same") == 0) {
+        context = own;
+        CUgraph other = next;
+        next = graph;
+        for (int done = 0; done < 1000; done++)
+            update(NULL);
+        run_graph(executable, 5, (struct shape){.kernels = {1, 1, 0, 0, 0}});
+        next = other;
+        update(NULL);
     } else {
         context = own;
         update_on_one_more_thread();

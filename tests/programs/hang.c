@@ -28,23 +28,21 @@ static void begin(void)
     pause_us(50000);
 }
 
-static void wait_for(const char *kernel)
+static void wait_for(CUfunction kernel)
 {
-    launch(load_kernel(kernel), stream);
+    launch(kernel, stream);
     CHECK(cuStreamSynchronize(stream));
 }
 
-static void fill_the_stream(const char *kernel, int launches)
+static void fill_the_stream(CUfunction kernel, int launches)
 {
-    CUfunction function = load_kernel(kernel);
     for (int launched = 0; launched < launches; launched++)
-        launch(function, stream);
+        launch(kernel, stream);
 }
 
-static void go_on_beside(void)
+static void go_on_beside(CUfunction flowing)
 {
     CUstream other = new_stream();
-    CUfunction flowing = load_kernel("flowing_10us");
     for (;;) {
         launch(flowing, other);
         pause_us(2000);
@@ -70,33 +68,36 @@ int main(int argc, char **argv)
     start_cuda();
     stream = new_stream();
     begin();
+    // All is loaded before the GPU is held up: loading waits for what is queued.
+    CUfunction stalled = load_kernel("stalled_3us"), spins = load_kernel("spins_3600000ms");
     if (strcmp(mode, "gate") == 0 || strcmp(mode, "launches") == 0) {
         stand_behind(new_gate(), stream);
-        wait_for("stalled_3us");
+        wait_for(stalled);
     } else if (strcmp(mode, "kernel") == 0) {
-        wait_for("spins_3600000ms");
+        wait_for(spins);
     } else if (strcmp(mode, "copy") == 0) {
         CUdeviceptr memory;
         char host[64];
         CHECK(cuMemAlloc(&memory, sizeof host));
         // The default stream, which a synchronous copy waits for.
-        launch(load_kernel("spins_3600000ms"), NULL);
+        launch(spins, NULL);
         CHECK(cuMemcpyDtoH(host, memory, sizeof host));
     } else if (strncmp(mode, "deep", 4) == 0) {
         struct gate gate = new_gate();
-        fill_the_stream("ahead_200us", 400);
+        fill_the_stream(load_kernel("ahead_200us"), 400);
         if (strcmp(mode, "deep") == 0)
             stand_behind(gate, stream);
         else
-            fill_the_stream("spins_3600000ms", 1);
-        fill_the_stream("stalled_3us", 300);
+            fill_the_stream(spins, 1);
+        fill_the_stream(stalled, 300);
         CHECK(cuStreamSynchronize(stream));
     } else if (strcmp(mode, "two") == 0) {
+        CUfunction flowing = load_kernel("flowing_10us");
         stand_behind(new_gate(), stream);
-        launch(load_kernel("stalled_3us"), stream);
-        go_on_beside();
+        launch(stalled, stream);
+        go_on_beside(flowing);
     } else if (strcmp(mode, "slow") == 0) {
-        wait_for("slow_3000ms");
+        wait_for(load_kernel("slow_3000ms"));
         // The collector sees that it is over.
         pause_us(500000);
     } else if (strcmp(mode, "progress") == 0) {

@@ -63,7 +63,8 @@ static void code(void)
     CUmodule module;
     const char *name = "unused_1us";
     char *ptx = ptx_module(&name, 1);
-    CHECK(cuModuleLoadData(&module, ptx));
+    busy(stream);
+    WAITS(cuModuleLoadData, (&module, ptx));
     free(ptx);
     busy(stream);
     WAITS(cuModuleUnload, (module));

@@ -7,7 +7,7 @@ import sys
 driver = ctypes.CDLL("libcuda.so.1")
 driver.cuLaunchKernel.argtypes = [ctypes.c_void_p] + [ctypes.c_uint] * 7 + [ctypes.c_void_p] * 3
 
-PTX = b".visible .entry works_20us() { ret; } .visible .entry asserts_fault710_200ms() { ret; }"
+PTX = b".visible .entry works_20us() { ret; } .visible .entry asserts_fault710_1000ms() { ret; }"
 
 
 def line():
@@ -31,7 +31,7 @@ def main():
     assert driver.cuCtxSetCurrent(context) == 0
     assert driver.cuModuleLoadData(ctypes.byref(module), PTX) == 0
     functions = [ctypes.c_void_p(), ctypes.c_void_p()]
-    for function, name in zip(functions, (b"works_20us", b"asserts_fault710_200ms")):
+    for function, name in zip(functions, (b"works_20us", b"asserts_fault710_1000ms")):
         assert driver.cuModuleGetFunction(ctypes.byref(function), module, name) == 0
     assert launched(functions[0])[0] == 0 and waited()[0] == 0
     result, launch = launched(functions[1])

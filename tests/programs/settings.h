@@ -196,7 +196,7 @@ static void set_streams_and_pools(void)
     access.location.id = 0, access.flags = cudaMemAccessFlagsProtNone;
     REFUSED(cudaMemPoolSetAccess, cudaErrorInvalidValue, (pool, &access, 1));
     RT(cudaStreamDestroy, (stream));
-    REFUSED(cudaStreamGetAttribute, cudaErrorInvalidResourceHandle, (stream, cudaStreamAttributePriority, &value));
+    REFUSED(cudaStreamGetAttribute, cudaErrorDeviceUninitialized, (stream, cudaStreamAttributePriority, &value));
 }
 
 static int run_settings(const char *program)

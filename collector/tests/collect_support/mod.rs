@@ -3,12 +3,14 @@
 pub mod place;
 mod sending;
 
-use gpuspy_wire::handshake::Hello;
+use gpuspy_wire::handshake::{Hello, WRITTEN, is_settled};
 use gpuspy_wire::record::{Head, Intern, Launch, Namespace, Record as _, Work};
 use gpuspy_wire::ring::{LEVELS, Writer};
 use gpuspy_wire::segment::{
     ENDIANNESS, Header, HostClock, Layout, MAGIC, ProgramName, Segment, Slot, VERSION,
 };
+use std::io::Read;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -150,12 +152,15 @@ impl FakeAgent {
         send(stream, &hello.to_bytes(), &[self.memfd.as_raw_fd()]);
     }
 
+    /// How often a collector has come or gone.
+    pub fn attached(&self) -> u64 {
+        self.segment.header().live.0.attached.load(Ordering::Relaxed)
+    }
+
     /// Waits until a collector drains it, at most for some seconds: a collector that cannot write may end before that.
     pub fn wait_attached(&self) {
         let waited = Instant::now();
-        while self.segment.header().live.0.attached.load(Ordering::Relaxed) != 1
-            && waited.elapsed() < Duration::from_secs(3)
-        {
+        while self.attached() == 0 && waited.elapsed() < Duration::from_secs(3) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -181,7 +186,22 @@ impl FakeAgent {
 
     /// Does what the exit handler of an agent does last.
     pub fn exiting(&self) {
-        self.segment.header().live.0.exiting.store(1, Ordering::Relaxed);
+        self.segment.header().live.0.exiting.store(1, Ordering::Release);
+    }
+
+    /// Does what that handler does where it has started the collector: waits until the trace is written.
+    pub fn waits_at_exit(&self) {
+        self.exiting();
+        let mut socket = self.socket.as_ref().unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        while !is_settled(&said) {
+            let mut part = [0; 64];
+            let count = socket.read(&mut part).unwrap();
+            assert_ne!(count, 0, "the collector has left: {}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&part[..count]);
+        }
+        assert!(said.ends_with(WRITTEN.as_bytes()), "{}", String::from_utf8_lossy(&said));
     }
 }
 
@@ -258,6 +278,16 @@ impl FakeThread {
     /// Counts a loss in the slot, outside the ring, as an agent does.
     pub fn lose(&self, cause: gpuspy_wire::record::LossCause, count: u64) {
         self.slot.counters.0.lost[cause as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Waits until a collector has taken everything.
+    pub fn wait_until_read(&self) {
+        let is_read = |slot: &Slot| {
+            slot.cursors.head.0.load(Ordering::Acquire) == slot.cursors.tail.0.load(Ordering::Relaxed)
+        };
+        while !is_read(self.slot) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Ends the thread.

@@ -1,8 +1,10 @@
 //! Two runs compared: figures with known answers, what is not a change, and the screen.
 
 use super::*;
+use gpuspy_collector::analyze::gpu_errors::{GpuErrors, Stopped};
 use gpuspy_collector::analyze::idle::{Cause, Part};
 use gpuspy_collector::analyze::steps::{Contents, StepTimes, Steps};
+use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::model::steps::Source;
 use gpuspy_collector::report::{Diff, DiffRun, DiffSection, DiffView, terminal_diff};
 
@@ -144,6 +146,40 @@ fn runs_of_different_length_are_compared_by_the_step() {
     assert_eq!(value["findings"]["gained_ns"], value!(40.0 * 100_000.0));
 }
 
+/// The median of the steps would be 50 times as long.
+#[test]
+fn runs_whose_steps_may_not_be_the_same_work_are_compared_whole() {
+    let (before, after) = ([stepped(400, 20_000, 7, 100_000)], [stepped(34, 200_000, 92, 5_000_000)]);
+    let (diff, value) = compared(&before, &after);
+    let change = &value["change"];
+    assert_eq!(
+        (&value["per"], &change["basis"], &change["noise_ns"]),
+        (&value!("run"), &value!("gpu"), &Value::Null)
+    );
+    assert!(!diff.change.is_slower_than(0.0), "{change}");
+    let why = "a step may not be the same work in both (400 of 8 launches before, 34 of 93 after): whole runs are compared";
+    assert_eq!(warnings(&value), [why]);
+    let copies = &value["transfers"][0]["count"];
+    assert_eq!((&copies["before"]["value"], &copies["after"]["value"]), (&value!(400.0), &value!(34.0)));
+}
+
+#[test]
+fn set_up_is_compared_by_the_run() {
+    let of = |count| {
+        let mut report = stepped(count, 200_000, 3, 300_000);
+        let total = Sum { value: 2_000_000_000, lo: 2_000_000_000, hi: 2_000_000_000 };
+        report.tables.idle.by_cause.insert(Cause::SetUp, Part { count: 1, total });
+        [report]
+    };
+    let (diff, value) = compared(&of(40), &of(80));
+    let row = value["idle"].as_array().unwrap().iter().find(|row| row["cause"] == "set_up").unwrap();
+    assert_eq!((&value["per"], &row["per"]), (&value!("step"), &value!("run")));
+    assert_eq!(row["total_ns"]["change"], value!(0.0));
+    let view = DiffView { sections: vec![DiffSection::Idle], top: None };
+    let screen = terminal_diff(&diff, &view, &wide(100));
+    assert!(screen.contains("set up (of the run)") && screen.contains("outside cuda  "), "{screen}");
+}
+
 #[test]
 fn without_steps_whole_runs_are_compared_and_the_noise_is_unknown() {
     let (before, after) = ([plain(20, 200_000)], [plain(30, 200_000)]);
@@ -230,8 +266,34 @@ fn circumstances_that_differ_are_warned_about() {
         assert!(said.contains(&expected), "{expected} is not in {said:#?}");
     }
     let (_, value) = compared(&before, &[other]);
-    let steps = "a step may not be the same work in both: 40 of 4 launches before, 7 of 50 after";
+    let steps = "a step may not be the same work in both (40 of 4 launches before, 7 of 50 after): whole runs are compared";
     assert!(warnings(&value).contains(&steps), "{:#?}", value["warnings"]);
+}
+
+/// A run that a GPU's error ended was called faster, without a warning.
+#[test]
+fn a_run_that_failed_is_warned_about() {
+    let before = [stepped(40, 200_000, 3, 300_000)];
+    let mut failed = before.clone();
+    let first = Some(Stopped { result: 700, ..Stopped::default() });
+    failed[0].tables.gpu_errors = GpuErrors { processes: 1, calls: 1, first };
+    failed[0].process.outcome = Some(Outcome::Exited(Some(1)));
+    let (_, value) = compared(&before, &failed);
+    let how = ["the GPU stopped with an error (700)", "process 4242 exited with code 1"];
+    assert_eq!(warnings(&value), how.map(|how| format!("AFTER: {how}")));
+    assert_eq!((&value["before"]["failures"], &value["after"]["failures"]), (&value!([]), &value!(how)));
+    for (outcome, how) in [
+        (Outcome::Killed(9), Some("AFTER: process 4242 was killed")),
+        (Outcome::Crashed(11), Some("AFTER: process 4242 crashed")),
+        (Outcome::Left(3), Some("AFTER: process 4242 exited with code 3")),
+        (Outcome::Left(0), None),
+        (Outcome::Exited(Some(0)), None),
+    ] {
+        let mut ended = before.clone();
+        ended[0].process.outcome = Some(outcome);
+        let (_, value) = compared(&before, &ended);
+        assert_eq!(warnings(&value), how.into_iter().collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -280,17 +342,55 @@ fn the_command_that_verifies_a_finding_is_quoted_for_a_shell() {
         command,
         r"gpuspy run -o after.gspy -- './my app' 'it'\''s' '' && gpuspy diff './-a b.gspy' after.gspy"
     );
-    let in_directory = |path: &str| {
-        let mut report = report.clone();
-        report.process.path = path.to_owned();
-        gpuspy_collector::report::verify(&[report.clone(), report])
+    let of = |paths: &[&str]| {
+        let named = |path: &&str| {
+            let mut report = report.clone();
+            report.process.path = (*path).to_owned();
+            report
+        };
+        gpuspy_collector::report::verify(&paths.iter().map(named).collect::<Vec<_>>())
     };
-    assert!(in_directory("runs/first/x.gspy").ends_with(" && gpuspy diff runs/first after.gspy"));
+    // A run is the deepest directory that has all of its traces.
+    for (paths, run) in [
+        (&["runs/first/x.gspy", "runs/first/y.gspy"][..], "runs/first"),
+        (&["runs/rank0.gspy/a", "runs/rank0.gspy/b", "runs/rank1.gspy"], "runs"),
+        (&["./rank0.gspy/a", "./rank1.gspy"], "."),
+        (&["rank0.gspy/a", "rank1.gspy"], "."),
+        (&["/rank0.gspy", "/rank1.gspy"], "/"),
+    ] {
+        let command = of(paths);
+        assert!(command.ends_with(&format!(" && gpuspy diff {run} after.gspy")), "{command}");
+    }
+}
+
+/// Of after.gspy the command was to overwrite that trace, and to compare it with itself.
+#[test]
+fn the_command_that_verifies_a_finding_keeps_the_trace_that_it_is_about() {
+    for (path, next) in [
+        ("before.gspy", "after.gspy"),
+        ("afterwards.gspy", "after.gspy"),
+        ("after.gspy", "after-2.gspy"),
+        ("./after.gspy", "after-2.gspy"),
+        ("runs/after.gspy", "after-2.gspy"),
+        ("after.gspy/python-7.gspy", "after-2.gspy"),
+        ("after-2.gspy", "after-3.gspy"),
+    ] {
+        let mut report = plain(4, 100_000);
+        report.process.path = path.to_owned();
+        assert_eq!(
+            gpuspy_collector::report::verify(&[report]),
+            format!("gpuspy run -o {next} -- python train.py && gpuspy diff {path} {next}")
+        );
+    }
 }
 
 #[test]
 fn the_comparison_on_the_screen() {
-    let (before, mut after) = ([stepped(40, 200_000, 6, 300_000)], [stepped(50, 120_000, 2, 200_000)]);
+    let (mut before, mut after) = ([stepped(40, 200_000, 6, 300_000)], [stepped(50, 120_000, 2, 200_000)]);
+    // With a name of the program's, steps are the same work, however many launches they have.
+    for report in before.iter_mut().chain(&mut after) {
+        report.tables.steps.source = Some(Source::NvtxRange("step".to_owned()));
+    }
     after[0].process.command = Some("python train.py --fast".to_owned());
     let (diff, _) = compared(&before, &after);
     insta::assert_snapshot!(drawn(&diff, 80));

@@ -94,6 +94,26 @@ fn memory_of_all_processes_peaks_at_no_less_than_its_end() {
     assert_eq!(memory((500 * MS, 900 * MS)), (256, 200), "one after the other");
 }
 
+/// It was that of the first machine.
+#[test]
+fn the_memory_of_several_machines_has_no_timeline() {
+    let take = |app: &mut App| {
+        app.alloc(MALLOC, Memory::Device, 0x10_0000, 256 * MIB);
+        app.idle(300 * MS);
+    };
+    let timeline = |boots: [u64; 2]| {
+        let mut apps = vec![rank(0, (0, 431 * MS), take), rank(1, (0, 431 * MS), take)];
+        apps.iter_mut().zip(boots).for_each(|(app, boot)| app.2.boot = Some(boot));
+        let report = json(&reports_of(apps, &Filter::default()));
+        assert_valid(&report);
+        report["memory"]["timeline"].clone()
+    };
+    let (one, two) = (timeline([7, 7]), timeline([7, 8]));
+    let most = one["peaks_bytes"].as_array().unwrap().iter().filter_map(Value::as_u64).max();
+    assert_eq!(most, Some(512 * MIB));
+    assert_eq!((&two["peaks_bytes"], &two["by_kind"]), (&value!([]), &value!({})));
+}
+
 #[test]
 fn processes_of_two_machines_or_of_two_starts_of_one_are_never_merged() {
     let mut apps = vec![

@@ -145,6 +145,57 @@ fn collectives_at_different_times_are_not_compared() {
     );
 }
 
+fn second_sleeps(rank: u32) -> Does {
+    Does { sleeps: if rank == 1 { 20 * MS } else { 0 }, ..Does::default() }
+}
+
+/// The k-th collective of one start was compared with the k-th of the other, and nobody came last.
+#[test]
+fn the_ranks_of_a_job_that_was_started_again_are_compared_start_by_start() {
+    let mut starts = [apps(2, second_sleeps), apps(2, second_sleeps)];
+    for (_, _, status) in &mut starts[1] {
+        status.pid += 100;
+        status.began_realtime += 60_000 * MS;
+    }
+    let reports = reports_of(starts.into_iter().flatten().collect(), &Filter::default());
+    let report = json(&reports);
+    assert_valid(&report);
+    let rows = report["ranks"].as_array().unwrap();
+    let last: Vec<(u64, u64)> =
+        rows.iter().map(|row| (number(&row["rank"]), number(&row["straggler"]["last_arrivals"]))).collect();
+    assert_eq!(last, [(0, 0), (1, STEPS), (0, 0), (1, STEPS)]);
+    let screen = section(&reports, 100);
+    assert!(screen.contains("rank 1 is slower than the others"), "{screen}");
+    assert!(screen.contains("started more than once (2)"), "{screen}");
+}
+
+/// Workers of a DataLoader have the variables of their rank, and counted as ranks that launch nothing.
+#[test]
+fn a_helper_with_the_number_of_its_rank_is_no_rank() {
+    let mut apps = apps(2, |_| Does::default());
+    let (_, names, status) = &apps[1];
+    let helper = (App::new(), names.clone(), Status { pid: 5000, ..status.clone() });
+    apps.push(helper);
+    let reports = reports_of(apps, &Filter::default());
+    let report = json(&reports);
+    let pids: Vec<u64> = report["ranks"].as_array().unwrap().iter().map(|row| number(&row["pid"])).collect();
+    assert_eq!(pids, [4242, 4243]);
+    let overview = terminal(&reports, &View::default(), &wide(100));
+    assert!(overview.contains("5000") && overview.contains("2 ranks:"), "{overview}");
+}
+
+/// A directory with windows of one process was a job of several ranks.
+#[test]
+fn windows_of_one_process_are_one_rank() {
+    let mut windows: Vec<(App, Names, Status)> = (0..3).map(|_| apps(2, second_sleeps).remove(1)).collect();
+    for (at, (_, names, status)) in (0..).zip(&mut windows) {
+        names.0.insert((Namespace::Fact, Fact::Window as u32), at.to_string());
+        status.began_realtime += at * 60_000 * MS;
+    }
+    let report = json(&reports_of(windows, &Filter::default()));
+    assert_eq!(report["ranks"], value!([]));
+}
+
 #[test]
 fn sixteen_ranks_fit_on_a_screen_of_24_lines_with_80_columns() {
     let screen = section(&job(16, sixth_sleeps), 80);

@@ -20,6 +20,7 @@ pub fn status(ending: Ending) -> Status {
         start_time: 99,
         began: 1 << 40,
         began_realtime: 1 << 60,
+        session_realtime: Some(1 << 59),
         ended: (1 << 40) + 5,
         ending,
         exit: Some(Exit::Signal(11)),

@@ -111,10 +111,16 @@ pub const ALL: &[Assumption] = &[
         "whether cuMemFree waits for the work of its context",
     ),
     word(
+        "load_waits",
+        &["yes", "no"],
+        "yes",
+        "whether loading a module waits for the work of its context, as an H200 does",
+    ),
+    word(
         "batch_in_capture",
         &["refused", "copied"],
         "refused",
-        "whether a batch of copies ends a stream capture or becomes one node for each copy",
+        "whether a batch of copies is refused in a stream capture, which goes on, or becomes one node for each copy",
     ),
     word(
         "unmap_many",

@@ -100,6 +100,8 @@ pub struct Config {
     pub kernel_ns: Ns,
     /// `SIMCUDA_EVENT_NS`: GPU time that an event takes.
     pub event_ns: Ns,
+    /// `SIMCUDA_LAUNCH_NS`: GPU time that a launch on a stream takes before its kernel starts.
+    pub launch_ns: Ns,
     /// `SIMCUDA_CLOCK_OFFSET_NS`, `SIMCUDA_CLOCK_DRIFT_PPB`, `SIMCUDA_CLOCK_WANDER_PPB`, `SIMCUDA_CLOCK_WANDER_PERIOD_NS`,
     /// `SIMCUDA_EVENT_RESOLUTION_NS`.
     pub gpu_clock: GpuClock,
@@ -159,6 +161,7 @@ impl Config {
             cost: variable("SIMCUDA_HOST_COST", HostCost::DEFAULT, HostCost::parse),
             kernel_ns: variable("SIMCUDA_KERNEL_NS", 5_000, str::parse),
             event_ns: variable("SIMCUDA_EVENT_NS", 0, str::parse),
+            launch_ns: variable("SIMCUDA_LAUNCH_NS", 0, str::parse),
             gpu_clock: GpuClock {
                 offset: variable("SIMCUDA_CLOCK_OFFSET_NS", 3 * 3600 * 1_000_000_000, i64::from_str),
                 drift_ppb: variable("SIMCUDA_CLOCK_DRIFT_PPB", 20_000, i64::from_str),

@@ -93,6 +93,10 @@ impl State {
         if let Some(primary) = &primary {
             before[0] = primary.trigger.clone();
         }
+        let nothing = || Job { action: Action::None, truth: None };
+        if config().launch_ns > 0 {
+            before = vec![self.add(&before, Length::Fixed(config().launch_ns), None, nothing())];
+        }
         let (before, truth) = self.turn(stream, before, truth);
         let trigger = trigger_ns(&launch.name, launch.length);
         if primary.is_none() && trigger.is_none() && launch.events.is_empty() {
@@ -100,7 +104,6 @@ impl State {
             let done = self.add(&before, length, None, Job { action, truth });
             return (done.clone(), Last::Kernel(Primary { trigger: done.clone(), done }));
         }
-        let nothing = || Job { action: Action::None, truth: None };
         let head = self.add(&before, Length::Fixed(0), None, nothing());
         let after = std::slice::from_ref(&head);
         let trigger = trigger.map(|ns| self.add(after, Length::Fixed(ns), None, nothing()));

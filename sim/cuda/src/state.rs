@@ -349,12 +349,12 @@ impl State {
             0 | 1 => Ok(self.live(context)?.legacy),
             2 => self.thread_stream(context),
             _ => match self.streams.get(handle) {
-                // cuda.h of CUDA 13, cuGreenCtxDestroy. Older versions do not document the error.
-                Some(Stream { detached: true, .. }) if config().driver_version >= 13000 => {
-                    Err(STREAM_DETACHED)
-                }
                 Some(Stream { detached: false, .. }) => Ok(handle),
-                _ => Err(stale(INVALID_HANDLE, handle)),
+                // cuda.h of CUDA 13, cuGreenCtxDestroy. Older versions do not document the error.
+                Some(_) if config().driver_version >= 13000 => Err(STREAM_DETACHED),
+                Some(_) => Err(stale(INVALID_HANDLE, handle)),
+                // An H200's answer to launches and queries (docs/hardware.md, `stale_handles`).
+                None => Err(stale(INVALID_CONTEXT, handle)),
             },
         }
     }

@@ -48,16 +48,18 @@ impl Peer {
 fn owner(mut guest: Peer) {
     begin();
     let (stream, shared) = (stream(1), event(INTERPROCESS));
+    // Loading waits for what is queued.
+    let (owned, gated) = (kernel("owned_1000ms"), kernel("gated_1ms"));
     assert_eq!(export(event(2)).0, INVALID_HANDLE, "cuda.h: only interprocess events can be exported");
     let (result, exported) = export(shared);
     assert_eq!(result, 0);
     assert_eq!(open(exported).0, INVALID_CONTEXT, "a process cannot open its own event");
-    launch(kernel("owned_1000ms"), stream, 0);
+    launch(owned, stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     guest.say(&exported.0);
     guest.hear::<1>();
     let gate = Gate::close(&[stream]);
-    launch(kernel("gated_1ms"), stream, 0);
+    launch(gated, stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     guest.say(b"x");
     guest.hear::<1>();
@@ -71,25 +73,26 @@ fn owner(mut guest: Peer) {
 fn guest(mut owner: Peer) {
     begin();
     let stream = stream(1);
+    let [first, second, third] = ["first_1us", "second_1us", "third_500ms"].map(kernel);
     assert_eq!(open(Exported([7; 64])).0, INVALID_HANDLE, "no process exported this handle");
     let (result, shared) = open(Exported(owner.hear()));
     assert_eq!(result, 0);
-    let wait_and_launch = |name| {
+    let wait_and_launch = |kernel| {
         assert_eq!(query(shared), NOT_READY);
         ok!(cuStreamWaitEvent(stream => u64, shared => u64, 0 => u32));
-        launch(kernel(name), stream, 0);
+        launch(kernel, stream, 0);
     };
-    wait_and_launch("first_1us");
+    wait_and_launch(first);
     synchronize(stream);
     owner.say(b"x");
     owner.hear::<1>();
-    wait_and_launch("second_1us");
+    wait_and_launch(second);
     owner.say(b"x");
     ok!(cuEventSynchronize(shared => u64));
     assert_eq!(query(shared), 0);
     synchronize(stream);
     // After a record in this process, the event completes with the work of this stream.
-    launch(kernel("third_500ms"), stream, 0);
+    launch(third, stream, 0);
     ok!(cuEventRecord(shared => u64, stream => u64));
     assert_eq!(query(shared), NOT_READY);
     synchronize(stream);

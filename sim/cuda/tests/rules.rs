@@ -47,7 +47,7 @@ fn a_destroyed_objects_handle_is_reused() {
         let (first, mut id) = (stream(1), 0u64);
         ok!(cuStreamGetId(first => u64, &mut id => &mut u64));
         ok!(cuStreamDestroy_v2(first => u64));
-        assert_eq!(cu!(cuStreamSynchronize(first => u64)), INVALID_HANDLE);
+        assert_eq!(cu!(cuStreamSynchronize(first => u64)), INVALID_CONTEXT, "as an H200 says");
         assert_eq!(cu!(cuStreamDestroy_v2(first => u64)), INVALID_HANDLE);
         let (again, mut other) = (stream(1), 0u64);
         assert_eq!(again, first);
@@ -63,17 +63,33 @@ fn a_destroyed_objects_handle_is_reused() {
 
 #[test]
 fn the_use_of_a_destroyed_event_ends_the_process() {
-    const ALONE: &str = "SIMCUDA_TEST_CRASHES";
-    if std::env::var_os(ALONE).is_some() {
+    const USE: &str = "SIMCUDA_TEST_CRASHES";
+    type Use = fn(u64) -> i32;
+    let uses: [(&str, Use); 4] = [
+        ("query", |event| cu!(cuEventQuery(event => u64))),
+        ("destroy", |event| cu!(cuEventDestroy_v2(event => u64))),
+        ("wait", |event| cu!(cuStreamWaitEvent(0 => u64, event => u64, 0 => u32))),
+        ("node", |event| {
+            let (mut graph, mut node, none) = (0, 0, std::ptr::null::<u64>());
+            ok!(cuGraphCreate(&mut graph => &mut u64, 0 => u32));
+            cu!(cuGraphAddEventRecordNode(
+                &mut node => &mut u64, graph => u64, none => *const u64, 0 => usize, event => u64
+            ))
+        }),
+    ];
+    if let Ok(name) = std::env::var(USE) {
         begin();
         let event = event(0);
         ok!(cuEventDestroy_v2(event => u64));
-        cu!(cuEventQuery(event => u64));
+        let (_, use_it) = uses.into_iter().find(|(known, _)| *known == name).unwrap();
+        use_it(event);
         return;
     }
-    let mut itself = Command::new(std::env::current_exe().unwrap());
-    itself.args(["the_use_of_a_destroyed_event_ends_the_process", "--exact"]).env(ALONE, "1");
-    assert_eq!(itself.output().unwrap().status.signal(), Some(libc::SIGABRT));
+    for (name, _) in uses {
+        let mut itself = Command::new(std::env::current_exe().unwrap());
+        itself.args(["the_use_of_a_destroyed_event_ends_the_process", "--exact"]).env(USE, name);
+        assert_eq!(itself.output().unwrap().status.signal(), Some(libc::SIGABRT), "{name}");
+    }
 }
 
 #[test]
@@ -100,7 +116,7 @@ fn contexts_do_not_share_streams_events_or_modules() {
         let result = cu!(cuEventElapsedTime(&mut time => &mut f32, own_event => u64, event_2 => u64));
         assert_eq!(result, INVALID_HANDLE);
         ok!(cuCtxDestroy_v2(other => u64));
-        assert_eq!(cu!(cuStreamQuery(stream_2 => u64)), INVALID_HANDLE, "gone with its context");
+        assert_eq!(cu!(cuStreamQuery(stream_2 => u64)), INVALID_CONTEXT, "gone with its context");
         let mut current = 0u64;
         ok!(cuCtxGetCurrent(&mut current => &mut u64));
         assert_ne!(current, other, "a destroyed context is popped");
@@ -431,17 +447,31 @@ fn assumptions_are_listed() {
 
 #[test]
 fn assumptions_can_be_set_to_their_alternatives() {
-    let assume = [("SIMCUDA_ASSUME", "free=returns,event_needs_context=yes,null_sync=own,submit=begin")];
+    let assume =
+        [("SIMCUDA_ASSUME", "free=returns,load_waits=no,event_needs_context=yes,null_sync=own,submit=begin")];
     alone("assumptions_can_be_set_to_their_alternatives", &assume, || {
         begin();
         let (stream, mark, memory) = (stream(0), event(0), device(64));
         let gate = Gate::close(&[stream]);
         ok!(cuMemFree_v2(memory => u64));
+        kernel("k_1us");
         ok!(cuStreamSynchronize(0 => u64));
         gate.open();
         synchronize(stream);
         ok!(cuCtxSetCurrent(0 => u64));
         assert_eq!(cu!(cuEventQuery(mark => u64)), INVALID_CONTEXT);
+    });
+}
+
+#[test]
+fn loading_a_module_waits_for_the_work_of_its_context() {
+    alone("loading_a_module_waits_for_the_work_of_its_context", &[], || {
+        begin();
+        let (stream, end, long) = (stream(1), event(2), kernel("long_20ms"));
+        launch(long, stream, 0);
+        ok!(cuEventRecord(end => u64, stream => u64));
+        kernel("loaded_1us");
+        assert_eq!(cu!(cuEventQuery(end => u64)), 0, "the kernel is over");
     });
 }
 

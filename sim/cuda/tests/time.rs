@@ -144,18 +144,19 @@ fn streams_overlap_events_order_them_and_the_legacy_stream_orders_all_blocking_o
         || {
             begin();
             let (blocking, other, free) = (stream(0), stream(0), stream(1));
-            let name = |name| kernel(name);
+            let names = ["a_2ms", "b_2ms", "c_3ms", "legacy_1ms", "d_3ms", "e_1ms", "f_1ms"];
+            let [a, b, c, legacy, d, e, f] = names.map(kernel);
             let gate = Gate::close(&[blocking, other, free]);
-            launch(name("a_2ms"), blocking, 0);
-            launch(name("b_2ms"), other, 0);
-            launch(name("c_3ms"), free, 0);
-            launch(name("legacy_1ms"), 0, 0);
-            launch(name("d_3ms"), blocking, 0);
-            launch(name("e_1ms"), free, 0);
+            launch(a, blocking, 0);
+            launch(b, other, 0);
+            launch(c, free, 0);
+            launch(legacy, 0, 0);
+            launch(d, blocking, 0);
+            launch(e, free, 0);
             let done = event(2);
             record(done, blocking);
             ok!(cuStreamWaitEvent(free => u64, done => u64, 0 => u32));
-            launch(name("f_1ms"), free, 0);
+            launch(f, free, 0);
             gate.open();
             ok!(cuCtxSynchronize());
         },

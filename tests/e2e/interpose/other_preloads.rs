@@ -2,7 +2,7 @@
 //! and the agent counts as if they were not there.
 
 use super::{assert_each_launch_is_counted_once, assert_silent};
-use gpuspy_tests::{Done, Run, program};
+use gpuspy_tests::{Done, Run, agent, program};
 
 /// A client and the route that its launches take.
 #[derive(Clone, Copy)]
@@ -108,5 +108,19 @@ fn a_tool_that_answers_lookups_in_libcuda_with_the_first_function_of_the_process
     for client in [BY_GETPROC, BY_SYMBOL] {
         let done = run(client).preloaded_among(&[], &["libinjected.so"]).succeeded();
         assert_each_launch_is_counted_once(&done);
+    }
+}
+
+/// Both copies recorded every launch, in a trace each.
+#[test]
+fn a_second_copy_of_the_agent_passes_everything_through() {
+    for client in [BY_SYMBOL, BY_DLSYM, BY_GETPROC] {
+        let run = run(client);
+        let copy = run.folder().join("copy/libgpuspy.so");
+        std::fs::create_dir(run.folder().join("copy")).unwrap();
+        std::fs::copy(agent(), &copy).unwrap();
+        let done = run.env("LD_PRELOAD", copy).observed_with(&["--no-report"]).succeeded();
+        assert_each_launch_is_counted_once(&done);
+        assert_eq!(done.report()["processes"].as_array().unwrap().len(), 1);
     }
 }

@@ -62,6 +62,9 @@ fn a_program_with_a_single_cuda_call_is_recorded() {
         let report = done.report();
         assert_eq!(launches(&report), 0);
         assert_eq!(report["processes"][0]["ending"], "exited");
+        let verdict = report["verdict"]["text"].to_string();
+        let is_told = verdict.contains("launched nothing on the GPU") && !verdict.contains("--timing");
+        assert!(is_told, "{verdict}");
         assert!(the_line(&done).contains("the trace is"));
     }
 }
@@ -176,6 +179,22 @@ fn without_gpuspy_dir_and_tmpdir_the_trace_goes_to_tmp() {
     let (_done, path) = in_unwritable_directory(&[]);
     assert_eq!(path.parent(), Some(Path::new("/tmp")));
     std::fs::remove_file(path).unwrap();
+}
+
+/// The trace lay in /tmp, whatever the variables said.
+#[test]
+fn a_removed_working_directory_sends_the_trace_to_gpuspy_dir_or_tmpdir() {
+    for variable in ["GPUSPY_DIR", "TMPDIR"] {
+        let run = Run::command("sh").arg("-c").arg("cd gone && rmdir ../gone && exec \"$0\"");
+        let run = run.arg(program("plain_work"));
+        let [gone, named] = ["gone", "named"].map(|name| run.folder().join(name));
+        std::fs::create_dir(&gone).unwrap();
+        std::fs::create_dir(&named).unwrap();
+        let done = run.env(variable, &named).preloaded().succeeded();
+        let (_, path) = the_line(&done).rsplit_once(' ').unwrap();
+        assert_eq!(Path::new(path).parent(), Some(&*named), "{variable}");
+        assert_eq!(launches(&report(Path::new(path))), 200, "{variable}");
+    }
 }
 
 /// The library was looked for where the program had gone.

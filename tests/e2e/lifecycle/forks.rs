@@ -120,6 +120,16 @@ fn a_program_that_executes_another_keeps_its_records() {
     assert!(endings.contains(&"replaced") && endings.contains(&"exited"), "{endings:?}");
 }
 
+/// The child kept the connection open, and the program counted as one that had ended without its exit handlers.
+#[test]
+fn a_program_that_executes_another_beside_a_forked_child_was_replaced() {
+    let run = Run::of("exec_beside_child").arg("sleep").arg("3");
+    let done = run.observed_with(&["--no-report"]).succeeded();
+    let report = done.report();
+    assert_eq!(launches(&report), done.said()["launches"]);
+    assert_eq!(report["processes"][0]["ending"], "replaced");
+}
+
 #[test]
 fn a_program_that_executes_itself_overwrites_no_trace() {
     let own = program("exec_after");

@@ -1,17 +1,20 @@
 //! `gpuspy run`: the program's own exit code, streams, preloads; one trace, or a directory of several.
 
 use super::{files, launches, our_lines};
-use gpuspy_tests::{Run, program, report};
+use gpuspy_tests::{Run, gpuspy, program, report};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 #[test]
 fn the_exit_code_is_the_programs() {
-    for (script, code) in
-        [("exit 0", 0), ("exit 1", 1), ("exit 42", 42), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
-    {
+    for (script, code) in [("exit 0", 0), ("exit 1", 1), ("exit 42", 42)] {
         let done = Run::command("sh").arg("-c").arg(script).observed();
         assert_eq!(done.status.code(), Some(code), "{script}: {}", done.stderr);
+    }
+    for (script, signal) in [("kill -TERM $$", libc::SIGTERM), ("kill -SEGV $$", libc::SIGSEGV)] {
+        let done = Run::command("sh").arg("-c").arg(script).observed();
+        assert_eq!(done.status.signal(), Some(signal), "{script}: {}", done.stderr);
     }
     assert_eq!(Run::command("false").observed().status.code(), Some(1));
 }
@@ -35,6 +38,22 @@ fn stdout_contains_only_the_programs_output() {
     assert_eq!(done.stdout.lines().count(), 1, "{}", done.stdout);
     assert_eq!(done.said()["launches"], 200);
     assert!(done.stderr.contains("plain_10us"), "the report: {}", done.stderr);
+}
+
+/// The directory takes no file, but says that it is writable: there was no trace.
+#[test]
+fn a_removed_working_directory_sends_the_trace_to_gpuspy_dir_or_tmpdir() {
+    for variable in ["GPUSPY_DIR", "TMPDIR"] {
+        let script = "cd gone && rmdir ../gone && exec \"$0\" run -- \"$1\"";
+        let run = Run::command("sh").arg("-c").arg(script).arg(gpuspy()).arg(program("plain_work"));
+        let [gone, named] = ["gone", "named"].map(|name| run.folder().join(name));
+        std::fs::create_dir(&gone).unwrap();
+        std::fs::create_dir(&named).unwrap();
+        let done = run.env(variable, &named).plain().succeeded();
+        let traces: Vec<_> = std::fs::read_dir(&named).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(traces.len(), 1, "{variable}: {traces:?}: {}", done.stderr);
+        assert_eq!(launches(&report(&traces[0])), 200, "{variable}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Processes with special rules: those that reap children, run as PID 1, may write no files, or lock their memory.
 
 use super::{files, launches, the_line};
-use gpuspy_tests::{Done, Run, agent, program, report, root};
+use gpuspy_tests::{Done, Run, agent, gpuspy, program, report, root, until_one_is_good};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -68,6 +69,28 @@ fn pid_1_reaps_only_its_own_children_and_one_line_says_that_it_is_unobserved() {
     assert_eq!(done.said()["reaped"], 2);
 }
 
+/// The shell is PID 1, and takes the collector with it, which needs a while to start: the trace was cut off or empty.
+#[test]
+fn the_trace_of_a_program_whose_surroundings_end_with_it_is_whole() {
+    let Some(unshare) = as_pid_1() else { return };
+    until_one_is_good(|| {
+        let run = unshare[1..].iter().fold(Run::command(unshare[0]), Run::arg);
+        let collector = run.folder().join("collector");
+        let script = format!("#!/bin/sh\nsleep 0.3\nexec {} \"$@\"\n", gpuspy().display());
+        std::fs::write(&collector, script).unwrap();
+        std::fs::set_permissions(&collector, PermissionsExt::from_mode(0o755)).unwrap();
+        let run = run.env("GPUSPY_COLLECTOR", collector);
+        let run = run.arg("sh").arg("-c").arg("LD_PRELOAD=\"$0\" \"$1\" 100 20000 0; exit 0");
+        let done = run.arg(agent()).arg(program("train_loop")).plain().succeeded();
+        let output = Command::new(gpuspy()).args(["report", "--json"]).arg(done.trace()).output().unwrap();
+        let report = serde_json::from_slice::<serde_json::Value>(&output.stdout);
+        let Ok(report) = report else { return Err(String::from_utf8_lossy(&output.stderr).into_owned()) };
+        let (ending, seen) = (&report["processes"][0]["ending"], launches(&report));
+        let is_whole = *ending == "exited" && done.said()["launches"] == seen;
+        is_whole.then_some(()).ok_or_else(|| format!("{ending}, {seen} launches: {}", done.stderr))
+    });
+}
+
 #[test]
 fn gpuspy_run_as_pid_1_observes_its_program() {
     let Some(unshare) = as_pid_1() else { return };
@@ -77,6 +100,38 @@ fn gpuspy_run_as_pid_1_observes_its_program() {
         .fold(run, Run::arg);
     let done = run.arg(program("plain_work")).plain().succeeded();
     assert_eq!(launches(&done.report()), 200);
+}
+
+/// Processes whose parents had ended stayed zombies until the end of the container.
+#[test]
+fn gpuspy_run_as_pid_1_reaps_what_it_inherits() {
+    let Some(unshare) = as_pid_1() else { return };
+    let run = unshare[1..].iter().fold(Run::command(unshare[0]), Run::arg);
+    let run = [gpuspy_tests::gpuspy().to_str().unwrap(), "run", "--quiet", "--", "sh", "-c"]
+        .iter()
+        .fold(run, Run::arg);
+    let script = "for n in 1 2 3; do (sleep 0.1 &) done
+sleep 1
+tries=600
+while grep -qs '^State:.Z' /proc/[0-9]*/status; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || exit 9
+    sleep 0.1
+done
+exit 7";
+    let done = run.arg(script).plain();
+    assert_eq!(done.status.code(), Some(7), "{}", done.stderr);
+}
+
+/// A signal that PID 1 sends to itself does nothing.
+#[test]
+fn gpuspy_run_as_pid_1_has_an_exit_code_for_a_signal() {
+    let Some(unshare) = as_pid_1() else { return };
+    let run = unshare[1..].iter().fold(Run::command(unshare[0]), Run::arg);
+    let gpuspy = gpuspy_tests::gpuspy();
+    let words = [gpuspy.to_str().unwrap(), "run", "--quiet", "--", "sh", "-c", "kill -9 $$"];
+    let done = words.iter().fold(run, Run::arg).plain();
+    assert_eq!(done.status.code(), Some(137), "{}", done.stderr);
 }
 
 #[test]

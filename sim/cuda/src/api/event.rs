@@ -140,7 +140,7 @@ fn destroy(call: &mut Call, event: Handle) -> Outcome {
     let mut state = call.lock();
     state.current()?;
     // cuda.h: it may be destroyed before it is done; streams that wait for it continue to wait.
-    state.events.remove(event).map(|_| ()).ok_or(INVALID_HANDLE)
+    state.events.remove(event).map(|_| ()).ok_or_else(|| stale(INVALID_HANDLE, event))
 }
 
 fn export(call: &mut Call, exported: Out<ExportedEvent>, event: Handle) -> Outcome {

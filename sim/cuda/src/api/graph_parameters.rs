@@ -5,7 +5,7 @@ use super::launch::Request;
 use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::graph::{Conditional, Graph, KernelNode, NodeWork};
-use crate::handle::Handle;
+use crate::handle::{Handle, stale};
 use crate::parameter::Pointer;
 use crate::state::State;
 use crate::transfer::Set;
@@ -135,7 +135,7 @@ pub fn copy_work(state: &State, copy: &Memcpy3D) -> Outcome<Work> {
 
 /// Returns the work of an event node.
 pub fn event_work(state: &State, event: Handle, record: bool) -> Outcome<Work> {
-    state.events.get(event).ok_or(INVALID_HANDLE)?;
+    state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
     Ok(if record { Work::Record(event) } else { Work::Wait(event) })
 }
 

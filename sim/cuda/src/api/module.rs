@@ -145,10 +145,16 @@ fn load_image(call: &mut Call, module: Out<Handle>, image: Image) -> Outcome {
     if image.kernels.as_ref().is_some_and(Vec::is_empty) && image.variables.is_empty() {
         return Err(INVALID_IMAGE);
     }
+    if config().assume.is("load_waits", "yes") {
+        let work = state.context_work(context);
+        drop(state);
+        call.wait_for(&work);
+        state = call.lock();
+    }
     let number = state.context(context)?.id;
     let handle = state.new_module(context, image.clone());
     report("module", handle, number, &image, true);
-    call.costs(config().cost.load);
+    call.costs_after_wait(config().cost.load);
     drop(state);
     call.compiles();
     module.put(handle);

@@ -6,7 +6,7 @@ use crate::config::config;
 use crate::error::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, NOT_SUPPORTED, Outcome};
 use crate::export::exports;
 use crate::fault;
-use crate::handle::Handle;
+use crate::handle::{Handle, stale};
 use crate::parameter::{In, Out, Slice};
 use crate::state::{self, Orphan, Stream, StreamKind};
 use crate::truth;
@@ -185,7 +185,7 @@ fn wait_event(call: &mut Call, stream: Handle, event: Handle, flags: u32) -> Out
     let mut state = call.lock();
     let stream = state.stream(call.api.per_thread, stream)?;
     // CUDA programming guide, "Stream and Event Behavior": the event may be of another context.
-    state.events.get(event).ok_or(INVALID_HANDLE)?;
+    state.events.get(event).ok_or_else(|| stale(INVALID_HANDLE, event))?;
     if state.checked(stream).capture.is_none() && state.join_capture(stream, event)? {
         return Ok(());
     }

@@ -1,0 +1,111 @@
+//! Collectors that end before the program: what it costs the program from then on, and what another collector sees of it.
+
+use super::{Listener, launches};
+use gpuspy_collector::trace::TraceReader;
+use gpuspy_tests::{Done, Run, gpuspy, report};
+use gpuspy_wire::record::{Fact, Namespace};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Waits until something is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what} is not so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a client in two halves, under a listening collector at first. `between` gets the program's pid.
+fn in_two_halves(
+    client: &str,
+    arguments: &[&str],
+    listener: &Listener,
+    between: impl FnOnce(u32, &Path),
+) -> Done {
+    let run = Run::of(client).env("GPUSPY_SOCKET", listener.socket());
+    let folder = run.folder().to_owned();
+    let run = arguments.iter().fold(run.arg(&folder), Run::arg);
+    let command = run.preloaded_command();
+    let during = |pid| {
+        wait_until("the first half", || folder.join("first").exists());
+        between(pid, &folder);
+        std::fs::write(folder.join("go"), "").unwrap();
+    };
+    run.finish_after(command, during).succeeded()
+}
+
+/// Whether the trace says what the process is.
+fn is_introduced(trace: &Path) -> bool {
+    let command = (Namespace::Fact, Fact::CommandLine as u32);
+    TraceReader::open(trace).is_ok_and(|reader| reader.names().get(command.0, command.1).is_some())
+}
+
+/// Its launches had no names and were one kernel, and its time began with the process.
+#[test]
+fn the_trace_of_a_second_collector_has_all_names_and_begins_with_it() {
+    let listener = Listener::start();
+    let (mut first, mut second) = (Vec::<PathBuf>::new(), None);
+    let done = in_two_halves("two_halves", &[], &listener, |pid, folder| {
+        first = listener.stop();
+        // What nobody collects.
+        std::thread::sleep(Duration::from_millis(500));
+        let (began, trace) = (Instant::now(), folder.join("second.gspy"));
+        let mut collect = Command::new(gpuspy());
+        collect.args(["collect", "--quiet", "--pid", &pid.to_string(), "--output"]).arg(&trace);
+        let collect = collect.spawn().unwrap();
+        wait_until("the process is introduced", || is_introduced(&trace));
+        second = Some((collect, began, trace));
+    });
+    let (mut collect, began, trace) = second.unwrap();
+    assert!(collect.wait().unwrap().success());
+    let elapsed = began.elapsed();
+    let said = done.said();
+
+    let before = report(&first[0]);
+    assert_eq!(launches(&before), said["first"]);
+    assert_eq!(before["processes"][0]["ending"], "detached");
+
+    let report = report(&trace);
+    assert_eq!(launches(&report), said["second"]);
+    let mut kernels: Vec<(String, u64)> = report["kernels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|kernel| (kernel["name"].as_str().unwrap().to_owned(), kernel["count"].as_u64().unwrap()))
+        .collect();
+    kernels.sort();
+    let expected = [("one_5us", 70), ("three_5us", 20), ("two_5us", 30)];
+    assert_eq!(kernels, expected.map(|(name, count)| (name.to_owned(), count)));
+    let is_launch = |api: &&serde_json::Value| api["name"] == "cuLaunchKernel";
+    let apis = report["apis"].as_array().unwrap();
+    assert_eq!(apis.iter().find(is_launch).map(|api| &api["count"]), Some(&said["second"]), "{apis:#?}");
+    assert!(report["devices"][0]["name"].is_string(), "{}", report["devices"]);
+    let process = &report["processes"][0];
+    assert!(process["command"].to_string().contains("two_halves"), "{process}");
+    assert_eq!(process["ending"], "exited");
+    let wall = Duration::from_nanos(process["wall_ns"].as_u64().unwrap());
+    assert!(wall <= elapsed, "{wall:?} of the {elapsed:?} since it was started");
+    done.dropped_nothing(&report);
+}
+
+/// Each thread's ring grew to 4.6 MB, and was the program's for ever.
+#[test]
+fn a_program_whose_collector_was_killed_has_its_shared_memory_back() {
+    let listener = Listener::start();
+    let done = in_two_halves("unread_rings", &["1024"], &listener, |_, _| listener.signal(libc::SIGKILL));
+    let least = done.said()["least_kib"].as_u64().unwrap();
+    assert!(least < 1024, "{}", done.stdout);
+}
+
+#[test]
+fn rings_do_not_grow_after_a_collector_that_has_ended() {
+    let listener = Listener::start();
+    let done = in_two_halves("unread_rings", &["1000000"], &listener, |_, _| {
+        assert_eq!(listener.stop().len(), 1);
+    });
+    let (said, most) = (done.said(), done.said()["most_kib"].as_u64().unwrap());
+    // A small ring for each thread, and a megabyte for what there is once.
+    assert!(most < 64 * said["threads"].as_u64().unwrap() + 1024, "{}", done.stdout);
+}
