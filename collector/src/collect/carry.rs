@@ -20,8 +20,10 @@ const MOST_NAME_BYTES: usize = 64 << 20;
 const NAME_BYTES: usize = 64;
 /// Limit on the records besides those of memory: less than 64 MB.
 const MOST: usize = 1 << 18;
-/// The samples of each GPU clock that are carried. Two of them place a clock and its drift.
-const CLOCK_SAMPLES: usize = 2;
+/// The samples of each context's clock that are carried, whatever time bases they are of. Two of them place a time base and its
+/// drift. A time base lasts for seconds, and GPU times come in the order of theirs, so that a window has no times of earlier ones
+/// but of operations around its start. Those are placed by their own calls.
+const CLOCK_SAMPLES: usize = 4;
 
 /// What is carried into the next window.
 #[derive(Debug, Default)]
@@ -58,10 +60,8 @@ enum Key {
     Lookup(u32),
     Thread(u32),
     TimingWindow,
-    Clock {
-        context: u32,
-        time_base: u32,
-    },
+    /// By context.
+    Clock(u32),
 }
 
 impl Key {
@@ -81,9 +81,14 @@ impl Key {
             Body::Lookup(lookup) => Key::Lookup(lookup.function),
             Body::ThreadTime(_) => Key::Thread(record.thread),
             Body::Window(_) => Key::TimingWindow,
-            Body::ClockSample(sample) => Key::Clock { context: sample.context, time_base: sample.time_base },
+            Body::ClockSample(sample) => Key::Clock(sample.context),
             _ => return None,
         })
+    }
+
+    /// Whether other records are read without its records, too: those go first.
+    fn gives_way(self) -> bool {
+        !matches!(self, Key::Device(_) | Key::Context(_) | Key::Stream { .. } | Key::Module(_))
     }
 }
 
@@ -129,7 +134,10 @@ impl Carry {
             (Body::Context(context), Some(key)) if context.destroyed => {
                 let context = context.context;
                 self.known.remove(key);
-                self.known.forget(|key| matches!(key, Key::Stream { context: of, .. } if of == context));
+                self.known.forget(|key| {
+                    matches!(key, Key::Stream { context: of, .. } | Key::Facts { context: of, .. } | Key::Clock(of)
+                        if of == context)
+                });
                 self.memory.context_destroyed(context);
             }
             (Body::Stream(stream), Some(key)) if stream.destroyed => self.known.remove(key),
@@ -151,6 +159,11 @@ impl Carry {
             (_, None) => return false,
         }
         true
+    }
+
+    /// Forgets a thread that has ended.
+    pub fn thread_ended(&mut self, thread: u32) {
+        self.known.remove(Key::Thread(thread));
     }
 
     /// Takes a part of a graph's contents.
@@ -184,11 +197,12 @@ pub fn placed(mut record: Record, at: u64) -> Record {
     record
 }
 
-/// Records by what they are about, the oldest first.
+/// Records by what they are about: first those that do not give way, and of each sort the oldest first.
 #[derive(Debug, Default)]
 struct Known {
-    by_age: BTreeMap<u64, (Key, Vec<Record>)>,
-    places: HashMap<Key, u64>,
+    /// By whether they give way, and by their number.
+    by_age: BTreeMap<(bool, u64), (Key, Vec<Record>)>,
+    numbers: HashMap<Key, u64>,
     next: u64,
     /// The number of records.
     count: usize,
@@ -203,11 +217,11 @@ impl Known {
 
     /// Adds a record about the same; of more than `most`, the oldest goes.
     fn append(&mut self, key: Key, record: Record, most: usize) {
-        let place = *self.places.entry(key).or_insert_with(|| {
+        let number = *self.numbers.entry(key).or_insert_with(|| {
             self.next += 1;
             self.next
         });
-        let (_, records) = self.by_age.entry(place).or_insert_with(|| (key, Vec::new()));
+        let (_, records) = self.by_age.entry((key.gives_way(), number)).or_insert_with(|| (key, Vec::new()));
         if records.len() >= most {
             records.remove(0);
             self.count -= 1;
@@ -215,25 +229,31 @@ impl Known {
         records.push(record);
         self.count += 1;
         if self.count > MOST
-            && let Some((_, (oldest, _))) = self.by_age.first_key_value()
+            && let Some(oldest) = self.oldest()
         {
-            let oldest = *oldest;
             self.remove(oldest);
         }
     }
 
+    /// What is the oldest of those that give way, or of all if none does.
+    fn oldest(&self) -> Option<Key> {
+        let oldest = self.by_age.range((true, 0)..).next().or_else(|| self.by_age.first_key_value());
+        oldest.map(|(_, (key, _))| *key)
+    }
+
     fn remove(&mut self, key: Key) {
-        let place = self.places.remove(&key);
-        let removed = place.and_then(|place| self.by_age.remove(&place));
+        let number = self.numbers.remove(&key);
+        let removed = number.and_then(|number| self.by_age.remove(&(key.gives_way(), number)));
         self.count -= removed.map_or(0, |(_, records)| records.len());
     }
 
     fn first(&self, key: Key) -> Option<&Record> {
-        self.by_age.get(self.places.get(&key)?)?.1.first()
+        let number = self.numbers.get(&key)?;
+        self.by_age.get(&(key.gives_way(), *number))?.1.first()
     }
 
     fn forget(&mut self, is_gone: impl Fn(Key) -> bool) {
-        let gone: Vec<Key> = self.places.keys().copied().filter(|key| is_gone(*key)).collect();
+        let gone: Vec<Key> = self.numbers.keys().copied().filter(|key| is_gone(*key)).collect();
         gone.into_iter().for_each(|key| self.remove(key));
     }
 
@@ -245,7 +265,10 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::record::{Alloc, Api, Call, Context, Free, Graph, NvtxRange, Stream};
+    use crate::trace::record::{
+        Alloc, Api, Call, ClockSample, Context, Device, Free, Graph, KernelFacts, NvtxRange, Stream,
+        ThreadTime,
+    };
     use gpuspy_wire::record::{Memory, NodeKind, NvtxChange, flag};
 
     fn carried(bodies: Vec<Body>) -> Vec<Body> {
@@ -285,6 +308,26 @@ mod tests {
 
     fn stream(stream: u64, destroyed: bool) -> Body {
         Body::Stream(Stream { stream, handle: 7, context: 1, flags: 0, priority: 0, destroyed })
+    }
+
+    fn device() -> Body {
+        Body::Device(Device {
+            ordinal: 0,
+            uuid: [7; 16],
+            memory_bytes: 1 << 30,
+            multiprocessors: 132,
+            capability: 90,
+            warps_per_multiprocessor: 64,
+        })
+    }
+
+    fn sample(context: u32, time_base: u32) -> Body {
+        let (gpu, error, after, before) = (5, 0, 10, 20);
+        Body::ClockSample(ClockSample { context, time_base, gpu, error, after, before })
+    }
+
+    fn facts(kernel: u32) -> Body {
+        Body::KernelFacts(KernelFacts { kernel, context: 1, ..KernelFacts::default() })
     }
 
     fn range(change: NvtxChange, text: u32) -> Body {
@@ -402,6 +445,43 @@ mod tests {
         let streams = (0..MOST as u64 + 10).map(|number| stream(number, false)).collect();
         let kept = carried(streams);
         assert_eq!((kept.len(), &kept[0]), (MOST, &stream(10, false)));
+    }
+
+    /// Where work is sparse, a time base begins every 17 s. Each was carried to the end of the run, and in the end nothing else.
+    #[test]
+    fn the_latest_samples_of_a_clock_are_carried_whatever_their_time_bases() {
+        let first = vec![device(), context(1, false), stream(3, false)];
+        let samples = |time_bases: std::ops::Range<u32>| time_bases.map(|time_base| sample(1, time_base));
+        let kept = carried(first.iter().cloned().chain(samples(0..300_000)).collect());
+        let expected: Vec<Body> = first.into_iter().chain(samples(299_996..300_000)).collect();
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn the_clock_and_the_kernels_of_a_context_end_with_it() {
+        let of_both = vec![context(1, false), sample(1, 1), facts(4), sample(2, 1), context(1, true)];
+        assert_eq!(carried(of_both), [sample(2, 1)]);
+    }
+
+    /// The oldest were forgotten first: devices, contexts and modules, without which the rest means nothing.
+    #[test]
+    fn devices_contexts_and_streams_outlive_what_there_is_much_of() {
+        let first = [device(), context(1, false), stream(3, false)];
+        let kernels = (0..MOST as u32 + 10).map(facts);
+        let kept = carried(first.iter().cloned().chain(kernels).collect());
+        assert_eq!((kept.len(), &kept[..3]), (MOST, &first[..]));
+        assert_eq!((&kept[3], kept.last()), (&facts(13), Some(&facts(MOST as u32 + 9))));
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_is_not_carried() {
+        let time = Body::ThreadTime(ThreadTime { ran: 5, queued: 6, late: 7 });
+        let mut carry = Carry::default();
+        (1..=2).for_each(|thread| {
+            carry.observe(&Record { thread, at: 1, body: time.clone() });
+        });
+        carry.thread_ended(1);
+        assert_eq!(carry.records(99).map(|record| record.thread).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use super::sys::{self, Stop, Stopped};
 use super::windows::Division;
 use super::{Error, Result};
 use crate::why::said;
+use gpuspy_wire::record::Fact;
+use libc::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use parking_lot::{Mutex, MutexGuard};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,7 +93,15 @@ impl Collector {
     /// Sets the words after `gpuspy run` that launch the same processes again, without the place of the trace.
     #[must_use]
     pub fn launched_by(self, words: &[String]) -> Collector {
-        self.traces.lock().set_launch(words);
+        let text: String = words.iter().flat_map(|word| [word.as_str(), "\0"]).collect();
+        self.traces.lock().begin_with(Fact::Launch, text);
+        self
+    }
+
+    /// Has the traces say why a setting of the collector's is not the requested one.
+    #[must_use]
+    pub fn noting(self, note: Option<&str>) -> Collector {
+        self.traces.lock().begin_with(Fact::CollectorNote, note.unwrap_or_default().to_owned());
         self
     }
 
@@ -266,11 +276,17 @@ pub struct Inherited(OwnedFd);
 pub fn leave_all_but(number: i32) -> Result<Inherited> {
     let fd = sys::inherited(number).ok_or_else(|| Error::new(format!("there is no descriptor {number}")))?;
     sys::leave_everything_but(&fd);
-    // The session ends when its process does, not before: a ctrl-C or a stop of the whole group must not cost the
-    // trace its end.
-    sys::ignore_signals(&[libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTERM]);
+    // The session ends when its process does, not before: a ctrl-C, or whatever a scheduler sends to all processes of a
+    // job (SIGUSR1 before its time is up), must not cost the trace its end.
+    sys::ignore_signals(&of_others());
     sys::lower_priority();
     Ok(Inherited(fd))
+}
+
+/// The signals that others send: all but those for a fault of this process's own, and for the end of a child.
+fn of_others() -> Vec<i32> {
+    let own = [SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGCHLD];
+    (1..=libc::SIGRTMAX()).filter(|signal| !own.contains(signal)).collect()
 }
 
 impl From<Inherited> for UnixStream {

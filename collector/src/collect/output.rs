@@ -10,6 +10,7 @@ use crate::units::utc;
 use crate::why::said;
 use gpuspy_wire::record::{Fact, Namespace};
 use gpuspy_wire::segment::ProgramName;
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
@@ -67,7 +68,8 @@ impl Target {
     /// # Errors
     /// Fails if none of them is writable.
     pub fn default_place() -> Result<Target> {
-        if sys::is_writable(Path::new(".")).is_ok() {
+        // A directory that was removed says that it is writable, and takes no file.
+        if std::env::current_dir().is_ok() && sys::is_writable(Path::new(".")).is_ok() {
             return Ok(Target::Named(PathBuf::new()));
         }
         let named = std::env::var_os("GPUSPY_DIR").map(PathBuf::from);
@@ -134,9 +136,12 @@ fn writable(directory: &Path) -> Result<()> {
 #[derive(Debug)]
 pub struct Traces {
     target: Target,
-    traces: Vec<Trace>,
-    /// The text of [`Fact::Launch`]; empty if nobody launched the processes.
-    launch: String,
+    /// By their numbers.
+    traces: BTreeMap<usize, Trace>,
+    /// How many there have been: the number of the next one.
+    count: usize,
+    /// What each trace begins with.
+    facts: Vec<(Fact, String)>,
 }
 
 /// One trace.
@@ -150,12 +155,14 @@ struct Trace {
 impl Traces {
     /// Starts without traces.
     pub fn new(target: Target) -> Traces {
-        Traces { target, traces: Vec::new(), launch: String::new() }
+        Traces { target, traces: BTreeMap::new(), count: 0, facts: Vec::new() }
     }
 
-    /// Sets the words that launch the same processes again.
-    pub fn set_launch(&mut self, words: &[String]) {
-        self.launch = words.iter().flat_map(|word| [word.as_str(), "\0"]).collect();
+    /// Has each trace begin with a fact, unless its text is empty.
+    pub fn begin_with(&mut self, fact: Fact, text: String) {
+        if !text.is_empty() {
+            self.facts.push((fact, text));
+        }
     }
 
     /// Creates the next process's trace and returns its number.
@@ -191,18 +198,24 @@ impl Traces {
         status: &Status,
     ) -> Result<TraceWriter> {
         let (last, writer) = self.create_in(window, program, status)?;
-        let created = self.traces.remove(last);
-        self.traces[number] = created;
+        if let Some(created) = self.traces.remove(&last) {
+            self.traces.insert(number, created);
+        }
         Ok(writer)
+    }
+
+    /// Forgets a trace that is complete and that nobody asks for again: a collector that runs for months has any number of them.
+    pub fn forget(&mut self, number: usize) {
+        self.traces.remove(&number);
     }
 
     fn create_as(&mut self, stem: String, status: &Status) -> Result<(usize, TraceWriter)> {
         let number = self.place(stem)?;
         let path = self.path(number).to_owned();
-        let launch = &self.launch;
+        let facts = &self.facts;
         let created = TraceWriter::create(&path, status).and_then(|mut writer| {
-            if !launch.is_empty() {
-                writer.name(Namespace::Fact, Fact::Launch as u32, launch)?;
+            for (fact, text) in facts {
+                writer.name(Namespace::Fact, *fact as u32, text)?;
             }
             Ok((number, writer))
         });
@@ -213,7 +226,7 @@ impl Traces {
             if is_ours && fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
                 let _ = fs::remove_file(&path);
             }
-            self.traces.pop();
+            self.traces.remove(&number);
             error
         })
     }
@@ -238,13 +251,16 @@ impl Traces {
             }
             (Target::Directory(directory), _) => reserve(directory, &stem)?,
         };
-        self.traces.push(Trace { path, stem });
-        Ok(self.traces.len() - 1)
+        let number = self.count;
+        self.count += 1;
+        self.traces.insert(number, Trace { path, stem });
+        Ok(number)
     }
 
     /// Replaces the only file by a directory of its name with the file in it. An open writer keeps writing to it.
     fn become_directory(&mut self) -> Result<PathBuf> {
-        let Trace { path, stem } = &mut self.traces[0];
+        let only = self.traces.values_mut().next();
+        let Some(Trace { path, stem }) = only else { unreachable!("the first one has made the file") };
         let directory = path.clone();
         // A device is not ours to move, and a symbolic link that is moved may point to nothing.
         if !fs::symlink_metadata(&directory).is_ok_and(|found| found.is_file()) {
@@ -269,21 +285,21 @@ impl Traces {
 
     /// The present path of a trace.
     pub fn path(&self, number: usize) -> &Path {
-        &self.traces[number].path
+        &self.traces[&number].path
     }
 
     /// The path of the whole run: the one file, or the directory of several. `None` if there is no trace.
     pub fn whole(&self) -> Option<&Path> {
-        match (&self.traces[..], &self.target) {
-            ([], _) => None,
-            ([one], _) => Some(&one.path),
-            (_, Target::Named(path) | Target::File(path) | Target::Directory(path)) => Some(path),
+        let first = self.traces.values().next()?;
+        match &self.target {
+            _ if self.traces.len() == 1 => Some(&first.path),
+            Target::Named(path) | Target::File(path) | Target::Directory(path) => Some(path),
         }
     }
 
     /// The paths of all traces.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.traces.iter().map(|t| t.path.as_path())
+        self.traces.values().map(|trace| trace.path.as_path())
     }
 }
 
@@ -376,6 +392,27 @@ mod tests {
         }
         assert_eq!(fs::read(&link).unwrap(), MAGIC);
         assert_eq!(names(place.path()), ["device", "link.gspy", "real.gspy"]);
+    }
+
+    /// The paths of all processes that ever connected took memory until the collector's end.
+    #[test]
+    fn traces_that_are_forgotten_take_no_memory_and_the_others_keep_their_numbers() {
+        let place = tempfile::tempdir().unwrap();
+        let mut traces = Traces::new(Target::Directory(place.path().to_owned()));
+        let long = traces.place("server-1".to_owned()).unwrap();
+        for n in 0..1_000 {
+            let (short, writer) = traces.create("python", &Status { pid: n, ..Status::default() }).unwrap();
+            writer.finish(&Status::default()).unwrap();
+            assert!(traces.path(short).ends_with(format!("python-{n}.gspy")));
+            traces.forget(short);
+        }
+        assert_eq!(traces.path(long), place.path().join("server-1.gspy"));
+        let minute = Window::now(std::time::Duration::from_secs(60));
+        drop(traces.next(long, minute, "server", &Status::default()).unwrap());
+        assert!(traces.path(long).to_string_lossy().contains("server-0-20"), "that of the next window");
+        assert_eq!(traces.paths().count(), 1);
+        traces.forget(long);
+        assert_eq!((traces.paths().count(), traces.whole()), (0, None));
     }
 
     /// It was removed if the other process had locked it and not written yet.

@@ -99,6 +99,11 @@ pub(crate) fn boot() -> Option<u64> {
     *BOOT
 }
 
+/// Whether the process of this boot with this pid that started then (field 22 of its `/proc/PID/stat`) is still there.
+pub(crate) fn is_there(pid: u32, start_time: u64, of_boot: Option<u64>) -> bool {
+    of_boot == boot() && stat(pid).is_some_and(|stat| stat.start_time == start_time)
+}
+
 fn parse_boot(id: &str) -> Option<u64> {
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
     u64::from_str_radix(digits.get(..16)?, 16).ok()

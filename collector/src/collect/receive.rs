@@ -21,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) process: Process,
     /// Its segment; [`Mapping::segment`] has succeeded once.
     pub(crate) mapping: Mapping,
+    /// When it was taken over, if another collector has drained it before and has what was sent once: CLOCK_MONOTONIC_RAW, ns.
+    pub(crate) taken_over: Option<u64>,
     link: Link,
 }
 
@@ -43,7 +45,7 @@ impl Peer {
         match greeted(&socket) {
             Ok(Some((pid, mapping))) => {
                 let process = Process::peer(pid, socket.as_fd());
-                Ok(Some(Peer { process, mapping, link: Link::Socket(socket) }))
+                Ok(Some(Peer { process, mapping, taken_over: None, link: Link::Socket(socket) }))
             }
             Ok(None) => Ok(None),
             Err(error) => {
@@ -57,6 +59,13 @@ impl Peer {
     pub(crate) fn tell_begun(&self) {
         if let Link::Socket(socket) = &self.link {
             tell(socket, handshake::BEGUN);
+        }
+    }
+
+    /// Tells the agent that all of the trace is written.
+    pub(crate) fn tell_written(&self) {
+        if let Link::Socket(socket) = &self.link {
+            tell(socket, handshake::WRITTEN);
         }
     }
 
@@ -91,8 +100,10 @@ impl Peer {
             let mapping = map(&file.into(), None).map_err(|e| e.about(pid))?;
             // A forked child inherits its parent's segment; the start time identifies the owner.
             if mapping.segment().is_ok_and(|segment| segment.header().start_time == start_time) {
-                attach(&mapping, true).map_err(|e| e.about(pid))?;
-                return Ok(Peer { process, mapping, link: Link::Descriptor(path, inode) });
+                // Before the agent can notice it.
+                let now = sys::monotonic_raw();
+                let taken_over = attach(&mapping, true).map_err(|e| e.about(pid))?.then_some(now);
+                return Ok(Peer { process, mapping, taken_over, link: Link::Descriptor(path, inode) });
             }
         }
         Err(Error::new(format!(
@@ -101,12 +112,26 @@ impl Peer {
         )))
     }
 
-    /// Readable at the end of the connection, if there is one.
+    /// Counts this collector out, so that another one may come.
+    pub(crate) fn detach(&self) {
+        let Ok(segment) = self.mapping.segment() else { return };
+        let goes = |word: u64| (!word.is_multiple_of(2)).then(|| word.wrapping_add(1));
+        // Relaxed: the word stands alone (see `Live`). An error means that the peer has changed it.
+        let _ = segment.header().live.0.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, goes);
+    }
+
+    /// Readable at the end of the connection, if there is one, and when the process has
+    /// [closed only its side](Self::is_half_closed).
     pub(crate) fn connection(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
             Link::Socket(socket) => Some(socket.as_fd()),
             Link::Descriptor(..) => None,
         }
+    }
+
+    /// Whether the process sends nothing more over the connection, and still holds it.
+    pub(crate) fn is_half_closed(&self) -> bool {
+        matches!(&self.link, Link::Socket(socket) if !sys::is_hung_up(socket.as_fd()))
     }
 
     /// Whether the program that made the segment has certainly ended, where no descriptor shows that.
@@ -204,17 +229,20 @@ fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))
 }
 
-/// Marks a segment as drained by this collector. With `alone`, only if no other collector has done so.
-fn attach(mapping: &Mapping, alone: bool) -> Result<()> {
+/// Counts this collector in. With `alone`, only if no other collector drains the segment. Returns whether one has before.
+fn attach(mapping: &Mapping, alone: bool) -> Result<bool> {
     let segment = mapping.segment().map_err(|e| Error::new(format!("cannot read its segment: {e}")))?;
+    let comes = |word: u64| match word {
+        free if free.is_multiple_of(2) => Some(free.wrapping_add(1)),
+        taken => (!alone).then(|| taken.wrapping_add(2)),
+    };
     // Relaxed: the word stands alone (see `Live`).
-    let before = segment.header().live.0.attached.swap(1, Ordering::Relaxed);
-    if alone && before != 0 {
-        return Err(Error::new(
-            "another collector drains it already, or one was killed while it did: stop the other one, or start the program again",
-        ));
-    }
-    Ok(())
+    let before = segment.header().live.0.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, comes);
+    before.map(|before| before != 0).map_err(|_| {
+        Error::new(
+            "another collector drains it already, or it found none or lost it to SIGKILL: stop the other one, or start the program again",
+        )
+    })
 }
 
 /// The inode of a `/proc/PID/fd` entry that is a memfd with an agent's name.

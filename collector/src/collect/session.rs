@@ -12,6 +12,7 @@ use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::stacks::{Named, Stacks};
 use super::sys::{self, Stopped};
+use super::taken_over::Beginning;
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
 use super::windows::{Division, Recording};
@@ -52,6 +53,8 @@ enum Drained {
     Batch(Batch),
     /// Every ring has been empty since the last such message.
     Emptied(Polled),
+    /// The process waits in its exit handler until all of this is written.
+    Leaving,
 }
 
 /// Where sessions write.
@@ -117,8 +120,7 @@ impl Session {
             let end = draining.join().map_err(|_| Error::new("its drain failed").about(pid))?;
             recorder.map(|recorder| (recorder, end))
         });
-        // Relaxed: the word stands alone (see `Live`).
-        segment.header().live.0.attached.store(0, Ordering::Relaxed);
+        peer.detach();
         let (recorder, End { ending, exit }) = recorded?;
         let (trace, unknown, undivided) =
             (recorder.recording.number(), recorder.unknown, recorder.recording.undivided());
@@ -136,6 +138,8 @@ struct End {
 
 impl End {
     const NONE: End = End { ending: Ending::Running, exit: None };
+    /// Nobody writes what was recorded.
+    const GIVEN_UP: End = End { ending: Ending::Detached, exit: None };
 }
 
 /// The draining thread: empties the rings until the process has ended or the collector is stopped, and returns how it
@@ -168,13 +172,26 @@ fn drain(
         }
         if found.more { Ok(found) } else { send(Drained::Emptied(polled)).map(|()| found) }
     };
+    // Bounded by what a ring can contain; otherwise a process that keeps running could keep us here for ever.
+    let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
+    let most_rounds = words.div_ceil(super::drain::BATCH_WORDS) + 1;
     let mut pace = Pace::new();
+    let mut is_leaving = false;
     let is_stopped = loop {
-        let Ok(found) = round() else { return End { ending: Ending::Detached, exit: None } };
-        let watched = [peer.connection(), peer.process.end(), Some(stopped.as_fd())];
-        // Nothing is ever sent over the connection: if it is readable, it has ended, or its peer broke the contract.
+        let Ok(found) = round() else { return End::GIVEN_UP };
+        let connection = peer.connection().filter(|_| !is_leaving);
+        let watched = [connection, peer.process.end(), Some(stopped.as_fd())];
+        // Nothing is sent over the connection but the Hello: if it is readable, it has ended, or its peer broke the contract, or
+        // the process exits and waits.
         let Ok([connection, end, stop]) = sys::wait(watched, pace.after(found)) else { break false };
-        if connection || end || peer.is_over() {
+        if connection && !end && is_exiting(segment) && peer.is_half_closed() {
+            is_leaving = true;
+            if empty(&mut round, most_rounds).and_then(|()| send(Drained::Leaving)).is_err() {
+                return End::GIVEN_UP;
+            }
+            continue;
+        }
+        if connection || end || peer.is_over() || is_leaving && !peer.is_half_closed() {
             break false;
         }
         if stop {
@@ -182,14 +199,27 @@ fn drain(
         }
     };
     let end = end(peer, segment, stopped, is_stopped);
-    // Bounded by what a ring can contain; otherwise a process that keeps running could keep us here for ever.
-    let words = segment.layout().level_cells.iter().sum::<u64>() as usize * CELL_WORDS;
-    for _ in 0..words.div_ceil(super::drain::BATCH_WORDS) + 1 {
+    for _ in 0..most_rounds {
         if round().is_ok_and(|found| found == Round::default()) {
             break;
         }
     }
     end
+}
+
+/// Empties the rings, with `most` rounds at most: twice, so that nothing is held back that is still to be decided about.
+fn empty(
+    round: &mut impl FnMut() -> std::result::Result<Round, Gone>,
+    most: usize,
+) -> std::result::Result<(), Gone> {
+    let mut emptied = 0;
+    for _ in 0..most {
+        emptied += u32::from(!round()?.more);
+        if emptied == 2 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool) -> End {
@@ -206,15 +236,19 @@ fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool) -
         hurries |= waited.is_ok_and(|[_, stop]| stop);
         is_dying = peer.process.is_dying();
     }
-    // Relaxed: the word stands alone (see `Live`).
-    let exiting = segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
-    let ending = match (exiting, peer.process.is_running() && (is_stopped || !is_dying)) {
+    let ending = match (is_exiting(segment), peer.process.is_running() && (is_stopped || !is_dying)) {
         (_, true) if is_stopped => Ending::Detached,
         (true, _) => Ending::Exited,
         (false, true) => Ending::Replaced,
         (false, false) => Ending::Vanished,
     };
     End { ending, exit: peer.process.exit() }
+}
+
+/// Whether the agent's exit handler has run.
+fn is_exiting(segment: Segment<'_>) -> bool {
+    // Acquire pairs with the agent's release: what was recorded before is in the rings.
+    segment.header().live.0.exiting.load(Ordering::Acquire) == 1
 }
 
 /// How much earlier than the newest record a record may be placed, ns. Readers keep all chunks that overlap in memory.
@@ -259,6 +293,10 @@ struct Recorder<'s> {
     thread_times: ThreadTimes,
     /// Looks for what hangs, unless that is off.
     hangs: Option<ProcessWatch<'s>>,
+    /// Where the trace begins, if another collector has what was before.
+    beginning: Option<Beginning>,
+    /// How the process ends, as far as it is known.
+    end: End,
     /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
     failure: Option<io::Error>,
 }
@@ -276,6 +314,8 @@ impl<'s> Recorder<'s> {
         let process = &peer.process;
         let clock = HostTime::new(segment, first)?;
         let began = status(segment, process, &clock, End::NONE);
+        let beginning = peer.taken_over.map(|at| Beginning::of(&began, at));
+        let began = beginning.as_ref().map_or_else(|| began.clone(), |beginning| beginning.part_of(&began));
         let recording = Recording::create(place.traces, program, &began, place.division)?;
         Ok(Recorder {
             segment,
@@ -297,6 +337,8 @@ impl<'s> Recorder<'s> {
             capture_ranges: CaptureRanges::default(),
             thread_times: ThreadTimes::of(process, segment.header().start_time),
             hangs: ProcessWatch::new(segment, hangs, shown_pid(process, segment), program),
+            beginning,
+            end: End::NONE,
             failure: None,
         })
     }
@@ -329,6 +371,7 @@ impl<'s> Recorder<'s> {
                         hangs.look(polled, &self.clock.clock, || self.clock.now());
                     }
                 }
+                Ok(Drained::Leaving) => self.complete(),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     progress.add(reported, self.figures(&self.status_without_threads(End::NONE)));
@@ -346,7 +389,7 @@ impl<'s> Recorder<'s> {
                     status_due = now + STATUS;
                     self.clock.refine();
                     let threads = std::mem::take(&mut self.new_threads);
-                    let status = Status { threads, ..self.status_without_threads(End::NONE) };
+                    let status = Status { threads, ..self.status_without_threads(self.end) };
                     self.recording.status(&status);
                     let figures = self.figures(&status);
                     progress.add(std::mem::replace(&mut reported, figures), figures);
@@ -357,6 +400,21 @@ impl<'s> Recorder<'s> {
                     self.turn();
                 }
             }
+        }
+    }
+
+    /// Writes all of the trace for a process that waits for that in its exit handler, and tells it. What ends with the process may be
+    /// this collector, too.
+    fn complete(&mut self) {
+        self.sample_threads();
+        let named = self.stacks.finish();
+        self.name_all(named);
+        self.end = End { ending: Ending::Exited, exit: None };
+        let status = self.status(self.end);
+        let written = self.recording.complete(&status);
+        self.note(written);
+        if self.failure.is_none() {
+            self.peer.tell_written();
         }
     }
 
@@ -376,10 +434,11 @@ impl<'s> Recorder<'s> {
 
     /// Records how long threads have run, if it is time.
     fn sample_threads(&mut self) {
-        // Relaxed: the word stands alone (see `Live`).
-        let is_exiting = self.segment.header().live.0.exiting.load(Ordering::Relaxed) == 1;
-        let samples = self.thread_times.sample(is_exiting, || self.clock.now());
+        let samples = self.thread_times.sample(is_exiting(self.segment), || self.clock.now());
         self.push_all(samples);
+        for thread in self.thread_times.take_ended() {
+            self.recording.thread_ended(thread);
+        }
     }
 
     fn push_all(&mut self, records: Vec<Record>) {
@@ -418,7 +477,11 @@ impl<'s> Recorder<'s> {
     /// Takes a record of a thread whose previous one has the time `before`; returns this one's time.
     fn take_one(&mut self, words: &[u64], thread: u32, before: u64) -> u64 {
         let mut at = before;
-        let written = match convert(words, thread, before, self.clock.clock()) {
+        let mut item = convert(words, thread, before, self.clock.clock());
+        if !self.takes(&mut item, before) {
+            return before;
+        }
+        let written = match item {
             Item::Record(mut record) => {
                 place(&mut record, self.latest);
                 at = record.at;
@@ -476,6 +539,18 @@ impl<'s> Recorder<'s> {
         self.collected += 1;
         self.note(written);
         at
+    }
+
+    /// Whether an item is in the trace: all are, unless another collector has what was before.
+    fn takes(&mut self, item: &mut Item<'_>, before: u64) -> bool {
+        let Some(beginning) = &mut self.beginning else { return true };
+        let now = || status(self.segment, self.process, &self.clock, End::NONE);
+        let takes = beginning.takes(item, before, self.clock.clock(), now);
+        if self.began != beginning.began() {
+            self.began = beginning.began();
+            self.threads.clear();
+        }
+        takes
     }
 
     /// Gives a record to the trace, unless it is held back or left out.
@@ -541,7 +616,10 @@ impl<'s> Recorder<'s> {
         if self.corrupt != 0 {
             add(status.lost.entry(LossCause::Corrupt).or_default(), self.corrupt);
         }
-        status
+        match &self.beginning {
+            Some(beginning) => beginning.part_of(&status),
+            None => status,
+        }
     }
 
     /// Completes the trace. Returns why it is incomplete.
@@ -578,6 +656,7 @@ fn status(segment: Segment<'_>, process: &Process, clock: &HostTime, end: End) -
         start_time: header.start_time,
         began: clock.began,
         began_realtime: header.anchor_realtime,
+        session_realtime: None,
         ended: clock.now(),
         ending: end.ending,
         exit: end.exit,

@@ -293,6 +293,14 @@ pub(crate) fn wait<const N: usize>(
     }
 }
 
+/// Whether the other end of a connection was closed, and not only for sending.
+pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one struct of ours.
+    let count = unsafe { libc::poll(&raw mut polled, 1, 0) };
+    count == 1 && polled.revents & libc::POLLHUP != 0
+}
+
 /// `CLOCK_MONOTONIC_RAW`, ns.
 pub(crate) fn monotonic_raw() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -341,8 +349,9 @@ pub(crate) struct Signals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) number: c_int,
-    /// Whether the kernel sent it: if for a key of the terminal, it went to the whole foreground group.
-    pub(crate) from_terminal: bool,
+    /// Whether the kernel sent it: if for a key of the terminal, it went to the whole foreground group; if for a limit, that is
+    /// this process's.
+    pub(crate) from_kernel: bool,
 }
 
 impl Signals {
@@ -383,7 +392,7 @@ impl Signals {
         let count = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), length) };
         if count == length as isize {
             // sigaction(2): SI_KERNEL for signals from the terminal driver, 0 or less for signals from a process.
-            return Ok(Some(Arrived { number: info.ssi_signo as c_int, from_terminal: info.ssi_code > 0 }));
+            return Ok(Some(Arrived { number: info.ssi_signo as c_int, from_kernel: info.ssi_code > 0 }));
         }
         match io::Error::last_os_error() {
             error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -438,8 +447,25 @@ pub(crate) fn send_signal(pid: u32, number: c_int) {
     unsafe { libc::kill(pid as libc::pid_t, number) };
 }
 
+/// Ends this process by a signal, so that its parent sees a program that was ended by it: a shell ends a script or a loop after
+/// Ctrl-C only then. Returns if the signal ends nothing, as PID 1 is not ended by those that it sends to itself.
+pub(crate) fn end_by(number: c_int) {
+    // SAFETY: the default action runs no code of ours; a signal set for which zeros are storage, made empty before it is used; the
+    // thread's own mask.
+    unsafe {
+        // No core dump of this process, as timeout(1) does it: a limit of 0 does not keep it from a program (core(5)).
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        libc::signal(number, libc::SIG_DFL);
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, number);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::raise(number);
+    }
+}
+
 /// Whether this process ignores a signal.
-fn is_ignored(number: c_int) -> bool {
+pub(crate) fn is_ignored(number: c_int) -> bool {
     // SAFETY: a plain struct for which zeros are a value.
     let mut action: libc::sigaction = unsafe { zeroed() };
     // SAFETY: fills the struct, and changes nothing.
@@ -560,6 +586,12 @@ pub(crate) fn survive_size_limit() {
     }
 }
 
+/// The user whose permissions this process has.
+pub(crate) fn user() -> u32 {
+    // SAFETY: this cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Checks that this process may write into a directory.
 pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
     let path = CString::new(directory.as_os_str().as_bytes())?;
@@ -674,15 +706,31 @@ impl AsFd for Stopped {
 
 /// Whether a child has ended. It stays a zombie, to be waited for.
 pub fn has_ended(pid: u32) -> io::Result<bool> {
+    Ok(one_that_ended(libc::P_PID, pid)?.is_some())
+}
+
+/// Waits for all children that have ended, except for this one: others were inherited from processes that have ended.
+pub(crate) fn reap_all_but(pid: u32) {
+    while let Ok(Some(other)) = one_that_ended(libc::P_ALL, 0)
+        && other != pid
+    {
+        // SAFETY: it asks for no status.
+        unsafe { libc::waitpid(other as libc::pid_t, ptr::null_mut(), libc::WNOHANG) };
+    }
+}
+
+/// Returns one of these children that has ended, if there is one. It stays a zombie.
+fn one_that_ended(which: libc::idtype_t, id: libc::id_t) -> io::Result<Option<u32>> {
     // SAFETY: all zeros are a valid siginfo_t.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: fills the struct, which we own.
-    if unsafe { libc::waitid(libc::P_PID, pid, &mut info, options) } != 0 {
+    if unsafe { libc::waitid(which, id, &mut info, options) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid has filled it in, or left it zero if the child still runs.
-    Ok(unsafe { info.si_pid() } != 0)
+    // SAFETY: waitid has filled it in, or left it zero if all of them still run.
+    let pid = unsafe { info.si_pid() };
+    Ok((pid != 0).then_some(pid as u32))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! How long have the threads of a process run, and what are they called? The system counts it
 //! (`/proc/PID/task/TID/schedstat`), and knows their names (`comm`).
 //!
-//! The collector reads it about every [`PERIOD`], of the threads whose CUDA calls arrived meanwhile. A file stays open, so
-//! that a read costs about a microsecond and that a thread id which is used again is not taken for the same thread. The
-//! program and its agent do nothing for it. Where the system does not say it, nothing is recorded.
+//! The collector reads it about every [`PERIOD`], of the threads whose CUDA calls arrived meanwhile, and less often of the
+//! others, to see which have ended. A file stays open, so that a read costs about a microsecond and that a thread id which is
+//! used again is not taken for the same thread. The program and its agent do nothing for it. Where the system does not say it,
+//! nothing is recorded.
 
 use super::process::Process;
 use super::{descriptors, sys};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The time between two samples of a thread, about.
 const PERIOD: Duration = Duration::from_millis(100);
+/// The time between two reads of threads that make no calls: those that have ended make room.
+const LOOK: Duration = Duration::from_secs(1);
 /// The most threads that are sampled at a time, each with a descriptor.
 const MOST: usize = 64;
 /// The most threads that are remembered because their files cannot be read. What such a thread has left in its ring
@@ -36,7 +39,10 @@ pub struct ThreadTimes {
     /// The claim numbers of those that have ended or cannot be read, the latest [`UNREADABLE`] of them. Their ids may be
     /// other threads' by now.
     unreadable: BTreeSet<u32>,
+    /// The claim numbers of sampled threads that were found to have ended, until somebody takes them.
+    ended: Vec<u32>,
     due: Instant,
+    look: Instant,
     /// The time between two counts of a running thread's time, ns.
     tick: u64,
     /// Whether the sample at the process's end has been taken.
@@ -59,7 +65,9 @@ impl ThreadTimes {
             pid: Some(process.pid).filter(|_| is_it),
             threads: BTreeMap::new(),
             unreadable: BTreeSet::new(),
+            ended: Vec::new(),
             due: Instant::now(),
+            look: Instant::now() + LOOK,
             tick: sys::tick(),
             is_over: false,
         }
@@ -111,21 +119,34 @@ impl ThreadTimes {
 
     /// The same at once. Of a process that has ended, the first thread can be read until its parent has waited for it.
     pub(crate) fn sample_now(&mut self, host_now: impl Fn() -> u64) -> Vec<Record> {
-        self.due = Instant::now() + PERIOD;
+        let now = Instant::now();
+        self.due = now + PERIOD;
+        let reads_all = now >= self.look;
+        if reads_all {
+            self.look = now + LOOK;
+        }
         let (mut samples, mut ended) = (Vec::new(), Vec::new());
         for (&claim, thread) in &mut self.threads {
-            if !std::mem::take(&mut thread.has_called) {
+            let has_called = std::mem::take(&mut thread.has_called);
+            if !has_called && !reads_all {
                 continue;
             }
             match read(&thread.schedstat, self.tick, &host_now) {
-                Some((at, time)) => {
+                Some((at, time)) if has_called => {
                     samples.push(Record { thread: claim, at, body: Body::ThreadTime(time) });
                 }
+                Some(_) => {}
                 None => ended.push(claim),
             }
         }
-        ended.into_iter().for_each(|claim| self.give_up(claim));
+        ended.iter().for_each(|claim| self.give_up(*claim));
+        self.ended.append(&mut ended);
         samples
+    }
+
+    /// Returns the threads that were found to have ended since the last time.
+    pub(crate) fn take_ended(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.ended)
     }
 }
 
@@ -314,6 +335,33 @@ mod tests {
             assert_eq!(take(&mut times), BTreeSet::new(), "an ended thread's id may be another's by now");
             call(&mut times, 1_000, long);
             assert_eq!(take(&mut times), (1_000..1_032).collect(), "the others have their places");
+        });
+    }
+
+    /// Threads that ended without a further call kept their places, and after 64 of them no other one was sampled or named.
+    #[test]
+    fn threads_that_end_after_their_last_sample_make_room() {
+        let mut times = ours();
+        let take = |times: &mut ThreadTimes| {
+            times.look = Instant::now();
+            times.sample_now(|| 1).len()
+        };
+        with_threads(MOST, |first| {
+            let calls = |(claim, tid): (u32, &u32)| times.has_called(claim, *tid).is_some();
+            assert!((0..).zip(first).all(calls), "each has a name");
+            assert_eq!(take(&mut times), MOST);
+        });
+        // The system forgets a thread a moment after its end.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !times.threads.is_empty() {
+            assert!(Instant::now() < deadline, "all of those have ended");
+            assert_eq!(take(&mut times), 0, "they make no calls");
+        }
+        let ended: BTreeSet<u32> = times.take_ended().into_iter().collect();
+        assert_eq!(ended, (0..MOST as u32).collect());
+        with_threads(1, |later| {
+            assert!(times.has_called(1_000, later[0]).is_some());
+            assert_eq!(take(&mut times), 1);
         });
     }
 

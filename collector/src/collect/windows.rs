@@ -61,7 +61,8 @@ impl Window {
     }
 }
 
-fn since_1970() -> Duration {
+/// The time since 1970, by the system's clock.
+pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -205,6 +206,13 @@ impl<'s> Recording<'s> {
         self.windows.iter().flat_map(|windows| windows.carry.texts())
     }
 
+    /// Forgets a thread that has ended: the traces of later windows do not have it.
+    pub fn thread_ended(&mut self, thread: u32) {
+        if let Some(windows) = &mut self.windows {
+            windows.carry.thread_ended(thread);
+        }
+    }
+
     /// Forgets the texts of NVTX ranges except those with these numbers: the trace of the next window has no others.
     pub fn keep_texts(&mut self, kept: &HashSet<u32>) {
         if let Some(windows) = &mut self.windows {
@@ -274,6 +282,11 @@ impl<'s> Recording<'s> {
             writer.push(edge(windows.began, true))?;
         }
         Ok(())
+    }
+
+    /// Writes all of a trace that is not divided, with an end, and may go on.
+    pub fn complete(&mut self, status: &Status) -> io::Result<()> {
+        if self.windows.is_some() { self.flush() } else { self.writer.complete(status) }
     }
 
     /// Completes the last trace.
@@ -469,7 +482,8 @@ impl Windows<'_> {
         let part = Status { published: part.collected, ..part };
         let published = self.first.published.saturating_add(part.published);
         let began_realtime = since_1970().as_nanos() as u64;
-        (part, Status { began: now, began_realtime, published, ..status.clone() })
+        let session_realtime = Some(status.began_realtime);
+        (part, Status { began: now, began_realtime, session_realtime, published, ..status.clone() })
     }
 
     /// Returns the part of a process's status that is about the window.
@@ -489,7 +503,7 @@ fn is_before(record: &Record, edge: u64) -> bool {
 }
 
 /// Returns a status without what had been counted at an earlier moment.
-fn since(status: &Status, first: &Status) -> Status {
+pub(super) fn since(status: &Status, first: &Status) -> Status {
     let lost = status
         .lost
         .iter()
@@ -497,6 +511,7 @@ fn since(status: &Status, first: &Status) -> Status {
     Status {
         began: first.began,
         began_realtime: first.began_realtime,
+        session_realtime: first.session_realtime,
         agent_ns: status.agent_ns.saturating_sub(first.agent_ns),
         poller_ns: status.poller_ns.saturating_sub(first.poller_ns),
         calls: status.calls.saturating_sub(first.calls),

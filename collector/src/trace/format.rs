@@ -40,7 +40,8 @@
 //!   ([`coding`](super::coding)). The records of a chunk are sorted by `at`; chunks may overlap in time.
 //! - [`Times`](ChunkKind::Times) has GPU times that came after their launch had been written, as columns.
 //! - [`End`](ChunkKind::End) comes last and says that the session was closed properly. It has totals, in entries like
-//!   Status.
+//!   Status. A trace may go on behind one, and have another: the first was for a process that waited for it in its exit
+//!   handler, and what follows is how it ended.
 
 /// Size of a chunk's header, bytes.
 pub const HEADER_BYTES: usize = 64;

@@ -363,8 +363,11 @@ impl Generator {
         let gap = if follows && !self.lanes[lane].has_short_gap { gap * 4 / 5 } else { gap };
         self.lanes[lane].has_short_gap |= follows;
         let start = (start_record + LATENCY).max(previous_end + gap);
+        // The ranks of a job wait for each other in a collective, and end it together.
+        let (comes, ends) = self.meeting(&what).unwrap_or_default();
+        let start = start.max(comes);
         let begun = start.max(submitted + LATENCY);
-        let done = begun + self.random.around(nanoseconds, o.gpu_jitter);
+        let done = (begun + self.random.around(nanoseconds, o.gpu_jitter)).max(ends);
         let finish = done.max(end_record + LATENCY);
         self.lanes[lane].gpu_end = finish;
         let gpu = GpuTime {
@@ -417,9 +420,7 @@ impl Generator {
         let kernel = self.kernels[index as usize];
         self.kernels[index as usize].launches += 1;
         let nanoseconds = match self.options.rank {
-            Some(rank) if self.communicates(index + 1) => {
-                kernel.nanoseconds + rank.waits(index, kernel.launches)
-            }
+            Some(_) if self.communicates(index + 1) => 1.0,
             Some(rank) => kernel.nanoseconds * rank.slowness(),
             None => kernel.nanoseconds,
         };
@@ -434,6 +435,15 @@ impl Generator {
             cluster: [0; 3],
         };
         self.work(lane, call, nanoseconds, what)
+    }
+
+    /// When a rank of a job comes to the collective that is launched, and when all of them leave it, ns.
+    fn meeting(&self, what: &What) -> Option<(u64, u64)> {
+        let (rank, What::Kernel { name, .. }) = (self.options.rank?, what) else { return None };
+        let kernel = &self.kernels[*name as usize - 1];
+        let in_iteration = self.kernels.len() as u64 / u64::from(self.options.communication.max(1));
+        let at = u64::from(name / self.options.communication.max(1)) + in_iteration * (kernel.launches - 1);
+        self.communicates(*name).then(|| rank.meeting(at, kernel.nanoseconds as u64))
     }
 
     fn wait(&mut self, lane: usize) -> Record {

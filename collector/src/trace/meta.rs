@@ -5,7 +5,7 @@
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
 //! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot,
-//! 23 hangs (key: see `hang.rs`), 24 write_error.
+//! 23 hangs (key: see `hang.rs`), 24 write_error, 25 session_realtime.
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
@@ -23,6 +23,7 @@ const OUTSIDE_OTHERS: u32 = 21;
 const BOOT: u32 = 22;
 const HANGS: u32 = 23;
 const WRITE_ERROR: u32 = 24;
+const SESSION_REALTIME: u32 = 25;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -75,6 +76,9 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     if let Some(boot) = status.boot {
         entry(&mut bytes, BOOT, 0, boot);
     }
+    if let Some(began) = status.session_realtime {
+        entry(&mut bytes, SESSION_REALTIME, 0, began);
+    }
     if let Some(error) = status.write_error.and_then(|error| u64::try_from(error).ok()) {
         entry(&mut bytes, WRITE_ERROR, 0, error);
     }
@@ -99,6 +103,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
     let (mut parent, mut exit, mut boot, mut write_error) = (None, None, None, None);
+    let mut session_realtime = None;
     let (mut outside_launches, mut outside_others) = (0, 0);
     let mut hangs = hang::Read::default();
     let mut fields = Fields(plain);
@@ -116,6 +121,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             }
             PARENT => parent = Some(u32::try_from(value).ok()?),
             BOOT => boot = Some(value),
+            SESSION_REALTIME => session_realtime = Some(value),
             HANGS => hangs.take(key, value),
             WRITE_ERROR => write_error = Some(i32::try_from(value).ok()?),
             OUTSIDE_LAUNCHES => outside_launches = value,
@@ -140,6 +146,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         start_time: values[2],
         began: values[3],
         began_realtime: values[4],
+        session_realtime,
         ended: values[5],
         ending: *ENDINGS.get(usize::try_from(values[6]).ok()?)?,
         exit,

@@ -639,7 +639,7 @@ impl Exit {
 }
 
 /// What is known about a process and its collection at the time of a flush; the last one in a file counts, with the threads of
-/// those before it.
+/// those before it. In a trace without an end, its counters may be ten seconds older than the last records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
     /// Process id, in the collector's namespace, or in its own where the collector's has none for it.
@@ -650,6 +650,8 @@ pub struct Status {
     pub began: u64,
     /// CLOCK_REALTIME at that moment, ns.
     pub began_realtime: u64,
+    /// CLOCK_REALTIME when the session began, ns, if windows of it came before this one.
+    pub session_realtime: Option<u64>,
     /// Host ns when this status was written, or the process ended.
     pub ended: u64,
     /// How the session ended.

@@ -27,6 +27,9 @@ const CHUNK_RECORDS: usize = MAX_ENTRIES as usize;
 /// Limit on pending records: two chunks, less than 1 MiB of the file, so that records of a burst have had time to meet
 /// their GPU times.
 const MAX_PENDING: usize = 2 * CHUNK_RECORDS;
+/// The least time between two Statuses of which only the counters differ, host ns: those of a process that does nothing grow all
+/// the same.
+const COUNTERS: u64 = 10_000_000_000;
 /// How many chunks at the end may give way to the End of a file on a full disk.
 const GIVE_WAY: usize = 8;
 /// Bytes of names that are written as a chunk before a flush is due.
@@ -225,7 +228,20 @@ impl TraceWriter {
         self.flush_oldest(self.pending.len())
     }
 
-    /// Writes everything and the End chunk.
+    /// Writes everything and an End chunk, and may go on: the last End counts. If the writer is killed after this, the trace is
+    /// whole.
+    ///
+    /// # Errors
+    /// Fails if writing does.
+    pub fn complete(&mut self, status: &Status) -> io::Result<()> {
+        self.status(status);
+        self.status.threads.clone_from(&self.threads);
+        self.flush()?;
+        self.end().map(drop)
+    }
+
+    /// Writes everything and the End chunk. It does not wait until all of it is on the disk: that can take seconds where others
+    /// write much, and `gpuspy run` ends only after this.
     ///
     /// # Errors
     /// Fails if writing does. The file then contains as much as could be written, and as its end how the process ended
@@ -293,12 +309,19 @@ impl TraceWriter {
             left -= part;
         }
         self.write_late()?;
-        let written = self.status_written.as_ref();
-        // A later time alone is not a change.
-        if written.is_none_or(|w| *w != Status { ended: w.ended, ..self.status.clone() }) {
-            self.write_status()?;
+        if self.is_status_due() { self.write_status() } else { Ok(()) }
+    }
+
+    /// Whether the status has changed. A later time alone is not a change, and larger counters are one after a while.
+    fn is_status_due(&self) -> bool {
+        let Some(written) = &self.status_written else { return true };
+        let mut status = Status { ended: written.ended, ..self.status.clone() };
+        if self.status.ended.saturating_sub(written.ended) < COUNTERS {
+            (status.agent_ns, status.poller_ns) = (written.agent_ns, written.poller_ns);
+            (status.calls, status.published, status.collected) =
+                (written.calls, written.published, written.collected);
         }
-        Ok(())
+        status != *written
     }
 
     fn write_names(&mut self) -> io::Result<()> {

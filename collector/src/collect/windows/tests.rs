@@ -156,6 +156,20 @@ fn a_window_is_over_when_the_clock_has_been_set_back() {
     assert_eq!([told(&works[0]), told(&works[1])].concat(), expected);
 }
 
+/// What a process wrote before a window, as the list of the code that it generates, was not believed to be its own.
+#[test]
+fn a_window_says_when_its_session_began() {
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    let status = |ended| Status { pid: 7, began_realtime: 77, ended, ..Status::default() };
+    recording.turn(EDGE, &status(EDGE)).unwrap();
+    recording.turn(2 * EDGE, &status(2 * EDGE)).unwrap();
+    recording.finish(&status(3 * EDGE)).unwrap();
+    let began: Vec<Option<u64>> =
+        collection.readers().iter().map(|reader| reader.status().unwrap().session_realtime).collect();
+    assert_eq!(began, [None, Some(77), Some(77)]);
+}
+
 /// A process that numbers its ranges had texts in its first traces only.
 #[test]
 fn a_trace_has_the_texts_of_its_own_window_and_of_open_ranges() {

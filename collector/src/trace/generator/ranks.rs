@@ -1,11 +1,11 @@
 //! What would the traces of a job of many ranks contain?
 //!
 //! All ranks launch the same kernels, and all have their collectives in common: each rank comes to each of them at a time of
-//! its own, and its kernel lasts until the last rank has come. One rank can be slower than the others.
+//! its own, and its kernel lasts until the last rank has come and all of them end it. One rank can be slower than the others.
 
 use super::super::record::Status;
 use super::write::{status, write_process};
-use super::{Generator, Options, Random, Truth};
+use super::{BEGAN, Generator, Options, Random, Truth};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::fs;
 use std::io;
@@ -35,6 +35,8 @@ pub struct Rank {
 const SPREAD: u64 = 20_000;
 /// The late rank comes so much later, ns.
 const LATE: u64 = 200_000;
+/// From one collective to the next, ns: more than the ranks need for what is between them.
+const PERIOD: u64 = 1_000_000;
 /// How much longer its kernels run.
 const SLOWNESS: f64 = 1.5;
 
@@ -98,11 +100,11 @@ impl Rank {
         if self.job.late == Some(self.rank) { SLOWNESS } else { 1.0 }
     }
 
-    /// How long it waits in the n-th collective of a kernel until the last rank has come, ns.
-    pub(super) fn waits(self, kernel: u32, number: u64) -> f64 {
-        let collective = (u64::from(kernel) << 32) + number;
+    /// When it comes to a collective, and when this ends: so many ns after the last rank came.
+    pub(super) fn meeting(self, collective: u64, ns: u64) -> (u64, u64) {
+        let first = BEGAN + collective * PERIOD;
         let last = (0..self.job.ranks).map(|rank| self.job.comes(rank, collective)).max();
-        (last.unwrap_or(0) - self.job.comes(self.rank, collective)) as f64
+        (first + self.job.comes(self.rank, collective), first + last.unwrap_or(0) + ns)
     }
 }
 
