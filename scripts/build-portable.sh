@@ -6,7 +6,9 @@
 #
 #   target/glibc-2.17/ARCHITECTURE-unknown-linux-gnu/release/libgpuspy.so    the oldest that Rust's standard library runs on
 #   target/glibc-2.28/ARCHITECTURE-unknown-linux-gnu/release/*               gpuspy, libsimcuda.so, and for this machine all
-#                                                                            else of the workspace: tests run on what users get
+#                                                                            else that tests need: they run on what users get
+#
+# With GPUSPY_BUILT=1, which scripts/test.sh sets, nothing is built for this machine: it has been.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,6 +17,9 @@ tools=$root/downloads/tools
 architecture=$(uname -m)
 if [[ ${1:-} == --target ]]; then
     architecture=$2
+fi
+if [[ -n ${GPUSPY_BUILT:-} && $architecture == $(uname -m) ]]; then
+    exit
 fi
 triple=$architecture-unknown-linux-gnu
 "$root/scripts/fetch.sh" tools
@@ -46,7 +51,7 @@ build() {
 }
 if [[ $architecture == $(uname -m) ]]; then
     build 2.17 -p gpuspy-agent
-    build 2.28 --workspace --exclude gpuspy-agent
+    build 2.28 --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz
 else
     export CARGO_PROFILE_RELEASE_STRIP=symbols
     build 2.17 -p gpuspy-agent

@@ -7,7 +7,11 @@
 #   target/release/scale   generates traces and measures the cost of reading them (tests/src/bin)
 #
 # Programs that include NVIDIA's headers are built only if scripts/fetch.sh has downloaded those into downloads/.
+# With GPUSPY_BUILT=1, which scripts/test.sh sets, nothing is built: it has been.
 set -euo pipefail
+if [[ -n ${GPUSPY_BUILT:-} ]]; then
+    exit
+fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=$root/target

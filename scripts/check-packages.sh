@@ -35,6 +35,14 @@ needs_at_most() {
     printf '%-20s needs glibc %s\n' "$(basename "$2")" "$newest"
 }
 
+# open_to_all PACKAGE LISTING: files that others cannot read, folders that they cannot enter, and programs that they cannot run
+# would make a package that root installs useless to them. A line of the listing begins with the mode and ends with the path.
+open_to_all() {
+    local closed
+    closed=$(awk '$1 !~ /^.......r/ || (/^d/ || /(bin|scripts)\/gpuspy$/) && $1 !~ /^.........x/' <<<"$2")
+    [[ -z $closed ]] || fail "in $1, these are not for others: $closed"
+}
+
 # works GPUSPY: it finds its agent, observes a program, and is found by the agent that is preloaded alone.
 works() {
     local gpuspy=$1 said agent traced launches
@@ -68,9 +76,21 @@ PYTHONPATH=$tools python3 -m auditwheel show "$wheel" >"$work/auditwheel"
 grep -Eq "manylinux_2_(17|2[0-8])_$architecture" "$work/auditwheel" || fail "$(cat "$work/auditwheel")"
 
 step "tarball"
+open_to_all tarball "$(tar -tvzf "dist/gpuspy-$version-linux-$architecture.tar.gz")"
+cp -r "$work/tarball/share/doc/gpuspy" "$work/documents"
+packaging/links.py "$work/documents"
+diff -r "$work/tarball/share/doc/gpuspy" "$work/documents" || fail "links of documents lead to what is not in the package"
+pages=$work/tarball/share/man/man1
+for page in $(grep -o 'gpuspy\\-[a-z]*(1)' "$pages/gpuspy.1" | tr -d '\\' | sed 's/(1)//'); do
+    [[ -f $pages/$page.1 ]] || fail "gpuspy(1) names $page(1), which is not in the package"
+done
 works "$work/tarball/bin/gpuspy"
 
 step "wheel: pip in a virtual environment, pipx, uv"
+open_to_all "the wheel" "$(python3 -c '
+import stat, sys, zipfile
+for file in zipfile.ZipFile(sys.argv[1]).infolist():
+    print(stat.filemode(file.external_attr >> 16), file.filename)' "$wheel")"
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
 works "$work/venv/bin/gpuspy"
@@ -87,6 +107,10 @@ grep -q '^Findings' "$work/demo.txt" || fail "the demo: $(cat "$work/demo.txt")"
 step "RPM package"
 package=dist/gpuspy-$version-1.$architecture.rpm
 if [[ -f $package ]] && command -v cpio >/dev/null; then
+    open_to_all "the RPM" "$(rpm -qlvp "$package")"
+    if rpm -qp --provides "$package" | grep libcuda; then
+        fail "the RPM claims to provide NVIDIA's driver"
+    fi
     mkdir "$work/rpm"
     rpm2cpio "$package" | (cd "$work/rpm" && cpio --quiet --extract --make-directories)
     works "$work/rpm/usr/bin/gpuspy"
@@ -97,6 +121,7 @@ fi
 step "Debian package"
 if command -v dpkg-deb >/dev/null; then
     package=dist/gpuspy_${version}_$(dpkg --print-architecture).deb
+    open_to_all "the Debian package" "$(dpkg-deb --contents "$package")"
     dpkg-deb --extract "$package" "$work/deb"
     works "$work/deb/usr/bin/gpuspy"
 else

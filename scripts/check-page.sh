@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
-# harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program, a job of
-# two ranks, hostile names and a damaged trace, on the simulated GPU.
+# harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program with
+# GPU times and without, steps with a long warm-up, a job of two ranks, hostile names and a damaged trace, on the simulated GPU.
 #
 #   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
 #   scripts/check-page.sh --large        pages of generated traces, too: half a million operations, which may take 8 MB, and over a
@@ -31,7 +31,7 @@ chromium=$(command -v chromium || command -v chromium-browser || command -v goog
     echo "check-page.sh: chromium is missing: install it, or run this as root where apt-get has it" >&2
     exit 77
 }
-"$root/scripts/build-page" --check
+[[ -n ${GPUSPY_BUILT:-} ]] || "$root/scripts/build-page" --check
 if [[ -z ${GPUSPY_BINARY:-} ]]; then
     "$root/scripts/build-sim.sh"
 fi
@@ -51,10 +51,11 @@ judge() {
 }
 
 # capture NAME COMMAND...: records a program and checks its page.
+timing=exact
 capture() {
     local name=$1
     shift
-    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$scratch/$name.gspy" -- "$@" >/dev/null
+    "$root/scripts/simgpu" "$gpuspy" run --quiet --timing "$timing" -o "$scratch/$name.gspy" -- "$@" >/dev/null
     judge "$name" "$scratch/$name.gspy"
 }
 
@@ -65,6 +66,8 @@ if [[ $option == --picture ]]; then
 fi
 capture ranges "$bin/nvtx"
 capture random "$bin/random_program" 3 50 wide
+timing=off capture untimed "$bin/random_program" 3 50 wide
+capture warm-up "$bin/compiled_in_first_steps"
 if [[ -x $bin/hostile_names ]]; then
     # The program's own path is hostile, too.
     folder=$scratch/$'<script>window.harmed=3\xe2\x80\xae'

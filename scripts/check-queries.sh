@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every query of `gpuspy queries` on exports of --to parquet: of the demo, of random programs, of the kept traces of former
-# versions, of generated ranks, and of traces that were cut or damaged, or lack records. What they return must be what
+# versions, of generated ranks and parts of them, and of traces that were cut or damaged, or lack records. What they return must be what
 # `report --json` says (scripts/check-queries.d/check.py). DuckDB comes from PyPI on first use (25 MB), pinned, into downloads/.
 #
 #   scripts/check-queries.sh [--spark] [--thousand] [TRACE ...]
@@ -69,6 +69,10 @@ if [[ -e $root/target/sim/lib/libcuda.so.1 ]]; then
     }
     capture random3 "$root/target/sim/bin/random_program" 3 50 wide
     capture random4 "$root/target/sim/bin/random_program" 4 50
+    # Blocks that go in all ways, and ranges.
+    for program in memory_driver graph_memory nvtx; do
+        capture "now_$program" "$root/target/sim/bin/$program"
+    done
     # Nothing is timed, and on a busy machine records are dropped.
     GPUSPY_TIMING=off capture flooded "$root/target/sim/bin/flood" 300000
 fi
@@ -79,12 +83,17 @@ for trace in "$@"; do
     cp -r "$trace" "$traces/"
 done
 
-for trace in "$traces"/*; do
-    name=$(basename "$trace" .gspy)
-    "$gpuspy" export "$trace" --to parquet -o "$scratch/tables" --job "$name" 2>"$scratch/said" || {
+tables() { # TRACE JOB OPTION...: exports a trace.
+    "$gpuspy" export "$1" --to parquet -o "$scratch/tables" --job "$2" "${@:3}" 2>"$scratch/said" || {
         cat "$scratch/said" >&2
         exit 1
     }
+}
+for trace in "$traces"/*; do
+    tables "$trace" "$(basename "$trace" .gspy)"
+done
+for since in 1ms 30.1ms 110.9ms 400ms; do
+    tables "$traces/ranks" "ranks.since-$since" --since "$since"
 done
 echo "$(find "$scratch/tables" -name '*.parquet' | wc -l) files, $(du -sm "$scratch/tables" | cut -f1) MB"
 "$tools/bin/python" -B "$judges/check.py" "$gpuspy" "$scratch/tables" "$traces" "$spark"

@@ -12,8 +12,8 @@
 # - the queries on Spark, which must return what they do on DuckDB (Java);
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the agent on glibc 2.31, which has functions for threads in a library of their own;
-# - the packages, and the Debian package in a Debian that has nothing else (root, debootstrap); a build for aarch64, which
-#   nothing runs (rustup target add aarch64-unknown-linux-gnu);
+# - the packages, made with an empty CARGO_HOME and files closed to others, and the Debian package in a Debian that has
+#   nothing else (root, debootstrap); a build for aarch64, which nothing runs (rustup target add aarch64-unknown-linux-gnu);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
 # - the cargo-fuzz targets under AddressSanitizer.
 #
@@ -80,7 +80,15 @@ else
     skip "the agent on glibc 2.31" "it needs dpkg-deb, on x86-64"
 fi
 if command -v debootstrap >/dev/null && [[ $(id -u) == 0 ]]; then
-    scripts/package.sh
+    # A machine that has built nothing with cargo, whose users close their files to others.
+    packages_elsewhere() (
+        CARGO_HOME=$(mktemp -d)
+        export CARGO_HOME
+        trap 'rm -rf "$CARGO_HOME"' EXIT
+        umask 077
+        scripts/package.sh
+    )
+    check "packages are made on a fresh machine" packages_elsewhere
     check "packages, also in a bare Debian" scripts/check-packages.sh --chroot
 else
     skip "packages in a bare Debian" "it needs root and debootstrap"

@@ -26,7 +26,7 @@ if [[ ${1:-} == --programs ]]; then
 else
     (PREPARE_ONLY=1 scripts/test-clients.sh && PREPARE_ONLY=1 scripts/test-pytorch.sh) >"$logs/clients" 2>&1 &
     clients=$!
-    cargo clippy --workspace --all-targets --quiet
+    cargo clippy --workspace --all-targets --quiet -- -D warnings
 fi
 cargo nextest run --workspace --no-run
 if [[ -n ${clients:-} ]] && ! wait "$clients"; then

@@ -10,6 +10,8 @@
 # All have bin/gpuspy, and lib/gpuspy/ with the agent and the simulated GPU of `gpuspy demo`. scripts/check-packages.sh
 # installs and tries them. Without dpkg-deb or rpmbuild (Debian's package rpm), that package is left out, and it says so.
 set -euo pipefail
+# Packages are for all users of a machine, whatever this one's files are.
+umask 022
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -45,6 +47,7 @@ cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$tree/share/doc/gpuspy"
 # The README's links lead there.
 mkdir "$tree/share/doc/gpuspy/docs"
 cp -r docs/*.md docs/images "$tree/share/doc/gpuspy/docs"
+packaging/links.py "$tree/share/doc/gpuspy"
 packaging/third-party.py "$triple" gpuspy gpuspy-agent simcuda >"$tree/share/doc/gpuspy/THIRD-PARTY.txt"
 
 # The program writes its own pages, so another processor's packages have none.
@@ -52,13 +55,14 @@ if [[ $architecture == $(uname -m) ]]; then
     mkdir -p "$tree/share/man/man1" "$tree"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     gpuspy=$tree/bin/gpuspy
     "$gpuspy" man >"$tree/share/man/man1/gpuspy.1"
-    for command in run collect report diff export queries doctor demo; do
+    for command in run collect report diff export queries doctor demo completions man; do
         "$gpuspy" man "$command" >"$tree/share/man/man1/gpuspy-$command.1"
     done
     "$gpuspy" completions bash >"$tree/share/bash-completion/completions/gpuspy"
     "$gpuspy" completions zsh >"$tree/share/zsh/site-functions/_gpuspy"
     "$gpuspy" completions fish >"$tree/share/fish/vendor_completions.d/gpuspy.fish"
 fi
+chmod -R a+rX "$tree"
 
 step() { printf '== %s\n' "$*"; }
 
@@ -75,6 +79,7 @@ sed -i "s/@VERSION@/$version/; s/@PLATFORM@/$platform/" "$work"/wheel/*.{toml,py
 cp -r "$tree/." "$work/wheel"
 mkdir -p "$work"/wheel/share/{man,bash-completion,zsh,fish}
 cp "$tree"/share/doc/gpuspy/{README.md,LICENSE-*,THIRD-PARTY.txt} "$work/wheel"
+chmod -R a+rX "$work/wheel"
 (cd "$work/wheel" && PYTHONPATH=$tools python3 -m hatchling build --target wheel --directory "$root/dist" >/dev/null)
 
 # installed FOLDER: the tree as packages of distributions have it.

@@ -67,7 +67,8 @@ counts() {
     PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync program "graphs that take memory" graph
     program processes processes
     program "tensors of another process" ipc
-    SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 observe torchrun "$torch/bin/python" -m torch.distributed.run --standalone --nproc-per-node 2 \
+    # It leaves folders behind.
+    SIMCUDA_DEVICES=2 OMP_NUM_THREADS=1 TMPDIR=$scratch observe torchrun "$torch/bin/python" -m torch.distributed.run --standalone --nproc-per-node 2 \
         "$here/programs/ranks.py"
     # Compiled anew each time, as in a clean checkout.
     TORCHINDUCTOR_CACHE_DIR=$scratch TRITON_CACHE_DIR=$scratch/triton program torch.compile compiled

@@ -10,6 +10,10 @@
 # Options are cargo-nextest's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ $PWD == *[[:space:]:]* ]]; then
+    echo "test.sh: the tests preload libraries from here, and the loader takes no path with a space or a colon: move $PWD" >&2
+    exit 2
+fi
 
 # Says which step begins, and how many seconds after the start, so that a log shows where the time goes.
 step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
@@ -100,6 +104,8 @@ fi
 step "compiling the tests"
 cargo nextest run --no-run --cargo-quiet "${parts[@]}"
 join
+# The scripts of the steps below do not build or check again what the steps above have.
+export GPUSPY_BUILT=1
 
 step "tests"
 cargo nextest run "${parts[@]}" "$@"

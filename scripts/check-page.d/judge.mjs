@@ -82,6 +82,22 @@ const { warnings, coverage } = await page.evaluate(() => JSON.parse(document.get
 for (const sentence of [...warnings, ...coverage]) expect(withoutBlanks(screen).includes(withoutBlanks(sentence)), `the terminal does not say: ${sentence.slice(0, 200)}`);
 for (const sentence of warnings) expect(doubts.includes(sentence.slice(0, 60)), `the page does not warn: ${sentence.slice(0, 200)}`);
 
+// The steps after the warm-up fill the plot, as in the terminal, and what takes longer is cut.
+const means = report.steps?.plot_ns ?? [];
+const steady = means.filter((mean) => mean <= (report.steps.max_ns ?? Infinity));
+const most = Math.max(0, ...(steady.length > 0 ? steady : means));
+if (hasTimeline && means.length >= 2 && most > 0) {
+  const bars = await page.evaluate(() => Array.from(document.querySelectorAll('#steps .plot g'), (bar) => Array.from(bar.querySelectorAll('rect'), (one) => Number(one.getAttribute('height')))));
+  const isDrawn = (mean, at) => (mean > most ? bars[at]?.length === 2 : Math.abs((bars[at]?.[0] ?? 0) - Math.max(1, (mean / most) * 100)) < 0.01);
+  expect(means.every(isDrawn), 'the plot of the steps is not scaled to those after the warm-up');
+}
+
+// Where no verdict is safe, nothing is said to be fine.
+if (hasTimeline && report.findings.length === 0 && report.verdict.unsafe) {
+  const said = await page.evaluate(() => document.querySelector('#findings')?.textContent ?? '');
+  expect(said.includes(report.verdict.unsafe), `the page does not say that no verdict is safe: ${said}`);
+}
+
 // No name did what it might.
 const harm = await page.evaluate(() => ({ harmed: window.harmed, text: document.body.innerText, long: Math.max(...Array.from(document.querySelectorAll('#page *'), (one) => one.title?.length ?? 0)) }));
 expect(harm.harmed === undefined, 'a name was taken for markup');

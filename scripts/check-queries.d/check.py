@@ -2,9 +2,10 @@
 
     check.py GPUSPY TABLES TRACES SPARK
 
-TABLES is an export with one job for each entry of the folder TRACES, which is a trace or a folder of traces. On DuckDB, queries that
-state a table of the report must equal `report --json` of each trace, those from single operations must add up to it, and
-stragglers must be those of the report of the whole folder. With SPARK = yes, Spark must return the same rows.
+TABLES is an export with one job for each entry of the folder TRACES, which is a trace or a folder of traces; a job NAME.since-TIME
+is a part of the entry NAME. On DuckDB, queries that state a table of the report must equal `report --json` of each trace, those from
+single operations must add up to it, and stragglers must be those of the report of the whole folder. Each query must be in one of
+these comparisons. Kernels of different communicators are not compared. With SPARK = yes, Spark must return the same rows.
 """
 
 import json
@@ -24,8 +25,8 @@ def ask(*words):
     return subprocess.run([gpuspy, *words], capture_output=True, text=True, check=True).stdout
 
 
-def report(path):
-    return json.loads(ask("report", "--json", str(path)))
+def report(path, *options):
+    return json.loads(ask("report", "--json", str(path), *options))
 
 
 def same(one, other):
@@ -71,14 +72,36 @@ MEMORY = {"peak_bytes": "peak_bytes.value", "peak_bytes_lo": "peak_bytes.lo", "p
           **{key: key for key in ("peak_ns", "live_bytes", "allocations", "allocated_bytes", "frees", "out_of_memory")}}
 STEPS = {"steps": "count", **{key: key for key in ("source", "launches_per_step", "warm_up", "median_ns", "mean_ns", "std_ns",
                                                    "p95_ns", "p99_ns", "min_ns", "max_ns")}}
+LINE = {"place": "place", "file": "file", "line": "line", "function": "function", "library": "library", "gpu_ns": "gpu_ns.value",
+        "gpu_ns_lo": "gpu_ns.lo", "gpu_ns_hi": "gpu_ns.hi",
+        **{key: key for key in ("launches", "timed", "operations", "idle_ns", "wait_ns", "bytes", "allocated_bytes")}}
+BUSY = ("compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns")
+RANK = {key: key for key in ("launches", "timed", "span_ns", "busy_ns", "idle_ns", "exposed_comm_ns", "idle_share", "steps",
+                             "step_median_ns", "peak_bytes", "dropped")}
 COVERAGE = {key: key for key in ("launches", "timed", "captured", "in_graphs", "unattributed", "never_timed", "dropped")}
 DAMAGE = ("records_lost", "times_lost", "chunks_lost", "chunks_refused", "cut", "unfinished")
+
+
+def rank_of(one):
+    """The row of a process beside the others."""
+    def total(*parts):
+        return sum(row[part]["value"] for row in one["devices"] for part in parts) if one["devices"] else None
+
+    span = sum(row["span_ns"] for row in one["devices"]) if one["devices"] else None
+    return {**one["coverage"], "span_ns": span, "busy_ns": total(*BUSY), "idle_ns": total("idle_ns"),
+            "exposed_comm_ns": total("exposed_comm_ns"), "idle_share": total("idle_ns") / span if span else None,
+            "steps": one["steps"]["count"], "step_median_ns": one["steps"]["median_ns"],
+            "peak_bytes": one["memory"]["peak_bytes"]["value"]}
+
+
 STATED = {
     "kernels": (lambda r: r["kernels"], KERNEL), "transfers": (lambda r: r["transfers"], TRANSFER),
     "idle": (lambda r: r["idle"]["by_cause"], IDLE), "waits": (lambda r: r["syncs"], {"api": "api", "line": "line", **CALL}),
     "calls": (lambda r: r["apis"], {"name": "name", "failed": "failed", "min_ns": "min_ns", **CALL}),
     "findings": (lambda r: r["findings"], FINDING), "gpus": (lambda r: r["devices"], GPU),
     "memory": (lambda r: [r["memory"]], MEMORY), "steps": (lambda r: [r["steps"]], STEPS),
+    "ranks": (lambda r: [rank_of(r)], RANK),
+    "lines": (lambda r: [{**row, "place": place} for place, row in enumerate(r["lines"])], LINE),
     "coverage": (lambda r: [{**r["coverage"], **r["processes"][0]["damage"]}], {**COVERAGE, **{key: key for key in DAMAGE}}),
 }
 
@@ -92,6 +115,17 @@ class Answer:
         places = [self.columns.index(column) for column in columns]
         keyed = [(self.columns.index(column), value) for column, value in keys.items()]
         return [[row[at] for at in places] for row in self.rows if all(row[at] == value for at, value in keyed)]
+
+
+class Answers(dict):
+    """What the queries returned, and which were asked for."""
+
+    def __init__(self):
+        self.compared = set()
+
+    def __getitem__(self, name):
+        self.compared.add(name)
+        return super().__getitem__(name)
 
 
 class Duck:
@@ -163,8 +197,91 @@ def adds_up(duck, answers, job, reports):
     expect(f"{job}: waits", ordered(syncs.rows), ordered(sums([row for one in reports for row in one["syncs"]], ["api"], ["count", "host_ns"])))
     expect(f"{job}: gaps", duck.run(f"SELECT COUNT(*) FROM gap t {where}").rows, [[total("gaps.count")]])
     expect(f"{job}: steps", duck.run(f"SELECT COUNT(*) FROM step t {where}").rows, [[total("steps.count")]])
-    live = duck.run(f"SELECT COALESCE(SUM(CASE WHEN t.change = 'allocated' THEN 1 ELSE 0 END), 0) FROM alloc t {where} AND t.is_device")
-    expect(f"{job}: allocations", live.rows, [[total("memory.allocations")]])
+
+    def added(query, *columns):
+        """The sums of columns over the rows of a query."""
+        rows = answers[query].of({"job": job}, columns)
+        return [[sum(row[at] or 0 for row in rows) for at in range(len(columns))]]
+
+    # What a graph allocates and frees itself is one row.
+    live = duck.run(f"SELECT COUNT(*) FROM alloc t {where} AND t.is_device AND t.change = 'allocated' AND t.kind <> 'graph'")
+    expect(f"{job}: allocations", live.rows, [[total("memory.allocations") - total("memory.by_kind.graph.allocations")]])
+    expect(f"{job}: memory-by-line", added("memory-by-line", "not_freed"), [[total("memory.live_bytes")]])
+    expect(f"{job}: gaps-by-line", added("gaps-by-line", "gaps", "total_ns"), [[total("gaps.count"), total("gaps.total_ns.value")]])
+    causes = [{**row, "ns": row["total_ns"]["value"]} for one in reports for row in one["idle"]["by_cause"]]
+    expect(f"{job}: idle-of-job", ordered(answers["idle-of-job"].of({"job": job}, ["cause", "gaps", "total_ns"])),
+           ordered(sums(causes, ["cause"], ["count", "ns"])))
+    domains = [dict(zip(("domain", "count", "ns"), row)) for row in answers["ranges"].of({"job": job}, ["domain", "ranges", "total_ns"])]
+    ranges = [row for one in reports for row in one["ranges"]]
+    expect(f"{job}: ranges", ordered(sums(domains, ["domain"], ["count", "ns"])), ordered(sums(ranges, ["domain"], ["count", "host_ns"])))
+    # A report lists the longest gaps only, each as many as there are at most.
+    longest = [[row["duration_ns"]["value"] for row in one["gaps"]["largest"]] for one in reports]
+    most = max(map(len, longest), default=0)
+    listed = sorted((ns for one in longest for ns in one), reverse=True)[:most]
+    expect(f"{job}: gaps", answers["gaps"].of({"job": job}, ["dur"])[:most], [[ns] for ns in listed])
+    # The last step of a process has no end. How long the others took is told by the GPU's time in the report.
+    ended = sum(max(one["steps"]["count"] - 1, 0) for one in reports)
+    expect(f"{job}: slow-steps", answers["slow-steps"].of({"job": job}, []), [[]] * min(ended, 100))
+    hosts = added("slowest-hosts", "processes", "launches")
+    expect(f"{job}: slowest-hosts", hosts, [[len(reports), total("coverage.launches")]])
+    findings = [{**row, "one": 1, "ns": at(row, "saves_ns.value") or 0} for one in reports for row in one["findings"]]
+    found = answers["findings-of-job"].of({"job": job}, ["id", "processes", "saves_ns"])
+    expect(f"{job}: findings-of-job", ordered([[*row[:2], row[2] or 0] for row in found]), ordered(sums(findings, ["id"], ["one", "ns"])))
+    kinds_of_nsight(duck, job)
+
+
+def kinds_of_nsight(duck, job):
+    """Compares the kinds of memory in the view that is named as in Nsight Systems with those of the table."""
+    theirs = duck.run(f"""SELECT s.label, d.label, COUNT(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY c
+        LEFT JOIN ENUM_CUDA_MEM_KIND s ON s.id = c.srcKind LEFT JOIN ENUM_CUDA_MEM_KIND d ON d.id = c.dstKind
+        WHERE c.job = '{job}' GROUP BY s.label, d.label""")
+    ours = duck.run(f"SELECT c.kind, c.host_memory, COUNT(*) FROM memcpy c WHERE c.job = '{job}' AND c.start IS NOT NULL GROUP BY ALL")
+    rows = []
+    for kind, host, count in ours.rows:
+        sides = {"H": host.capitalize(), "D": "Device", "P": "Device"}
+        rows.append({"from": sides[kind[0]], "to": sides[kind[-1]], "count": count})
+    expect(f"{job}: kinds of memory", sorted(theirs.rows), sums(rows, ["from", "to"], ["count"]))
+
+
+def last_arrivals(answers, job):
+    """Compares who came last to the collectives of each kind with who came last to all of them."""
+    keys = ["rank", "last_arrivals", "waited_ns"]
+    rows = [dict(zip(keys, row)) for row in answers["last-arrivals"].of({"job": job}, keys)]
+    found = [row for row in answers["stragglers"].of({"job": job}, keys) if row[1]]
+    expect(f"{job}: last-arrivals", sums(rows, keys[:1], keys[1:]), sorted(found, key=lambda row: str((row[0],))))
+
+
+def figures(reports):
+    """What `changed` says of a job."""
+    def whole(path):
+        return [value for one in reports if (value := at(one, path)) is not None]
+
+    of = {"processes": len(reports), "longest wall_ns": max(one["processes"][0]["wall_ns"] for one in reports),
+          "launches": sum(whole("coverage.launches")), "steps": sum(whole("steps.count"))}
+    medians = whole("steps.median_ns")
+    of["step median_ns, mean of the processes"] = sum(medians) / len(medians) if medians else 0
+    of["largest peak_bytes"] = max(whole("memory.peak_bytes.value"))
+    for one in reports:
+        parts = [(part, row[part]["value"]) for row in one["devices"] for part in
+                 ("compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")]
+        parts += [(f"idle_ns: {row['cause']}", row["total_ns"]["value"]) for row in one["idle"]["by_cause"]]
+        parts += [(f"bytes: {row['kind']} {row['host_memory']}", row["bytes"]) for row in one["transfers"]]
+        for figure, value in parts:
+            of[figure] = of.get(figure, 0) + value
+    return of
+
+
+def changed(answers, reports):
+    """Compares what changed between two jobs with the reports of both."""
+    rows = answers["changed"].rows
+    if not rows or rows[0][0] not in reports or rows[0][1] not in reports:
+        wrong.append(f"changed: of {rows[:1]} there are no reports to compare it with")
+        return
+    before, after = (figures(reports[job]) for job in rows[0][:2])
+    truth = [[figure, before.get(figure, 0), after.get(figure, 0)] for figure in {**before, **after}]
+    expect("changed", sorted(row[2:5] for row in rows), sorted(truth))
+    launches = answers["changed-kernels"].of({}, ["before_launches", "after_launches"])
+    expect("changed-kernels", [[sum(row[at] for row in launches) for at in (0, 1)]], [[before["launches"], after["launches"]]])
 
 
 def stragglers(answers, job, whole):
@@ -175,11 +292,28 @@ def stragglers(answers, job, whole):
     expect(f"{job}: stragglers", found, [[rank, *(of[key] for key in ("collectives", "last_arrivals", "late_ns", "vs_best"))] for rank, of in truth])
 
 
+def communicators(texts):
+    """Two pairs of ranks whose collectives have one name are compared only if they end at one pace: then they may be all ranks'."""
+    for pace, compared in ((10, 10), (13, 0)):
+        db = duckdb.connect()
+        db.execute("""CREATE TABLE communication AS
+            SELECT 'j' AS job, 'h' AS host, r AS rank, r AS pid, 'nccl' AS mangledName, true AS collective FROM range(4) t(r)""")
+        db.execute(f"""CREATE TABLE kernel AS
+            SELECT 'j' AS job, 'h' AS host, r AS rank, r AS pid, 'nccl' AS mangledName, true AS communication, n AS communicationNumber,
+                   n AS communicationPlace, 'host' AS clock, ns + 10000 * r AS start, ns + 60000 AS "end", ns + 59000 AS end_least,
+                   ns + 61000 AS end_most, 60000 - 10000 * r AS dur, 59000 - 10000 * r AS dur_least, 61000 - 10000 * r AS dur_most
+            FROM (SELECT r, n, n * 100000 * CASE WHEN r < 2 THEN 10 ELSE {pace} END AS ns FROM range(4) t(r), range(10) u(n))""")
+        ranks = [row[4:6] for row in sorted(db.execute(texts["stragglers"]).fetchall(), key=lambda row: row[2])]
+        expect(f"stragglers at the pace {pace}", ranks, [(compared, 0)] * 3 + [(compared, compared)] if compared else [])
+        last = [row[3:6:2] for row in db.execute(texts["last-arrivals"]).fetchall()]
+        expect(f"last-arrivals at the pace {pace}", last, [(3, compared)] if compared else [])
+
+
 def main():
     began = time.monotonic()
     names = [line.split()[0] for line in ask("queries").splitlines()]
     texts = {name: ask("queries", name) for name in names}
-    duck, took, answers = Duck(), {}, {}
+    duck, took, answers, known = Duck(), {}, Answers(), {}
     for name, text in texts.items():
         start = time.monotonic()
         answers[name] = duck.run(text)
@@ -192,8 +326,18 @@ def main():
             states_the_report(answers, entry.stem, one)
         if len(reports) == len(files):
             adds_up(duck, answers, entry.stem, reports)
+            known[entry.stem] = reports
         if entry.is_dir():
             stragglers(answers, entry.stem, report(entry))
+    for job in sorted({row[0] for row in answers["coverage"].of({}, ["job"])}):
+        last_arrivals(answers, job)
+        entry, _, since = job.partition(".since-")
+        if since:
+            stragglers(answers, job, report(traces / entry, "--since", since))
+    changed(answers, known)
+    communicators(texts)
+    for name in sorted(set(names) - answers.compared):
+        wrong.append(f"{name} is in no comparison")
     rows = sum(len(answer.rows) for answer in answers.values())
     slowest = max(took, key=took.get)
     print(f"DuckDB {duckdb.__version__}: {len(names)} queries, {rows} rows, {sum(took.values()):.2f} s, the longest {slowest} with {took[slowest]:.2f} s")

@@ -42,6 +42,9 @@ class Calls:
     def unload(self):
         self.driver.call("cuModuleUnload", self.module)
 
+    def load_library(self):
+        self.driver.out(c_void_p, "cuLibraryLoadData", PTX[0], None, None, 0, None, None, 0)
+
     def copy_pageable(self, size):
         """Makes the copy on the gated stream: a staged copy returns without waiting."""
         self.driver.call("cuMemcpyHtoDAsync_v2", self.memory[0], ctypes.addressof(self.pageable), c_size_t(size), self.gated)
@@ -55,6 +58,7 @@ class Calls:
             "cuModuleGetFunction": self.get_function,
             "first launch of its kernel": self.first_launch,
             "cuModuleUnload": self.unload,
+            "cuLibraryLoadData": self.load_library,
             "cuStreamSynchronize of another stream": lambda: self.cuda.synchronize(self.stream),
             "cuStreamSynchronize of the legacy stream": lambda: self.cuda.synchronize(0),
             "cuEventCreate": lambda: self.cuda.event(TIMING),

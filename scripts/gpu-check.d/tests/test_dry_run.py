@@ -117,6 +117,12 @@ class DryRun(unittest.TestCase):
         cls.addClassCleanup(place.cleanup)
         cls.folder = place.name
         cls.good, cls.bad = (os.path.join(cls.folder, name) for name in ("good", "bad"))
+        # There was a session before.
+        for name in ("steps/02-earlier.json", "check/earlier.txt", "page.txt", "kept.txt"):
+            path = os.path.join(cls.good, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"step": "earlier"}')
         # A busy machine takes longer than limits that are meant for a GPU machine.
         slow = ("--quick", "--patience", "8")
         cls.done = begin(cls.folder, script("gpu-session"), *slow, "--budget", "2000", "-o", cls.good)
@@ -146,6 +152,11 @@ class DryRun(unittest.TestCase):
             if name.startswith("probe"):
                 self.assertTrue(row["found"], row)
                 self.assertNotIn('"error"', json.dumps({**row["found"], "nvcc": None}) if "runtime" not in name else "", name)
+
+    def test_results_of_an_earlier_session_are_not_among_them(self):
+        found = {os.path.basename(path) for path in glob.glob(os.path.join(self.good, "**"), recursive=True)}
+        self.assertEqual([name for name in found if "earlier" in name], [])
+        self.assertIn("kept.txt", found)
 
     def test_every_program_is_run_in_its_modes(self):
         with open(os.path.join(self.good, "check", "gpu-check.json"), encoding="utf-8") as file:
