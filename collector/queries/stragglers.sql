@@ -1,59 +1,8 @@
 -- Which rank do the others wait for, and how fast is each by itself?
--- All kernels of a collective end together, so the shortest is that of the rank that came last; clocks are not compared. The ends
--- of successive kernels must be equally far apart on all ranks within their bounds: others are of different communicators.
--- late_ns: by how much it came later than half of the ranks; last_arrivals: how often it certainly came last; waited_ns: how long only
--- it was missing; own_ns: its mean time between two communication kernels; vs_best: the best rank's own_ns divided by its own.
-WITH members AS (
-    SELECT c.job, c.mangledName AS symbol, COUNT(DISTINCT c.rank) AS ranks
-    FROM communication c WHERE c.collective
-    GROUP BY c.job, c.mangledName
-), launched AS (
-    SELECT k.job, k.host, k.rank, k.pid, k.mangledName AS symbol, k.communicationNumber AS number, k.dur, k.dur_least, k.dur_most,
-           k.end AS ended, CASE WHEN k.clock = 'host' THEN k.end_least END AS ended_least,
-           CASE WHEN k.clock = 'host' THEN k.end_most END AS ended_most, m.ranks
-    FROM kernel k JOIN members m ON m.job = k.job AND m.symbol = k.mangledName
-    WHERE k.rank IS NOT NULL AND k.communication AND k.dur IS NOT NULL
-), came AS (
-    SELECT l.*, COUNT(*) OVER (PARTITION BY l.job, l.symbol, l.number) AS came,
-           ROW_NUMBER() OVER (PARTITION BY l.job, l.symbol, l.number ORDER BY l.dur, l.rank DESC) AS place
-    FROM launched l
-), common AS (
-    SELECT c.*, DENSE_RANK() OVER (PARTITION BY c.job, c.symbol ORDER BY c.number) AS nth
-    FROM came c WHERE c.came >= 2 AND 2 * c.came >= c.ranks
-), beside AS (
-    SELECT c.*, LAG(c.nth) OVER w AS nth_before, LAG(c.ended) OVER w AS ended_before, LAG(c.ended_least) OVER w AS least_before,
-           LAG(c.ended_most) OVER w AS most_before, LEAD(c.nth) OVER w AS nth_after, LEAD(c.ended) OVER w AS ended_after,
-           LEAD(c.ended_least) OVER w AS least_after, LEAD(c.ended_most) OVER w AS most_after
-    FROM common c
-    WINDOW w AS (PARTITION BY c.job, c.host, c.rank, c.pid, c.symbol ORDER BY c.number)
-), matched AS (
-    SELECT b.job, b.symbol, b.number, MAX(b.ranks) AS ranks, MAX(b.came) AS came,
-           -- The time at which half of the ranks had come, and its bound: minus the lengths.
-           PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY -b.dur) AS half,
-           PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY -b.dur_least) AS half_most,
-           MIN(CASE WHEN b.place > 1 THEN b.dur END) AS others,
-           MIN(CASE WHEN b.place > 1 THEN b.dur_least END) AS others_least,
-           FLOOR((MAX(b.dur) - MIN(b.dur)) / 2) AS spread,
-           -- By how much ranks differ in the time since the end of the collective before, and until that of the one after.
-           MIN(CASE WHEN b.nth_before = b.nth - 1 THEN 1 ELSE 0 END) AS has_before,
-           MAX(b.ended_least - b.most_before) - MIN(b.ended_most - b.least_before)
-               - MAX(FLOOR(ABS(b.ended - b.ended_before) / 10000)) AS off_before,
-           MIN(CASE WHEN b.nth_after = b.nth + 1 THEN 1 ELSE 0 END) AS has_after,
-           MAX(b.ended_least - b.most_after) - MIN(b.ended_most - b.least_after)
-               - MAX(FLOOR(ABS(b.ended - b.ended_after) / 10000)) AS off_after
-    FROM beside b
-    GROUP BY b.job, b.symbol, b.number
-), collective AS (
-    SELECT m.* FROM matched m
-    WHERE CASE WHEN m.has_before = 1 THEN COALESCE(m.off_before, 0) <= m.spread
-               WHEN m.has_after = 1 THEN COALESCE(m.off_after, 0) <= m.spread ELSE FALSE END
-), arrival AS (
-    SELECT c.job, c.host, c.rank, c.pid, c.symbol, c.number,
-           CASE WHEN -c.dur_most > o.half_most AND -c.dur > o.half THEN -c.dur - o.half ELSE 0 END AS late_ns,
-           CASE WHEN c.place = 1 AND o.came = o.ranks AND c.dur_most < o.others_least THEN 1 ELSE 0 END AS is_last,
-           CASE WHEN c.place = 1 AND o.came = o.ranks AND c.dur_most < o.others_least THEN o.others - c.dur ELSE 0 END AS waited_ns
-    FROM came c JOIN collective o ON o.job = c.job AND o.symbol = c.symbol AND o.number = c.number
-), communicated AS (
+-- By the setup's view arrival. late_ns: by how much it came later than half of the ranks; last_arrivals: how often it certainly came
+-- last; waited_ns: how long only it was missing; own_ns: its mean time between two communication kernels; vs_best: the best rank's
+-- own_ns divided by its own.
+WITH communicated AS (
     SELECT k.job, k.host, k.rank, k.pid, k.start, k.end AS ended, k.communicationPlace AS place
     FROM kernel k WHERE k.rank IS NOT NULL AND k.communication
 ), followed AS (

@@ -292,6 +292,12 @@ def stragglers(answers, job, whole):
     expect(f"{job}: stragglers", found, [[rank, *(of[key] for key in ("collectives", "last_arrivals", "late_ns", "vs_best"))] for rank, of in truth])
 
 
+def view(name):
+    """Returns the statement of the setup that defines a view."""
+    setup = ask("queries", "--setup", "duckdb", tables)
+    return next(part for part in setup.split(";\n") if f" VIEW {name} AS\n" in part)
+
+
 def communicators(texts):
     """Two pairs of ranks whose collectives have one name are compared only if they end at one pace: then they may be all ranks'."""
     for pace, compared in ((10, 10), (13, 0)):
@@ -303,6 +309,7 @@ def communicators(texts):
                    n AS communicationPlace, 'host' AS clock, ns + 10000 * r AS start, ns + 60000 AS "end", ns + 59000 AS end_least,
                    ns + 61000 AS end_most, 60000 - 10000 * r AS dur, 59000 - 10000 * r AS dur_least, 61000 - 10000 * r AS dur_most
             FROM (SELECT r, n, n * 100000 * CASE WHEN r < 2 THEN 10 ELSE {pace} END AS ns FROM range(4) t(r), range(10) u(n))""")
+        db.execute(view("arrival"))
         ranks = [row[4:6] for row in sorted(db.execute(texts["stragglers"]).fetchall(), key=lambda row: row[2])]
         expect(f"stragglers at the pace {pace}", ranks, [(compared, 0)] * 3 + [(compared, compared)] if compared else [])
         last = [row[3:6:2] for row in db.execute(texts["last-arrivals"]).fetchall()]

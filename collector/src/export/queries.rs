@@ -61,6 +61,9 @@ const TABLES: &[&str] = &[
     "report_verdict",
 ];
 
+/// Views of these tables that several queries read, with the query that each is.
+const VIEWS: &[(&str, &str)] = &[("arrival", include_str!("../../queries/views/arrival.sql"))];
+
 /// What runs the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -112,8 +115,8 @@ impl Query {
     }
 }
 
-/// Returns the statements that define the tables of the exports in some directories, and views of them with the names
-/// that Nsight Systems gives its tables.
+/// Returns the statements that define the tables of the exports in some directories, and views of them: those that queries
+/// share, and those with the names that Nsight Systems gives its tables.
 ///
 /// # Errors
 /// A directory's name would be taken for something else.
@@ -125,10 +128,13 @@ pub fn setup(engine: Engine, directories: &[impl AsRef<str>]) -> Result<String, 
     for table in TABLES {
         text.push_str(&engine.table(table, &directories));
     }
+    for (view, select) in VIEWS {
+        // Writing into a text does not fail.
+        let _ = writeln!(text, "{} {view} AS\n{};", engine.create(), select.trim_end());
+    }
     text.push_str(NSIGHT_COMMENT);
     for (view, select) in NSIGHT {
         let select = select.replace("HASH(", engine.hash());
-        // Writing into a text does not fail.
         let _ = writeln!(text, "{} {view} AS\n{select};", engine.create());
     }
     Ok(text)
@@ -309,8 +315,10 @@ mod tests {
     fn every_file_is_a_query_that_says_in_a_sentence_what_it_answers() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("queries");
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let files: BTreeSet<String> =
-            files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        let files: BTreeSet<String> = files
+            .filter(|path| path.is_file())
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
         let names: BTreeSet<String> = ALL.iter().map(|query| query.name.to_owned()).collect();
         assert_eq!((files, ALL.len()), (names.clone(), names.len()));
         for query in ALL {
@@ -322,20 +330,17 @@ mod tests {
 
     #[test]
     fn queries_read_tables_that_the_setup_defines() {
-        for query in ALL {
-            let words: Vec<&str> = query
-                .text
-                .lines()
-                .filter(|line| !line.starts_with("--"))
-                .flat_map(str::split_whitespace)
-                .collect();
+        let is_defined = |name: &str| TABLES.contains(&name) || VIEWS.iter().any(|(view, _)| *view == name);
+        let texts = ALL.iter().map(|query| (query.name, query.text)).chain(VIEWS.iter().copied());
+        for (name, text) in texts {
+            let words: Vec<&str> =
+                text.lines().filter(|line| !line.starts_with("--")).flat_map(str::split_whitespace).collect();
             let own: BTreeSet<&str> =
                 words.windows(2).filter(|pair| pair[1] == "AS").map(|pair| pair[0]).collect();
             let read = words.windows(2).filter(|pair| ["FROM", "JOIN"].contains(&pair[0]));
             let read = read.map(|pair| pair[1]).filter(|name| !name.starts_with('('));
-            let unknown: Vec<&str> =
-                read.filter(|name| !TABLES.contains(name) && !own.contains(name)).collect();
-            assert!(unknown.is_empty(), "{}: {unknown:?}", query.name);
+            let unknown: Vec<&str> = read.filter(|name| !is_defined(name) && !own.contains(name)).collect();
+            assert!(unknown.is_empty(), "{name}: {unknown:?}");
         }
     }
 
