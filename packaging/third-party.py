@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def dependencies(triple, packages):
     """Returns the crates from elsewhere that are linked into these packages, by name and version."""
     # It needs the crates of the tests, too, which cargo downloads here where only the packages were built.
-    command = ["cargo", "metadata", "--format-version=1", "--locked", "--filter-platform", triple]
+    command = ["cargo", "metadata", "--quiet", "--format-version=1", "--locked", "--filter-platform", triple]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     crates = {crate["id"]: crate for crate in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}

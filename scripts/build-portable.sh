@@ -49,6 +49,9 @@ build() {
         --manifest-path "$root/Cargo.toml" --target-dir "$target/glibc-$1" --target "$triple.$1" \
         --config "build.rustflags=[\"-Clink-arg=$unwinder\"]" "${@:2}"
 }
+if [[ ! -e $target/glibc-2.28/$triple/release/gpuspy ]]; then
+    echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
+fi
 if [[ $architecture == $(uname -m) ]]; then
     build 2.17 -p gpuspy-agent
     build 2.28 --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz

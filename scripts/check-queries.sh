@@ -41,7 +41,7 @@ mkdir -p "$root/downloads" "$scratch/traces"
 installed() { # LIST: installs what it names, once.
     if [[ ! -e $tools/.$1 ]]; then
         [[ -e $tools/bin/python ]] || python3 -m venv "$tools"
-        "$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$judges/$1"
+        "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$judges/$1"
         touch "$tools/.$1"
     fi
 }
