@@ -79,6 +79,7 @@ fn reports_at_once(paths: &[PathBuf]) -> Vec<ProcessReport> {
         status: one.status.as_ref(),
         clocks: &one.clocks,
         filter,
+        not_before: one.reader.not_before(),
         records: one.clocks.callers.on_stacks(one.reader.records()),
     });
     analyze::together(&mut reports, members.collect());

@@ -167,6 +167,34 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
     let peak = memory["peak_bytes"]["value"].as_u64().unwrap();
     let kept = account["kept_bytes"].as_u64().unwrap();
     assert!((kept..=kept + (1 << 20)).contains(&peak), "{peak} of {kept}: no window's memory is held twice");
+    they_are_of_one_process(folder.path(), &traces, &whole);
+}
+
+/// Each window was called a process that was still running when its trace ended.
+fn they_are_of_one_process(folder: &Path, traces: &[PathBuf], whole: &Value) {
+    let numbers: Vec<Value> = (0..traces.len()).map(Value::from).collect();
+    let rows = whole["processes"].as_array().unwrap().iter();
+    assert_eq!(rows.map(|row| row["window"].clone()).collect::<Vec<_>>(), numbers);
+    assert_eq!(whole["devices"][0]["processes"], 1);
+    let screen = Command::new(gpuspy()).arg("report").arg(folder).output().unwrap();
+    let screen = String::from_utf8(screen.stdout).unwrap();
+    let header = screen.lines().nth(1).unwrap();
+    assert!(header.contains(&format!(", {} windows of time", traces.len())), "{screen}");
+    assert!(header.contains(", exited, ") && !screen.contains("detached"), "{screen}");
+
+    // The tables of each are a job, as those that the collector writes.
+    let tables = folder.join("tables");
+    let export = ["--to", "parquet", "--job", "lr", "-o"];
+    let done = Command::new(gpuspy()).arg("export").arg(folder).args(export).arg(&tables).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains(", 1 process with "), "{said}");
+    let stamp = |trace: &PathBuf| {
+        let name = trace.file_stem().unwrap().to_str().unwrap();
+        format!("job=lr.{}", &name[name.len() - "20261125-091000".len()..])
+    };
+    let jobs = listed(&tables, |_| true);
+    let jobs: Vec<&str> = jobs.iter().map(|job| job.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(jobs, traces.iter().map(stamp).collect::<Vec<_>>());
 }
 
 #[test]

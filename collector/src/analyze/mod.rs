@@ -79,7 +79,7 @@ use crate::trace;
 use crate::trace::record::{Names, Status};
 pub use analysis::{Analysis, Line};
 pub use pipeline::{Tables, Watch, process, watched};
-pub use summary::{ProcessInfo, ProcessReport, RunSum, lines, reduce_line, sort};
+pub use summary::{ProcessInfo, ProcessReport, RunSum, lines, processes, reduce_line, sort};
 pub use together::{Member, together};
 
 /// What reading a trace lost.

@@ -4,16 +4,19 @@ use super::Damage;
 use super::analysis::{End, Line, Start};
 use super::bins::Bins;
 use super::devices::DeviceReport;
+use super::gaps::rows::GapReport;
 use super::idle::IdleReport;
 use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
+use crate::hash::HashMap;
 use crate::model::filter::Filter;
 use crate::model::framework::Framework;
 use crate::model::hangs::Hang;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
+use crate::model::run::ProcessId;
 use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
@@ -38,6 +41,8 @@ pub struct ProcessReport {
 pub struct ProcessInfo {
     /// Its process id; `None` if the trace has no status.
     pub pid: Option<u32>,
+    /// The same, on all machines and at all times.
+    pub id: Option<ProcessId>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
     /// What it calls CUDA through.
@@ -107,6 +112,7 @@ impl ProcessInfo {
         let hangs = status.into_iter().flat_map(|status| &status.hangs);
         ProcessInfo {
             pid: end.pid,
+            id: ProcessId::of(names, status),
             command: line.map(|line| line.trim_end_matches('\0').replace('\0', " ")),
             framework: Framework::of(end.known.modules.paths(names)),
             arguments,
@@ -165,6 +171,23 @@ pub fn sort(reports: &mut [ProcessReport]) {
     });
 }
 
+/// Returns the processes of a run: the places of the reports about each, in their order. Those are several if each is about a
+/// window of the process's time.
+pub fn processes(reports: &[ProcessReport]) -> Vec<Vec<usize>> {
+    let (mut processes, mut known) = (Vec::<Vec<usize>>::new(), HashMap::<&ProcessId, usize>::default());
+    for (at, report) in reports.iter().enumerate() {
+        let new = processes.len();
+        let process = &report.process;
+        let number = process.id.as_ref().filter(|_| process.window.is_some());
+        let number = number.map_or(new, |id| *known.entry(id).or_insert(new));
+        if number == new {
+            processes.push(Vec::new());
+        }
+        processes[number].push(at);
+    }
+    processes
+}
+
 impl Tables {
     /// Returns the tables of a run: a single process's own, or the sums over several. Medians are of all operations.
     /// Devices, gaps and memory are those of the lines that the processes share; those of different lines are added.
@@ -173,7 +196,8 @@ impl Tables {
             return Cow::Borrowed(&only.tables);
         }
         let mut sum = RunSum::default();
-        sum.add(reports);
+        reports.iter().for_each(|report| sum.add_process(report));
+        sum.add_lines(reports);
         Cow::Owned(sum.finish())
     }
 }
@@ -183,23 +207,26 @@ impl Tables {
 #[derive(Debug, Default)]
 pub struct RunSum {
     all: Tables,
-    has_any: bool,
+    has_process: bool,
+    has_line: bool,
 }
 
 impl RunSum {
-    /// Adds processes: all those of a [line](super::together), or of several.
-    pub fn add(&mut self, reports: &[ProcessReport]) {
-        for (at, report) in reports.iter().enumerate() {
-            let timing = report.tables.duty.timing;
-            let is_same = !self.has_any || self.all.duty.timing == timing;
-            let timing = timing.filter(|_| is_same);
-            let is_first_of_run = !self.has_any;
-            self.has_any = true;
-            self.all.add(&report.tables);
-            self.all.duty.timing = timing;
-            if !is_first(reports, at) {
-                continue;
-            }
+    /// Adds what a process did, but for what it shares with others of its machine.
+    pub fn add_process(&mut self, report: &ProcessReport) {
+        let timing = report.tables.duty.timing;
+        let is_same = !self.has_process || self.all.duty.timing == timing;
+        self.has_process = true;
+        self.all.add(&report.tables);
+        self.all.duty.timing = timing.filter(|_| is_same);
+    }
+
+    /// Adds the devices, the gaps and the memory of processes: all those of a [line](super::together), or of several.
+    pub fn add_lines(&mut self, reports: &[ProcessReport]) {
+        let firsts = reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at));
+        for (_, report) in firsts {
+            let is_first_of_run = !self.has_line;
+            self.has_line = true;
             let (devices, memory) = match &report.together {
                 Some(together) => (&together.devices, &together.memory),
                 None => (&report.tables.devices, &report.tables.memory),
@@ -225,22 +252,32 @@ impl RunSum {
 }
 
 impl ProcessReport {
-    /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum) to the tables of the run.
-    /// Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
+    /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum::add_process) to the tables
+    /// of the run. Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
     pub fn reduce(&mut self, findings: u64, arrivals: usize) {
-        let Tables { coverage, steps, memory, mut collectives, devices, idle, .. } =
+        let Tables { coverage, steps, memory, mut collectives, devices, gaps, idle, .. } =
             std::mem::take(&mut self.tables);
         collectives.thin(arrivals);
-        let idle = IdleReport { by_cause: idle.by_cause, ..IdleReport::default() };
-        let devices = devices.iter().map(DeviceReport::without_gaps);
-        let devices = devices.map(|device| DeviceReport { bins: Bins::default(), ..device }).collect();
-        self.tables = Tables { coverage, steps, memory, collectives, devices, idle, ..Tables::default() };
+        self.tables =
+            Tables { coverage, steps, memory, collectives, devices, gaps, idle, ..Tables::default() };
         self.findings = Some(findings);
+    }
+
+    /// Drops the same of its devices, which the line that it shares with others is made from.
+    fn reduce_devices(&mut self) {
+        let Tables { devices, gaps, idle, .. } = &mut self.tables;
+        *gaps = GapReport::default();
+        *idle = IdleReport { by_cause: std::mem::take(&mut idle.by_cause), ..IdleReport::default() };
+        for device in devices {
+            *device = DeviceReport { bins: Bins::default(), ..device.without_gaps() };
+        }
     }
 }
 
-/// Drops what processes of a line share but its time, once it is [added](RunSum) to the tables of the run.
+/// Drops what the report of a run does not say of the devices of each process, and what processes of a line share but its time, once it
+/// is [added](RunSum::add_lines) to the tables of the run.
 pub fn reduce_line(reports: &mut [ProcessReport]) {
+    reports.iter_mut().for_each(ProcessReport::reduce_devices);
     let Some(line) = reports.iter().find_map(|report| report.together.clone()) else { return };
     let reduced = Arc::new(Together { line: line.line, ..Together::default() });
     let shared = reports.iter_mut().filter_map(|report| report.together.as_mut());

@@ -154,6 +154,13 @@ impl Timelines {
         Timelines { period, hosts, times: times.into(), ..Timelines::default() }
     }
 
+    /// A process, by its number, has no more records: nothing asks any more what its threads did.
+    pub fn no_more_records(&mut self, process: u32) {
+        if let Some(host) = self.hosts.get_mut(process as usize) {
+            host.end();
+        }
+    }
+
     /// Notes each gap in a log.
     pub fn log_to(&mut self, log: GapLog) {
         self.log = Some(log);

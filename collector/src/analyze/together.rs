@@ -30,14 +30,14 @@ use super::scope::{Scope, Selected};
 use super::source::Source;
 use super::summary::ProcessReport;
 use super::timeline::{DeviceTime, Timelines};
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self, Period};
-use crate::model::run::{Machine, Surveyed};
+use crate::model::run::{Machine, ProcessId, Surveyed};
 use crate::model::stacks::Caller;
 use crate::model::steps::StepCounter;
 use crate::model::thread_times::ThreadTimes;
@@ -77,6 +77,8 @@ pub struct Member<'a, Records> {
     pub filter: &'a Filter,
     /// Its records, in time order.
     pub records: Records,
+    /// None of them is earlier than this: host ns. They are not asked for before, because a trace that is being read takes memory.
+    pub not_before: u64,
 }
 
 impl<Records> Member<'_, Records> {
@@ -147,6 +149,7 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     steps: StepCounter,
     record_filter: RecordFilter<'a>,
     records: Peekable<Records>,
+    not_before: u64,
     /// Ordinal of a device → its number on the line.
     devices: HashMap<u32, u32>,
     /// The selected time in which it is not recorded, and others are, ns.
@@ -165,6 +168,23 @@ enum Unrecorded {
     Blind(i64),
     /// A process has ended.
     Ended,
+}
+
+/// Counts the processes that used each GPU, each once, however many windows of its time are on the line.
+fn count_users<Records: Iterator<Item = Record>>(
+    devices: &mut [DeviceReport],
+    processes: &[Process<'_, Records>],
+) {
+    let mut known: HashSet<(u32, &ProcessId)> = HashSet::default();
+    for Process { report, devices: places, .. } in processes {
+        let process = report.process.id.as_ref();
+        for own in report.tables.devices.iter().filter(|own| own.timelines > 0) {
+            let Some(place) = own.id.and_then(|id| places.get(&id).copied()) else { continue };
+            if process.is_none_or(|process| known.insert((place, process))) {
+                devices[place as usize].processes += 1;
+            }
+        }
+    }
 }
 
 struct Fold<'a, Records: Iterator<Item = Record>> {
@@ -192,6 +212,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             .zip(reports)
             .map(|(member, report)| Process::new(member, report, &mut devices))
             .collect();
+        count_users(&mut devices, &processes);
         let period = Period::union(processes.iter().map(|process| process.record_filter.period()));
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
@@ -226,16 +247,19 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     }
 
     fn run(mut self) -> Together {
-        let next = |process: &mut Process<'a, Records>| process.records.peek().map(|record| record.at);
-        let firsts = self.processes.iter_mut().enumerate();
+        let firsts = self.processes.iter().enumerate();
         let mut heads: BinaryHeap<_> =
-            firsts.filter_map(|(at, process)| Some(Reverse((next(process)?, at)))).collect();
+            firsts.map(|(at, process)| Reverse((process.not_before, at))).collect();
         while let Some(Reverse((time, at))) = heads.pop() {
-            self.unrecorded_before(host(time));
-            if let Some(record) = self.processes[at].records.next() {
+            if let Some(record) = self.processes[at].records.next_if(|record| record.at <= time) {
+                self.unrecorded_before(host(record.at));
                 self.take(at, &record);
             }
-            heads.extend(next(&mut self.processes[at]).map(|time| Reverse((time, at))));
+            match self.processes[at].records.peek() {
+                Some(next) => heads.push(Reverse((next.at, at))),
+                // Windows of weeks are on one line: what each takes has to end with its records.
+                None => self.timelines.no_more_records(at as u32),
+            }
         }
         self.unrecorded_before(i64::MAX);
         self.finish()
@@ -430,7 +454,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     /// Creates a process of which no record has been read, and gives its devices their places among those of the
     /// line.
     fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
-        let Member { names, status, clocks, filter, records } = member;
+        let Member { names, status, clocks, filter, records, not_before } = member;
         let began = clocks.began(status);
         let record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
         let mut numbers = HashMap::default();
@@ -448,7 +472,6 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
                     ..DeviceReport::default()
                 });
             }
-            devices[place].processes += u64::from(own.timelines > 0);
             numbers.insert(id, place as u32);
         }
         let mut process = Process {
@@ -460,6 +483,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             steps: StepCounter::new(&clocks.steps),
             record_filter,
             records: records.peekable(),
+            not_before,
             devices: numbers,
             blind_ns: 0,
             held: BTreeMap::new(),

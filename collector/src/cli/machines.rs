@@ -11,6 +11,7 @@ use super::traces::{Opened, read, time_of_steps, traces_of, unreadable, wait};
 use crate::model::filter::Filter;
 use crate::model::run::{self, Numbering, Place};
 use crate::trace::{TraceError, TraceReader};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,18 @@ impl Machines {
     /// The number of traces.
     pub(super) fn count(&self) -> usize {
         self.traces.len()
+    }
+
+    /// The number of processes, each of which may have a trace for each window of its time.
+    pub(super) fn processes(&self) -> usize {
+        let unknown = self.traces.iter().filter(|(_, place)| place.process.is_none()).count();
+        let known: BTreeSet<_> = self.traces.iter().filter_map(|(_, place)| place.process.as_ref()).collect();
+        known.len() + unknown
+    }
+
+    /// When the windows of time that the traces are about began, s since 1970; with `None`, if a trace is about a whole run.
+    pub(super) fn windows(&self) -> BTreeSet<Option<u64>> {
+        self.traces.iter().map(|(_, place)| place.window).collect()
     }
 
     /// Reads the traces of each machine once, and gives those that the filter selects to a function, each with its own filter.

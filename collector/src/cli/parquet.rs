@@ -8,15 +8,18 @@ use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
 use crate::trace::{Damage, PRIVATE, TraceReader};
+use crate::units::plural;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The mode of files that a user asks for.
 const USUAL: u32 = 0o666;
 
-/// Writes a trace, or all traces of a directory, as one job.
+/// Writes a trace, or all traces of a directory, as one job; traces of windows of time (`gpuspy collect --every`) as a job for each
+/// window, as `gpuspy collect --to parquet` does.
 pub(super) fn export(
     trace: &Path,
     filter: &Filter,
@@ -31,27 +34,40 @@ pub(super) fn export(
         return Err(Failure::usage(format_args!("{shown} is a file: tables need a directory, -o DIR")));
     }
     let mut machines = Machines::of(trace, PATIENCE)?;
-    let job = job.map_or_else(|| named(&machines), |job| Ok(place::safe(job)))?;
-    let folder = place::of_job(directory, &job);
-    free(&folder)?;
-    // Beside its folder, under a name that readers skip.
-    let hidden = part::beside(&folder, ".");
+    let windows = machines.windows();
+    let job = job.map_or_else(|| named(&machines, &windows), |job| Ok(job.to_owned()))?;
+    let folders: Vec<PathBuf> =
+        windows.iter().map(|window| place::of_part(directory, &job, *window)).collect();
+    let Some(first) = folders.first() else { return Ok(()) };
+    folders.iter().try_for_each(|folder| free(folder))?;
+    // Beside their folders, under a name that readers skip.
+    let hidden = part::beside(first, ".");
     let begun = fs::create_dir_all(&hidden).and_then(|()| File::open(&hidden));
-    let begun = begun.map_err(|e| cannot_write(folder.display(), &e))?;
+    let begun = begun.map_err(|e| cannot_write(first.display(), &e))?;
     part::hold(&begun);
-    let written = all(&mut machines, filter, &hidden, USUAL).and_then(|written| {
-        // A folder that came in the meantime is not replaced, unless it is empty.
-        let renamed = fs::rename(&hidden, &folder);
-        renamed.map(|()| written).map_err(|e| cannot_write(folder.display(), &e))
-    });
-    if written.is_err() {
-        let _ = fs::remove_dir_all(&hidden); // What cannot be removed stays.
-    }
+    let to = |window| place::of_part(&hidden, &job, window);
+    let written = all(&mut machines, filter, to, USUAL)
+        .and_then(|written| folders.iter().try_for_each(|folder| publish(&hidden, folder)).map(|()| written));
+    let _ = fs::remove_dir_all(&hidden); // What cannot be removed stays.
     let written = written?;
     machines.unread.iter().for_each(|(path, error)| say(&unreadable(path, error).sentence));
-    let (shown, rows) = (folder.display(), written.rows);
-    say(format_args!("wrote {shown}, {} with {rows} rows", processes(machines.count())));
+    let processes = plural(machines.processes() as u64, "process", "processes");
+    let jobs = match folders.len() as u64 {
+        1 => first.display().to_string(),
+        jobs => format!("{} and the {} after it", first.display(), plural(jobs - 1, "window", "windows")),
+    };
+    say(format_args!("wrote {jobs}, {processes} with {} rows", written.rows));
     Ok(())
+}
+
+/// Gives a complete job its name. Of a window of which all ranks are filtered out, there is none.
+fn publish(hidden: &Path, folder: &Path) -> Result<(), Failure> {
+    let complete = hidden.join(folder.file_name().unwrap_or_default());
+    // A folder that came in the meantime is not replaced, unless it is empty.
+    match fs::rename(&complete, folder) {
+        Err(_) if !complete.exists() => Ok(()),
+        renamed => renamed.map_err(|e| cannot_write(folder.display(), &e)),
+    }
 }
 
 /// Adds the tables of the trace of a window that began then, s since 1970, to the job of that window: `NAME.TIME`. They are as
@@ -74,7 +90,7 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
 
 /// Writes the tables of all processes and everything that is in their traces.
 fn whole(machines: &mut Machines, job: &Path) -> Result<(), Failure> {
-    let Tables { is_partial, .. } = all(machines, &Filter::default(), job, PRIVATE)?;
+    let Tables { is_partial, .. } = all(machines, &Filter::default(), |_| job.to_owned(), PRIVATE)?;
     // A trace that could be opened a moment ago may not be opened again.
     if let Some((path, error)) = machines.unread.first() {
         return Err(unreadable(path, error));
@@ -86,20 +102,19 @@ fn whole(machines: &mut Machines, job: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the name of a job that the user has not named.
-fn named(machines: &Machines) -> Result<String, Failure> {
+/// Returns the name of a job that the user has not named: windows have their time in the names of their folders.
+fn named(machines: &Machines, windows: &BTreeSet<Option<u64>>) -> Result<String, Failure> {
     let reader = first(machines)?;
-    Ok(place::job_of(reader.iter().map(|reader| (reader.names(), reader.status()))))
+    if windows.contains(&None) {
+        return Ok(place::job_of(reader.iter().map(|reader| (reader.names(), reader.status()))));
+    }
+    Ok(reader.map_or_else(String::new, |reader| place::program_of(reader.names())))
 }
 
 /// Opens the trace that began first, if there is any.
 fn first(machines: &Machines) -> Result<Option<TraceReader>, Failure> {
     let open = |path: &Path| TraceReader::open(path).map_err(|error| unreadable(path, &error));
     machines.first().map(open).transpose()
-}
-
-fn processes(count: usize) -> String {
-    if count == 1 { "one process".to_owned() } else { format!("{count} processes") }
 }
 
 /// Refuses a job that is there already: half of it could be old.
@@ -115,7 +130,7 @@ fn free(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The tables of a job.
+/// The tables of one job or more.
 #[derive(Debug, Default)]
 struct Tables {
     /// The number of rows in those of what happened.
@@ -124,15 +139,22 @@ struct Tables {
     is_partial: bool,
 }
 
-/// Writes the tables of all processes, one machine after another, into files of this mode.
-fn all(machines: &mut Machines, filter: &Filter, job: &Path, mode: u32) -> Result<Tables, Failure> {
+/// Writes the tables of all processes, one machine after another, into files of this mode. `job` is the folder of the job that is a
+/// window of time, by when that began; `None` for the whole run.
+fn all(
+    machines: &mut Machines,
+    filter: &Filter,
+    job: impl Fn(Option<u64>) -> PathBuf,
+    mode: u32,
+) -> Result<Tables, Failure> {
     let (mut all, mut failed) = (Tables::default(), None);
     machines.each(filter, |traces, filters| {
         for (trace, filter) in traces.iter_mut().zip(filters) {
             if failed.is_some() {
                 return;
             }
-            let folder = place::of_process(job, &trace.names);
+            let window = trace.surveyed().place().window;
+            let folder = place::of_process(&job(window), &trace.names);
             let file = place::file(&folder, trace.status.as_ref());
             let unfinished = Unfinished { folder: &folder, file: &file };
             // Each pass may lack another part.
@@ -188,7 +210,6 @@ mod tests {
     use super::*;
     use crate::trace::generator::{Generator, Options, write_trace};
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     /// The start of a window, s since 1970.
     const BEGAN: u64 = 1_795_924_200;

@@ -213,10 +213,14 @@ impl Reading {
         let Reading { mut machines, mut sum, mut reports } = self;
         let count = machines.count();
         machines.each(filter, |traces, filters| {
-            let mut own = reports_of(traces, filters);
+            let mut own = reports_of(traces, filters, |report| {
+                if count > 1 {
+                    sum.add_process(report);
+                    reduce(report, ARRIVALS / count);
+                }
+            });
             if count > 1 {
-                sum.add(&own);
-                own.iter_mut().for_each(|report| reduce(report, ARRIVALS / count));
+                sum.add_lines(&own);
                 analyze::reduce_line(&mut own);
             }
             reports.append(&mut own);
@@ -233,16 +237,29 @@ impl Reading {
     }
 }
 
-/// Returns the reports of the processes of a machine, each with its filter, in their order in the run.
-fn reports_of(traces: &mut [Opened], filters: &[Filter]) -> Vec<ProcessReport> {
-    let mut reports: Vec<ProcessReport> =
-        traces.iter_mut().zip(filters).map(|(trace, filter)| analyze(trace, filter)).collect();
+/// Returns the reports of the processes of a machine, each with its filter, in their order in the run. `made` gets each, in this order,
+/// when it is made.
+fn reports_of(
+    traces: &mut [Opened],
+    filters: &[Filter],
+    mut made: impl FnMut(&mut ProcessReport),
+) -> Vec<ProcessReport> {
+    let mut order: Vec<usize> = (0..traces.len()).collect();
+    order.sort_by_key(|at| traces[*at].surveyed().place().order());
+    let mut reports = vec![None; traces.len()];
+    for at in order {
+        let mut report = analyze(&mut traces[at], &filters[at]);
+        made(&mut report);
+        reports[at] = Some(report);
+    }
+    let mut reports: Vec<ProcessReport> = reports.into_iter().flatten().collect();
     if reports.len() > 1 {
         let members = traces.iter_mut().zip(filters).map(|(trace, filter)| Member {
             names: &trace.names,
             status: trace.status.as_ref(),
             clocks: &trace.clocks,
             filter,
+            not_before: trace.reader.not_before(),
             records: trace.clocks.callers.on_stacks(trace.reader.records()),
         });
         analyze::together(&mut reports, members.collect());

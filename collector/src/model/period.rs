@@ -170,6 +170,17 @@ pub fn window(names: &Names) -> Option<u64> {
     names.get(Namespace::Fact, Fact::Window as u32)?.parse().ok()
 }
 
+/// Returns when the window of time began that a trace is about, s since 1970, if its records began at this time (ns since 1970);
+/// `None` for a trace of the whole run. Windows begin at whole multiples of their length; of one with a capture range of the
+/// user's, the length is not in the trace, and the time of its records counts.
+pub fn window_began(names: &Names, records_began: u64) -> Option<u64> {
+    window(names)?;
+    let began = records_began / 1_000_000_000;
+    let length =
+        requested(names).and_then(|text| text.strip_prefix("window of ")?.strip_suffix(" s")?.parse().ok());
+    Some(began - began % length.unwrap_or(1).max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 use super::clocks::Clocks;
 use super::filter::Filter;
 use super::job::Job;
+use super::period;
 use super::streams::{Numbers, StreamNumbers};
 use crate::hash::HashMap;
 use crate::trace::record::{Names, Status};
@@ -26,12 +27,39 @@ pub struct Surveyed<'a> {
 }
 
 /// The clock that a process's host times come from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Machine {
     /// The machine's clock since this boot, by the boot id.
     Boot(u64),
     /// For a trace without a boot id: the clock of the machine with this name.
     Host(Option<String>),
+}
+
+/// Which process a trace is about. Traces in which it is the same are of windows of that process's time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    /// The machine.
+    pub machine: Machine,
+    /// The process id.
+    pub pid: u32,
+    /// When the collection of the process began: CLOCK_REALTIME, ns. A program that another one replaced has the same process id.
+    pub began: u64,
+}
+
+impl ProcessId {
+    /// Returns which process it is; `None` if the trace has no status.
+    pub fn of(names: &Names, status: Option<&Status>) -> Option<ProcessId> {
+        let status = status?;
+        let began = status.session_realtime.unwrap_or(status.began_realtime);
+        Some(ProcessId { machine: Machine::of(names, Some(status)), pid: status.pid, began })
+    }
+}
+
+impl Machine {
+    fn of(names: &Names, status: Option<&Status>) -> Machine {
+        let host = || names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
+        status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot)
+    }
 }
 
 impl Surveyed<'_> {
@@ -41,7 +69,7 @@ impl Surveyed<'_> {
     }
 
     /// Where it belongs.
-    fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         Place::of(self.names, self.status)
     }
 
@@ -60,20 +88,26 @@ pub struct Place {
     pub rank: Option<u32>,
     /// When its collection began (CLOCK_REALTIME, ns), and its process id, if its trace has a status.
     pub began: Option<(u64, u32)>,
+    /// Which process it is, if its trace has a status.
+    pub process: Option<ProcessId>,
+    /// When the window of time that the trace is about began: s since 1970; `None` if the trace is about the whole run.
+    pub window: Option<u64>,
 }
 
 impl Place {
     /// Where the process of a trace belongs.
     pub fn of(names: &Names, status: Option<&Status>) -> Place {
-        let host = || names.get(Namespace::Fact, Fact::Host as u32).map(str::to_owned);
-        let machine =
-            status.and_then(|status| status.boot).map_or_else(|| Machine::Host(host()), Machine::Boot);
-        let began = status.map(|status| (status.began_realtime, status.pid));
-        Place { machine, rank: Job::of(names).rank, began }
+        Place {
+            machine: Machine::of(names, status),
+            rank: Job::of(names).rank,
+            began: status.map(|status| (status.began_realtime, status.pid)),
+            process: ProcessId::of(names, status),
+            window: status.and_then(|status| period::window_began(names, status.began_realtime)),
+        }
     }
 
     /// Its place in the order of a run: by rank, those without a rank last, and then by time.
-    fn order(&self) -> (bool, Option<u32>, Option<(u64, u32)>) {
+    pub fn order(&self) -> (bool, Option<u32>, Option<(u64, u32)>) {
         (self.rank.is_none(), self.rank, self.began)
     }
 }
@@ -144,7 +178,8 @@ mod tests {
     use super::*;
 
     fn place(boot: u64, rank: Option<u32>, began: u64) -> Place {
-        Place { machine: Machine::Boot(boot), rank, began: Some((began, 1)) }
+        let (process, window) = (None, None);
+        Place { machine: Machine::Boot(boot), rank, began: Some((began, 1)), process, window }
     }
 
     #[test]

@@ -150,6 +150,11 @@ impl<R: Read + Seek> TraceReader<R> {
         );
     }
 
+    /// No record is earlier than this: host ns.
+    pub fn not_before(&self) -> u64 {
+        self.index.records.first().map_or(0, |chunk| chunk.header.first)
+    }
+
     /// The records from the start, in the order of `at`, with late GPU times filled in.
     pub fn records(&mut self) -> Records<'_, R> {
         self.found = Damage::default();

@@ -226,6 +226,11 @@ impl History {
         thread
     }
 
+    /// No thread makes another call: drops those that were kept.
+    pub fn end(&mut self) {
+        self.keeping.drain(..).for_each(|place| self.threads[place].forget());
+    }
+
     /// Returns a thread, if it has made a call.
     pub fn get(&self, number: u32) -> Option<&Thread> {
         self.threads.get(*self.numbers.get(&number)?)
@@ -265,5 +270,7 @@ mod tests {
         assert_eq!(since(&history, 1), (0, 135), "until its last call returned");
         call(&mut history, 1, 10_000_000);
         assert_eq!(since(&history, 1), (1, 135), "it had not ended");
+        history.end();
+        assert!(history.threads.iter().all(|thread| thread.spent.capacity() == 0));
     }
 }

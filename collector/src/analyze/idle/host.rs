@@ -241,6 +241,11 @@ impl Host {
         }
     }
 
+    /// The process has no more records.
+    pub fn end(&mut self) {
+        self.history.end();
+    }
+
     /// Returns the threads.
     pub fn history(&self) -> &History {
         &self.history

@@ -51,6 +51,11 @@ pub fn of_window(directory: &Path, job: &str, began: u64) -> PathBuf {
     of_job(directory, &format!("{}.{}", shortened(job, LONGEST - TIME), utc(began)))
 }
 
+/// Returns the folder of a job, or of the part of it that is the window which began then, s since 1970.
+pub fn of_part(directory: &Path, job: &str, window: Option<u64>) -> PathBuf {
+    window.map_or_else(|| of_job(directory, job), |began| of_window(directory, job, began))
+}
+
 /// Returns the name of the job that these processes are, of those whose collection began first: its program, and when that
 /// was.
 pub fn job_of<'a>(processes: impl Iterator<Item = (&'a Names, Option<&'a Status>)>) -> String {

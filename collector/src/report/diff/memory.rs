@@ -31,7 +31,8 @@ impl Memory {
         Memory {
             peak_bytes: Scale::RUN.times(Some(peak), Some(other_peak)),
             live_bytes: count(|report| {
-                report.processes.iter().fold(0, |sum, row| sum.saturating_add(row.memory.live_bytes))
+                let ended = report.processes.iter().filter(|process| process.is_last_window);
+                ended.fold(0, |sum, process| sum.saturating_add(process.memory.live_bytes))
             }),
             allocations: count(|report| report.memory.device.allocations),
             allocated_bytes: count(|report| report.memory.device.allocated_bytes),

@@ -44,7 +44,7 @@ pub struct Page {
     pub sentences: Sentences,
     /// What happened when, in the same traces.
     pub timeline: Timeline,
-    /// Which of the timeline's processes the report's steps are those of, in the order in which they were added.
+    /// Which of the timeline's traces the report's steps are from, in the order in which they were added.
     pub steps_of: Option<usize>,
     /// What prints the same as text.
     pub commands: Commands,
@@ -129,12 +129,11 @@ fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)], steps_of: Opt
             (*name, json!({ "rows": rows, "slices": slices, "bin_ns": bin_ns, "columns": packed.names }))
         })
         .collect();
-    let Timeline { processes, streams, threads, names, left_out, .. } = timeline;
-    let steps_of = steps_of.and_then(|process| processes.get(process));
+    let Timeline { processes, began, streams, threads, names, left_out, .. } = timeline;
     json!({
         "processes": processes,
-        // The report's steps count from the start of their own process's collection.
-        "steps_began_ns": steps_of.map_or(0, |process| process.began),
+        // The report's steps count from the start of their own trace.
+        "steps_began_ns": steps_of.and_then(|trace| began.get(trace)).copied().unwrap_or(0),
         "streams": streams,
         "threads": threads,
         "names": names,

@@ -77,6 +77,27 @@ fn the_tables_have_what_operations_prints() {
     assert_eq!((calls.len(), untimed), (400, 400 - rows.len()));
 }
 
+/// Each window had lanes of its own, a sliver in each.
+#[test]
+fn windows_of_a_process_share_its_lanes() {
+    let (names, records, filter) = (names("vecadd"), records(), Filter::default());
+    let clocks = Survey::of(records.iter().cloned());
+    let first = Status { pid: 42, began_realtime: 5, ..Status::default() };
+    let second = Status { began_realtime: 9, session_realtime: Some(5), ..first.clone() };
+    let other = Status { session_realtime: Some(7), ..second.clone() };
+    let mut timeline = Timeline::default();
+    let mut add = |status| {
+        let source = Source { names: &names, status: Some(status), clocks: &clocks, filter: &filter };
+        timeline.add(source, records.iter().cloned());
+        let lanes = [timeline.streams.len(), timeline.threads.len()];
+        (timeline.processes.len(), timeline.began.len(), lanes)
+    };
+    let (one, began, lanes) = add(&first);
+    assert_eq!((one, began), (1, 1));
+    assert_eq!(add(&second), (1, 2, lanes));
+    assert_eq!(add(&other), (2, 3, lanes.map(|count| 2 * count)), "another process has had its id");
+}
+
 #[test]
 fn no_name_can_end_its_element() {
     let (names, records, filter) = (names(&hostile()), records(), Filter::default());

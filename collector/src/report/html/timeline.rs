@@ -11,7 +11,7 @@ use crate::model::filter::Filter;
 use crate::model::gpu_interval::{GpuInterval, host};
 use crate::model::job::Job;
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
-use crate::model::run::{Machine, Surveyed};
+use crate::model::run::{Machine, ProcessId, Surveyed};
 use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Event, Operation, When};
 use crate::trace::record::{Body, Call, Names, NvtxRange, Record, Status, What};
@@ -39,6 +39,8 @@ pub struct Source<'a> {
 #[derive(Debug)]
 pub struct Timeline {
     pub(super) processes: Vec<ProcessRow>,
+    /// When each trace began, in the order in which they were added: ns since the start of the run.
+    pub(super) began: Vec<i64>,
     pub(super) streams: Vec<Stream>,
     pub(super) threads: Vec<Thread>,
     pub(super) names: Interned,
@@ -48,6 +50,18 @@ pub struct Timeline {
     pub(super) steps: Slices<StepRow>,
     pub(super) left_out: LeftOut,
     machines: Vec<Machine>,
+    /// What is known of each process, for further windows of its time.
+    known: Vec<Known>,
+}
+
+/// The streams and threads of a process that the page has.
+#[derive(Debug, Default)]
+struct Known {
+    /// `None` if its trace has no status.
+    id: Option<ProcessId>,
+    /// The numbers of its streams by context and id.
+    streams: HashMap<(u32, u64), u32>,
+    threads: HashMap<Option<u32>, u32>,
 }
 
 /// A process as the page has it.
@@ -59,9 +73,6 @@ pub(super) struct ProcessRow {
     machine: usize,
     /// The most by which the position of one of its operations on the host's clock may be off, ns.
     clock_off_by_ns: u64,
-    /// When its collection began, ns since the start of the run.
-    #[serde(skip)]
-    pub(super) began: i64,
 }
 
 /// A stream as the page has it.
@@ -95,6 +106,7 @@ impl Default for Timeline {
     fn default() -> Self {
         Timeline {
             processes: Vec::new(),
+            began: Vec::new(),
             streams: Vec::new(),
             threads: Vec::new(),
             names: Interned::default(),
@@ -104,6 +116,7 @@ impl Default for Timeline {
             steps: Slices::Each(Vec::new()),
             left_out: LeftOut::default(),
             machines: Vec::new(),
+            known: Vec::new(),
         }
     }
 }
@@ -120,18 +133,25 @@ impl Timeline {
         let (pid, rank) = (status.map(|status| status.pid), Job::of(names).rank);
         let began = clocks.began(status);
         let zero = host(filter.origin.unwrap_or(began));
-        let began = host(began).saturating_sub(zero);
-        self.processes.push(ProcessRow { pid, rank, machine, clock_off_by_ns: 0, began });
+        self.began.push(host(began).saturating_sub(zero));
+        let id = ProcessId::of(names, status);
+        let same = self.known.iter().position(|known| id.is_some() && known.id == id);
+        let process = same.unwrap_or_else(|| {
+            self.processes.push(ProcessRow { pid, rank, machine, clock_off_by_ns: 0 });
+            self.known.push(Known { id, ..Known::default() });
+            self.known.len() - 1
+        });
+        let Known { streams, threads, .. } = std::mem::take(&mut self.known[process]);
         self.names.next_process();
         let mut reading = Reading::new(names, status, clocks, filter);
         let mut pass = Pass {
             source,
             zero,
-            process: self.processes.len() as u32 - 1,
+            process: process as u32,
             timeline: self,
             stacks: Stacks::of(names),
-            streams: HashMap::default(),
-            threads: HashMap::default(),
+            streams,
+            threads,
             waiting: HashMap::default(),
             open: Ranges::new(0),
             step: None,
@@ -322,6 +342,10 @@ impl Pass<'_, '_> {
         let ended = self.source.status.map_or(self.last, |status| status.ended).max(self.last);
         let (_, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(ended);
         open.iter().for_each(|over| self.over(over));
+        let Source { names, status, .. } = self.source;
+        let id = ProcessId::of(names, status);
+        self.timeline.known[self.process as usize] =
+            Known { id, streams: self.streams, threads: self.threads };
     }
 
     /// A host time as a time of the run, ns.

@@ -94,7 +94,7 @@ pub struct Report {
     /// The sum of the wall times of all GPUs that were used, each within the selected period: what times on GPUs are shares of.
     /// 0 = no GPU is known to have had work.
     pub gpu_wall_ns: u64,
-    /// The processes that the report is about. With several, counts are their sums, medians are of all they did, and
+    /// The processes that the report is about, a row for each trace. With several, counts are their sums, medians are of all they did, and
     /// what a GPU did and what memory was held are of all of them together on one clock.
     pub processes: Vec<processes::Process>,
     /// The ranks of the job, in their order, for each time that it was started; empty if there are fewer than two.
@@ -144,7 +144,7 @@ impl Report {
             markers: all.ranges.marks.iter().map(ranges::Marker::of).collect(),
             wall_ns: lines(reports).map(|line| line.looked_ns).max(),
             gpu_wall_ns: devices::wall(&all.devices),
-            processes: reports.iter().map(processes::Process::of).collect(),
+            processes: processes::Process::all(reports),
             ranks: ranks::rows(&diagnosis.ranks, reports),
             compared: diagnosis.ranks,
             unread: unread.iter().map(unread::Unread::of).collect(),

@@ -7,7 +7,7 @@ use crate::report::damage::system_error;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A process and how its collection went.
+/// A process and how its collection went; with `gpuspy collect --every`, a window of a process's time.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Process {
     /// The process id.
@@ -18,6 +18,12 @@ pub struct Process {
     pub driver_version: Option<u32>,
     /// The path of the trace.
     pub path: String,
+    /// How many windows of the same process came before the one that the row is about; null = it is about the whole run. Windows that
+    /// are not the last have the ending detached.
+    pub window: Option<u64>,
+    /// Whether the report has no later window of the process.
+    #[serde(skip)]
+    pub is_last_window: bool,
     /// The process id of the parent.
     pub parent: Option<u32>,
     /// The process's number in a job, as RANK or a launcher's variable of that meaning had it.
@@ -73,7 +79,7 @@ pub struct Captured {
     pub run_ns: u64,
 }
 
-/// Device memory: the most that this process held, and what it held as it ended.
+/// Device memory: the most that this process held, and what it held as it, or its window of time, ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProcessMemory {
     /// The most bytes that it held at once.
@@ -103,8 +109,16 @@ pub struct Damage {
 }
 
 impl Process {
-    /// Returns the row.
-    pub fn of(report: &ProcessReport) -> Process {
+    /// Returns a row for each trace.
+    pub fn all(reports: &[ProcessReport]) -> Vec<Process> {
+        let mut rows: Vec<Process> = reports.iter().map(Process::of).collect();
+        for last in analyze::processes(reports).iter().filter_map(|windows| windows.last()) {
+            rows[*last].is_last_window = true;
+        }
+        rows
+    }
+
+    fn of(report: &ProcessReport) -> Process {
         let (process, coverage) = (&report.process, &report.tables.coverage);
         let memory = &report.tables.memory.device;
         let (exit_code, signal) = match process.outcome {
@@ -124,6 +138,8 @@ impl Process {
             command: process.command.clone(),
             driver_version: process.driver_version,
             path: process.path.clone(),
+            window: process.window,
+            is_last_window: false,
             parent: process.parent,
             rank: process.job.rank,
             local_rank: process.job.local_rank,

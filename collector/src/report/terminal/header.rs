@@ -2,11 +2,12 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number};
-use crate::analyze::lines;
 use crate::analyze::summary::{Captured, ProcessInfo};
+use crate::analyze::{self, lines};
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};
+use crate::report::rows::processes::Process;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent, plural};
@@ -69,23 +70,38 @@ fn wall(run: &Run<'_>) -> u64 {
 }
 
 fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
-    if let [only] = run.reports {
-        let process = &only.process;
+    let processes = analyze::processes(run.reports);
+    if let [windows] = processes.as_slice()
+        && let Some(last) = windows.last()
+    {
+        let process = &run.reports[*last].process;
         let command = process.command.as_deref().unwrap_or("(command unknown)");
         let room = screen.width() - INDENT;
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
         let rank = process.job.rank.map_or(String::new(), |rank| format!("rank {rank}, "));
         let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
-        let facts = facts.then(format!(", {}, {}", gpus(run), duration(process.line.wall_ns)));
-        let more = facts.clone().then(", ").then(trace(screen, &process.path));
+        let facts = facts.then(format!(", {}, {}", gpus(run), duration(wall(run))));
+        let trace = match windows.len() as u64 {
+            1 => trace(screen, &process.path),
+            several => dim(windows_of_time(several)),
+        };
+        let more = facts.clone().then(", ").then(trace);
         // The overview has no second line for the trace, which its reader has named.
         let is_short = screen.view.sections.is_empty() && more.width() > room;
         screen.titled("", INDENT, if is_short { facts } else { more });
         return;
     }
-    let processes_in_words = plural(run.reports.len() as u64, "process", "processes");
-    let sum = format!("{processes_in_words}, {}, {}", gpus(run), duration(wall(run)));
+    let mut sum = format!(
+        "{}, {}, {}",
+        plural(processes.len() as u64, "process", "processes"),
+        gpus(run),
+        duration(wall(run))
+    );
+    if processes.len() < run.reports.len() {
+        let windows = run.reports.iter().filter(|report| report.process.window.is_some());
+        sum += &format!(", {}", windows_of_time(windows.count() as u64));
+    }
     match command_of_all(run).filter(|_| !run.rows.ranks.is_empty()) {
         Some(command) => {
             screen.titled("gpuspy", INDENT, cut(&plain(command), screen.width() - INDENT));
@@ -93,7 +109,12 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         }
         None => screen.titled("gpuspy", INDENT, sum),
     }
-    processes(screen, run);
+    list(screen, run, &processes);
+}
+
+/// Returns how many traces of parts of a process's time there are (`gpuspy collect --every`).
+fn windows_of_time(count: u64) -> String {
+    plural(count, "window of time", "windows of time")
 }
 
 /// Returns the command, if it is the same for all processes.
@@ -103,8 +124,8 @@ fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
     commands.all(|command| command == Some(first)).then_some(first)
 }
 
-/// Lists the processes that the section of ranks does not contain.
-fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
+/// Lists the processes that the section of ranks does not contain: each in one row, which adds up its windows of time.
+fn list(screen: &mut Screen<'_>, run: &Run<'_>, processes: &[Vec<usize>]) {
     let mut table = Table::new(&[
         right("rank"),
         right("pid"),
@@ -118,27 +139,30 @@ fn processes(screen: &mut Screen<'_>, run: &Run<'_>) {
     ]);
     let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
     let ranks: BTreeSet<usize> = run.rows.compared.rows.iter().map(|row| row.at).collect();
-    let all = run.rows.processes.iter().zip(run.reports).enumerate();
-    let listed: Vec<_> = all.filter(|(at, _)| !ranks.contains(at)).map(|(_, one)| one).collect();
-    if listed.is_empty() {
-        return;
-    }
-    for (process, report) in listed {
-        let wall_ns = process.captured.as_ref().map_or(process.wall_ns, |captured| captured.run_ns);
-        let gpus = Some(process.gpus.len() as u32).filter(|n| *n > 0);
+    let mut is_empty = true;
+    for windows in processes.iter().filter(|windows| windows.iter().all(|at| !ranks.contains(at))) {
+        let Some(last) = windows.last() else { continue };
+        let process = &run.rows.processes[*last];
+        let rows = || windows.iter().map(|at| &run.rows.processes[*at]);
+        let wall_ns = |row: &Process| row.captured.as_ref().map_or(row.wall_ns, |captured| captured.run_ns);
+        let gpus: BTreeSet<&String> = rows().flat_map(|row| &row.gpus).collect();
+        let launches = rows().map(|row| row.launches).sum();
         table.row([
             or_none(process.rank).into(),
             process.pid.map_or("?".to_owned(), |pid| pid.to_string()).into(),
             dim(or_none(process.parent)),
-            or_none(gpus).into(),
-            ending(&report.process),
-            duration(wall_ns).into(),
-            number(process.launches),
-            percent(process.timed, process.launches).into(),
+            or_none(Some(gpus.len() as u32).filter(|n| *n > 0)).into(),
+            ending(&run.reports[*last].process),
+            duration(rows().map(wall_ns).sum()).into(),
+            number(launches),
+            percent(rows().map(|row| row.timed).sum(), launches).into(),
             process.command.as_deref().unwrap_or(&process.path).into(),
         ]);
+        is_empty = false;
     }
-    screen.table(&table, 0, "");
+    if !is_empty {
+        screen.table(&table, 0, "");
+    }
 }
 
 /// Returns the trace's path and its size on disk.

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::screen::{NONE, Screen, number, time};
+use crate::analyze;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::ranks::odd::Odd;
 use crate::diagnose::findings::straggler_rank;
@@ -215,7 +216,10 @@ fn slower(odd: &Odd, rank: u32) -> Text {
 /// Says which ranks did not end well.
 fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut badly: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for rank in &run.rows.compared.rows {
+    // After a window of its time that is not the last, a process goes on.
+    let processes = analyze::processes(run.reports);
+    let last: BTreeSet<usize> = processes.iter().filter_map(|windows| windows.last()).copied().collect();
+    for rank in run.rows.compared.rows.iter().filter(|rank| last.contains(&rank.at)) {
         let outcome = run.reports[rank.at].process.outcome;
         let is_well = |outcome: &Outcome| matches!(outcome, Outcome::Exited(None | Some(0)));
         if let Some(outcome) = outcome.filter(|outcome| !is_well(outcome)) {
