@@ -258,7 +258,10 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             match self.processes[at].records.peek() {
                 Some(next) => heads.push(Reverse((next.at, at))),
                 // Windows of weeks are on one line: what each takes has to end with its records.
-                None => self.timelines.no_more_records(at as u32),
+                None => {
+                    self.timelines.no_more_records(at as u32);
+                    self.processes[at].model.no_more_records();
+                }
             }
         }
         self.unrecorded_before(i64::MAX);

@@ -435,6 +435,11 @@ impl<'c> Model<'c> {
         event
     }
 
+    /// There are no more records: forgets the memory that the program holds, which only they would ask about.
+    pub fn no_more_records(&mut self) {
+        self.blocks = Blocks::default();
+    }
+
     /// Ends the fold.
     pub fn finish(self) -> Process {
         Process {
