@@ -344,11 +344,14 @@ fn search(driver: &Driver, stream: &Stream, context: &Context) {
         let Some(op) = stream.at(middle) else { break };
         let Some(event) = context.pool.event(op.end) else { break };
         // SAFETY: an event of this context. If it was read and reused meanwhile, it is simply not ready.
-        if unsafe { query(event) } == CUDA_SUCCESS {
-            stream.entries.observe_complete(op.position);
-            complete = middle + 1;
-        } else {
-            unknown = middle;
+        match unsafe { query(event) } {
+            CUDA_SUCCESS => {
+                stream.entries.observe_complete(op.position);
+                complete = middle + 1;
+            }
+            CUDA_ERROR_NOT_READY => unknown = middle,
+            // A driver that is shutting down gets no more queries.
+            _ => break,
         }
     }
 }
