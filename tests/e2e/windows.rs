@@ -167,15 +167,34 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
     let peak = memory["peak_bytes"]["value"].as_u64().unwrap();
     let kept = account["kept_bytes"].as_u64().unwrap();
     assert!((kept..=kept + (1 << 20)).contains(&peak), "{peak} of {kept}: no window's memory is held twice");
-    they_are_of_one_process(folder.path(), &traces, &whole);
+    they_are_of_one_process(folder.path(), &traces, &reports, &whole);
+    without_the_last_the_memory_stays(&traces, &reports);
+}
+
+/// Of a process whose latest window is not there yet, nothing seemed to be held at the end.
+fn without_the_last_the_memory_stays(traces: &[PathBuf], reports: &[Value]) {
+    let folder = tempfile::tempdir().unwrap();
+    let [first @ .., _] = traces else { return };
+    for trace in first {
+        fs::copy(trace, folder.path().join(trace.file_name().unwrap())).unwrap();
+    }
+    let of_last = &reports[first.len() - 1]["memory"]["live_bytes"];
+    assert_eq!(report(folder.path())["memory"]["live_bytes"], *of_last);
 }
 
 /// Each window was called a process that was still running when its trace ended.
-fn they_are_of_one_process(folder: &Path, traces: &[PathBuf], whole: &Value) {
+fn they_are_of_one_process(folder: &Path, traces: &[PathBuf], reports: &[Value], whole: &Value) {
     let numbers: Vec<Value> = (0..traces.len()).map(Value::from).collect();
     let rows = whole["processes"].as_array().unwrap().iter();
     assert_eq!(rows.map(|row| row["window"].clone()).collect::<Vec<_>>(), numbers);
     assert_eq!(whole["devices"][0]["processes"], 1);
+    let held = |report: &Value| -> Vec<u64> {
+        let rows = report["memory"]["holders"].as_array().unwrap().iter();
+        rows.map(|row| row["bytes"].as_u64().unwrap()).collect()
+    };
+    let highest =
+        reports.iter().max_by_key(|report| report["memory"]["peak_bytes"]["value"].as_u64()).unwrap();
+    assert_eq!(held(whole), held(highest), "who holds memory is named once, not for each window");
     let screen = Command::new(gpuspy()).arg("report").arg(folder).output().unwrap();
     let screen = String::from_utf8(screen.stdout).unwrap();
     let header = screen.lines().nth(1).unwrap();

@@ -156,8 +156,8 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     blind_ns: u64,
     /// The bytes that it holds, by kind and by the line's number of the caller that allocated them.
     held: BTreeMap<(Memory, u64), u64>,
-    /// When its memory is none of its trace's any more, host ns: of a process that runs on in the next window of its
-    /// collection, right before the trace of that one has it.
+    /// When its memory is none of its trace's any more, host ns: of a process that runs on in a later window of its
+    /// collection on the line, right before the trace of the next one has it.
     hands_over_at: Option<i64>,
 }
 
@@ -185,6 +185,21 @@ fn count_users<Records: Iterator<Item = Record>>(
             }
         }
     }
+}
+
+/// Whether a value of no other window of a process's time is larger: of these one alone, the last of equal ones.
+fn is_best_window<Records: Iterator<Item = Record>>(
+    processes: &[Process<'_, Records>],
+    at: usize,
+    of: fn(&ProcessReport) -> u64,
+) -> bool {
+    let value = |at: usize| (of(processes[at].report), at);
+    let id = |at: usize| &processes[at].report.process.id;
+    id(at).is_none() || (0..processes.len()).all(|other| id(other) != id(at) || value(other) <= value(at))
+}
+
+fn number_of_window(report: &ProcessReport) -> u64 {
+    report.process.window.unwrap_or(0)
 }
 
 struct Fold<'a, Records: Iterator<Item = Record>> {
@@ -217,6 +232,12 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
         let mut unrecorded = BinaryHeap::new();
+        // At the end of the last window that there is, the process holds what it holds.
+        for at in 0..processes.len() {
+            if is_best_window(&processes, at, number_of_window) {
+                processes[at].hands_over_at = None;
+            }
+        }
         for (at, process) in processes.iter_mut().enumerate() {
             let own = &process.report.process.line;
             let ends = (host(own.began), host(own.ended()));
@@ -372,7 +393,16 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     fn finish(self) -> Together {
         let Fold { line, processes, mut devices, callers, timelines, memory, .. } = self;
         let mut sum = MemoryUse::default();
-        processes.iter().for_each(|process| sum.merge(&process.report.tables.memory));
+        for (at, process) in processes.iter().enumerate() {
+            let mut memory = process.report.tables.memory.clone();
+            if !is_best_window(&processes, at, |report| report.tables.memory.device.peak().value) {
+                memory.holders.at_peak.clear();
+            }
+            if !is_best_window(&processes, at, number_of_window) {
+                memory.holders.never_freed.clear();
+            }
+            sum.merge(&memory);
+        }
         let of_each: Vec<_> =
             processes.iter().map(|one| (one.report, one.devices.clone(), one.blind_ns)).collect();
         // The rows of a device in the reports of the processes, and for how long each of these was not recorded.

@@ -2,6 +2,7 @@
 
 use super::holding;
 use super::idle::without_own_cost;
+use crate::analyze;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
 use crate::analyze::memory::churn::Churn;
@@ -47,7 +48,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         duration(counts.host_ns),
         if waited.0 > 0 {
             // The allocations and frees are those of the process in which they take most time.
-            let whose = if facts.reports.len() > 1 { " of all processes" } else { "" };
+            let whose = match (facts.reports.len(), analyze::processes(facts.reports).len()) {
+                (0 | 1, _) => "",
+                (_, 1) => " in all windows of time",
+                _ => " of all processes",
+            };
             let frees = plural(waited.0, "free", "frees");
             format!(" {frees}{whose} waited for the GPU, for {}.", duration(waited.1))
         } else {

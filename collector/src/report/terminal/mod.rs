@@ -32,7 +32,7 @@ use super::rows::Report;
 use super::text::{Text, Tone};
 use super::view::{Section, Style, Unread, View};
 use crate::analyze::windows::Timing;
-use crate::analyze::{Damage, ProcessReport, Tables, lines};
+use crate::analyze::{self, Damage, ProcessReport, Tables, lines};
 pub use diff::diff as terminal_diff;
 use screen::Screen;
 use serde::Serialize;
@@ -138,6 +138,11 @@ fn drawn(run: &Run<'_>, view: &View, style: &Style) -> String {
 }
 
 impl Run<'_> {
+    /// Whether several traces are about windows of one process's time.
+    fn has_windows(&self) -> bool {
+        analyze::processes(self.reports).len() < self.reports.len()
+    }
+
     /// Returns a sentence that says why there is nothing to report, if there is nothing.
     fn nothing(&self) -> Option<&'static str> {
         let all = &self.all;

@@ -191,6 +191,9 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
         return Vec::new();
     }
     let mut line = count(steps.count);
+    if run.has_windows() {
+        line.push_str(" in one window of time");
+    }
     if steps.warm_up > 0 {
         line.push_str(&format!(", warm-up {}", count(steps.warm_up)));
     }

@@ -19,7 +19,7 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     if steps.count == 0 {
         return screen.none("Steps", "no launches, NVTX ranges or graphs that recur regularly");
     }
-    screen.section("Steps", sentence(steps));
+    screen.section("Steps", sentence(steps, run.has_windows()));
     plot(screen, steps);
     if !screen.view.is_selected() {
         return;
@@ -29,15 +29,16 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     phases(screen, steps);
 }
 
-fn sentence(steps: &Steps) -> String {
+fn sentence(steps: &Steps, is_of_window: bool) -> String {
     let mut parts = vec![format!(
-        "{} found{} ({} each)",
+        "{} found{}{} ({} each)",
         count(steps.count),
         match (&steps.range, steps.source) {
             (Some(range), _) => format!(" by the NVTX range {}", cut(range, 40)),
             (None, Some("graphs")) => " by graph launches".to_owned(),
             (None, _) => String::new(),
         },
+        if is_of_window { " in one window of time" } else { "" },
         plural(steps.launches_per_step, "launch", "launches")
     )];
     if steps.warm_up > 0 {
