@@ -111,8 +111,12 @@ async function ask(browser, file) {
     await until(count === 1 ? 'asked' : `asked (${at + 1}/${count})`);
     if (at === 0) await page.keyboard.press('3');
     await until('Symbol Name');
-    await page.waitForTimeout(200);
-    const table = rows(await text());
+    // Its rows come after the title; on a busy machine, that takes longer.
+    let table = [];
+    for (let waits = 0; waits < 100 && (waits === 0 || table.length === 0); waits++) {
+      await page.waitForTimeout(200);
+      table = rows(await text());
+    }
     if (isTimeline) {
       const [track, wrong] = compareSlices(tracks, table);
       faults.push(...wrong);
