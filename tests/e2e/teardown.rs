@@ -187,9 +187,9 @@ fn a_driver_that_is_shutting_down_gets_no_more_calls() {
     let failures: Vec<String> = (20..26).map(|nth| format!("cuEventQuery:4:{nth}")).collect();
     let done = program.env("SIMCUDA_FAIL", failures.join(",")).observed().succeeded();
     assert!(began.elapsed() < Duration::from_secs(15));
-    // The program's thread may make one or two before the poller's fails, if that gets no processor.
+    // The program's thread may be about to make one while the poller's fails.
     let failed = failed(&done);
-    assert!(failed.keys().eq(["cuEventQuery"]) && failed["cuEventQuery"] <= 3, "{failed:?}");
+    assert!(failed.keys().eq(["cuEventQuery"]) && failed["cuEventQuery"] <= 2, "{failed:?}");
     let coverage = checked_coverage(&done);
     // A query may show that several launches are complete.
     assert!(number(&coverage, "timed") < number(&coverage, "launches") / 2, "{coverage}");

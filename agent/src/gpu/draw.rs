@@ -18,6 +18,7 @@ use crate::driver::Driver;
 use crate::gpu::context::Context;
 use crate::gpu::depth::{Density, Entries, Queue};
 use crate::gpu::open_burst::{Bursts, OpenBurst};
+use crate::gpu::query::query_event;
 use crate::gpu::stream_capture::StreamCaptures;
 use crate::sink::Session;
 use crate::sys::tenth_of_a_second;
@@ -112,12 +113,9 @@ pub fn is_really_deep(
     let Some((event, entry)) = draw.witness else { return true };
     // No query while anything is being captured: see `event_pairs`.
     if !entries.is_complete(entry) && session.get::<StreamCaptures>().open.load(Ordering::Relaxed) == 0 {
-        // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
-        let result = driver
-            .event_query
-            .zip(context.pool.event(event))
-            .and_then(|(query, event)| driver.relaxed(|| unsafe { query(event) }));
-        if result == Some(CUDA_SUCCESS) {
+        // RELAXED: a capture may begin meanwhile.
+        let result = driver.relaxed(|| query_event(session, driver, context, event));
+        if result == Some(Some(CUDA_SUCCESS)) {
             entries.observe_complete(entry);
         }
     }

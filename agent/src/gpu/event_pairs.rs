@@ -27,6 +27,7 @@ use crate::gpu::context::Context;
 use crate::gpu::depth::{Density, Queue};
 use crate::gpu::open_burst::saturated;
 use crate::gpu::overlap::OverlapCheck;
+use crate::gpu::query::query_event;
 use crate::gpu::stream::{End, Hold, Pending, Stream};
 use crate::gpu::stream_capture::StreamCaptures;
 use crate::sink::Session;
@@ -285,11 +286,10 @@ fn shareable_since(
         hold.last().patience = less;
         return None;
     }
-    let (query, event) = driver.event_query.zip(context.pool.event(end.event))?;
-    // RELAXED: a capture may begin meanwhile. SAFETY: an event of this context, recorded and held.
-    match driver.relaxed(|| unsafe { query(event) }) {
-        Some(CUDA_ERROR_NOT_READY) => Some(now),
-        Some(CUDA_SUCCESS) => {
+    // RELAXED: a capture may begin meanwhile.
+    match driver.relaxed(|| query_event(session, driver, context, end.event)) {
+        Some(Some(CUDA_ERROR_NOT_READY)) => Some(now),
+        Some(Some(CUDA_SUCCESS)) => {
             hold.stream().entries.observe_complete(end.position);
             hold.last().patience = PATIENCE;
             None
@@ -307,7 +307,7 @@ fn query_at_intervals(session: Session, driver: &Driver, stream: &Stream, contex
         && stream.entries.should_query(*session.get::<Queue>())
     {
         // RELAXED all the same: a capture may begin meanwhile.
-        driver.relaxed(|| search(driver, stream, context));
+        driver.relaxed(|| search(session, driver, stream, context));
     }
 }
 
@@ -331,7 +331,7 @@ fn query_stream(driver: &Driver, stream: &Stream) -> bool {
 }
 
 /// Searches the unread operations by halving for the newest that is complete, with eleven queries at most.
-fn search(driver: &Driver, stream: &Stream, context: &Context) {
+fn search(session: Session, driver: &Driver, stream: &Stream, context: &Context) {
     if stream.oldest().is_none() {
         // No event of ours is unread; only the driver knows whether the stream is empty.
         query_stream(driver, stream);
@@ -339,18 +339,15 @@ fn search(driver: &Driver, stream: &Stream, context: &Context) {
     }
     // Operations of a stream complete in order, so halving finds the newest that is complete.
     let (mut complete, mut unknown) = stream.unread();
-    while let (Some(query), true) = (driver.event_query, complete < unknown) {
+    while complete < unknown {
         let middle = complete + (unknown - complete) / 2;
         let Some(op) = stream.at(middle) else { break };
-        let Some(event) = context.pool.event(op.end) else { break };
-        // SAFETY: an event of this context. If it was read and reused meanwhile, it is simply not ready.
-        match unsafe { query(event) } {
-            CUDA_SUCCESS => {
+        match query_event(session, driver, context, op.end) {
+            Some(CUDA_SUCCESS) => {
                 stream.entries.observe_complete(op.position);
                 complete = middle + 1;
             }
-            CUDA_ERROR_NOT_READY => unknown = middle,
-            // A driver that is shutting down gets no more queries.
+            Some(CUDA_ERROR_NOT_READY) => unknown = middle,
             _ => break,
         }
     }

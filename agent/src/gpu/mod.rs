@@ -13,6 +13,7 @@
 //! - [`stream_capture`] tracks whether the app is capturing streams.
 //! - [`budget`] decides whether to time at all, from the measured cost; [`capture_range`] applies `--capture-range`.
 //! - [`poller`] reads events and turns them into [`gpuspy_wire::record::GpuTime`].
+//! - [`query`] queries events during a launch, and stops all such calls when the driver is shutting down.
 //! - [`time_base`] computes where on a context's clock an event lies.
 //! - [`clock_sample`] samples the GPU clock.
 //! - [`nodes`] reads the events inside graphs.
@@ -32,6 +33,7 @@ pub mod open_burst;
 pub mod overlap;
 pub mod poller;
 pub mod pool;
+pub mod query;
 pub mod stream;
 pub mod stream_capture;
 pub mod time_base;

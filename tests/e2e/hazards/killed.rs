@@ -87,7 +87,7 @@ fn a_program_that_is_killed_at_any_call_leaves_nothing_but_a_trace_of_what_retur
     }
     println!("{killed} were killed, {with_collector} of them with a collector");
     assert!(
-        killed > 5 && with_collector > 1,
+        killed > 20 && with_collector > 10,
         "{killed} were killed, {with_collector} of them with a collector"
     );
 }
@@ -121,22 +121,27 @@ fn a_collector_that_is_killed_at_any_call_is_told_and_nothing_else_changes() {
         return;
     }
     holds_what_returned(&whole, "not killed");
-    let mut told = 0;
-    for at in points(1..=made.len(), 40) {
+    // Until it has received the program's memory, another collector takes its place. Right after that, none can, and nothing is
+    // written. How many calls come later differs from run to run: on a busy machine, a collector looks for records more often.
+    let received = made.iter().position(|(_, number)| *number == libc::SYS_recvmsg).unwrap() + 1;
+    let begins = received + 1..=received + 60;
+    let (mut told, ends) = (0, begins.end() + 1..=made.len());
+    for at in points(1..=received, 10).chain(points(begins.clone(), 20)).chain(points(ends, 10)) {
         let done = killed_collector(at);
         let what = format!("the collector killed before call {at} of {}: {}", made.len(), done.stderr);
         same(&plain, &done, &what);
         nothing_is_left_of(&done, &what);
-        told += u32::from(!done.stderr.contains("the trace is "));
+        let is_told = !done.stderr.contains("the trace is ");
+        assert!(!is_told || at > received, "{what}");
+        assert!(is_told || !begins.contains(&at), "{what}");
+        told += u32::from(is_told);
         traces_with_content(&done).iter().for_each(|trace| is_read_or_said_to_be_empty(trace, &what));
         if done.stderr.contains("no trace was written") {
             assert!(!super::names_in(done.folder()).iter().any(|name| name.ends_with(".gspy")), "{what}");
         }
     }
-    // How often a collector looks for records differs from run to run, so that many of the later points may come after the
-    // program's end. Those of its start come before.
     println!("{told} were told");
-    assert!(told > 1, "{told} were told");
+    assert!(told > 10, "{told} were told");
 }
 
 fn killed_run(at: usize) -> Done {

@@ -22,6 +22,7 @@ use crate::gpu::nodes::{self, Nodes};
 use crate::gpu::open_burst::Bursts;
 use crate::gpu::poller::cost::{Meter, Outside, PoolEvents};
 use crate::gpu::poller::rhythm::Found;
+use crate::gpu::query::shut_down;
 use crate::gpu::stream::{Pending, Stream, Streams};
 use crate::gpu::time_base::{self, Position, TimeBase};
 use crate::sink::{Ring, Session};
@@ -125,7 +126,7 @@ impl Reader {
             });
             match polled {
                 Ok(()) => self.known.push(known),
-                Err(CUDA_ERROR_DEINITIALIZED) => self.shut_down(),
+                Err(CUDA_ERROR_DEINITIALIZED) => shut_down(self.session),
                 Err(_) => {
                     // The app destroyed the context by a call that the agent does not intercept: what is
                     // pending on it is lost.
@@ -151,12 +152,6 @@ impl Reader {
     /// Whether a context's events may be queried: no call may be ending it or have ended it.
     fn may_touch(&self, context: &Context) -> bool {
         !self.session.poller.is_stopped() && !context.is_leaving()
-    }
-
-    /// Stops querying and timing after the driver has reported that it is shutting down.
-    fn shut_down(&self) {
-        self.session.poller.stop();
-        self.session.get::<Gate>().stop();
     }
 
     /// Reads the operations of the current context that are complete.
@@ -223,7 +218,7 @@ impl Reader {
                 }
                 Some(CUDA_ERROR_NOT_READY) | None => break,
                 Some(CUDA_ERROR_DEINITIALIZED) => {
-                    self.shut_down();
+                    shut_down(self.session);
                     break;
                 }
                 // A sticky error of the app's, or an event that cannot be queried: the time is lost, and
@@ -256,7 +251,7 @@ impl Reader {
                 Some(CUDA_SUCCESS) => (until, step) = (next, 2 * step),
                 Some(CUDA_ERROR_NOT_READY) => return (until, Some(next - 1)),
                 Some(CUDA_ERROR_DEINITIALIZED) => {
-                    self.shut_down();
+                    shut_down(self.session);
                     break;
                 }
                 _ => break,
