@@ -13,7 +13,6 @@ use gpuspy_wire::record::{
     WindowChange, flag,
 };
 use serde_json::{Value, json as value};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 const GEMM: u32 = 1;
@@ -253,57 +252,6 @@ fn reports_of(apps: Vec<(App, Names, Status)>, filter: &Filter) -> Vec<ProcessRe
     });
     together(&mut reports, members.collect());
     reports
-}
-
-/// Records of a process, of which some are held from the first that is asked for until there is none.
-struct Held<'a, Records> {
-    records: Records,
-    is_held: bool,
-    /// The processes of which records are held, and the most there were.
-    now: &'a Cell<(u32, u32)>,
-}
-
-impl<Records: Iterator<Item = Record>> Iterator for Held<'_, Records> {
-    type Item = Record;
-
-    fn next(&mut self) -> Option<Record> {
-        let next = self.records.next();
-        let (held, most) = self.now.get();
-        let held = held + u32::from(next.is_some()) - u32::from(self.is_held);
-        self.now.set((held, most.max(held)));
-        self.is_held = next.is_some();
-        next
-    }
-}
-
-/// A report of a thousand windows held a chunk and the calls of each of them at the same time.
-#[test]
-fn processes_that_follow_each_other_are_read_one_after_another() {
-    let app = |at: u64| {
-        let mut app = App::new();
-        app.records.iter_mut().for_each(|record| record.at += at);
-        app.idle(at);
-        app.sync(1_000);
-        app.timed(LAUNCH, kernel(GEMM), 36_000, 100_000);
-        app.sync(150_000);
-        app
-    };
-    let apps: Vec<App> = (0..8).map(|number| app(number * 10_000_000)).collect();
-    let (names, status, filter, now) = (names(), status(), Filter::default(), Cell::new((0, 0)));
-    let clocks: Vec<_> = apps.iter().map(|app| Survey::of(app.records.iter().cloned())).collect();
-    let reports = apps.iter().map(|app| app.clone().report(Some(&status), Damage::default()));
-    let mut reports: Vec<ProcessReport> = reports.collect();
-    let members = apps.iter().zip(&clocks).map(|(app, clocks)| Member {
-        names: &names,
-        status: Some(&status),
-        clocks,
-        filter: &filter,
-        not_before: app.records[0].at,
-        records: Held { records: app.records.iter().cloned(), is_held: false, now: &now },
-    });
-    together(&mut reports, members.collect());
-    assert_eq!(json(&reports)["coverage"]["launches"], 8);
-    assert_eq!(now.get(), (0, 1), "held at the end, and at most");
 }
 
 fn kernel(name: u32) -> What {

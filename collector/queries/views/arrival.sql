@@ -1,8 +1,9 @@
 -- How ranks came to their collectives: a row for each rank of each collective whose kernels were compared, of those that at least two ranks
 -- and half of all have a time of. All kernels of a collective end together, so the shortest is that of the rank that came last; clocks
 -- are not compared. The ends of successive kernels must be equally far apart on all ranks within their bounds, or at least closer than
--- the ranks came: others are of different communicators. late_ns: by how much it came later than half of the ranks; is_last: whether it certainly came last of all; waited_ns: how
--- long only it was missing.
+-- the ranks came: others are of different communicators.
+-- late_ns: by how much it came later than half of the ranks; is_last: whether it certainly came last of all; waited_ns: how long only it
+-- was missing.
 WITH members AS (
     SELECT c.job, c.mangledName AS symbol, COUNT(DISTINCT c.rank) AS ranks
     FROM communication c WHERE c.collective

@@ -9,14 +9,13 @@ use super::idle::IdleReport;
 use super::merge::Merge;
 use super::pipeline::Tables;
 use super::together::Together;
-use crate::hash::HashMap;
 use crate::model::filter::Filter;
 use crate::model::framework::Framework;
 use crate::model::hangs::Hang;
 use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
-use crate::model::run::ProcessId;
+use crate::model::run::{self, ProcessId};
 use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
@@ -41,7 +40,7 @@ pub struct ProcessReport {
 pub struct ProcessInfo {
     /// Its process id; `None` if the trace has no status.
     pub pid: Option<u32>,
-    /// The same, on all machines and at all times.
+    /// Of which process's time the trace is a window; `None` if it is about the whole run.
     pub id: Option<ProcessId>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,
@@ -171,21 +170,9 @@ pub fn sort(reports: &mut [ProcessReport]) {
     });
 }
 
-/// Returns the processes of a run: the places of the reports about each, in their order. Those are several if each is about a
-/// window of the process's time.
+/// Returns the [processes](run::processes) that reports are about.
 pub fn processes(reports: &[ProcessReport]) -> Vec<Vec<usize>> {
-    let (mut processes, mut known) = (Vec::<Vec<usize>>::new(), HashMap::<&ProcessId, usize>::default());
-    for (at, report) in reports.iter().enumerate() {
-        let new = processes.len();
-        let process = &report.process;
-        let number = process.id.as_ref().filter(|_| process.window.is_some());
-        let number = number.map_or(new, |id| *known.entry(id).or_insert(new));
-        if number == new {
-            processes.push(Vec::new());
-        }
-        processes[number].push(at);
-    }
-    processes
+    run::processes(reports.iter().map(|report| report.process.id.as_ref()))
 }
 
 impl Tables {

@@ -37,7 +37,7 @@ use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self, Period};
-use crate::model::run::{Machine, ProcessId, Surveyed};
+use crate::model::run::{self, Machine, Surveyed};
 use crate::model::stacks::Caller;
 use crate::model::steps::StepCounter;
 use crate::model::thread_times::ThreadTimes;
@@ -170,41 +170,12 @@ enum Unrecorded {
     Ended,
 }
 
-/// Counts the processes that used each GPU, each once, however many windows of its time are on the line.
-fn count_users<Records: Iterator<Item = Record>>(
-    devices: &mut [DeviceReport],
-    processes: &[Process<'_, Records>],
-) {
-    let mut known: HashSet<(u32, &ProcessId)> = HashSet::default();
-    for Process { report, devices: places, .. } in processes {
-        let process = report.process.id.as_ref();
-        for own in report.tables.devices.iter().filter(|own| own.timelines > 0) {
-            let Some(place) = own.id.and_then(|id| places.get(&id).copied()) else { continue };
-            if process.is_none_or(|process| known.insert((place, process))) {
-                devices[place as usize].processes += 1;
-            }
-        }
-    }
-}
-
-/// Whether a value of no other window of a process's time is larger: of these one alone, the last of equal ones.
-fn is_best_window<Records: Iterator<Item = Record>>(
-    processes: &[Process<'_, Records>],
-    at: usize,
-    of: fn(&ProcessReport) -> u64,
-) -> bool {
-    let value = |at: usize| (of(processes[at].report), at);
-    let id = |at: usize| &processes[at].report.process.id;
-    id(at).is_none() || (0..processes.len()).all(|other| id(other) != id(at) || value(other) <= value(at))
-}
-
-fn number_of_window(report: &ProcessReport) -> u64 {
-    report.process.window.unwrap_or(0)
-}
-
 struct Fold<'a, Records: Iterator<Item = Record>> {
     line: Line,
+    /// A process, or a window of its time.
     processes: Vec<Process<'a, Records>>,
+    /// The places of the windows of each process.
+    windows: Vec<Vec<usize>>,
     /// GPUs by UUID, or by process and ordinal if the UUID is unknown.
     devices: Vec<DeviceReport>,
     contexts: Numbers<u32>,
@@ -227,17 +198,19 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             .zip(reports)
             .map(|(member, report)| Process::new(member, report, &mut devices))
             .collect();
-        count_users(&mut devices, &processes);
+        let windows = run::processes(reports.iter().map(|report| report.process.id.as_ref()));
+        for windows in &windows {
+            let used: HashSet<u32> = windows.iter().flat_map(|at| processes[*at].used()).collect();
+            used.into_iter().for_each(|place| devices[place as usize].processes += 1);
+            // At the end of the last window that there is, the process holds what it holds.
+            if let Some(last) = windows.iter().max_by_key(|at| reports[**at].process.window) {
+                processes[*last].hands_over_at = None;
+            }
+        }
         let period = Period::union(processes.iter().map(|process| process.record_filter.period()));
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
         let mut unrecorded = BinaryHeap::new();
-        // At the end of the last window that there is, the process holds what it holds.
-        for at in 0..processes.len() {
-            if is_best_window(&processes, at, number_of_window) {
-                processes[at].hands_over_at = None;
-            }
-        }
         for (at, process) in processes.iter_mut().enumerate() {
             let own = &process.report.process.line;
             let ends = (host(own.began), host(own.ended()));
@@ -258,6 +231,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         Fold {
             line,
             processes,
+            windows,
             devices,
             contexts: Numbers::new(),
             callers: Numbers::new(),
@@ -391,17 +365,11 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     }
 
     fn finish(self) -> Together {
-        let Fold { line, processes, mut devices, callers, timelines, memory, .. } = self;
+        let Fold { line, processes, windows, mut devices, callers, timelines, memory, .. } = self;
         let mut sum = MemoryUse::default();
-        for (at, process) in processes.iter().enumerate() {
-            let mut memory = process.report.tables.memory.clone();
-            if !is_best_window(&processes, at, |report| report.tables.memory.device.peak().value) {
-                memory.holders.at_peak.clear();
-            }
-            if !is_best_window(&processes, at, number_of_window) {
-                memory.holders.never_freed.clear();
-            }
-            sum.merge(&memory);
+        for windows in &windows {
+            let reports: Vec<&ProcessReport> = windows.iter().map(|at| processes[*at].report).collect();
+            add_memory(&mut sum, &reports);
         }
         let of_each: Vec<_> =
             processes.iter().map(|one| (one.report, one.devices.clone(), one.blind_ns)).collect();
@@ -443,6 +411,28 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         }
         devices.extend(unknown);
         Together { line, gaps: devices::gaps(&devices), devices, memory }
+    }
+}
+
+/// Adds the memory of a process, by the reports about it or about the windows of its time: who holds memory in several of these is named
+/// once, at the highest peak and at the end.
+fn add_memory(sum: &mut MemoryUse, windows: &[&ProcessReport]) {
+    let of = |at: usize| &windows[at].tables.memory;
+    let highest = (0..windows.len()).max_by_key(|at| of(*at).device.peak().value);
+    let last = (0..windows.len()).max_by_key(|at| windows[*at].process.window);
+    for at in 0..windows.len() {
+        if Some(at) == highest && Some(at) == last {
+            sum.merge(of(at));
+            continue;
+        }
+        let mut memory = of(at).clone();
+        if Some(at) != highest {
+            memory.holders.at_peak.clear();
+        }
+        if Some(at) != last {
+            memory.holders.never_freed.clear();
+        }
+        sum.merge(&memory);
     }
 }
 
@@ -527,6 +517,12 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             process.hands_over_at = Some(end.saturating_sub(host(CARRIED_BEFORE) + 1));
         }
         process
+    }
+
+    /// The numbers of the GPUs that it used.
+    fn used(&self) -> impl Iterator<Item = u32> {
+        let used = self.report.tables.devices.iter().filter(|own| own.timelines > 0);
+        used.filter_map(|own| own.id.and_then(|id| self.devices.get(&id).copied()))
     }
 
     /// Whether it certainly has ended, so that its memory is free.

@@ -54,9 +54,7 @@ impl Machines {
 
     /// The number of processes, each of which may have a trace for each window of its time.
     pub(super) fn processes(&self) -> usize {
-        let unknown = self.traces.iter().filter(|(_, place)| place.process.is_none()).count();
-        let known: BTreeSet<_> = self.traces.iter().filter_map(|(_, place)| place.process.as_ref()).collect();
-        known.len() + unknown
+        run::processes(self.traces.iter().map(|(_, place)| place.process.as_ref())).len()
     }
 
     /// When the windows of time that the traces are about began, s since 1970; with `None`, if a trace is about a whole run.

@@ -13,7 +13,7 @@ use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::{HashMap, HashSet};
 use crate::trace::TraceWriter;
-use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work};
+use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work, window_text};
 use crossbeam_channel::Sender;
 use gpuspy_wire::record::{Fact, Namespace, Untimed, flag};
 use parking_lot::Mutex;
@@ -272,7 +272,7 @@ impl<'s> Recording<'s> {
         let captures = (Namespace::Fact, Fact::CaptureRange as u32);
         if windows.carry.name_of(captures.0, captures.1).is_none_or(str::is_empty) {
             let seconds = windows.division.length.as_secs();
-            writer.name(captures.0, captures.1, &format!("window of {seconds} s"))?;
+            writer.name(captures.0, captures.1, &window_text(seconds))?;
         }
         writer.name(Namespace::Fact, Fact::Window as u32, &windows.count.to_string())?;
         for record in windows.carry.records(placed_before(windows.began)) {

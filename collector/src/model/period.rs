@@ -1,7 +1,7 @@
 //! Which time of a trace is selected: all of it, a part between two moments, or its capture ranges (`--capture-range`)?
 
 use super::host_time::host;
-use crate::trace::record::{Body, Names, Record, Status};
+use crate::trace::record::{Body, Names, Record, Status, seconds_of_window};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::sync::Arc;
 
@@ -176,14 +176,14 @@ pub fn window(names: &Names) -> Option<u64> {
 pub fn window_began(names: &Names, records_began: u64) -> Option<u64> {
     window(names)?;
     let began = records_began / 1_000_000_000;
-    let length =
-        requested(names).and_then(|text| text.strip_prefix("window of ")?.strip_suffix(" s")?.parse().ok());
+    let length = requested(names).and_then(seconds_of_window);
     Some(began - began % length.unwrap_or(1).max(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::record::window_text;
     use proptest::prelude::*;
 
     fn captures(changes: &[(u64, bool)]) -> CaptureRanges {
@@ -196,6 +196,16 @@ mod tests {
 
     fn asked_for() -> Names {
         Names([((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned())].into())
+    }
+
+    #[test]
+    fn windows_begin_at_multiples_of_their_length() {
+        let fact = |fact, text: &str| ((Namespace::Fact, fact as u32), text.to_owned());
+        let names = |range: &str| Names([fact(Fact::Window, "7"), fact(Fact::CaptureRange, range)].into());
+        let began = |range: &str| window_began(&names(range), 1_795_924_516_700_000_000);
+        assert_eq!(began(&window_text(600)), Some(1_795_924_200));
+        assert_eq!(began("profiler-api"), Some(1_795_924_516), "the length is not known");
+        assert_eq!(window_began(&asked_for(), 1), None, "of the whole run");
     }
 
     #[test]

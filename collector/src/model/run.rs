@@ -27,7 +27,7 @@ pub struct Surveyed<'a> {
 }
 
 /// The clock that a process's host times come from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Machine {
     /// The machine's clock since this boot, by the boot id.
     Boot(u64),
@@ -35,8 +35,8 @@ pub enum Machine {
     Host(Option<String>),
 }
 
-/// Which process a trace is about. Traces in which it is the same are of windows of that process's time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Of which process's time a trace is a window (`gpuspy collect --every`): the others of the same process have the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessId {
     /// The machine.
     pub machine: Machine,
@@ -47,12 +47,28 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns which process it is; `None` if the trace has no status.
+    /// Returns which process it is; `None` if the trace is about the whole run of one, or has no status.
     pub fn of(names: &Names, status: Option<&Status>) -> Option<ProcessId> {
+        period::window(names)?;
         let status = status?;
         let began = status.session_realtime.unwrap_or(status.began_realtime);
         Some(ProcessId { machine: Machine::of(names, Some(status)), pid: status.pid, began })
     }
+}
+
+/// Returns the processes that traces are about, in the order of their first ones: the places of the traces of each. A process has
+/// several if they are windows of its time.
+pub fn processes<'a>(traces: impl Iterator<Item = Option<&'a ProcessId>>) -> Vec<Vec<usize>> {
+    let (mut processes, mut known) = (Vec::<Vec<usize>>::new(), HashMap::<&ProcessId, usize>::default());
+    for (at, id) in traces.enumerate() {
+        let new = processes.len();
+        let number = id.map_or(new, |id| *known.entry(id).or_insert(new));
+        if number == new {
+            processes.push(Vec::new());
+        }
+        processes[number].push(at);
+    }
+    processes
 }
 
 impl Machine {
@@ -88,7 +104,7 @@ pub struct Place {
     pub rank: Option<u32>,
     /// When its collection began (CLOCK_REALTIME, ns), and its process id, if its trace has a status.
     pub began: Option<(u64, u32)>,
-    /// Which process it is, if its trace has a status.
+    /// Of which process's time the trace is a window.
     pub process: Option<ProcessId>,
     /// When the window of time that the trace is about began: s since 1970; `None` if the trace is about the whole run.
     pub window: Option<u64>,

@@ -26,6 +26,19 @@ pub struct Record {
 /// How long before its window of time a trace places what it has of the time before, ns.
 pub const CARRIED_BEFORE: u64 = 1;
 
+/// Before the length of a window of time in [`Fact::CaptureRange`](gpuspy_wire::record::Fact::CaptureRange), and after it.
+const WINDOW: (&str, &str) = ("window of ", " s");
+
+/// Returns the [`Fact::CaptureRange`](gpuspy_wire::record::Fact::CaptureRange) of a trace that is about a window of time, by the window's length.
+pub fn window_text(seconds: u64) -> String {
+    format!("{}{seconds}{}", WINDOW.0, WINDOW.1)
+}
+
+/// Returns the length in seconds of the window of time that a [`Fact::CaptureRange`](gpuspy_wire::record::Fact::CaptureRange) is.
+pub fn seconds_of_window(text: &str) -> Option<u64> {
+    text.strip_prefix(WINDOW.0)?.strip_suffix(WINDOW.1)?.parse().ok()
+}
+
 impl Record {
     /// The correlation of an operation that should get a GPU time and has none.
     pub fn awaits_time(&self) -> Option<u64> {

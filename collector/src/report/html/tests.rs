@@ -5,7 +5,7 @@ use crate::model::simulation::{Load, Simulation, Truth};
 use crate::model::survey::Survey;
 use crate::report::Operations;
 use crate::trace::record::{Body, Context, Names, Record, Status};
-use gpuspy_wire::record::{Namespace, Untimed};
+use gpuspy_wire::record::{Fact, Namespace, Untimed};
 
 /// A name that would end its element, start a comment, turn the rest of its line around, and go on for a megabyte.
 fn hostile() -> String {
@@ -80,7 +80,8 @@ fn the_tables_have_what_operations_prints() {
 /// Each window had lanes of its own, a sliver in each.
 #[test]
 fn windows_of_a_process_share_its_lanes() {
-    let (names, records, filter) = (names("vecadd"), records(), Filter::default());
+    let (mut names, records, filter) = (names("vecadd"), records(), Filter::default());
+    names.0.insert((Namespace::Fact, Fact::Window as u32), "3".to_owned());
     let clocks = Survey::of(records.iter().cloned());
     let first = Status { pid: 42, began_realtime: 5, ..Status::default() };
     let second = Status { began_realtime: 9, session_realtime: Some(5), ..first.clone() };

@@ -57,7 +57,7 @@ pub struct Timeline {
 /// The streams and threads of a process that the page has.
 #[derive(Debug, Default)]
 struct Known {
-    /// `None` if its trace has no status.
+    /// Of which process's time its traces are windows; `None` if it has one trace.
     id: Option<ProcessId>,
     /// The numbers of its streams by context and id.
     streams: HashMap<(u32, u64), u32>,
@@ -141,7 +141,8 @@ impl Timeline {
             self.known.push(Known { id, ..Known::default() });
             self.known.len() - 1
         });
-        let Known { streams, threads, .. } = std::mem::take(&mut self.known[process]);
+        let known = &mut self.known[process];
+        let (streams, threads) = (std::mem::take(&mut known.streams), std::mem::take(&mut known.threads));
         self.names.next_process();
         let mut reading = Reading::new(names, status, clocks, filter);
         let mut pass = Pass {
@@ -342,10 +343,8 @@ impl Pass<'_, '_> {
         let ended = self.source.status.map_or(self.last, |status| status.ended).max(self.last);
         let (_, open) = std::mem::replace(&mut self.open, Ranges::new(0)).finish(ended);
         open.iter().for_each(|over| self.over(over));
-        let Source { names, status, .. } = self.source;
-        let id = ProcessId::of(names, status);
-        self.timeline.known[self.process as usize] =
-            Known { id, streams: self.streams, threads: self.threads };
+        let known = &mut self.timeline.known[self.process as usize];
+        (known.streams, known.threads) = (self.streams, self.threads);
     }
 
     /// A host time as a time of the run, ns.
