@@ -5,5 +5,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=$root/target
 
+if [[ ! -e $target/release/gpuspy ]]; then
+    echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
+fi
 (cd "$root" && cargo build --quiet --release --target-dir "$target" -p gpuspy -p gpuspy-agent -p simcuda)
 exec "$target/release/gpuspy" demo -o "$target"
