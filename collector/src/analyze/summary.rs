@@ -61,8 +61,10 @@ pub struct ProcessInfo {
     pub parent: Option<u32>,
     /// Its place in a job.
     pub job: Job,
-    /// How many windows of the same process came before the one that the trace is about; `None` if it is about the whole run.
+    /// How many windows of the same process came before the first one that the report is about; `None` if it is about the whole run.
     pub window: Option<u64>,
+    /// How many traces were read as one: those of successive windows, or one.
+    pub windows: u64,
     /// The UUIDs of the GPUs on which it had a context, as nvidia-smi prints them.
     pub gpus: Vec<String>,
     /// When its collection began: CLOCK_REALTIME, ns.
@@ -126,6 +128,7 @@ impl ProcessInfo {
             parent: job::parent(names, status),
             job: Job::of(names),
             window: period::window(names),
+            windows: 1,
             gpus: devices.iter().filter_map(|device| device.uuid.clone()).collect(),
             began_realtime: status.map(|status| status.began_realtime),
             line: end.line,

@@ -4,7 +4,9 @@ use super::exporting::{Asked, Exporting};
 use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, is_compressed, write_file, write_to, written_behind};
-use super::traces::{PATIENCE, resolve_callers, say_damage, time_of_steps, traces_of, unreadable, wait};
+use super::traces::{
+    self, PATIENCE, find, joined, resolve_callers, say_damage, time_of_steps, traces_of, unreadable,
+};
 use super::{Failure, panic, parquet, say, time};
 use crate::export::chrome::Chrome;
 use crate::export::flame::Weight;
@@ -15,7 +17,7 @@ use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::run::Machine;
 use crate::model::steps::Span;
-use crate::trace::{TraceError, TraceReader};
+use crate::trace::TraceReader;
 use crate::why::said;
 use clap::{Args, ValueEnum};
 use flate2::read::GzDecoder;
@@ -24,7 +26,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -351,13 +352,11 @@ fn sources(opened: &mut [Opened]) -> Vec<&mut Source> {
 
 /// Opens all traces that can be read; at least one.
 fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<Opened>, Failure> {
-    let deadline = Instant::now() + PATIENCE;
-    let (mut opened, mut failures) = (Vec::new(), Vec::new());
-    for trace in traces_of(path)? {
-        match wait(&trace, deadline).and_then(|()| open(&trace, exporting)) {
-            Ok(one) => opened.push(one),
-            Err(error) => failures.push(unreadable(&trace, &error)),
-        }
+    let (found, mut unread) = find(path, PATIENCE)?;
+    let mut opened = Vec::new();
+    for found in joined(found) {
+        let readers = traces::open(&found.paths, &mut unread).into_iter();
+        opened.extend(readers.map(|(path, reader)| open(&path, reader, exporting)));
     }
     lay_out(&mut sources(&mut opened), filter);
     if let (Some(steps), false) = (filter.steps, opened.is_empty()) {
@@ -374,17 +373,17 @@ fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<O
             Contents { names, status, clocks, filter }
         }),
     )?;
-    match failures.pop() {
-        Some(failure) if opened.is_empty() => Err(failure),
-        last => {
-            failures.into_iter().chain(last).for_each(|failure| say(&failure.sentence));
-            Ok(opened)
-        }
+    let mut failures = unread.iter().map(|(path, error)| unreadable(path, error));
+    if opened.is_empty()
+        && let Some(failure) = failures.next_back()
+    {
+        return Err(failure);
     }
+    failures.for_each(|failure| say(&failure.sentence));
+    Ok(opened)
 }
 
-fn open(path: &Path, exporting: &Exporting) -> Result<Opened, TraceError> {
-    let mut reader = TraceReader::open(path)?;
+fn open(path: &Path, mut reader: TraceReader, exporting: &Exporting) -> Opened {
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let mut records = 0;
     let mut source = Source::of(names, status, |observe| {
@@ -396,7 +395,7 @@ fn open(path: &Path, exporting: &Exporting) -> Result<Opened, TraceError> {
     });
     source.resolve(resolve_callers);
     say_damage(path, reader.damage());
-    Ok(Opened { reader, source, records })
+    Opened { reader, source, records }
 }
 
 fn export_to(

@@ -7,59 +7,55 @@
 use super::Failure;
 use super::filter::{self, Known};
 use super::progress::Reading;
-use super::traces::{Opened, read, time_of_steps, traces_of, unreadable, wait};
+use super::traces::{Found, Opened, Unread, find, joined, open, read, time_of_steps};
 use crate::model::filter::Filter;
 use crate::model::run::{self, Numbering, Place};
-use crate::trace::{TraceError, TraceReader};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The traces of a run by machine, none of which is open.
 pub(super) struct Machines {
     /// What the user named.
     path: PathBuf,
-    traces: Vec<(PathBuf, Place)>,
+    traces: Vec<Found>,
     /// The traces that could not be read, and why.
-    pub unread: Vec<(PathBuf, TraceError)>,
+    pub unread: Unread,
 }
 
 impl Machines {
-    /// Looks into a trace, or into all traces of a directory, for where they are from.
+    /// Looks into a trace, or into all traces of a directory, for where they are from. Successive windows of a process are one.
     pub(super) fn of(path: &Path, patience: Duration) -> Result<Machines, Failure> {
-        let deadline = Instant::now() + patience;
-        let (mut traces, mut unread) = (Vec::new(), Vec::new());
-        for trace in traces_of(path)? {
-            match wait(&trace, deadline).and_then(|()| TraceReader::open(&trace)) {
-                Ok(reader) => traces.push((trace, Place::of(reader.names(), reader.status()))),
-                Err(error) => unread.push((trace, error)),
-            }
-        }
-        match unread.last() {
-            Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
-            _ => Ok(Machines { path: path.to_owned(), traces, unread }),
-        }
+        let machines = Machines::of_windows(path, patience)?;
+        Ok(Machines { traces: joined(machines.traces), ..machines })
+    }
+
+    /// Does the same with each window for itself.
+    pub(super) fn of_windows(path: &Path, patience: Duration) -> Result<Machines, Failure> {
+        let (traces, unread) = find(path, patience)?;
+        Ok(Machines { path: path.to_owned(), traces, unread })
     }
 
     /// The trace whose collection began first.
     pub(super) fn first(&self) -> Option<&Path> {
         let began = |place: &Place| place.began.map_or(u64::MAX, |(began, _)| began);
-        self.traces.iter().min_by_key(|(_, place)| began(place)).map(|(path, _)| path.as_path())
+        let first = self.traces.iter().min_by_key(|found| began(&found.place));
+        first.and_then(|found| found.paths.first()).map(PathBuf::as_path)
     }
 
-    /// The number of traces.
+    /// The number of traces, windows that are one counted once.
     pub(super) fn count(&self) -> usize {
         self.traces.len()
     }
 
     /// The number of processes, each of which may have a trace for each window of its time.
     pub(super) fn processes(&self) -> usize {
-        run::processes(self.traces.iter().map(|(_, place)| place.process.as_ref())).len()
+        run::processes(self.traces.iter().map(|found| found.place.process.as_ref())).len()
     }
 
     /// When the windows of time that the traces are about began, s since 1970; with `None`, if a trace is about a whole run.
     pub(super) fn windows(&self) -> BTreeSet<Option<u64>> {
-        self.traces.iter().map(|(_, place)| place.window).collect()
+        self.traces.iter().map(|found| found.place.window).collect()
     }
 
     /// Reads the traces of each machine once, and gives those that the filter selects to a function, each with its own filter.
@@ -71,8 +67,8 @@ impl Machines {
         filter: &Filter,
         mut visit: impl FnMut(&mut [Opened], &[Filter]),
     ) -> Result<(), Failure> {
-        filter::check_ranks(&self.path, filter, self.traces.iter().map(|(_, place)| place.rank))?;
-        let places: Vec<Place> = self.traces.iter().map(|(_, place)| place.clone()).collect();
+        filter::check_ranks(&self.path, filter, self.traces.iter().map(|found| found.place.rank))?;
+        let places: Vec<Place> = self.traces.iter().map(|found| found.place.clone()).collect();
         let mut machines = run::machines(&places);
         // Ranks of other machines change nothing for those that are selected.
         machines.retain(|machine| machine.iter().any(|at| filter.is_of_rank(places[*at].rank)));
@@ -113,16 +109,8 @@ impl Machines {
         let mut opened = Vec::new();
         for at in machine {
             progress.next();
-            let path = &self.traces[*at].0;
-            match read(path) {
-                Ok(trace) => opened.push(trace),
-                // It could be read a moment ago.
-                Err(error) => {
-                    if !self.unread.iter().any(|(unread, _)| unread == path) {
-                        self.unread.push((path.clone(), error));
-                    }
-                }
-            }
+            let readers = open(&self.traces[*at].paths, &mut self.unread);
+            opened.extend(readers.into_iter().map(|(path, reader)| read(path, reader)));
         }
         opened
     }

@@ -33,7 +33,7 @@ pub(super) fn export(
         let shown = directory.display();
         return Err(Failure::usage(format_args!("{shown} is a file: tables need a directory, -o DIR")));
     }
-    let mut machines = Machines::of(trace, PATIENCE)?;
+    let mut machines = Machines::of_windows(trace, PATIENCE)?;
     let windows = machines.windows();
     let job = job.map_or_else(|| named(&machines, &windows), |job| Ok(job.to_owned()))?;
     let folders: Vec<PathBuf> =
@@ -76,7 +76,7 @@ fn publish(hidden: &Path, folder: &Path) -> Result<(), Failure> {
 /// # Errors
 /// Says why the trace still has what the tables lack.
 pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64) -> Result<(), Failure> {
-    let mut machines = Machines::of(trace, PATIENCE)?;
+    let mut machines = Machines::of_windows(trace, PATIENCE)?;
     if let Some((path, error)) = machines.unread.first() {
         return Err(unreadable(path, error));
     }
@@ -258,7 +258,7 @@ mod tests {
     fn a_trace_that_cannot_be_opened_a_second_time_has_no_tables() {
         let folder = tempfile::tempdir().unwrap();
         let trace = trace(folder.path());
-        let mut machines = Machines::of(&trace, PATIENCE).unwrap();
+        let mut machines = Machines::of_windows(&trace, PATIENCE).unwrap();
         fs::remove_file(&trace).unwrap();
         let failure = whole(&mut machines, &folder.path().join("job=lr")).unwrap_err();
         assert!(failure.sentence.starts_with("cannot read "), "{failure:?}");

@@ -150,6 +150,8 @@ pub(super) struct Run {
     /// The sums over all processes; `None` for one process, whose tables they are.
     pub sums: Option<Tables>,
     pub unread: Vec<Unread>,
+    /// The bytes of what was read.
+    bytes: u64,
 }
 
 impl Run {
@@ -159,10 +161,7 @@ impl Run {
     }
 
     fn screen(&self, options: &ViewOptions, stream: &impl AsFd, repeats_verdict: bool) -> String {
-        let sizes =
-            self.reports.iter().map(|report| fs::metadata(&report.process.path).map(|file| file.len()));
-        let trace_bytes = sizes.sum::<io::Result<u64>>().ok();
-        let view = View { unread: self.unread.clone(), repeats_verdict, ..options.view(trace_bytes) };
+        let view = View { unread: self.unread.clone(), repeats_verdict, ..options.view(Some(self.bytes)) };
         report::terminal_of(&self.reports, self.all(), &view, &options.style(stream))
     }
 
@@ -211,7 +210,7 @@ impl Reading {
 
     fn each(self, filter: &Filter, mut visit: impl FnMut(&mut [Opened], &[Filter])) -> Result<Run, Failure> {
         let Reading { mut machines, mut sum, mut reports } = self;
-        let count = machines.count();
+        let (count, mut bytes) = (machines.count(), 0);
         machines.each(filter, |traces, filters| {
             let mut own = reports_of(traces, filters, |report| {
                 if count > 1 {
@@ -224,6 +223,7 @@ impl Reading {
                 analyze::reduce_line(&mut own);
             }
             reports.append(&mut own);
+            bytes += traces.iter().map(|trace| trace.reader.bytes()).sum::<u64>();
             visit(traces, filters);
         })?;
         let unread = machines
@@ -233,7 +233,7 @@ impl Reading {
         let unread: Vec<Unread> = unread.collect();
         unread.iter().for_each(|Unread { path, why }| say(format_args!("cannot read {path}: {why}")));
         analyze::sort(&mut reports);
-        Ok(Run { reports, sums: (count > 1).then(|| sum.finish()), unread })
+        Ok(Run { reports, sums: (count > 1).then(|| sum.finish()), unread, bytes })
     }
 }
 
@@ -277,7 +277,7 @@ fn reduce(report: &mut ProcessReport, arrivals: usize) {
 
 /// Returns the report of one process.
 pub(super) fn analyze(trace: &mut Opened, filter: &Filter) -> ProcessReport {
-    analyze::process(Input {
+    let mut report = analyze::process(Input {
         path: trace.path.display().to_string(),
         names: &trace.names,
         status: trace.status.as_ref(),
@@ -287,7 +287,9 @@ pub(super) fn analyze(trace: &mut Opened, filter: &Filter) -> ProcessReport {
         clocks: &trace.clocks,
         filter,
         records: trace.clocks.callers.on_stacks(trace.reader.records()),
-    })
+    });
+    report.process.windows = trace.reader.windows() as u64;
+    report
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
-use crate::model::run::{self, Surveyed};
+use crate::model::run::{self, Place, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
@@ -21,8 +21,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long a report waits for a trace that is still being written. A collector needs a moment after its program ends.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A trace after the first pass over it.
+/// A trace after the first pass over it, or those of successive windows of a process as one.
 pub(super) struct Opened {
+    /// Where it is; of several, the first.
     pub path: PathBuf,
     pub reader: TraceReader,
     pub names: Names,
@@ -53,18 +54,71 @@ impl Opened {
 /// At least one trace that was read once, and those that could not be read.
 pub(super) struct AllOpened {
     pub traces: Vec<Opened>,
-    pub unread: Vec<(PathBuf, TraceError)>,
+    pub unread: Unread,
+}
+
+/// A trace, or those of successive windows of a process, which are read as one.
+pub(super) struct Found {
+    pub paths: Vec<PathBuf>,
+    /// Where it belongs; of several, the first.
+    pub place: Place,
+}
+
+/// Traces that could not be read, and why.
+pub(super) type Unread = Vec<(PathBuf, TraceError)>;
+
+/// Looks into a trace, or into all traces of a directory, for where they belong; at least one can be read.
+pub(super) fn find(path: &Path, patience: Duration) -> Result<(Vec<Found>, Unread), Failure> {
+    let deadline = Instant::now() + patience;
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
+    for trace in traces_of(path)? {
+        match wait(&trace, deadline).and_then(|()| TraceReader::open(&trace)) {
+            Ok(reader) => {
+                let place = Place::of(reader.names(), reader.status());
+                found.push(Found { paths: vec![trace], place });
+            }
+            Err(error) => unread.push((trace, error)),
+        }
+    }
+    match unread.last() {
+        Some((path, error)) if found.is_empty() => Err(unreadable(path, error)),
+        _ => Ok((found, unread)),
+    }
+}
+
+/// Puts the traces of successive windows of a process together.
+pub(super) fn joined(found: Vec<Found>) -> Vec<Found> {
+    let places: Vec<Place> = found.iter().map(|one| one.place.clone()).collect();
+    let paths = |list: &[usize]| list.iter().flat_map(|at| found[*at].paths.clone()).collect();
+    let lists = run::successive(&places).into_iter();
+    lists.map(|list| Found { paths: paths(&list), place: places[list[0]].clone() }).collect()
+}
+
+/// Opens a trace, or those of successive windows as one; where one of these cannot be opened, the next one begins another.
+pub(super) fn open(paths: &[PathBuf], unread: &mut Unread) -> Vec<(PathBuf, TraceReader)> {
+    let (mut readers, mut is_begun) = (Vec::<(PathBuf, TraceReader)>::new(), false);
+    for path in paths {
+        let opened = match readers.last_mut().filter(|_| is_begun) {
+            Some((_, reader)) => reader.continue_with(path),
+            None => TraceReader::open(path).map(|reader| readers.push((path.clone(), reader))),
+        };
+        is_begun = opened.is_ok();
+        // It could be read a moment ago.
+        if let Err(error) = opened
+            && !unread.iter().any(|(unread, _)| unread == path)
+        {
+            unread.push((path.clone(), error));
+        }
+    }
+    readers
 }
 
 /// Opens a trace, or all traces of a directory, and reads each once.
 pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Failure> {
-    let deadline = Instant::now() + patience;
-    let (mut traces, mut unread) = (Vec::new(), Vec::new());
-    for trace in traces_of(path)? {
-        match open(&trace, deadline) {
-            Ok(opened) => traces.push(opened),
-            Err(error) => unread.push((trace, error)),
-        }
+    let (found, mut unread) = find(path, patience)?;
+    let mut traces = Vec::new();
+    for found in joined(found) {
+        traces.extend(open(&found.paths, &mut unread).into_iter().map(|(path, reader)| read(path, reader)));
     }
     match unread.last() {
         Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
@@ -72,29 +126,23 @@ pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Fai
     }
 }
 
-fn open(path: &Path, deadline: Instant) -> Result<Opened, TraceError> {
-    wait(path, deadline)?;
-    read(path)
-}
-
 /// Waits until a trace is complete, or says that it is not.
-pub(super) fn wait(path: &Path, deadline: Instant) -> Result<(), TraceError> {
+fn wait(path: &Path, deadline: Instant) -> Result<(), TraceError> {
     if !wait_until_complete(path, deadline.saturating_duration_since(Instant::now()))? {
         say(format_args!("{} is still being written: this is what it contains so far", path.display()));
     }
     Ok(())
 }
 
-/// Opens a trace and reads it once.
-pub(super) fn read(path: &Path) -> Result<Opened, TraceError> {
-    let mut reader = TraceReader::open(path)?;
+/// Reads a trace once.
+pub(super) fn read(path: PathBuf, mut reader: TraceReader) -> Opened {
     let mut names = reader.names().clone();
     let mut survey = Survey::of_steps(&names);
     reader.each(|record| survey.observe(record));
     let mut clocks = survey.finish();
     let status = reader.status().cloned();
     resolve_callers(&mut clocks.callers, &mut names, status.as_ref());
-    Ok(Opened { path: path.to_owned(), reader, names, status, clocks })
+    Opened { path, reader, names, status, clocks }
 }
 
 /// Finds out which lines of the program's source the calls come from, in its files as they are now.

@@ -108,6 +108,8 @@ pub struct Place {
     pub process: Option<ProcessId>,
     /// When the window of time that the trace is about began: s since 1970; `None` if the trace is about the whole run.
     pub window: Option<u64>,
+    /// How many windows of the same process came before it.
+    pub number: Option<u64>,
 }
 
 impl Place {
@@ -119,6 +121,7 @@ impl Place {
             began: status.map(|status| (status.began_realtime, status.pid)),
             process: ProcessId::of(names, status),
             window: status.and_then(|status| period::window_began(names, status.began_realtime)),
+            number: period::window(names),
         }
     }
 
@@ -126,6 +129,29 @@ impl Place {
     pub fn order(&self) -> (bool, Option<u32>, Option<(u64, u32)>) {
         (self.rank.is_none(), self.rank, self.began)
     }
+}
+
+/// Returns which traces are read as one: those of successive windows of a process, in their order. Every other trace is read alone.
+/// The lists are in the order of the first places in them.
+pub fn successive(places: &[Place]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|at| places[*at].number);
+    let mut lists: Vec<Vec<usize>> = Vec::new();
+    // Of each process, the list that its next window continues, and the number of that window.
+    let mut open: HashMap<&ProcessId, (usize, u64)> = HashMap::default();
+    for at in order {
+        let Place { process: Some(process), number: Some(number), .. } = &places[at] else {
+            lists.push(vec![at]);
+            continue;
+        };
+        let list =
+            open.get(process).filter(|(_, next)| next == number).map_or(lists.len(), |(list, _)| *list);
+        lists.resize_with(lists.len().max(list + 1), Vec::new);
+        lists[list].push(at);
+        open.insert(process, (list, number.saturating_add(1)));
+    }
+    lists.sort_by_key(|list| list.iter().min().copied());
+    lists
 }
 
 /// Returns the processes of each machine, by their numbers, in the order in which the machines' first processes come.
@@ -194,8 +220,26 @@ mod tests {
     use super::*;
 
     fn place(boot: u64, rank: Option<u32>, began: u64) -> Place {
-        let (process, window) = (None, None);
-        Place { machine: Machine::Boot(boot), rank, began: Some((began, 1)), process, window }
+        let (process, window, number) = (None, None, None);
+        Place { machine: Machine::Boot(boot), rank, began: Some((began, 1)), process, window, number }
+    }
+
+    #[test]
+    fn successive_windows_of_a_process_are_read_as_one() {
+        let window = |pid: u32, number| {
+            let process = Some(ProcessId { machine: Machine::Boot(7), pid, began: 1 });
+            Place { process, number: Some(number), ..place(7, None, number) }
+        };
+        let whole = place(7, None, 0);
+        let places =
+            [window(1, 2), whole, window(1, 1), window(2, 1), window(1, 4), window(1, 5), window(2, 2)];
+        assert_eq!(
+            successive(&places),
+            [vec![2, 0], vec![1], vec![3, 6], vec![4, 5]],
+            "without the third, two parts are left"
+        );
+        let copied = [window(1, 1), window(1, 1), window(1, 2)];
+        assert_eq!(successive(&copied), [vec![0], vec![1, 2]], "nothing is read twice as one");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
 use super::limits::Limits;
 use super::meta;
 use super::record::{Names, Status};
+use super::windows::Part;
 use crate::why::said;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -125,6 +126,8 @@ impl Damage {
 pub(super) struct Chunk {
     /// Offset of its payload.
     pub at: u64,
+    /// The number of its file among [`Index::parts`].
+    pub part: u32,
     pub header: Header,
 }
 
@@ -153,6 +156,10 @@ pub(super) struct Index {
     pub times: Vec<Chunk>,
     pub names: Names,
     pub status: Option<Status>,
+    /// What counts of each file.
+    pub parts: Vec<Part>,
+    /// The bytes that were read.
+    pub bytes: u64,
     pub complete: bool,
     pub damage: Damage,
     /// The number of chunks whose content was understood.
@@ -173,7 +180,8 @@ impl Index {
             return Err(TraceError::Empty);
         }
         let begins_as_trace = starts_with_magic(source)?;
-        let mut index = Index { limits: Limits::of(bytes), ..Index::default() };
+        let mut index =
+            Index { limits: Limits::of(bytes), parts: vec![Part::WHOLE], bytes, ..Index::default() };
         let mut at = 0;
         while at < bytes {
             let limit = if at == 0 && !begins_as_trace { bytes.min(FIRST_CHUNK_WITHIN) } else { bytes };
@@ -211,7 +219,7 @@ impl Index {
     ) -> Result<u64, TraceError> {
         self.damage.bytes_skipped += found - at;
         self.missing_before(&header);
-        let chunk = Chunk { at: found + HEADER_BYTES as u64, header };
+        let chunk = Chunk { at: found + HEADER_BYTES as u64, part: 0, header };
         let next = found + chunk.bytes();
         if next > bytes {
             self.damage.lose(&header, bytes - found);

@@ -5,6 +5,7 @@ use super::columns::ColumnReader;
 use super::format::MAX_ENTRIES;
 use super::index::{Chunk, Damage, Index, TraceError};
 use super::record::{Body, GpuTime, Names, Record, Status};
+use super::windows::{Files, Part};
 use crate::ahead::ahead;
 use crate::hash::HashMap;
 use gpuspy_wire::record::Untimed;
@@ -63,30 +64,52 @@ pub fn read_bytes(bytes: &[u8]) {
     }
 }
 
-/// An open trace.
+/// An open trace, or the traces of successive windows of a process as one.
 #[derive(Debug)]
-pub struct TraceReader<R = File> {
+pub struct TraceReader<R = Files> {
     source: R,
     index: Index,
     /// Damage that the latest pass over the records found, in addition to the index's.
     found: Damage,
 }
 
-impl TraceReader<File> {
+impl TraceReader {
     /// Opens a trace file. If it is still being written, its present contents will be read.
     ///
     /// # Errors
     /// Says why no part of it can be read.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
-        let file = File::open(path)?;
+        let mut file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(TraceError::IsDirectory);
         }
         // Asked before the contents are read: a writer that comes to its end in between has written all of them.
         let has_writer = has_writer(&file);
-        let mut reader = TraceReader::new(file)?;
-        reader.index.damage.unfinished = !has_writer && !reader.complete();
-        Ok(reader)
+        let mut index = Index::of(&mut file)?;
+        index.damage.unfinished = !has_writer && !index.complete;
+        let source = Files::one(path.to_owned(), file, index.bytes);
+        Ok(TraceReader { source, index, found: Damage::default() })
+    }
+
+    /// Reads on with the trace of the next window of the same process.
+    ///
+    /// # Errors
+    /// Says why no part of it can be read; what was open before stays so.
+    pub fn continue_with(&mut self, path: &Path) -> Result<(), TraceError> {
+        let TraceReader { index, .. } = TraceReader::open(path)?;
+        self.source.push(path.to_owned(), index.bytes);
+        self.index.continue_with(index);
+        Ok(())
+    }
+
+    /// How many files are read as one.
+    pub fn windows(&self) -> usize {
+        self.source.count()
+    }
+
+    /// The bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.index.bytes
     }
 }
 
@@ -125,17 +148,8 @@ impl<R: Read + Seek> TraceReader<R> {
 
     /// What is found missing so far; complete after [`records`](TraceReader::records) has run to its end.
     pub fn damage(&self) -> Damage {
-        let (a, b) = (&self.index.damage, &self.found);
-        Damage {
-            chunks_lost: a.chunks_lost.saturating_add(b.chunks_lost),
-            chunks_refused: a.chunks_refused.saturating_add(b.chunks_refused),
-            records_lost_at_least: a.records_lost_at_least.saturating_add(b.records_lost_at_least),
-            times_lost_at_least: a.times_lost_at_least.saturating_add(b.times_lost_at_least),
-            bytes_skipped: a.bytes_skipped.saturating_add(b.bytes_skipped),
-            cut: a.cut || b.cut,
-            unfinished: a.unfinished,
-            write_error: self.status().and_then(|status| status.write_error),
-        }
+        let write_error = self.status().and_then(|status| status.write_error);
+        Damage { write_error, ..self.index.damage.and(&self.found) }
     }
 
     /// Calls a function with each of the [`records`](TraceReader::records), which are decoded ahead on another thread.
@@ -162,6 +176,7 @@ impl<R: Read + Seek> TraceReader<R> {
             source: &mut self.source,
             found: &mut self.found,
             chunks: self.index.records.iter(),
+            parts: &self.index.parts,
             times: LateTimes::new(&self.index.times, self.index.limits.memory),
             open: Vec::new(),
             order: BinaryHeap::new(),
@@ -178,6 +193,7 @@ pub struct Records<'a, R> {
     found: &'a mut Damage,
     /// Chunks that are not open yet, ordered by `first`.
     chunks: std::slice::Iter<'a, Chunk>,
+    parts: &'a [Part],
     times: LateTimes<'a>,
     /// The open chunks; `None`: a place for another.
     open: Vec<Option<OpenChunk<'a>>>,
@@ -196,6 +212,8 @@ type Next = (u64, u64, usize);
 struct OpenChunk<'a> {
     next: Record,
     chunk: &'a Chunk,
+    /// What counts of its file.
+    part: &'a Part,
     decoder: Decoder,
     /// The number of entries after `next`.
     left: u32,
@@ -214,7 +232,9 @@ impl OpenChunk<'_> {
                 // A record out of order, or outside the header's range, would break the order of the whole trace.
                 Ok(true) if (not_before..=self.chunk.header.last).contains(&self.next.at) => {
                     self.left -= 1;
-                    return true;
+                    if self.part.has(&self.next) {
+                        return true;
+                    }
                 }
                 Ok(false) => self.left -= 1, // A kind from a later version.
                 _ => {
@@ -248,7 +268,8 @@ impl<R: Read + Seek> Records<'_, R> {
             let (decoder, left) = (Decoder::new(columns), chunk.header.entries);
             // Any record will do: the first one is decoded in its place.
             let next = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: false } };
-            let mut open = OpenChunk { next, chunk, decoder, left };
+            let part = self.parts.get(chunk.part as usize).unwrap_or(&Part::WHOLE);
+            let mut open = OpenChunk { next, chunk, part, decoder, left };
             if open.advance(chunk.header.first, self.found) {
                 self.open_bytes += open_cost(chunk);
                 let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());

@@ -16,11 +16,13 @@ pub struct Process {
     pub command: Option<String>,
     /// The version of the CUDA driver: 12090 is 12.9.
     pub driver_version: Option<u32>,
-    /// The path of the trace.
+    /// The path of the trace; of several windows, of the first.
     pub path: String,
-    /// How many windows of the same process came before the one that the row is about; null = it is about the whole run. Windows that
-    /// are not the last have the ending detached.
+    /// How many windows of the same process came before the first one that the row is about; null = it is about the whole run. Where a
+    /// window in between is missing, a process has two rows; the earlier one has the ending detached.
     pub window: Option<u64>,
+    /// How many windows the row is about; null = it is about the whole run.
+    pub windows: Option<u64>,
     /// Whether the report has no later window of the process.
     #[serde(skip)]
     pub is_last_window: bool,
@@ -139,6 +141,7 @@ impl Process {
             driver_version: process.driver_version,
             path: process.path.clone(),
             window: process.window,
+            windows: process.window.map(|_| process.windows),
             is_last_window: false,
             parent: process.parent,
             rank: process.job.rank,

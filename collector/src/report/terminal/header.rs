@@ -82,7 +82,7 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let rank = process.job.rank.map_or(String::new(), |rank| format!("rank {rank}, "));
         let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
         let facts = facts.then(format!(", {}, {}", gpus(run), duration(wall(run))));
-        let trace = match windows.len() as u64 {
+        let trace = match windows.iter().map(|at| run.reports[*at].process.windows).sum() {
             1 => trace(screen, &process.path),
             several => dim(windows_of_time(several)),
         };
@@ -98,9 +98,10 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         gpus(run),
         duration(wall(run))
     );
-    if processes.len() < run.reports.len() {
-        let windows = run.reports.iter().filter(|report| report.process.window.is_some());
-        sum += &format!(", {}", windows_of_time(windows.count() as u64));
+    let windows = run.reports.iter().filter(|report| report.process.window.is_some());
+    match windows.map(|report| report.process.windows).sum() {
+        0 => {}
+        windows => sum += &format!(", {}", windows_of_time(windows)),
     }
     match command_of_all(run).filter(|_| !run.rows.ranks.is_empty()) {
         Some(command) => {

@@ -1,0 +1,185 @@
+//! How are the traces of successive windows of a process (`gpuspy collect --every`) read as one?
+//!
+//! They are traces of one collection: names, threads, contexts and correlations are numbered alike in all of them. So the chunks of
+//! all files are read as those of one file, in which the files lie one after the other ([`Files`]). What the edge between two
+//! windows has put into a trace is left out ([`Part`]): there is no edge in what is read.
+
+use super::index::{Damage, Index};
+use super::limits::Limits;
+use super::record::{Body, Names, Record, Status};
+use gpuspy_wire::record::{Fact, Namespace};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+/// Which records of a file count: all of a trace that is read alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The edge at which it continues the file before, host ns. What began earlier is in that one, too.
+    since: Option<u64>,
+    /// The edge at which another file continues it.
+    until: Option<u64>,
+}
+
+impl Part {
+    /// All of a trace.
+    pub const WHOLE: Part = Part { since: None, until: None };
+
+    /// Whether a record counts.
+    #[inline]
+    pub fn has(&self, record: &Record) -> bool {
+        match self {
+            Part { since: None, until: None } => true,
+            Part { since, until } => {
+                let is_repeated = since.is_some_and(|since| record.began().unwrap_or(record.at) < since);
+                let edge = match record.body {
+                    Body::CaptureEdge { begins: true } => *since,
+                    Body::CaptureEdge { begins: false } => *until,
+                    _ => None,
+                };
+                !is_repeated && edge != Some(record.at)
+            }
+        }
+    }
+}
+
+impl Index {
+    /// Adds the index of the trace of the next window, whose file comes after the others.
+    pub(super) fn continue_with(&mut self, mut next: Index) {
+        let edge = next.status.as_ref().map(|status| status.began);
+        if let Some(last) = self.parts.last_mut() {
+            last.until = edge;
+        }
+        next.parts.iter_mut().for_each(|part| part.since = edge);
+        let part = self.parts.len() as u32;
+        for chunk in next.records.iter_mut().chain(&mut next.times) {
+            (chunk.at, chunk.part) = (chunk.at + self.bytes, part);
+        }
+        self.parts.append(&mut next.parts);
+        self.records.append(&mut next.records);
+        self.times.append(&mut next.times);
+        self.records.sort_by_key(|chunk| chunk.header.first);
+        self.times.sort_by_key(|chunk| chunk.header.first);
+        self.names.continue_with(next.names);
+        self.status = match (self.status.take(), next.status) {
+            (Some(status), Some(next)) => Some(status.continued_by(next)),
+            (status, next) => next.or(status),
+        };
+        self.complete &= next.complete;
+        self.damage = self.damage.and(&next.damage);
+        self.bytes += next.bytes;
+        self.limits.memory = Limits::of(self.bytes).memory;
+    }
+}
+
+impl Names {
+    /// Adds the names of the next window. How many windows came before, and how often each kernel had been launched, stays as the
+    /// first one has it.
+    fn continue_with(&mut self, next: Names) {
+        let is_of_first = |(space, id): &(Namespace, u32)| {
+            *space == Namespace::Launched || (*space, *id) == (Namespace::Fact, Fact::Window as u32)
+        };
+        self.0.extend(next.0.into_iter().filter(|(name, _)| !is_of_first(name)));
+    }
+}
+
+impl Status {
+    /// Returns the status of both windows, of which `next` is the later one. What windows count is about each alone.
+    fn continued_by(mut self, mut next: Status) -> Status {
+        let goes_on = |hang: &_| next.hangs.iter().any(|later| is_same(hang, later));
+        self.hangs.retain(|hang| !goes_on(hang));
+        self.hangs.append(&mut next.hangs);
+        for (cause, count) in next.lost {
+            let lost = self.lost.entry(cause).or_default();
+            *lost = lost.saturating_add(count);
+        }
+        self.threads.append(&mut next.threads);
+        Status {
+            began: self.began,
+            began_realtime: self.began_realtime,
+            session_realtime: self.session_realtime,
+            write_error: self.write_error.or(next.write_error),
+            agent_ns: self.agent_ns.saturating_add(next.agent_ns),
+            poller_ns: self.poller_ns.saturating_add(next.poller_ns),
+            calls: self.calls.saturating_add(next.calls),
+            published: self.published.saturating_add(next.published),
+            collected: self.collected.saturating_add(next.collected),
+            pending: self.pending.saturating_add(next.pending),
+            outside_launches: self.outside_launches.saturating_add(next.outside_launches),
+            outside_others: self.outside_others.saturating_add(next.outside_others),
+            lost: self.lost,
+            threads: self.threads,
+            hangs: self.hangs,
+            ..next
+        }
+    }
+}
+
+/// Whether two windows mean the same hang, which went on from one to the other.
+fn is_same(one: &super::record::Hang, other: &super::record::Hang) -> bool {
+    (one.since, one.device, one.stream) == (other.since, other.device, other.stream)
+}
+
+/// Files that lie one after the other. Of several, one is open at a time: weeks have more windows than a process may have files.
+#[derive(Debug)]
+pub struct Files {
+    /// Where each ends, and what it is called.
+    ends: Vec<(u64, PathBuf)>,
+    /// The number of the open one.
+    open: Option<(usize, File)>,
+}
+
+impl Files {
+    /// One file.
+    pub(super) fn one(path: PathBuf, file: File, bytes: u64) -> Files {
+        Files { ends: vec![(bytes, path)], open: Some((0, file)) }
+    }
+
+    /// Adds the next one.
+    pub(super) fn push(&mut self, path: PathBuf, bytes: u64) {
+        let begins = self.ends.last().map_or(0, |(end, _)| *end);
+        self.ends.push((begins + bytes, path));
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl Read for Files {
+    /// Reads from the file in which the last [`seek`](Self::seek) was, and not beyond it: no chunk is in two files.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.open.as_mut().map_or(Ok(0), |(_, file)| file.read(buffer))
+    }
+}
+
+impl Seek for Files {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let SeekFrom::Start(at) = to else { return Err(io::ErrorKind::Unsupported.into()) };
+        let number = self.ends.partition_point(|(end, _)| *end <= at).min(self.ends.len().saturating_sub(1));
+        let begins = number.checked_sub(1).map_or(0, |before| self.ends[before].0);
+        let file = match self.open.take_if(|(open, _)| *open == number) {
+            Some((_, file)) => file,
+            None => File::open(&self.ends[number].1)?,
+        };
+        let (_, file) = self.open.insert((number, file));
+        file.seek(SeekFrom::Start(at - begins)).map(|at| begins + at)
+    }
+}
+
+impl Damage {
+    /// Returns what both lack.
+    pub(super) fn and(&self, other: &Damage) -> Damage {
+        Damage {
+            chunks_lost: self.chunks_lost.saturating_add(other.chunks_lost),
+            chunks_refused: self.chunks_refused.saturating_add(other.chunks_refused),
+            records_lost_at_least: self.records_lost_at_least.saturating_add(other.records_lost_at_least),
+            times_lost_at_least: self.times_lost_at_least.saturating_add(other.times_lost_at_least),
+            bytes_skipped: self.bytes_skipped.saturating_add(other.bytes_skipped),
+            cut: self.cut || other.cut,
+            unfinished: self.unfinished || other.unfinished,
+            write_error: self.write_error.or(other.write_error),
+        }
+    }
+}
