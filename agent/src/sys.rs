@@ -210,6 +210,39 @@ pub fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
+/// Gives the calling thread the arithmetic of floating-point numbers that compilers count on. A thread has that of the one which started
+/// it, and a program may have its own stopped by a signal at each operation that rounds or is invalid (feenableexcept(3)).
+pub fn reset_arithmetic() {
+    // SAFETY: changes registers of this thread's own, to what they are when a program starts (System V ABI, "Registers"; Arm's
+    // AAPCS64, "FPCR").
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        let (vectors, x87) = (0x1f80_u32, 0x037f_u16);
+        // Exceptions that are pending in the x87 unit would be raised by the next of its operations.
+        core::arch::asm!("fnclex", "fldcw [{0}]", "ldmxcsr [{1}]", in(reg) &x87, in(reg) &vectors, options(nostack));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("msr fpcr, xzr", options(nomem, nostack));
+    }
+}
+
+/// Takes the calling thread's real-time priority away, if it has one from the thread that started it: what the program does then would wait for
+/// ours. It uses system calls only.
+pub fn leave_real_time() {
+    const REAL_TIME: [c_int; 3] = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
+    let none: c_int = 0;
+    // SAFETY: of the calling thread itself; the parameter is a struct of one int (sched_setscheduler(2)). Where the system refuses
+    // it, the priority stays.
+    unsafe {
+        let policy = libc::syscall(libc::SYS_sched_getscheduler, 0) as c_int;
+        if REAL_TIME.contains(&policy) {
+            libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const none);
+        }
+    }
+}
+
 /// Sleeps for `ns`.
 pub fn sleep_ns(nanoseconds: u64) {
     let time = libc::timespec {

@@ -24,7 +24,7 @@ fn main() {
         let mut words = line.split_whitespace();
         let base = words.next().expect("a base name");
         for variant in words {
-            let digits = variant.find('_').unwrap_or(variant.len());
+            let digits = variant.find(|c: char| !c.is_ascii_digit()).unwrap_or(variant.len());
             let (version, export) = (&variant[..digits], format!("{base}{}", &variant[digits..]));
             writeln!(
                 rows,

@@ -94,3 +94,13 @@ fn launches_are_counted_exactly_if_green_contexts_refuse_the_primary_contexts_ev
         .collect::<BTreeSet<_>>();
     assert_eq!(refused, BTreeSet::from(["cuEventRecord".to_owned()]));
 }
+
+/// An event went onto the primary context's default stream, which has the same handle, and the launches seemed to last shorter than they did.
+#[test]
+fn the_default_stream_of_a_green_context_is_not_taken_for_that_of_its_primary_context() {
+    let done = Run::of("green_default_stream").observed().succeeded();
+    let (said, report) = (done.said(), done.report());
+    assert_eq!(report["coverage"]["launches"], said["launches"]);
+    assert_eq!(json!(by_name(&report["kernels"], "name", "count")), said["kernels"]);
+    intervals_contain_the_truth(&compare(&done));
+}

@@ -60,6 +60,21 @@ fn threads_on_one_stream_never_wait_for_each_other_and_are_counted() {
     assert!(compared.iter().filter(|c| c.timed().is_some()).count() > 100, "{coverage}");
 }
 
+/// An event lay behind work on the legacy default stream, which the program's wait for a blocking stream waited for, too: a program that
+/// lets that work go on after the wait hung. An event after a long copy did the same, and ended the capture of another thread.
+#[test]
+fn a_wait_for_a_stream_does_not_wait_for_streams_that_it_is_ordered_with() {
+    for how in ["run", "sequence", "copy", "capture"] {
+        for timing in ["exact", "auto"] {
+            println!("{how}, {timing}");
+            let done =
+                Run::of("ordered_streams").arg(how).env("GPUSPY_TIMING", timing).observed().succeeded();
+            counted(&done);
+            intervals_contain_the_truth(&compare(&done));
+        }
+    }
+}
+
 #[test]
 fn without_free_events_launches_are_counted_and_nothing_waits() {
     let done = Run::of("more_work_than_events").observed().succeeded();

@@ -167,8 +167,32 @@ fn the_windows_of_a_run_add_up_to_what_happened() {
     let peak = memory["peak_bytes"]["value"].as_u64().unwrap();
     let kept = account["kept_bytes"].as_u64().unwrap();
     assert!((kept..=kept + (1 << 20)).contains(&peak), "{peak} of {kept}: no window's memory is held twice");
+    // Steps are those of the run, not of one window; each launch has its step.
+    let (found, inside) = (
+        whole["steps"]["count"].as_u64().unwrap(),
+        reports.iter().map(|report| report["steps"]["count"].as_u64().unwrap_or(0)).max(),
+    );
+    assert!(Some(found) > inside && found <= steps, "{found} of {steps}, {inside:?} in one window");
     they_are_of_one_process(folder.path(), &traces, &reports, &whole);
     without_the_last_the_memory_stays(&traces, &reports);
+    without_one_in_between_both_parts_are_there(&traces, &reports, &whole);
+}
+
+/// What is missing is that window, and nothing else.
+fn without_one_in_between_both_parts_are_there(traces: &[PathBuf], reports: &[Value], whole: &Value) {
+    let folder = tempfile::tempdir().unwrap();
+    for trace in traces.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, trace)| trace) {
+        fs::copy(trace, folder.path().join(trace.file_name().unwrap())).unwrap();
+    }
+    let parts = report(folder.path());
+    let launches = |report: &Value| report["coverage"]["launches"].as_u64().unwrap();
+    assert_eq!(launches(&parts), launches(whole) - launches(&reports[1]));
+    let rows = parts["processes"].as_array().unwrap().iter().map(|row| (&row["window"], &row["windows"]));
+    assert_eq!(rows.collect::<Vec<_>>(), [(&0.into(), &1.into()), (&2.into(), &(traces.len() - 2).into())]);
+    assert_eq!(
+        (&parts["devices"][0]["processes"], &parts["memory"]["live_bytes"]),
+        (&1.into(), &whole["memory"]["live_bytes"])
+    );
 }
 
 /// Of a process whose latest window is not there yet, nothing seemed to be held at the end.
@@ -184,9 +208,8 @@ fn without_the_last_the_memory_stays(traces: &[PathBuf], reports: &[Value]) {
 
 /// Each window was called a process that was still running when its trace ended.
 fn they_are_of_one_process(folder: &Path, traces: &[PathBuf], reports: &[Value], whole: &Value) {
-    let numbers: Vec<Value> = (0..traces.len()).map(Value::from).collect();
-    let rows = whole["processes"].as_array().unwrap().iter();
-    assert_eq!(rows.map(|row| row["window"].clone()).collect::<Vec<_>>(), numbers);
+    let rows = whole["processes"].as_array().unwrap().iter().map(|row| (&row["window"], &row["windows"]));
+    assert_eq!(rows.collect::<Vec<_>>(), [(&0.into(), &traces.len().into())]);
     assert_eq!(whole["devices"][0]["processes"], 1);
     let held = |report: &Value| -> Vec<u64> {
         let rows = report["memory"]["holders"].as_array().unwrap().iter();

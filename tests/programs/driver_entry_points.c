@@ -43,7 +43,7 @@ int main(void)
 {
     static const char *const names[] = {"entered_5us"};
     static const char *const requested[] = {"cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuLaunchKernel 12000",
-                                        "cuLaunchKernel per thread", "cuMemRangeGetAttribute"};
+                                        "cuLaunchKernel per thread", "cuMemRangeGetAttribute", "cuGraphInstantiate"};
     void *module, *kernel;
     uint64_t nothing = 0;
     void *arguments[] = {&nothing};
@@ -57,6 +57,7 @@ int main(void)
         (launch_kernel)find_version("cuLaunchKernel", 12000, cudaEnablePerThreadDefaultStream),
     };
     find("cuMemRangeGetAttribute");
+    find("cuGraphInstantiate"); // Since CUDA 11.4, it is cuGraphInstantiateWithFlags.
     for (int launched = 0; launched < LAUNCHES_EACH; launched++)
         for (size_t way = 0; way < sizeof launches / sizeof launches[0]; way++)
             CHECK(launches[way](kernel, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));

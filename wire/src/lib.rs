@@ -32,3 +32,7 @@ pub mod record;
 pub mod ring;
 pub mod segment;
 pub mod switch;
+
+/// First four bytes of a trace. A file with these alone is one that a process has taken for its trace, and that its collector is
+/// about to write.
+pub const TRACE_MAGIC: [u8; 4] = *b"GSPY";

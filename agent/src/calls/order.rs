@@ -85,6 +85,9 @@ impl Sync {
     fn end_bursts(&self, call: &Call, stream: Option<&'static Stream>, next: Next) {
         match (stream, self.scope) {
             (Some(stream), _) => burst::end_on(call, stream, next),
+            (None, SyncScope::Device | SyncScope::Context) if next == Next::Wait => {
+                burst::end_own(call, Next::WaitForAll);
+            }
             (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call, next),
             (None, SyncScope::Stream | SyncScope::Event) => {}
         }
@@ -110,7 +113,7 @@ impl Plain for Sync {
             stream.entries.observe_complete(entries);
         }
         // A burst that got no end event before the call, so as not to hold up other streams, is over now.
-        self.end_bursts(call, stream, Next::Call);
+        self.end_bursts(call, stream, Next::Nothing);
         let whose = || match driver::driver() {
             Some(driver) if !self.context.is_null() => {
                 call.session.get::<Contexts>().get(call, driver, self.context).map_or(0, |c| c.number)
@@ -151,7 +154,7 @@ impl Untimed {
     /// Ends the stream's burst and starts the overlap check, before the real call.
     pub fn begin(&self, call: &Call, stream: CUstream) {
         let Some(stream) = stream_of(call, stream) else { return };
-        burst::end_on(call, stream, Next::Call);
+        burst::end_on(call, stream, Next::Work);
         self.begin_on(call.session, stream);
     }
 
@@ -311,7 +314,7 @@ impl ContextEvent {
 impl Plain for ContextEvent {
     fn before(&self, call: &Call) {
         let streams = self.streams(call);
-        streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Call));
+        streams.iter().for_each(|stream| burst::end_on(call, stream, Next::Work));
         self.call_counts
             .set(streams.into_iter().map(|stream| OverlapCheck::begin(stream.counts())).collect());
     }

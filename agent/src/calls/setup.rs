@@ -81,7 +81,7 @@ impl Plain for StreamDestroy {
     fn before(&self, call: &Call) {
         let captures = call.session.get::<StreamCaptures>();
         call.session.get::<Streams>().destroyed(call, self.stream, |stream| {
-            burst::end_on(call, stream, Next::Call);
+            burst::end_on(call, stream, Next::Nothing);
             self.is_origin.set(captures.forget(stream.address()).is_some());
         });
     }
@@ -256,10 +256,10 @@ impl Plain for GreenDestroy {
     const IS_ALWAYS_NOTED: bool = true;
 
     fn before(&self, call: &Call) {
-        burst::end_own(call, Next::Wait);
+        burst::end_own(call, Next::WaitForAll);
         call.session
             .get::<Streams>()
-            .green_ends(call, self.green, |stream| burst::end_on(call, stream, Next::Call));
+            .green_ends(call, self.green, |stream| burst::end_on(call, stream, Next::Nothing));
         self.begin(call.session);
     }
 
@@ -307,7 +307,7 @@ impl Plain for ContextDestroy {
     const IS_ALWAYS_NOTED: bool = true;
 
     fn before(&self, call: &Call) {
-        burst::end_own(call, Next::Wait);
+        burst::end_own(call, Next::WaitForAll);
         self.begins_unrecorded(call.session, call.per_thread);
     }
 
@@ -358,7 +358,7 @@ impl Plain for PrimaryEnd {
     const IS_ALWAYS_NOTED: bool = true;
 
     fn before(&self, call: &Call) {
-        burst::end_own(call, Next::Wait);
+        burst::end_own(call, Next::WaitForAll);
         self.ending.begin(call.session, self.device, self.is_reset);
     }
 
@@ -391,7 +391,7 @@ pub struct DeviceReset {
 
 impl Plain for DeviceReset {
     fn before_runtime(&self, call: &Call) {
-        burst::end_own(call, Next::Wait);
+        burst::end_own(call, Next::WaitForAll);
         let contexts = call.session.get::<Contexts>();
         let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
         // Without a current context it is most likely device 0, the runtime's default. If that has no context either, the hook

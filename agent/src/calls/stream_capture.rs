@@ -36,7 +36,7 @@ impl Plain for CaptureBegin {
 
     fn before(&self, call: &Call) {
         if let Some(stream) = stream_of(call, self.stream) {
-            burst::end_on(call, stream, burst::Next::Call);
+            burst::end_on(call, stream, burst::Next::Nothing);
             self.origin.set(Some(stream));
         }
         call.session.get::<StreamCaptures>().open.fetch_add(1, Ordering::Relaxed);

@@ -271,7 +271,7 @@ impl OnStream {
                 // The burst ends here, since this operation is not part of it. Where the stream is deep and
                 // nothing on it completes, the operation becomes part of the burst.
                 if why != Untimed::DeepQueue {
-                    burst::end_on(call, self.stream, burst::Next::Call);
+                    burst::end_on(call, self.stream, burst::Next::Work);
                 }
                 event_pairs::record_marker(call, self.driver, self.stream, why);
                 Around::Nothing(why)

@@ -26,7 +26,8 @@
 //! On the legacy default stream an event waits for all blocking streams, and they wait for it. An event
 //! recorded later than the launches would order what the program did not order. There an end event is
 //! recorded only right before another launch on that stream, which waits as well, or while nothing was
-//! enqueued on a blocking stream since.
+//! enqueued on a blocking stream since. On a blocking stream, and where streams share hardware queues, an event that
+//! nothing of the program's follows is recorded only while no other stream has work that the event would wait for.
 //!
 //! The difficult launches are the first of a programmatic sequence, which is an ordinary launch, and the
 //! last: other launches get an event right after them and these must not, but at that time nobody knows what
@@ -38,6 +39,7 @@
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::{self, LossCause, Untimed, flag};
 
+use crate::cuda::CUcontext;
 use crate::driver::{self, Driver};
 use crate::gpu::budget::Gate;
 use crate::gpu::context::{Context, Contexts};
@@ -229,8 +231,9 @@ pub fn joined(
         }
         (None, None) => return false,
     }
-    if member.is_programmatic && call.session.get::<Bursts>().known(function) == ALONE && !waits_for_others {
-        let burst = close(call, driver, hold, Next::Call, |since| overlap.alone() == Some(since));
+    let is_last = member.is_programmatic && call.session.get::<Bursts>().known(function) == ALONE;
+    if is_last && !waits_for_others && !event_pairs::is_late(call, hold.stream(), overlap) {
+        let burst = close(call, driver, hold, Next::Nothing, |since| overlap.alone() == Some(since));
         burst.into_iter().for_each(|burst| call.record_behind(&burst));
     }
     true
@@ -294,7 +297,7 @@ fn open(
 #[inline]
 pub fn end(call: &Call, driver: &Driver, hold: &mut Hold, is_undisturbed: impl Fn(Since) -> bool) {
     if hold.last().burst.is_some()
-        && let Some(burst) = close(call, driver, hold, Next::Call, is_undisturbed)
+        && let Some(burst) = close(call, driver, hold, Next::Work, is_undisturbed)
     {
         call.publish(&burst);
     }
@@ -352,7 +355,7 @@ fn record_end(
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         Err(why)
     };
-    if next == Next::Call && stream.entries.density(*call.session.get::<Queue>()) == Density::None {
+    if !next.is_wait() && stream.entries.density(*call.session.get::<Queue>()) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = context.take_event(call) else { return refuse(Untimed::NoEvent, None) };
@@ -394,14 +397,24 @@ fn record_end(
     Ok(since)
 }
 
-/// The call that follows a burst.
+/// The call that follows a burst. Before a wait, an event that itself has to wait for a place in the stream's queue costs nothing; any
+/// other call must not be made to wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// A call that must not be made to wait.
-    Call,
-    /// A wait for the burst's stream: an event that has to wait for a place in the stream's queue costs
-    /// nothing then.
+    /// It puts something on the stream, which waits for all that an event waits for.
+    Work,
+    /// It puts nothing on the stream.
+    Nothing,
+    /// It waits for the stream.
     Wait,
+    /// It waits for all streams.
+    WaitForAll,
+}
+
+impl Next {
+    fn is_wait(self) -> bool {
+        matches!(self, Next::Wait | Next::WaitForAll)
+    }
 }
 
 /// Ends a stream's burst before a call that concerns the stream and is no launch. The burst goes on if the
@@ -431,31 +444,41 @@ pub fn are_open(session: Session) -> bool {
     session.get::<Bursts>().open.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the driver and the current context, if there are any open bursts.
-fn with_open_bursts(call: &Call) -> Option<(&'static Driver, &'static Context)> {
+/// Returns the driver, the current context and its handle, if there are any open bursts.
+fn with_open_bursts(call: &Call) -> Option<(&'static Driver, (&'static Context, CUcontext))> {
     if !are_open(call.session) {
         return None;
     }
     let driver = driver::driver()?;
-    Some((driver, call.session.get::<Contexts>().get(call, driver, driver.current_context())?))
+    let handle = driver.current_context();
+    Some((driver, (call.session.get::<Contexts>().get(call, driver, handle)?, handle)))
 }
 
-/// Whether other streams of the context have work, as far as has been observed.
-fn is_beside_others(call: &Call, stream: &Stream) -> bool {
+/// Whether other streams of the context have work, as far as has been observed: those that `counts`.
+fn is_beside_others(call: &Call, stream: &Stream, counts: impl Fn(&'static Stream) -> bool) -> bool {
     let context = |of: &Stream| of.context().map(core::ptr::from_ref);
-    let is_other = |other: &&Stream| !core::ptr::eq(*other, stream) && context(other) == context(stream);
-    call.session.get::<Streams>().iter().filter(is_other).any(|other| other.entries.depth() != 0)
+    let is_other = |other: &Stream| !core::ptr::eq(other, stream) && context(other) == context(stream);
+    let mut streams = call.session.get::<Streams>().iter();
+    streams.any(|other| is_other(other) && other.entries.depth() != 0 && counts(other))
+}
+
+/// Whether an event on the stream would wait for work on other streams that the program's own next call does not wait for: the
+/// program would wait for it, too, and for good where that work waits for the program.
+fn waits_for_others(call: &Call, stream: &'static Stream, next: Next) -> bool {
+    let counts = stream.counts();
+    !matches!(next, Next::Work | Next::WaitForAll)
+        && is_beside_others(call, stream, |other| counts.may_wait_for(&other.counts()))
 }
 
 fn end_named(
     call: &Call,
     driver: &Driver,
-    current: &Context,
+    (current, handle): (&Context, CUcontext),
     stream: &'static Stream,
     next: Next,
     may_end: impl Fn(&OpenBurst) -> bool,
 ) {
-    if stream.context().is_none_or(|c| !core::ptr::eq(c, current)) {
+    if stream.context().is_none_or(|c| !core::ptr::eq(c, current)) || !stream.is_named_in(handle) {
         return;
     }
     let Some(mut hold) = stream.hold().filter(|_| stream.is_live()) else { return };
@@ -464,10 +487,10 @@ fn end_named(
     if is_named && may_end(burst) && !is_captured(call, stream.handle()) {
         let is_undisturbed = burst.since.is_some_and(|since| since.is_now(stream.counts()));
         // A deferred end stays open until the app's next call on the stream.
-        if burst.is_deferred && next == Next::Wait && is_beside_others(call, stream) {
+        if burst.is_deferred && next.is_wait() && is_beside_others(call, stream, |_| true) {
             return;
         }
-        if is_legacy(stream) && !is_undisturbed {
+        if !is_undisturbed && (is_legacy(stream) || waits_for_others(call, stream, next)) {
             return leave_open(call, &mut hold);
         }
         // The event goes onto the stream like a call of the app's.

@@ -29,7 +29,7 @@ use crate::gpu::open_burst::saturated;
 use crate::gpu::overlap::OverlapCheck;
 use crate::gpu::query::query_event;
 use crate::gpu::stream::{End, Hold, Pending, Stream};
-use crate::gpu::stream_capture::StreamCaptures;
+use crate::gpu::stream_capture::{StreamCaptures, is_captured};
 use crate::sink::Session;
 use crate::sys::{tenth_of_a_second, ticks};
 use crate::thread::Call;
@@ -371,7 +371,8 @@ pub fn close(
         stream.entries.add();
     }
     let begun = ticks();
-    let recorded = record(call, driver, context, end, stream);
+    let is_late = is_late(call, stream, overlap);
+    let recorded = if is_late { None } else { record(call, driver, context, end, stream) };
     let ended = ticks();
     // While a call that may end the context is under way, other calls are recorded without a stream and leave
     // no counts.
@@ -401,11 +402,22 @@ pub fn close(
     let shared_start = if start.shared { flag::SHARED_START } else { 0 };
     let sampled = if is_sample { flag::SAMPLED } else { 0 };
     Closed {
-        untimed: if queued { Untimed::Timed } else { unrecorded(context) },
+        untimed: match queued {
+            true => Untimed::Timed,
+            false if is_late => Untimed::Contended,
+            false => unrecorded(context),
+        },
         lead: saturated(submitted.wrapping_sub(start.begun)),
         tail: saturated(ended.wrapping_sub(submitted)),
         flags: shared_interval | shared_start | sampled,
     }
+}
+
+/// Whether it is too late for an event after the real call, which may have taken milliseconds. Another thread may have put work onto
+/// streams that this one is ordered with, so that the event, and who waits for the stream, would wait for it; or a capture has begun,
+/// which an event on the legacy default stream would end.
+pub fn is_late(call: &Call, stream: &Stream, overlap: &OverlapCheck) -> bool {
+    overlap.is_ordered_with_others() || is_captured(call, stream.handle())
 }
 
 /// Returns why nothing is timed at the moment, unless it is time to look how far the stream has come: see

@@ -148,6 +148,14 @@ impl Queues {
 }
 
 impl StreamCounts {
+    /// Whether an event on the stream of these counts may wait for work on the stream of the others, of the same context.
+    pub fn may_wait_for(&self, other: &StreamCounts) -> bool {
+        let is_other_kind = |(_, waited_for): (_, &CallCounts)| {
+            other.across.is_some_and(|(own, _)| core::ptr::eq(own, waited_for))
+        };
+        self.across.is_some_and(is_other_kind) || self.queues.is_some_and(Queues::are_shared)
+    }
+
     #[inline(always)]
     fn queue(&self) -> Queue {
         match self.queues {
@@ -215,6 +223,13 @@ impl OverlapCheck {
             Since { own: self.done_before + 1, across: self.across.as_ref().map_or(0, |a| a.done_before) };
         let across = self.across.as_ref().map_or(0, |a| a.other.begun());
         (queue.begun() == since.own && across == since.across).then_some(since)
+    }
+
+    /// Whether a call on a stream of the other kind may have overlapped: an event that is recorded now may wait for what that call has
+    /// put on its stream, and so would whatever waits for this call's stream.
+    #[inline]
+    pub fn is_ordered_with_others(&self) -> bool {
+        self.across.as_ref().is_some_and(|across| across.other.begun() != across.done_before)
     }
 
     /// Whether this call is the first one after `since`. A driver call of ours that relies on the answer comes before the question,

@@ -71,7 +71,7 @@ pub struct Stream {
     /// Its index in [`Streams::all`].
     index: usize,
     state: AtomicU8,
-    /// The stream's number in records. Relaxed, like the next six fields: written before the stream is
+    /// The stream's number in records. Relaxed, like the next seven fields: written before the stream is
     /// published in its place.
     id: AtomicU64,
     handle: AtomicU64,
@@ -82,6 +82,8 @@ pub struct Stream {
     context: AtomicPtr<Context>,
     /// The CUgreenCtx that it belongs to and ends with; 0 = none; or [`GREEN_UNKNOWN`].
     green: AtomicU64,
+    /// The CUcontext whose default stream it is, which is a green context's own; 0 = it has a handle of its own.
+    default_of: AtomicU64,
     /// 1 while a thread has the [`Hold`]. Acquire by the thread that takes it, release by the one that drops
     /// it; it guards `last` and the writing end of `queue`.
     held: AtomicU32,
@@ -226,6 +228,7 @@ impl Stream {
             priority: AtomicI32::new(0),
             context: AtomicPtr::new(core::ptr::null_mut()),
             green: AtomicU64::new(0),
+            default_of: AtomicU64::new(0),
             held: AtomicU32::new(0),
             last: UnsafeCell::new(Last::default()),
             call_counts: CallCounts::default(),
@@ -243,8 +246,14 @@ impl Stream {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// The handle to record events on. It means the same stream on every thread, except that a per-thread
-    /// default stream's means the calling thread's.
+    /// Whether its [`handle`](Self::handle) means it while this CUcontext is current.
+    pub fn is_named_in(&self, context: CUcontext) -> bool {
+        let default_of = self.default_of.load(Ordering::Relaxed);
+        default_of == 0 || default_of == context as u64
+    }
+
+    /// The handle to record events on. It means the same stream on every thread, except that a default stream's means the current
+    /// context's, and a per-thread default stream's the calling thread's.
     pub fn handle(&self) -> CUstream {
         self.handle.load(Ordering::Relaxed) as CUstream
     }
@@ -602,13 +611,13 @@ impl Streams {
         driver: &Driver,
         (handle, recorded_on): (CUstream, u64),
         name: Name,
-        context: CUcontext,
+        of: CUcontext,
         key: u64,
     ) -> Option<&'static Stream> {
         let (context_handle, green) = match (driver.contexts_of(recorded_on as CUstream), name) {
             (Some(contexts), _) => contexts,
             (None, Name::Handle(_)) => (context_of(driver, handle), GREEN_UNKNOWN as CUgreenCtx),
-            (None, _) => (context, GREEN_UNKNOWN as CUgreenCtx),
+            (None, _) => (of, GREEN_UNKNOWN as CUgreenCtx),
         };
         let context = call.session.get::<Contexts>().get(call, driver, context_handle)?;
         let mut flags = 0;
@@ -629,6 +638,8 @@ impl Streams {
         stream.priority.store(priority, Ordering::Relaxed);
         stream.context.store(core::ptr::from_ref(context).cast_mut(), Ordering::Relaxed);
         stream.green.store(green as u64, Ordering::Relaxed);
+        let default_of = if name.flags() == 0 { 0 } else { of as u64 };
+        stream.default_of.store(default_of, Ordering::Relaxed);
         stream.is_counted.store(false, Ordering::Relaxed);
         stream.has_queue.store(false, Ordering::Relaxed);
         stream.state.store(LIVE, Ordering::Release);
@@ -776,8 +787,8 @@ impl Streams {
 
     /// Ends the default streams of a thread that has ended.
     pub fn thread_ended(&self, thread: u64) {
-        for context in self.iter().filter_map(Stream::context) {
-            let key = Name::PerThread.key(context.handle as CUcontext, thread);
+        for of in self.iter().map(|stream| stream.default_of.load(Ordering::Relaxed)).filter(|of| *of != 0) {
+            let key = Name::PerThread.key(of as CUcontext, thread);
             if let Some(stream) = self.places.remove(key) {
                 stream.state.store(DEAD, Ordering::Release);
             }

@@ -49,12 +49,12 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
         return None;
     }
     learn_driver();
-    let mut last = None;
-    for hook in Table::variants(base) {
-        last = Some(hook);
-        if hook.layer != Layer::Driver {
-            continue;
-        }
+    let last = Table::variants(base).last()?;
+    // The answer may be a function of another name: from CUDA 11.4 on, that of cuGraphInstantiate is cuGraphInstantiateWithFlags
+    // (cudaTypedefs.h).
+    let is_longer = |hook: &&Hook| hook.base != base && hook.base.to_bytes().starts_with(base.to_bytes());
+    let others = Table::all().iter().filter(is_longer);
+    for hook in Table::variants(base).chain(others).filter(|hook| hook.layer == Layer::Driver) {
         if hook.is_wrapper(answer) {
             return None; // the runtime made the lookup for the app, and that lookup was counted
         }
@@ -64,8 +64,6 @@ pub fn substitute(base: &CStr, answer: usize) -> Option<*const ()> {
             return entry;
         }
     }
-    if let Some(hook) = last {
-        sink::looked_up(hook, false);
-    }
+    sink::looked_up(last, false);
     None
 }

@@ -2,18 +2,17 @@
 //! not write it or a part of it, or nothing, because it has ended.
 
 use core::ffi::{CStr, c_int};
+use gpuspy_wire::TRACE_MAGIC;
 use gpuspy_wire::handshake::{BEGUN, failure, is_settled};
-use std::ffi::CString;
 use std::io::{Error, ErrorKind};
 
+use crate::session::place::Place;
 use crate::sink::descriptors::CONNECTION;
 use crate::sys;
 
 /// A trace that a collector of our own writes.
 pub struct Announcement {
-    trace: CString,
-    /// Whether we have made the file, so that an empty one is ours to remove.
-    is_reserved: bool,
+    trace: Place,
     /// The command that reads it.
     command: String,
 }
@@ -61,19 +60,18 @@ impl Moment {
 
 impl Announcement {
     /// Describes a trace, when its collector has been started.
-    pub fn new(trace: CString, is_reserved: bool, command: String) -> Announcement {
-        Announcement { trace, is_reserved, command }
+    pub fn new(trace: Place, command: String) -> Announcement {
+        Announcement { trace, command }
     }
 
     /// Returns the line to print, when the collector has answered.
     pub fn line(&self, moment: Moment) -> String {
         let answer = answer(moment);
-        let is_empty = answer != Answer::Writes && is_empty(&self.trace);
-        if is_empty && self.is_reserved {
-            // SAFETY: a terminated path, of the file that we have made and that nothing was written to.
-            unsafe { libc::unlink(self.trace.as_ptr()) };
+        let is_empty = answer != Answer::Writes && is_empty(&self.trace.path);
+        if is_empty {
+            self.trace.give_up();
         }
-        let (trace, command) = (self.trace.to_string_lossy(), &self.command);
+        let (trace, command) = (self.trace.path.to_string_lossy(), &self.command);
         match answer {
             Answer::Refused(why) => format!("gpuspy: no trace was written: {why}\n"),
             Answer::Failed(why) if is_empty => format!("gpuspy: no trace was written: {why}\n"),
@@ -141,12 +139,12 @@ fn understood(said: &[u8]) -> Option<Answer> {
     Some(if said.starts_with(BEGUN.as_bytes()) { Answer::Failed(why) } else { Answer::Refused(why) })
 }
 
-/// Whether there is no such file, or nothing in it (which is so of a device).
+/// Whether there is no such file, or nothing in it but our mark (which is so of a device).
 fn is_empty(path: &CStr) -> bool {
     // SAFETY: all-zero is a stat.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a terminated path; writes the struct we own.
-    unsafe { libc::stat(path.as_ptr(), &mut stat) != 0 || stat.st_size == 0 }
+    unsafe { libc::stat(path.as_ptr(), &mut stat) != 0 || stat.st_size <= TRACE_MAGIC.len() as i64 }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use gpuspy_wire::handshake::Hello;
 use std::ffi::{CString, OsStr};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -194,12 +195,16 @@ pub fn reach(session: Session) -> bool {
 /// Connects to the collector that listens there. `flags` are those of socket(2): with SOCK_NONBLOCK, one that has more connections
 /// waiting than listen(2) lets it have is not waited for.
 fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
-    let unreachable = || {
-        format!(
+    let unreachable = |error: std::io::Error| match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "its collector at {} is another user's: put `gpuspy run` behind gosu, setpriv or su, so that both are the same",
+            path.display()
+        ),
+        _ => format!(
             "its collector does not answer at {}: start it first (`gpuspy collect --dir DIR`) on this machine and as this \
              user, or put `gpuspy run` inside srun, mpirun or the container",
             path.display()
-        )
+        ),
     };
     // SAFETY: all-zero is a sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
@@ -222,10 +227,11 @@ fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
         let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0);
         let address_bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         if socket < 0 || libc::connect(socket, (&raw const address).cast(), address_bytes) != 0 {
+            let error = std::io::Error::last_os_error();
             if socket >= 0 {
                 libc::close(socket);
             }
-            return Err(unreachable());
+            return Err(unreachable(error));
         }
         Ok(sys::out_of_the_way(socket))
     }
@@ -287,13 +293,12 @@ fn start(session: Session, environment: &Environment) -> Result<(), String> {
             .into());
     }
     let program = find(environment)?;
-    let place = Place::find(environment, session.segment.header().start_time)?;
+    let place = Place::find(environment)?;
     let started = start_for(session, environment, &program, &place.path);
     match &started {
         Ok(()) => {
             let command = format!("{} report {}", quoted(&program), quoted(&place.path));
-            let Place { path, reserved } = place;
-            session.get::<exit::Shared>().announce(Announcement::new(path, reserved, command));
+            session.get::<exit::Shared>().announce(Announcement::new(place, command));
         }
         Err(_) => place.give_up(),
     }
@@ -497,12 +502,17 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
         // The app may be pinned to one core, which it needs for itself.
         let all = [u64::MAX; 128];
         libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&all), all.as_ptr());
+        sys::leave_real_time();
         if plan.socket == SOCKET_FD {
             libc::fcntl(SOCKET_FD, libc::F_SETFD, 0);
         } else {
             libc::dup2(plan.socket, SOCKET_FD);
         }
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        let mut null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        if null < 0 {
+            // In a root without devices. The program's own files would stay open for as long as the collector lives.
+            null = libc::syscall(libc::SYS_memfd_create, c"null".as_ptr(), 0) as c_int;
+        }
         for fd in 0..3 {
             libc::dup2(null, fd);
         }

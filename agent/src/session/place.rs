@@ -1,8 +1,11 @@
 //! Which file is the trace of a process whose collector the agent starts?
 
+use gpuspy_wire::TRACE_MAGIC;
 use std::ffi::{CString, OsStr};
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::session::collector::Environment;
@@ -11,22 +14,32 @@ use crate::sys;
 /// Where a trace will be.
 pub struct Place {
     pub path: CString,
-    /// Whether we have made the file.
-    pub reserved: bool,
+    file: Reserved,
+}
+
+/// Whose the file at a place is until a collector writes it. One that is this process's has [`TRACE_MAGIC`] in it, so that other
+/// processes with the same `GPUSPY_OUTPUT` take another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reserved {
+    /// We have made it.
+    Made,
+    /// It was there, and empty: the user has made it (`mktemp`) to be written.
+    Marked,
+    /// It is no file, or cannot be written: the collector says why.
+    No,
 }
 
 impl Place {
     /// Returns `GPUSPY_OUTPUT` or a name beside it, else a name of the process's own in the directory that the app was in at
     /// its first call or, where no file can be made, in `GPUSPY_DIR`, `TMPDIR` or /tmp. Such a file is made at once, so that
     /// no other trace is ever overwritten (a process that executes its own program again keeps its name and pid), and a
-    /// report right after the process's end finds a trace that is about to be written. `start_time` is the process's, in
-    /// clock ticks after the boot.
-    pub fn find(environment: &Environment, start_time: u64) -> Result<Place, String> {
+    /// report right after the process's end finds a trace that is about to be written.
+    pub fn find(environment: &Environment) -> Result<Place, String> {
         if let Some(path) = environment.get("GPUSPY_OUTPUT") {
             let path = environment.path(path);
             let none =
                 || format!("too many traces lie beside {}; set GPUSPY_OUTPUT to another", path.display());
-            return Place::named(&path, start_time).ok_or_else(none);
+            return Place::named(&path).ok_or_else(none);
         }
         let program = std::env::args_os().next().unwrap_or_default();
         let program = Path::new(&program).file_name().unwrap_or("program".as_ref()).to_string_lossy();
@@ -37,35 +50,35 @@ impl Place {
         let folders = [here, named, temporary, Some(OsStr::new("/tmp"))];
         let path = folders.into_iter().flatten().find_map(|folder| reserve(&environment.path(folder), &stem));
         let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
-        Ok(Place { path, reserved: true })
+        Ok(Place { path, file: Reserved::Made })
     }
 
-    /// Returns the place that the user has named or, where a file of that name has something in it or is about to be written by
-    /// another process, that name with `-2`, `-3`, …: the variable names the first trace of several. What is no file, or cannot be
-    /// made, is left to the collector, which says why. `None`: there are too many.
-    fn named(path: &Path, start_time: u64) -> Option<Place> {
+    /// Returns the place that the user has named or, where a file of that name has something in it, that name with `-2`, `-3`, …: the
+    /// variable names the first trace of several. `None`: there are too many.
+    fn named(path: &Path) -> Option<Place> {
         let name = path.as_os_str().as_bytes();
         let stem = name.strip_suffix(b".gspy");
         let extension: &[u8] = if stem.is_some() { b".gspy" } else { b"" };
         (1..1000).find_map(|n: u32| {
             let nth = [stem.unwrap_or(name), format!("-{n}").as_bytes(), extension].concat();
             let path = if n == 1 { path } else { Path::new(OsStr::from_bytes(&nth)) };
-            let reserved = match make(path) {
-                Ok(_) => true,
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && is_taken(path, start_time) => {
-                    return None;
-                }
-                Err(_) => false,
+            let file = match make(path) {
+                Ok(()) => Reserved::Made,
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => mark(path)?,
+                Err(_) => Reserved::No,
             };
-            Some(Place { path: CString::new(path.as_os_str().as_bytes()).ok()?, reserved })
+            Some(Place { path: CString::new(path.as_os_str().as_bytes()).ok()?, file })
         })
     }
 
-    /// Removes the file that was made, when there will be no trace.
+    /// Leaves the file as it was, when there will be no trace.
     pub fn give_up(&self) {
-        if self.reserved {
+        match self.file {
             // SAFETY: a terminated path.
-            unsafe { libc::unlink(self.path.as_ptr()) };
+            Reserved::Made => unsafe { _ = libc::unlink(self.path.as_ptr()) },
+            // SAFETY: a terminated path.
+            Reserved::Marked => unsafe { _ = libc::truncate(self.path.as_ptr(), 0) },
+            Reserved::No => {}
         }
     }
 }
@@ -81,7 +94,7 @@ fn reserve(folder: &Path, stem: &str) -> Option<CString> {
         let name = if n == 1 { format!("{stem}.gspy") } else { format!("{stem}-{n}.gspy") };
         let path = folder.join(name);
         match make(&path) {
-            Ok(_) => return CString::new(path.as_os_str().as_bytes()).ok(),
+            Ok(()) => return CString::new(path.as_os_str().as_bytes()).ok(),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(_) => return None,
         }
@@ -89,36 +102,47 @@ fn reserve(folder: &Path, stem: &str) -> Option<CString> {
     None
 }
 
-/// Makes a file for a trace, which must not exist.
-fn make(path: &Path) -> std::io::Result<std::fs::File> {
-    std::fs::File::options().write(true).create_new(true).mode(0o600).open(path)
+/// Makes a file for a trace of this process, which must not exist.
+fn make(path: &Path) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    // The collector opens it, too, whatever mask the program has for the files that it makes.
+    let _ = file.set_permissions(Permissions::from_mode(0o600));
+    // Whoever finds it empty before this takes it as one of the user's; and then we do not have it.
+    if hold(&mut file) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
 }
 
-/// Whether a file that exists has something in it, or is about to: one that is empty and not older than this process may be
-/// another's that has made it and whose collector has not begun. An older one was made by the user (`mktemp`) to be written.
-fn is_taken(path: &Path, start_time: u64) -> bool {
-    let Ok(found) = std::fs::metadata(path) else { return false };
-    // SAFETY: sysconf only reads a number.
-    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    // The end of the tick in which this process was started.
-    let started = start_time.saturating_add(1).saturating_mul(1_000_000_000 / ticks_a_second);
-    let age = sys::clock_ns(libc::CLOCK_BOOTTIME).saturating_sub(started);
-    let started = sys::clock_ns(libc::CLOCK_REALTIME).saturating_sub(age);
-    let changed = (found.mtime().max(0) as u64).saturating_mul(1_000_000_000) + found.mtime_nsec() as u64;
-    found.is_file() && (found.len() > 0 || changed > started)
+/// Takes a file that is there for this process, if it is empty. `None`: it is another trace, or another process's.
+fn mark(path: &Path) -> Option<Reserved> {
+    // Neither a device nor a pipe is opened here, which may wait for a reader.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return Some(Reserved::No);
+    }
+    match File::options().write(true).open(path) {
+        Ok(mut file) => hold(&mut file).then_some(Reserved::Marked),
+        Err(_) => Some(Reserved::No),
+    }
+}
+
+/// Marks a file as that of this process. Returns false if it is not empty, or if another process has it locked: one that is marking it
+/// at this moment, or a collector. Where the file system has no locks, two processes may mark it at the same moment.
+fn hold(file: &mut File) -> bool {
+    let is_free = !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    let is_empty = file.metadata().is_ok_and(|found| found.len() == 0);
+    let is_held = is_free && is_empty && file.write_all(&TRACE_MAGIC).is_ok();
+    let _ = file.unlock();
+    is_held
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::time::{Duration, SystemTime};
 
-    fn find(output: &Path) -> (String, bool) {
+    fn find(output: &Path) -> (String, Reserved) {
         let environment = Environment::of(&[&format!("GPUSPY_OUTPUT={}", output.display())]);
-        let place = Place::find(&environment, crate::sink::segment::start_time()).unwrap();
+        let place = Place::find(&environment).unwrap();
         let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
-        (path.file_name().unwrap().to_string_lossy().into_owned(), place.reserved)
+        (path.file_name().unwrap().to_string_lossy().into_owned(), place.file)
     }
 
     /// They lay where the program had gone since.
@@ -128,9 +152,9 @@ mod tests {
         let traces = folder.join("traces");
         fs::create_dir_all(&traces).unwrap();
         for (variable, parent) in [("GPUSPY_OUTPUT=traces/run.gspy", &traces), ("GPUSPY_QUIET=1", &folder)] {
-            let place = Place::find(&Environment::of_in(&folder, &[variable]), 0).unwrap();
+            let place = Place::find(&Environment::of_in(&folder, &[variable])).unwrap();
             let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
-            assert_eq!((path.parent(), place.reserved), (Some(&**parent), true), "{variable}");
+            assert_eq!((path.parent(), place.file), (Some(&**parent), Reserved::Made), "{variable}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -142,9 +166,9 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         for name in ["GPUSPY_DIR", "TMPDIR"] {
             let variable = format!("{name}={}", folder.display());
-            let place = Place::find(&Environment::of_nowhere(&[&variable]), 0).unwrap();
+            let place = Place::find(&Environment::of_nowhere(&[&variable])).unwrap();
             let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
-            assert_eq!((path.parent(), place.reserved), (Some(&*folder), true), "{variable}");
+            assert_eq!((path.parent(), place.file), (Some(&*folder), Reserved::Made), "{variable}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -159,9 +183,9 @@ mod tests {
         for name in ["GPUSPY_OUTPUT", "GPUSPY_SOCKET", "GPUSPY_COLLECTOR"] {
             assert_eq!(environment.get(name), None, "{name}");
         }
-        let place = Place::find(&environment, 0).unwrap();
+        let place = Place::find(&environment).unwrap();
         let path = Path::new(OsStr::from_bytes(place.path.to_bytes()));
-        assert_eq!((path.parent(), place.reserved), (Some(&*folder), true));
+        assert_eq!((path.parent(), place.file), (Some(&*folder), Reserved::Made));
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -170,26 +194,67 @@ mod tests {
     fn each_process_with_the_same_output_has_a_trace_of_its_own() {
         let folder = std::env::temp_dir().join(format!("gpuspy-agent-output-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        let made = |name: &str| (name.to_owned(), true);
+        let made = |name: &str| (name.to_owned(), Reserved::Made);
         for name in ["run.gspy", "run-2.gspy", "run-3.gspy"] {
             assert_eq!(find(&folder.join("run.gspy")), made(name), "the first of them is still empty");
         }
         fs::write(folder.join("plain.v1"), "a trace, or a file that is none").unwrap();
         assert_eq!(find(&folder.join("plain.v1")), made("plain.v1-2"));
 
-        let older = fs::File::create(folder.join("older.gspy")).unwrap();
-        older.set_modified(SystemTime::now() - Duration::from_secs(86_400)).unwrap();
+        fs::write(folder.join("older.gspy"), "").unwrap();
+        let older = find(&folder.join("older.gspy"));
+        assert_eq!(older, ("older.gspy".to_owned(), Reserved::Marked), "the user has made it");
         assert_eq!(
             find(&folder.join("older.gspy")),
-            ("older.gspy".to_owned(), false),
-            "the user has made it"
+            made("older-2.gspy"),
+            "and the first process has taken it"
         );
-        assert_eq!(find(Path::new("/dev/full")), ("full".to_owned(), false));
+        assert_eq!(find(Path::new("/dev/full")), ("full".to_owned(), Reserved::No));
         assert_eq!(
             find(&folder.join("no/folder.gspy")),
-            ("folder.gspy".to_owned(), false),
+            ("folder.gspy".to_owned(), Reserved::No),
             "the collector says why"
         );
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Of ranks that were started in the same tick of the clock, several took one file, which was empty, as one of the user's.
+    #[test]
+    fn processes_that_begin_at_the_same_moment_have_a_trace_each() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-moment-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let output = folder.join("run.gspy");
+        for is_there in [false, true] {
+            if is_there {
+                fs::write(&output, "").unwrap();
+            }
+            let finding: Vec<_> = (0..8)
+                .map(|_| {
+                    let output = output.clone();
+                    std::thread::spawn(move || find(&output).0)
+                })
+                .collect();
+            let found: std::collections::BTreeSet<String> =
+                finding.into_iter().map(|finding| finding.join().unwrap()).collect();
+            assert_eq!(found.len(), 8, "{found:?}");
+            fs::read_dir(&folder).unwrap().for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn without_a_trace_the_file_is_as_it_was() {
+        let folder = std::env::temp_dir().join(format!("gpuspy-agent-as-it-was-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("empty.gspy"), "").unwrap();
+        for name in ["empty.gspy", "new.gspy"] {
+            let environment = Environment::of(&[&format!("GPUSPY_OUTPUT={}", folder.join(name).display())]);
+            let place = Place::find(&environment).unwrap();
+            assert_eq!(fs::read(folder.join(name)).unwrap(), TRACE_MAGIC);
+            place.give_up();
+        }
+        assert_eq!(fs::metadata(folder.join("empty.gspy")).unwrap().len(), 0);
+        assert!(!folder.join("new.gspy").exists());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -220,10 +220,12 @@ impl Traces {
             Ok((number, writer))
         });
         created.map_err(|e| {
-            // The file that was created for it is still empty. So may be one that another process has begun and locked.
+            // The file that was created for it is still empty, or has the agent's mark. So may be one that another process has begun and
+            // locked.
             let is_ours = e.kind() != io::ErrorKind::WouldBlock;
+            let most = MAGIC.len() as u64;
             let error = Error::io(format!("cannot write {}", path.display()), e);
-            if is_ours && fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0) {
+            if is_ours && fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= most) {
                 let _ = fs::remove_file(&path);
             }
             self.traces.remove(&number);

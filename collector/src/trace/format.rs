@@ -46,7 +46,7 @@
 /// Size of a chunk's header, bytes.
 pub const HEADER_BYTES: usize = 64;
 /// First four bytes of every chunk, and so of a file.
-pub const MAGIC: [u8; 4] = *b"GSPY";
+pub const MAGIC: [u8; 4] = gpuspy_wire::TRACE_MAGIC;
 /// Version that this build writes, and the newest one that it reads. Columns have a shift since version 3.
 pub const VERSION: u8 = 3;
 /// Flag: the payload is one zstd frame.

@@ -2,7 +2,7 @@
 
 use super::coding::Decoder;
 use super::columns::ColumnReader;
-use super::format::MAX_ENTRIES;
+use super::format::{MAGIC, MAX_ENTRIES};
 use super::index::{Chunk, Damage, Index, TraceError};
 use super::record::{Body, GpuTime, Names, Record, Status};
 use super::windows::{Files, Part};
@@ -33,7 +33,7 @@ pub fn batch(records: &mut impl Iterator<Item = Record>) -> Option<Vec<Record>> 
 }
 
 /// Waits until no process is writing the trace any more; returns `false` if one still is after `timeout`. An empty
-/// file is about to be written: an agent creates it before it starts a collector.
+/// file, and one with a trace's first bytes alone, is about to be written: an agent creates it before it starts a collector.
 ///
 /// # Errors
 /// Fails if the file cannot be opened. On a file system without locks, returns `true` at once.
@@ -41,9 +41,8 @@ pub fn wait_until_complete(path: &Path, timeout: Duration) -> Result<bool, Trace
     let file = File::open(path)?;
     let began = Instant::now();
     loop {
-        // An empty file is not locked here, because that would keep out the writer, which locks it before its first
-        // byte.
-        let is_begun = file.metadata().map_or(true, |m| m.len() > 0 || !m.is_file());
+        // Such a file is not locked here, because that would keep out the writer, which locks it before it writes.
+        let is_begun = file.metadata().map_or(true, |m| m.len() > MAGIC.len() as u64 || !m.is_file());
         match is_begun.then(|| file.try_lock_shared()) {
             None | Some(Err(TryLockError::WouldBlock)) => {
                 if began.elapsed() >= timeout {

@@ -6,7 +6,7 @@
 
 use super::index::{Damage, Index};
 use super::limits::Limits;
-use super::record::{Body, Names, Record, Status};
+use super::record::{Body, Hang, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -116,7 +116,7 @@ impl Status {
 }
 
 /// Whether two windows mean the same hang, which went on from one to the other.
-fn is_same(one: &super::record::Hang, other: &super::record::Hang) -> bool {
+fn is_same(one: &Hang, other: &Hang) -> bool {
     (one.since, one.device, one.stream) == (other.since, other.device, other.stream)
 }
 
@@ -181,5 +181,129 @@ impl Damage {
             unfinished: self.unfinished || other.unfinished,
             write_error: self.write_error.or(other.write_error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::record::{Api, CARRIED_BEFORE, Call, NvtxRange};
+    use crate::trace::{TraceReader, TraceWriter};
+    use gpuspy_wire::record::{LossCause, NvtxChange};
+    use std::fs;
+    use std::path::Path;
+
+    const EDGE: u64 = 5_000;
+
+    /// A call that began and returned then.
+    fn call(begin: u64, end: u64) -> Record {
+        let call = Call { begin, end, ..Call::default() };
+        let body = Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 });
+        Record { thread: 1, at: end, body }
+    }
+
+    fn edge(at: u64, begins: bool) -> Record {
+        Record { thread: 0, at, body: Body::CaptureEdge { begins } }
+    }
+
+    fn range(at: u64) -> Record {
+        let range = NvtxRange {
+            change: NvtxChange::Push,
+            id: 0,
+            domain: 0,
+            text: 1,
+            category: 0,
+            color: 0,
+            payload: false,
+        };
+        Record { thread: 1, at, body: Body::NvtxRange(range) }
+    }
+
+    fn write(path: &Path, status: &Status, texts: &[(Namespace, u32, &str)], records: &[Record]) {
+        let mut writer = TraceWriter::create(path, status).unwrap();
+        texts.iter().for_each(|(space, id, text)| writer.name(*space, *id, text).unwrap());
+        records.iter().for_each(|record| writer.push(record.clone()).unwrap());
+        writer.finish(status).unwrap();
+    }
+
+    fn hang(since: u64, until: u64) -> Hang {
+        Hang { since, until, ..Hang::default() }
+    }
+
+    fn status(began: u64, ended: u64, hangs: Vec<Hang>) -> Status {
+        let lost = [(LossCause::RingFull, 1)].into();
+        Status { pid: 7, began, ended, calls: 10, pending: 1, lost, hangs, ..Status::default() }
+    }
+
+    /// Returns a folder with two windows, and what their records are without the edge between them.
+    fn two_windows() -> (tempfile::TempDir, Vec<Record>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, over, late) = (call(1_000, 1_100), call(4_900, 5_300), call(4_950, 4_990));
+        let (next, last) = (call(5_000, 5_100), call(6_000, 6_400));
+        let fact = Fact::Window as u32;
+        let names =
+            [(Namespace::Fact, fact, "0"), (Namespace::Kernel, 1, "gemm"), (Namespace::Launched, 1, "4")];
+        let records =
+            [edge(900, true), range(950), first.clone(), late.clone(), edge(EDGE, false), over.clone()];
+        write(&folder.path().join("0"), &status(900, EDGE, vec![hang(950, EDGE)]), &names, &records);
+        let names =
+            [(Namespace::Fact, fact, "1"), (Namespace::Kernel, 2, "relu"), (Namespace::Launched, 1, "6")];
+        // It begins with what is known of the time before, and has what returned after the edge, too.
+        let carried = [range(EDGE - CARRIED_BEFORE), edge(EDGE, true), over.clone()];
+        let records = [&carried[..], &[next.clone(), last.clone(), edge(6_500, false)]].concat();
+        let hangs = vec![hang(950, 6_000), hang(6_200, 6_600)];
+        write(&folder.path().join("1"), &status(EDGE, 7_000, hangs), &names, &records);
+        let expected = [edge(900, true), range(950), first, late, next, over, last, edge(6_500, false)];
+        (folder, expected.to_vec())
+    }
+
+    fn joined(folder: &Path) -> TraceReader {
+        let mut reader = TraceReader::open(&folder.join("0")).unwrap();
+        reader.continue_with(&folder.join("1")).unwrap();
+        reader
+    }
+
+    #[test]
+    fn windows_that_are_read_as_one_have_each_record_once_and_no_edge_between_them() {
+        let (folder, expected) = two_windows();
+        let mut reader = joined(folder.path());
+        for _ in 0..2 {
+            assert_eq!(reader.records().collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(reader.windows(), 2);
+        let bytes = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+        assert_eq!(reader.bytes(), bytes("0") + bytes("1"));
+        assert!(reader.complete() && reader.damage().is_none());
+    }
+
+    #[test]
+    fn names_and_statuses_of_windows_are_those_of_both() {
+        let (folder, _) = two_windows();
+        let reader = joined(folder.path());
+        let text = |space, id| reader.names().get(space, id);
+        assert_eq!([1, 2].map(|id| text(Namespace::Kernel, id)), [Some("gemm"), Some("relu")]);
+        assert_eq!(
+            (text(Namespace::Fact, Fact::Window as u32), text(Namespace::Launched, 1)),
+            (Some("0"), Some("4"))
+        );
+        let status = reader.status().unwrap();
+        assert_eq!((status.began, status.ended, status.calls, status.pending), (900, 7_000, 20, 2));
+        assert_eq!(status.lost, [(LossCause::RingFull, 2)].into());
+        assert_eq!(status.hangs, [hang(950, 6_000), hang(6_200, 6_600)], "the first one went on");
+    }
+
+    #[test]
+    fn what_is_missing_of_windows_is_added_up_and_a_window_that_is_none_changes_nothing() {
+        let (folder, expected) = two_windows();
+        let later = folder.path().join("1");
+        let bytes = fs::read(&later).unwrap();
+        fs::write(&later, &bytes[..bytes.len() - 10]).unwrap();
+        let reader = joined(folder.path());
+        assert!(reader.damage().cut && !reader.complete(), "{:?}", reader.damage());
+        fs::write(&later, "no trace").unwrap();
+        let mut reader = TraceReader::open(&folder.path().join("0")).unwrap();
+        assert!(reader.continue_with(&later).is_err());
+        let alone: Vec<Record> = reader.records().collect();
+        assert_eq!((reader.windows(), &alone[..4]), (1, &expected[..4]));
     }
 }

@@ -28,6 +28,29 @@ fn a_process_whose_first_thread_has_left_ends_with_its_last_one() {
     assert_eq!(unobserved.said()["launches"], 100, "its exit handler has run");
 }
 
+/// The agent's thread had it, too, and the signal ended the program.
+#[test]
+fn a_program_that_traps_inexact_arithmetic_goes_on() {
+    Run::of("inherited_settings").plain().succeeded();
+    for timing in ["auto", "exact", "off"] {
+        let done = Run::of("inherited_settings").env("GPUSPY_TIMING", timing).preloaded().succeeded();
+        assert_eq!(launches(&done.report()), done.said()["launches"], "{timing}");
+    }
+}
+
+/// What the program did in time waited for the agent's thread, which had its priority.
+#[test]
+fn the_agents_thread_has_no_real_time_priority_of_the_programs() {
+    // SAFETY: no arguments, no failure.
+    if unsafe { libc::geteuid() } != 0 {
+        return eprintln!("skipped: only root may have a real-time priority");
+    }
+    let done = Run::of("inherited_settings").arg("first").env("GPUSPY_TIMING", "auto").preloaded().succeeded();
+    let said = done.said();
+    assert_eq!((&said["threads"], &said["real_time"]), (&1.into(), &0.into()));
+    assert_eq!(launches(&done.report()), said["launches"]);
+}
+
 /// They took the stack of the agent's thread, which was not started.
 #[test]
 fn a_program_with_large_thread_local_variables_is_traced() {
