@@ -663,24 +663,31 @@ fn causes_of_losses_are_given_in_words() {
     }
 }
 
+/// A program that launched nothing was said not to be timed for want of a sampling window.
 #[test]
 fn no_sampling_window_is_counted_where_nothing_could_be_timed() {
     let mut names = names();
     names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
-    let mut app = App::new();
-    app.sync(1_000);
-    let reports = [process(Input {
-        path: String::new(),
-        names: &names,
-        status: Some(&status()),
-        damage: Damage::default(),
-        clocks: &Survey::of(app.records.iter().cloned()),
-        filter: &Filter::default(),
-        records: app.records.into_iter(),
-    })];
-    let screen = terminal(&reports, &everything(), &wide(100));
-    let said = "0 launches; nothing was timed, because no sampling window opened (budget 5 %)";
-    assert!(screen.contains(said) && !screen.contains("0 sampling windows"), "{screen}");
+    let screen = |launches: u32| {
+        let mut app = App::new();
+        app.sync(1_000);
+        (0..launches).for_each(|_| app.untimed(LAUNCH, kernel(ADD), Untimed::Budget, 0));
+        let reports = [process(Input {
+            path: String::new(),
+            names: &names,
+            status: Some(&status()),
+            damage: Damage::default(),
+            clocks: &Survey::of(app.records.iter().cloned()),
+            filter: &Filter::default(),
+            records: app.records.into_iter(),
+        })];
+        terminal(&reports, &everything(), &wide(4_000))
+    };
+    let said = "nothing was timed, because no sampling window opened (budget 5 %)";
+    let untimed = screen(1);
+    assert!(untimed.contains(said) && !untimed.contains("0 sampling windows"), "{untimed}");
+    let empty = screen(0);
+    assert!(empty.contains("0 launches") && !empty.contains("sampling window"), "{empty}");
 }
 
 #[test]

@@ -61,6 +61,9 @@ pub struct Coverage {
     pub in_graphs: u64,
     /// Launches whose kernel or context is unknown.
     pub unattributed: u64,
+    /// The calls in the whole trace, whatever is selected of it: those that the losses, which are of the whole trace too, are
+    /// compared with.
+    pub recorded: u64,
     /// Losses by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not occur are absent.
     pub dropped_by: BTreeMap<&'static str, u64>,
     /// Operations whose GPU time was still pending when the collection ended.
@@ -111,6 +114,7 @@ impl Merge for Coverage {
         self.captured += other.captured;
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
+        self.recorded = self.recorded.saturating_add(other.recorded);
         self.pending = self.pending.saturating_add(other.pending);
         self.outside.0 = self.outside.0.saturating_add(other.outside.0);
         self.outside.1 = self.outside.1.saturating_add(other.outside.1);
@@ -201,6 +205,8 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let calls = event.call.map_or(0, |call| call.calls);
+        self.coverage.recorded = self.coverage.recorded.saturating_add(calls.into());
         if self.status.is_some_and(|status| !status.driver_hooked) {
             self.called.extend(event.call.map(|call| call.api));
         }
@@ -341,6 +347,21 @@ mod tests {
         let mut all = of(2, true);
         all.merge(&of(1, false));
         assert_eq!(all.driver_hooked, Some(true));
+    }
+
+    /// The losses of a whole trace were compared with the calls of the part that was selected: nearly all of it seemed to be lost.
+    #[test]
+    fn the_calls_of_the_whole_trace_are_recorded_whatever_is_selected() {
+        let names = Names::default();
+        let mut fold = CoverageFold::new(&Start::of(&names));
+        for is_selected in [true, false] {
+            let work = simulation::work(100, 5, 0);
+            let record = Record { thread: 1, at: 100, body: Body::Work(work) };
+            let call = CountedCall { api: 1, calls: 3, host_ns: 5, failed: false };
+            let event = Event { call: Some(call), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, is_selected));
+        }
+        assert_eq!(finish_at(fold, 1_000).recorded, 6);
     }
 
     /// With `--since`, the whole run counted as timed, and of its launches only those that were called in time: more than 100 %

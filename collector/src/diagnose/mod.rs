@@ -15,6 +15,7 @@ pub mod verdict;
 
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
+use crate::analyze::startup::FirstLaunches;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::Finding;
@@ -32,12 +33,47 @@ pub struct Facts<'a> {
     pub buckets: &'a Buckets,
 }
 
+/// Whether any operation was launched that is not captured into a graph only.
+pub fn has_operations(all: &Tables) -> bool {
+    let transfers = all.transfers.values().any(|kind| kind.count > 0);
+    all.coverage.launches > 0 || all.graphs.launches > 0 || transfers
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What a filter of the report selects.
+    Selected,
+    /// The capture ranges.
+    Captured,
+}
+
 impl<'a> Facts<'a> {
+    /// Returns which part of the run the tables are about; `None` if it is all of it.
+    pub fn part(&self) -> Option<Part> {
+        let process = &self.reports.first()?.process;
+        match () {
+            () if !process.filter.is_empty() => Some(Part::Selected),
+            () if process.captured.is_some() => Some(Part::Captured),
+            () => None,
+        }
+    }
+
     /// The number of GPUs that had work; 1 if none had. The buckets are of one GPU, and what is added over all of them is compared
     /// with as many times the buckets.
     pub fn gpus(&self) -> u64 {
         let used = self.all.devices.iter().filter(|device| device.timelines > 0);
         (used.count() as u64).max(1)
+    }
+
+    /// What the first launches of kernels took of one GPU's time, ns, beyond their later launches, and in all if there were none: a
+    /// first launch may load the kernel's code. At most so much of the time in which the GPU waited for launches comes once.
+    pub fn first_launches(&self) -> u64 {
+        let first = self.all.startup.as_ref().map(|startup| &startup.first_launches);
+        let of_all = first.map_or(0, |FirstLaunches { all, compared, excess_ns, .. }| {
+            excess_ns.saturating_add(all.host_ns.saturating_sub(compared.host_ns))
+        });
+        of_all / self.gpus()
     }
 
     /// The number of steps of all processes, by which what all of them did is divided; 0 if none were found. (The steps in the

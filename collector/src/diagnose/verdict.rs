@@ -9,7 +9,8 @@
 //!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits;
 //! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average;
 //! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
-//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded;
+//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded, also by the
+//!   first launch of a kernel;
 //! - `tail`: after the last operation.
 //!
 //! The GPU bounds a program if kernels and graphs run for 85 % of the GPU's span or more. Otherwise the largest of the
@@ -27,10 +28,10 @@
 mod groups;
 mod safety;
 
-use super::Facts;
 use super::buckets::Bucket;
-use super::finding::{Finding, Id};
+use super::finding::{Finding, Id, WORTH};
 use super::findings;
+use super::{Facts, Part};
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -104,7 +105,7 @@ impl Verdict {
         if let Some(why) = safety::of_run(facts) {
             return Verdict::refused(facts, findings, why);
         }
-        let groups = groups(facts.buckets, &facts.all.idle);
+        let groups = groups(facts);
         let bound = bound(facts, &groups);
         let group = groups.get(&bound).cloned().unwrap_or_default();
         if let Some(why) = safety::of_idle(facts, bound, &group) {
@@ -117,7 +118,9 @@ impl Verdict {
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
-        let mut text = vec![what(facts, bound, &group), gain(facts, bound, &group, saves)];
+        // Of kernels not all can be saved; of anything else, what is said to be saved is what the share is of.
+        let lost = if bound == Bound::Gpu { group.ns } else { saves };
+        let mut text = vec![what(facts, bound, &group, lost), gain(facts, bound, &group, saves)];
         let largest = gaining().max_by_key(|finding| (finding.saves.value, Reverse(finding.id)));
         let is_first = |removing: &&Finding| {
             largest.is_none_or(|largest| removing.saves.value.saturating_mul(MUCH_MORE) > largest.saves.value)
@@ -128,7 +131,7 @@ impl Verdict {
             let said = said.into_iter().take(1).chain(text.into_iter().take(1));
             text = said.chain(first_of_all(findings, fault)).collect();
         }
-        let share = group.ns as f64 / facts.buckets.wall.max(1) as f64;
+        let share = lost as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
     }
 
@@ -215,21 +218,23 @@ fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
     Some((lead, u64::try_from(own).unwrap_or(u64::MAX)))
 }
 
-/// Returns what the judged time is called in a run: filters and capture ranges select a part of the wall time.
+/// Returns what the judged time is called in a run: filters and capture ranges select a part of the wall time, and of that the
+/// steps may be judged alone.
 fn whole(facts: &Facts<'_>) -> &'static str {
-    let process = facts.reports.first().map(|report| &report.process);
-    match process {
-        Some(process) if !process.filter.is_empty() => "the selected part",
-        Some(process) if process.captured.is_some() => "the captured time",
-        _ if facts.buckets.around > 0 => "the steps",
-        _ => "the wall",
+    match (facts.part(), facts.buckets.around > 0) {
+        (Some(Part::Selected), false) => "the selected part",
+        (Some(Part::Selected), true) => "the steps of the selected part",
+        (Some(Part::Captured), false) => "the captured time",
+        (Some(Part::Captured), true) => "the steps of the captured time",
+        (None, false) => "the wall",
+        (None, true) => "the steps",
     }
 }
 
-/// Returns the first sentence: the bound and its share.
-fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
+/// Returns the first sentence: the bound and the share that `lost` ns of it have.
+fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
     let (wall, whole) = (facts.buckets.judged(), whole(facts));
-    let share = percent(group.ns, wall);
+    let share = percent(lost, wall);
     let call = |other: &'static str| group.call().map_or(other.to_owned(), str::to_owned);
     match bound {
         Bound::Gpu => match leading(facts) {
@@ -258,9 +263,15 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group) -> String {
         Bound::Communication => {
             format!("Communication-bound: for {share} of {whole} only communication runs.")
         }
-        Bound::StartUp => format!("Start-up takes {share} of {whole}, before the GPU is at work."),
+        Bound::StartUp => match lost.saturating_sub(facts.buckets.get(Bucket::StartUp).value) {
+            later if later as f64 >= WORTH * wall as f64 => {
+                let later = duration(later);
+                format!("Start-up takes {share} of {whole}, {later} of it loading code and set-up.")
+            }
+            _ => format!("Start-up takes {share} of {whole}, before the GPU is at work."),
+        },
         Bound::Tail => {
-            let (tail, wall) = (duration(group.ns), duration(wall));
+            let (tail, wall) = (duration(lost), duration(wall));
             format!("After its last operation the GPU has nothing to do for {tail} of {wall}.")
         }
     }

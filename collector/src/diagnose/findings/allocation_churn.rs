@@ -50,11 +50,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             // The allocations and frees are those of the process in which they take most time.
             let whose = match (facts.reports.len(), analyze::processes(facts.reports).len()) {
                 (0 | 1, _) => "",
-                (_, 1) => " in all windows of time",
+                (_, 1) => " of all windows of time",
                 _ => " of all processes",
             };
             let frees = plural(waited.0, "free", "frees");
-            format!(" {frees}{whose} waited for the GPU, for {}.", duration(waited.1))
+            // Those of the warm-up are among them.
+            let when = facts.part().map_or("the whole run", |_| "all of this part of the run");
+            format!(" In {when}, {frees}{whose} waited for the GPU, for {}.", duration(waited.1))
         } else {
             String::new()
         },

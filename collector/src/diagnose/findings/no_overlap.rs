@@ -24,10 +24,13 @@ const FIX: Advice = Advice {
 /// The share of the copies' time that no kernel covers from which on they do not overlap.
 const EXPOSED: f64 = 0.8;
 
+/// The fewest copies that are a habit of the program: of one to the GPU and one back, there is no next batch to copy meanwhile.
+const HABIT: u64 = 3;
+
 /// Looks for it. At best all copies are hidden behind kernels, as far as those last; at worst the program needs each
 /// copy at once.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let found = Found::of(facts, could_overlap)?;
+    let found = Found::of(facts, could_overlap).filter(|found| found.all.count >= HABIT)?;
     let each = found.all.time.value.checked_div(found.all.timed)?;
     let time = each.saturating_mul(found.all.count);
     // What passed while no kernel ran is of one GPU, and of the whole run: so is this.

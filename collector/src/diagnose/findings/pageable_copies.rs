@@ -32,13 +32,16 @@ const ASSUMED: [f64; 3] = [1.0 / 4.0, 1.0 / 3.0, 1.0 / 2.0];
 /// Copies in fewer than one in so many steps are none of the steps'.
 const RARE: u64 = 10;
 
+/// The fewest copies that are a habit of the program: to page-lock memory takes about as long as to copy it once.
+const HABIT: u64 = 10;
+
 /// Looks for it. Small copies are not counted: pinning does not make them faster.
 ///
 /// Pinning removes the driver's own copying and the host's wait for it, but the transfer stays. So it gains the time in which
 /// only these copies ran, or the GPU was idle in their calls, without what the same bytes take from page-locked memory.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let is_pageable = |site: &CopySite| site.host_memory == HostMemory::Pageable && is_large(site);
-    let found = Found::of(facts, is_pageable)?;
+    let found = Found::of(facts, is_pageable).filter(|found| found.all.count >= HABIT)?;
     // Of a model that is copied once, more steps make no more copies.
     if facts.buckets.around > 0 && found.all.count * RARE < facts.steps() {
         return None;

@@ -1,12 +1,15 @@
 //! `profiler-cost`: gpuspy itself takes so much time that the other figures are not those of the program alone.
 
-use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
+use super::super::{Facts, Part};
 use crate::analyze::estimate::Estimate;
 use std::collections::BTreeMap;
 
 /// The cost from which on it is reported, percent: the least budget that users are likely to find too much.
 const MUCH: f64 = 5.0;
+/// What costs less.
+const LESS: &str =
+    "Record again with --timing auto --budget 2, which times part of the launches and estimates the rest";
 /// The shortest run that it is reported of, ns: what the agent does once, at the start, is most of a shorter one's cost.
 const SHORTEST: u64 = 1_000_000_000;
 
@@ -33,9 +36,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             explanation: "Every call costs gpuspy some hundreds of nanoseconds, and every timed launch two events. In a \
                           program of very many short calls that adds up, and idle time looks longer than it is."
                 .to_owned(),
-            fix: "Record again with --timing auto --budget 2, which times part of the launches and estimates the rest; or \
-                  record a part of the run with --capture-range."
-                .to_owned(),
+            fix: match facts.part() {
+                Some(Part::Captured) => format!("{LESS}."),
+                _ => format!("{LESS}; or record a part of the run with --capture-range."),
+            },
             saves: Estimate::exactly(0),
         },
         claims: BTreeMap::new(),

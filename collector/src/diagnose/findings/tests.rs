@@ -286,6 +286,45 @@ fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
     }
 }
 
+/// Of a program with one launch, which loaded its code, it was said that the GPU waited for the next launch in 0 gaps, and that a CUDA
+/// graph saves 79 % of the time.
+#[test]
+fn few_launches_and_the_first_of_a_kernel_are_no_tiny_kernels() {
+    let of = |launches: u64, gaps: u64, first: u64| {
+        let site = Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() };
+        let part = Part { count: gaps, total: exactly(20 * MS) };
+        let mut startup = Startup { processes: 1, ..Startup::default() };
+        startup.first_launches.all = startup::Calls { count: 1, host_ns: first };
+        let mut one = Tables { startup: Some(startup), ..process(1) };
+        one.idle.by_cause = [(Cause::Launching, part)].into();
+        one.idle.sites = [((Cause::Launching, site), part)].into();
+        one.kernels = vec![Kernel::of_launches("add", launches, 2_000)];
+        let parts = [(Bucket::Idle(Cause::Launching), 20 * MS), (Bucket::Compute, 5 * MS)];
+        let found = found(vec![one], &parts, tiny_kernels::find)?;
+        Some(found.claims[&Bucket::Idle(Cause::Launching)].value / MS)
+    };
+    assert_eq!((of(1, 0, 20 * MS), of(10, 9, 0)), (None, None));
+    assert_eq!(of(11, 10, 0), Some(20));
+    assert_eq!(of(11, 10, 15 * MS), Some(5));
+    assert_eq!(of(11, 10, 30 * MS), Some(0), "it is dropped");
+}
+
+/// A program that copies its input once was told to page-lock it, which takes as long, and to copy the next batch meanwhile.
+#[test]
+fn a_copy_to_the_gpu_and_one_back_are_no_habit() {
+    let of = |count: u64, host_memory: HostMemory, find: Find| {
+        let copied = Copied { count, timed: count, time: exactly(count * MS), ..Copied::default() };
+        let mut copy_sites = copies(SizeClass::Larger, copied);
+        copy_sites =
+            copy_sites.into_iter().map(|(site, of)| (CopySite { host_memory, ..site }, of)).collect();
+        let one = Tables { copy_sites, ..process(1) };
+        let parts = [(Bucket::ExposedCopies, count * MS), (Bucket::Compute, count * MS)];
+        found(vec![one], &parts, find).is_some()
+    };
+    assert_eq!([2, 3].map(|count| of(count, HostMemory::Pinned, no_overlap::find)), [false, true]);
+    assert_eq!([9, 10].map(|count| of(count, HostMemory::Pageable, pageable_copies::find)), [false, true]);
+}
+
 /// The first launch of a program, which loads its code, was said to wait for the GPU, and so were slow launches without GPU times.
 #[test]
 fn launches_wait_for_the_gpu_only_where_it_is_busy_and_they_fill_its_queue() {

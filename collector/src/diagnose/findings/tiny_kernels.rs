@@ -1,14 +1,16 @@
 //! `tiny-kernels`: kernels so short that the host cannot launch them as fast as the GPU runs them.
 
 use super::super::Facts;
+use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled};
 use super::idle::{Idle, without_own_cost};
-use crate::analyze::estimate::Estimate;
+use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
 use crate::units::{count, duration, percent};
+use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
     pytorch: "Try torch.compile(model, mode=\"reduce-overhead\"), which fuses kernels and launches them as a CUDA graph; \
@@ -36,8 +38,11 @@ const TINY: u64 = 10_000;
 /// kernels are tiny.
 const MUCH: f64 = 0.1;
 
-/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches; or it did so for long, and most launches
-/// are in no graph.
+/// The fewest gaps of a GPU that are a habit of the program.
+const HABIT: u64 = 10;
+
+/// Looks for it: half of the launches or more are tiny, and the GPU waited for launches again and again; or it did so for long,
+/// and most launches are in no graph. What the first launch of each kernel takes is start-up.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
     let launched: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
@@ -49,11 +54,15 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
         is_launching && facts.all.idle.habit(site).is_none()
     });
+    let claims = without_first_launches(facts, idle.claims.clone());
+    let [later, all] = [&claims, &idle.claims].map(|claims| claims.values().map(|claim| claim.value).sum());
+    let total = idle.part.total.share(later, all);
+    let gaps = idle.part.count / facts.gpus();
     // What is replayed as a graph is launched already as the remedy says.
     let most_are_tiny = number * 2 >= launched + in_graphs;
     let judged = facts.buckets.judged().saturating_mul(facts.gpus());
-    let is_bound = launched > in_graphs && idle.part.total.value as f64 >= judged as f64 * MUCH;
-    let site = idle.main.filter(|_| most_are_tiny || is_bound)?;
+    let is_bound = launched > in_graphs && total.value as f64 >= judged as f64 * MUCH;
+    let site = idle.main.filter(|_| gaps >= HABIT && (most_are_tiny || is_bound))?;
     let text = format!(
         "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
          the next launch; the commonest runs for {}.",
@@ -62,7 +71,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         percent(number, launched),
         duration(TINY),
         count(idle.part.count),
-        duration(idle.part.total.value),
+        duration(total.value),
         duration(median(commonest)?)
     );
     Some(Claimed {
@@ -72,7 +81,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             evidence: Evidence {
                 text,
                 count: number,
-                total: Some(idle.part.total),
+                total: Some(total),
                 first: None,
                 api: site.api.clone(),
                 kernel: Some(demangle(&commonest.symbol)),
@@ -86,9 +95,17 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         // The gaps are those of all GPUs, and the claims those of one.
-        claims: without_own_cost(facts, idle.claims, idle.part.count / facts.gpus()),
+        claims: without_own_cost(facts, claims, gaps),
         sites: idle.sites,
     })
+}
+
+/// Returns claims without what the first launches of kernels took: the next run of a loop does not.
+fn without_first_launches(facts: &Facts<'_>, mut claims: BTreeMap<Bucket, Sum>) -> BTreeMap<Bucket, Sum> {
+    if let Some(claim) = claims.get_mut(&Bucket::Idle(Cause::Launching)) {
+        *claim = claim.share(claim.value.saturating_sub(facts.first_launches()), claim.value);
+    }
+    claims
 }
 
 /// Whether the host was launching, or between two launches.

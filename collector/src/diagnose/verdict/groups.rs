@@ -3,7 +3,8 @@
 use super::Bound;
 use crate::analyze::idle::{Cause, IdleReport, Next, Part, Site};
 use crate::analyze::source::Source;
-use crate::diagnose::buckets::{Bucket, Buckets};
+use crate::diagnose::Facts;
+use crate::diagnose::buckets::Bucket;
 use std::collections::BTreeMap;
 
 /// Host time between two launches that is shorter is part of launching, ns: Python takes some tens of microseconds from
@@ -38,7 +39,9 @@ impl Group {
 }
 
 /// Divides the wall time by bound. What is undecided is in no group.
-pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
+pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
+    let (buckets, idle) = (facts.buckets, &facts.all.idle);
+    let mut first_launches = facts.first_launches();
     let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
     for (bucket, bound) in [
         (Bucket::StartUp, Bound::StartUp),
@@ -57,12 +60,20 @@ pub fn groups(buckets: &Buckets, idle: &IdleReport) -> BTreeMap<Bound, Group> {
         let of_this = buckets.get(Bucket::Idle(cause)).value;
         // The sites are those of all devices.
         let share = u128::from(part.total.value) * u128::from(of_this) / u128::from(of_all.max(1));
-        let ns = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
+        let whole = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
+        let loading = match (cause, bound) {
+            (Cause::Launching, Bound::Launches) => whole.min(first_launches),
+            _ => 0,
+        };
+        first_launches -= loading;
+        let start_up = groups.entry(Bound::StartUp).or_default();
+        start_up.ns = start_up.ns.saturating_add(loading);
+        let ns = whole - loading;
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
         group.gaps = group.gaps.saturating_add(part.count);
-        group.in_gaps = group.in_gaps.saturating_add(part.total.value);
+        group.in_gaps = group.in_gaps.saturating_add(part.total.share(ns, whole).value);
         if let Some(call) = site.wait().filter(|_| bound == Bound::Syncs).or(site.api.as_deref()) {
             let sum = group.calls.entry(call.to_owned()).or_default();
             *sum = sum.saturating_add(ns);
@@ -120,7 +131,9 @@ fn bound(cause: Cause, wait: Option<&str>, part: &Part) -> Option<Bound> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
+    use crate::diagnose::buckets::Buckets;
 
     /// The idle time of one of eight GPUs was divided by the gaps of all: gaps of 1 ms seemed to be 125 µs long.
     #[test]
@@ -129,7 +142,9 @@ mod tests {
         let part = Part { count: 80, total: exactly(80_000_000) };
         let idle = IdleReport { by_cause: [(Cause::OutsideCuda, part)].into(), ..IdleReport::default() };
         let parts = [(Bucket::Idle(Cause::OutsideCuda), exactly(10_000_000))].into();
-        let groups = groups(&Buckets { wall: 20_000_000, parts, ..Buckets::default() }, &idle);
+        let buckets = Buckets { wall: 20_000_000, parts, ..Buckets::default() };
+        let all = Tables { idle, ..Tables::default() };
+        let groups = groups(&Facts { reports: &[], all: &all, buckets: &buckets });
         let host = &groups[&Bound::Host];
         assert_eq!((host.ns, host.mean_gap()), (10_000_000, 1_000_000));
     }

@@ -2,13 +2,13 @@
 
 use super::groups::Group;
 use super::{Bound, UNDECIDED};
+use crate::analyze::Damage;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::idle::Cause;
 use crate::analyze::windows::Timing;
-use crate::analyze::{Damage, ProcessReport, Tables};
-use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
 use crate::diagnose::framework::Advice;
+use crate::diagnose::{Facts, Part, has_operations};
 use crate::units::{duration, percent};
 use gpuspy_wire::record::LossCause;
 
@@ -63,23 +63,42 @@ fn unread(facts: &Facts<'_>) -> Option<Unsafe> {
     Some(Unsafe::new(format!("{share} of the records cannot be read."), "Run the program again."))
 }
 
-/// Returns that the GPU had nothing to do in a run of which everything is known, if so.
+/// Returns that the GPU had nothing to do in a run, or in a part of it, of which everything is known, if so.
 fn unused(facts: &Facts<'_>) -> Option<Unsafe> {
-    let Tables { coverage, transfers, graphs, apis, .. } = facts.all;
-    let is_whole = facts.reports.iter().all(|ProcessReport { process, .. }| {
-        process.filter.is_empty() && process.captured.is_none() && process.damage == Damage::default()
-    });
+    let is_known = facts.reports.iter().all(|report| report.process.damage == Damage::default());
+    if !is_known || lost_records(facts) > 0 || has_operations(facts.all) || facts.buckets.span() > 0 {
+        return None;
+    }
+    if let Some(part) = facts.part() {
+        return unused_in(facts, part);
+    }
     // Launches that failed are in no other table.
-    let is_used = facts.buckets.device.is_some()
-        || coverage.launches > 0
-        || graphs.launches > 0
-        || transfers.values().any(|kind| kind.count > 0)
-        || apis.keys().any(|api| api.contains("Launch"))
-        || facts.all.gpu_errors.first.is_some();
-    (is_whole && !is_used && coverage.dropped() == 0).then(|| {
+    let has_tried =
+        facts.all.apis.keys().any(|api| api.contains("Launch")) || facts.all.gpu_errors.first.is_some();
+    (!has_tried).then(|| {
         let why = "the program launched nothing on the GPU, and copied nothing to it.";
         Unsafe::new(why, &UNUSED.of(facts))
     })
+}
+
+/// Returns the same of a part of a run. Without GPU times, work that was launched before it may have run in it.
+fn unused_in(facts: &Facts<'_>, part: Part) -> Option<Unsafe> {
+    if facts.all.duty.timing == Some(Timing::Off) {
+        return None;
+    }
+    let mut captured = facts.reports.iter().filter_map(|report| report.process.captured.as_ref());
+    let (why, remedy) = match part {
+        Part::Selected => {
+            ("nothing ran on a GPU in the selected part.", "Select a part in which it has work.")
+        }
+        Part::Captured if captured.all(|captured| captured.ranges == 0) => {
+            ("the capture range never started.", "Run again with a range that the program enters.")
+        }
+        Part::Captured => {
+            ("nothing ran on a GPU in the captured time.", "Run again with a range in which it has work.")
+        }
+    };
+    Some(Unsafe::new(why, remedy))
 }
 
 /// Returns that launches waited for their kernels because the program's environment said so, if so.
@@ -99,16 +118,28 @@ fn not_timed(facts: &Facts<'_>) -> Option<Unsafe> {
 
 /// Returns that too many records were lost before they were in a trace, if so.
 fn lost(facts: &Facts<'_>) -> Option<Unsafe> {
-    let others = [LossCause::GpuTimePending.name(), DAMAGED_TRACE];
-    let lost = facts.all.coverage.dropped_by.iter().filter(|(cause, _)| !others.contains(*cause));
-    let share = too_many(facts, lost.fold(0u64, |sum, (_, count)| sum.saturating_add(*count)))?;
-    let remedy = "Run again with --capture-range, to record a part of the run.";
-    Some(Unsafe::new(format!("{share} of the records were lost."), remedy))
+    let share = too_many(facts, lost_records(facts))?;
+    Some(Unsafe::new(format!("{share} of the records were lost."), record_less(facts)))
 }
 
-/// Returns the share of the records that `lost` ones are, if that is too large.
+/// Returns the number of records that were lost before they were in a trace. An operation whose end was not read has its record.
+fn lost_records(facts: &Facts<'_>) -> u64 {
+    let others = [LossCause::GpuTimePending.name(), DAMAGED_TRACE];
+    let lost = facts.all.coverage.dropped_by.iter().filter(|(cause, _)| !others.contains(*cause));
+    lost.fold(0u64, |sum, (_, count)| sum.saturating_add(*count))
+}
+
+/// Says how to record less than was recorded.
+fn record_less(facts: &Facts<'_>) -> &'static str {
+    match facts.reports.iter().any(|report| report.process.captured.is_some()) {
+        true => "Run again with a shorter capture range.",
+        false => "Run again with --capture-range, to record a part of the run.",
+    }
+}
+
+/// Returns the share of the records of whole traces that `lost` ones are, if that is too large.
 fn too_many(facts: &Facts<'_>, lost: u64) -> Option<String> {
-    let calls = facts.all.apis.values().fold(lost, |sum, calls| sum.saturating_add(calls.count));
+    let calls = facts.all.coverage.recorded.saturating_add(lost);
     (lost.saturating_mul(100) > calls.saturating_mul(LOST_PERCENT)).then(|| percent(lost, calls))
 }
 
@@ -125,7 +156,7 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
     let open = buckets.get(Bucket::Undecided).value;
     (open as f64 > span as f64 * UNDECIDED).then(|| {
         let remedy = match facts.all.duty.timing {
-            Some(Timing::Exact) => "Run again with --capture-range, to record a part of the run.",
+            Some(Timing::Exact) => record_less(facts),
             _ => "Run again with --timing exact.",
         };
         Unsafe::new(format!("{} of the GPU's time is undecided.", percent(open, span)), remedy)

@@ -9,6 +9,8 @@ use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
 use crate::analyze::source::Source;
+use crate::analyze::startup::{Calls, Startup};
+use crate::analyze::summary::Captured;
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
 use crate::diagnose::Diagnosis;
@@ -271,6 +273,60 @@ fn a_part_of_a_run_is_called_one() {
     assert_eq!(text[0], "Copy-bound: for 40.0 % of the selected part copies keep the GPU from kernels.");
 }
 
+#[test]
+fn the_steps_of_a_part_of_a_run_are_called_that() {
+    let idle = [(Cause::SetUp, Site::default(), 300, 1), (Cause::OutsideCuda, Site::default(), 150, 100)];
+    let mut all = run(100, [250, 0, 0, 0], &idle);
+    all.steps.count = 10;
+    for (filter, part) in [("since 1 s", "the selected part"), ("", "the captured time")] {
+        let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
+        let process = ProcessInfo { filter: filter.to_owned(), line, ..captured(1) };
+        let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
+        let buckets = Buckets::of(&reports, &all);
+        let text = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]).text;
+        let said =
+            format!("Host-bound: for 37.5 % of the steps of {part} the GPU waits for the host outside CUDA.");
+        assert_eq!(text[0], said, "it was said of {part}");
+    }
+}
+
+/// The GPU waited for the host for 32 % of the steps, and not to let it wait saved up to 57 % of them: the pauses after waits were
+/// in the second figure alone.
+#[test]
+fn the_share_is_that_of_what_is_said_to_be_saved() {
+    let idle = [
+        (Cause::OutsideCuda, Site::default(), 300, 30),
+        (Cause::OutsideCuda, after("cudaStreamSynchronize"), 200, 20),
+    ];
+    let all = run(0, [500, 0, 0, 0], &idle);
+    let verdict =
+        judged_with(&all, ProcessInfo::default(), &[finding(Id::HostStall, 500 * MS, "load ahead")]);
+    assert_eq!(
+        verdict.text[0],
+        "Host-bound: for 50.0 % of the wall the GPU waits for the host outside CUDA."
+    );
+    assert_eq!(verdict.text[1], "Removing that saves at most 500 ms of 1.00 s (2.0x).");
+    assert_eq!((verdict.share, verdict.saves), (Some(0.5), Some(500 * MS)));
+}
+
+/// A program with one launch was launch-bound: its first launch loaded the kernel's code.
+#[test]
+fn a_first_launch_that_loads_code_is_start_up() {
+    let launching = [(Cause::Launching, inside("cuLaunchKernel"), 500, 100)];
+    let mut all = run(100, [100, 0, 0, 0], &launching);
+    let mut startup = Startup { processes: 1, ..Startup::default() };
+    let calls = |count, ms| Calls { count, host_ns: ms * MS };
+    // One kernel was launched once, for 80 ms, and another one again and again, at first for 400 ms more.
+    startup.first_launches.all = calls(2, 490);
+    (startup.first_launches.compared, startup.first_launches.excess_ns) = (calls(1, 410), 400 * MS);
+    all.startup = Some(startup);
+    let verdict = judged_at_any_width(&all);
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::StartUp), Some(580 * MS)), "{verdict:?}");
+    assert_eq!(verdict.text[0], "Start-up takes 58.0 % of the wall, 480 ms of it loading code and set-up.");
+    all.startup = None;
+    assert_eq!(judged_at_any_width(&all).bound, Some(Bound::Launches));
+}
+
 fn assert_refused(verdict: &Verdict, text: [&str; 2]) {
     assert_eq!((verdict.bound, verdict.share, verdict.saves), (None, None, None));
     assert_eq!(verdict.text, text);
@@ -298,10 +354,15 @@ fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
     let mut all = whole.clone();
     all.coverage.dropped_by.insert(LossCause::GpuTimePending.name(), 1_000);
     assert!(judged(&all).is_unsafe.is_none(), "an end that was not read is no lost record");
-    all.apis.entry("cudaLaunchKernel".to_owned()).or_default().count = 98;
+    all.coverage.recorded = 98;
     all.coverage.dropped_by.insert(LossCause::RingFull.name(), 2);
     let remedy = "Run again with --capture-range, to record a part of the run.";
     assert_refused(&judged(&all), ["No verdict: 2.0 % of the records were lost.", remedy]);
+    let remedy = "Run again with a shorter capture range.";
+    assert_refused(
+        &judged_with(&all, captured(1), &[]),
+        ["No verdict: 2.0 % of the records were lost.", remedy],
+    );
 
     let mut all = Tables::default();
     all.coverage.launches = 1;
@@ -316,7 +377,7 @@ fn without_the_data_there_is_no_verdict_but_what_to_run_again() {
 #[test]
 fn what_can_be_read_of_a_trace_has_a_verdict_if_little_is_missing() {
     let mut all = run(0, [600, 0, 0, 400], &[]);
-    all.apis.entry("cudaLaunchKernel".to_owned()).or_default().count = 98;
+    all.coverage.recorded = 98;
     let mut of = |damage: Damage| {
         all.coverage.dropped_by = [(DAMAGED_TRACE, damage.records_lost)].into();
         judged_with(&all, ProcessInfo { damage, ..ProcessInfo::default() }, &[])
@@ -340,8 +401,34 @@ fn a_program_that_does_not_use_the_gpu_is_told_so() {
     let pytorch = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
     let remedy = "Move the model and its inputs there: model.to('cuda'), tensor.to('cuda').";
     assert_refused(&of(pytorch), [why, remedy]);
-    let part = ProcessInfo { filter: "since 1 s".to_owned(), ..ProcessInfo::default() };
-    assert!(of(part).text[0].contains("no operation has a GPU time"), "the rest is not known");
+}
+
+fn captured(ranges: u64) -> ProcessInfo {
+    let captured = Captured { requested: "nvtx:step".to_owned(), ranges };
+    ProcessInfo { captured: Some(captured), ..ProcessInfo::default() }
+}
+
+/// Of the time before the first launch it was said that no operation has a GPU time, and that exact timing helps.
+#[test]
+fn a_part_in_which_nothing_ran_is_told_so() {
+    // The GPU has its timeline from work that comes later.
+    let mut all = run(0, [0; 4], &[]);
+    let selected = || ProcessInfo { filter: "until 80 ms".to_owned(), ..ProcessInfo::default() };
+    let said = |all: &Tables, process| judged_with(all, process, &[]).text;
+    let nothing = |part: &str| format!("No verdict: nothing ran on a GPU in {part}.");
+    assert_eq!(
+        said(&all, selected()),
+        [&nothing("the selected part"), "Select a part in which it has work."]
+    );
+    assert_eq!(said(&all, captured(2))[0], nothing("the captured time"));
+    assert_eq!(said(&all, captured(0))[0], "No verdict: the capture range never started.");
+    all.coverage.launches = 1;
+    let untimed = "No verdict: no operation has a GPU time.";
+    assert_eq!(said(&all, selected())[0], untimed);
+    all.coverage.launches = 0;
+    all.coverage.dropped_by.insert(LossCause::RingFull.name(), 1);
+    all.coverage.recorded = 1_000;
+    assert_eq!(said(&all, selected())[0], untimed, "its record may be the one that was lost");
 }
 
 /// Of a run that was ended while its program imported, it was said that start-up takes 0.2 % of the wall.

@@ -6,6 +6,7 @@ use crate::analyze::Tables;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::kernels::never_timed;
 use crate::analyze::windows::{Duty, Timing};
+use crate::diagnose::has_operations;
 use crate::model::Reason;
 use crate::model::gpu_clock::{DRIFT_PPM, TURN_PPM};
 use crate::report::names::plain;
@@ -65,13 +66,20 @@ fn launches(all: &Tables) -> String {
             line.push_str(&format!(" individually, {part} in runs on deep streams"));
         }
     }
-    if let Some(Timing::Auto(budget)) = duty.timing
-        && duty.windows == 0
-        && all.devices.iter().all(|device| device.timed == 0)
-    {
-        line.push_str(&format!("; nothing was timed, because no sampling window opened (budget {budget} %)"));
-    } else if let Some(Timing::Auto(_)) = duty.timing {
-        line.push_str(&format!(" in {}", plural(duty.windows, "sampling window", "sampling windows")));
+    match duty.timing {
+        // There was nothing to time.
+        Some(Timing::Auto(_)) if !has_operations(all) => {}
+        Some(Timing::Auto(budget))
+            if duty.windows == 0 && all.devices.iter().all(|device| device.timed == 0) =>
+        {
+            line.push_str(&format!(
+                "; nothing was timed, because no sampling window opened (budget {budget} %)"
+            ));
+        }
+        Some(Timing::Auto(_)) => {
+            line.push_str(&format!(" in {}", plural(duty.windows, "sampling window", "sampling windows")));
+        }
+        _ => {}
     }
     if coverage.in_graphs > 0 {
         let kernels = plural(coverage.in_graphs, "more kernel", "more kernels");
