@@ -45,6 +45,11 @@ export function share(path: string, of: string): HTMLElement {
   return h('span', { class: 'n', 'data-path': path, 'data-of': of }, wide + percent(part, whole));
 }
 
+/** What shares of `gpu_wall_ns` are called: of several GPUs, that is more than the wall time. */
+export function ofGpuWall(): string {
+  return (value('gpu_wall_ns') ?? 0) > (value('wall_ns') ?? 0) ? "of GPUs' wall" : 'of wall';
+}
+
 /** The bounds of an estimate, where they print differently. */
 export function bounds(path: string, as: As): HTMLElement | null {
   const found = at(path);

@@ -1,7 +1,7 @@
 // Why the GPU was idle: a bar for each cause, which opens into the places and the longest gaps of that cause.
 
 import { h, library, name, place, styled } from '../dom';
-import { figure, share } from '../figures';
+import { figure, ofGpuWall, share } from '../figures';
 import { about, at, list, short, text, value } from '../report';
 import type { Timeline } from '../timeline/view';
 import { section } from './section';
@@ -16,7 +16,7 @@ export function idle(timeline: Timeline): HTMLElement | null {
 function cause(path: string, most: number, timeline: Timeline): HTMLElement {
   const which = text(`${path}.cause`) ?? '';
   const bar = styled(h('span', { class: 'bar', 'aria-hidden': 'true' }), { '--part': String((value(`${path}.total_ns`) ?? 0) / most) });
-  const head = h('summary', {}, h('span', { class: 'what' }, about.causes[which] ?? which), bar, figure(`${path}.total_ns`, 'ns'), h('span', { class: 'dim' }, share(`${path}.total_ns`, 'gpu_wall_ns'), ' of wall'));
+  const head = h('summary', {}, h('span', { class: 'what' }, about.causes[which] ?? which), bar, figure(`${path}.total_ns`, 'ns'), h('span', { class: 'dim' }, share(`${path}.total_ns`, 'gpu_wall_ns'), ` ${ofGpuWall()}`));
   const gaps = h('span', {}, figure(`${path}.count`, 'count'), value(`${path}.count`) === 1 ? ' gap' : ' gaps');
   const running =
     at(`${path}.runnable_ns`) !== null && h('span', {}, '; its thread was running, or waited for a processor, for ', figure(`${path}.runnable_ns`, 'ns'));

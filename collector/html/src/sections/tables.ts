@@ -1,7 +1,7 @@
 // Kernels, transfers, lines, calls and NVTX ranges, as tables.
 
 import { type Child, cut, h, library, name, place, plain } from '../dom';
-import { figure } from '../figures';
+import { figure, ofGpuWall } from '../figures';
 import { at, list, short, text, value } from '../report';
 import { type Column, table } from '../table';
 import { section } from './section';
@@ -26,7 +26,7 @@ export function kernels(): HTMLElement | null {
           columns: [
             { head: 'name', cell: (path) => named(of(path, 'name')) },
             { head: 'total', means: 'time on the GPU, of all launches', key: 'total_ns', as: 'ns', bar: true },
-            { head: 'of wall', key: 'total_ns', of: gpuWall },
+            { head: ofGpuWall(), key: 'total_ns', of: gpuWall },
             { head: 'launches', key: 'count' },
             { head: 'timed', means: 'launches with a GPU time', key: 'timed' },
             { head: 'mean', key: 'avg_ns', as: 'ns' },
@@ -60,7 +60,7 @@ export function transfers(): HTMLElement | null {
             { head: 'bytes', key: 'bytes', as: 'bytes', bar: true },
             { head: 'count', key: 'count' },
             { head: 'GPU time', key: 'total_ns', as: 'ns' },
-            { head: 'of wall', key: 'total_ns', of: gpuWall },
+            { head: ofGpuWall(), key: 'total_ns', of: gpuWall },
             { head: 'GB/s', cell: (path) => rate(path), by: (path) => value(`${path}.gbps`) ?? -1 },
             { head: 'in calls', means: 'host time in the calls', key: 'host.total_ns', as: 'ns' },
             line,

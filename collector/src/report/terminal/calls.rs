@@ -1,8 +1,8 @@
 //! The section of calls: the host time of each CUDA function.
 
-use super::Run;
 use super::screen::{Screen, line};
 use super::stats::{self, Labels, Stats};
+use super::{OF_WALL, Run};
 use crate::report::names::cut;
 use crate::report::rows::calls::{Api, CallTimes};
 use crate::report::rows::numbers::Estimate;
@@ -33,7 +33,13 @@ pub fn section(screen: &mut Screen<'_>, run: &Run<'_>, title: &str, rows: Vec<St
             percent(total, wall)
         ),
     );
-    stats::draw(screen, rows, wall, ROWS, &Labels { section, count: "calls", shorten: cut });
+    stats::draw(
+        screen,
+        rows,
+        wall,
+        ROWS,
+        &Labels { section, of_wall: OF_WALL, count: "calls", shorten: cut },
+    );
 }
 
 fn of_api(api: &Api) -> Stats {

@@ -26,8 +26,8 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
         return screen.section("Gaps", screen.limited("no idle gap between two timed operations"));
     };
     let total = gaps.total_ns.value;
-    let of_wall = percent(total, run.gpu_wall());
-    let mut rest = format!(" in total ({of_wall} of wall), the longest {}", about(largest.duration_ns));
+    let of_wall = format!("{} {}", percent(total, run.gpu_wall()), run.of_gpu_wall());
+    let mut rest = format!(" in total ({of_wall}), the longest {}", about(largest.duration_ns));
     if let [only] = gaps.by_library.as_slice()
         && only.library.is_some()
     {

@@ -28,9 +28,10 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
     );
     if let Some((total, median)) = graphs.total_ns.zip(graphs.median_ns) {
         sentence.push_str(&format!(
-            ": {} in total, {} of wall, median {}",
+            ": {} in total, {} {}, median {}",
             about(total),
             percent(total.value, run.gpu_wall()),
+            run.of_gpu_wall(),
             about(median)
         ));
     }

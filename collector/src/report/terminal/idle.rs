@@ -22,14 +22,14 @@ pub fn idle(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Some(first) = idle.by_cause.first().filter(|_| all > 0) else {
         return screen.none("Idle", "no idle time is known");
     };
-    let of_wall = percent(all, run.gpu_wall());
+    let of_wall = format!("{} {}", percent(all, run.gpu_wall()), run.of_gpu_wall());
     let share = percent(first.total_ns.value, all);
-    let gpus = run.all.devices.iter().filter(|device| device.timelines > 0).count() as u64;
+    let gpus = run.gpus();
     // The first screen has the time of one of them.
     let added =
         if gpus > 1 { format!(", added over {},", plural(gpus, "GPU", "GPUs")) } else { String::new() };
     let sentence = Text::toned(Tone::Waste, duration(all))
-        .then(format!(" idle{added} ({of_wall} of wall), {share} of it {}", phrase(first)));
+        .then(format!(" idle{added} ({of_wall}), {share} of it {}", phrase(first)));
     screen.section("Idle", sentence);
     causes(screen, run, all);
     sites(screen, run, all);
@@ -52,8 +52,14 @@ fn causes(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
     let rows: Vec<&ByCause> =
         run.rows.idle.by_cause.iter().filter(|row| row.count > 0 || row.total_ns.value > 0).collect();
     let shown = screen.view.rows(ROWS).min(rows.len());
-    let columns =
-        [right("the host was"), right("gaps"), right("total"), right("of wall"), right("of idle"), left("")];
+    let columns = [
+        right("the host was"),
+        right("gaps"),
+        right("total"),
+        right(run.of_gpu_wall()),
+        right("of idle"),
+        left(""),
+    ];
     let mut table = Table::new(&columns);
     for row in &rows[..shown] {
         table.row([

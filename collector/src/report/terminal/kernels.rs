@@ -26,13 +26,14 @@ pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     );
     let (total, wall) = (stats::sum(&rows), run.gpu_wall());
     if rows.iter().any(|row| row.total.is_some()) {
-        let of_wall = percent(total.value, wall);
-        sentence.push_str(&format!("; {} on the GPU, {of_wall} of wall", about(total)));
+        let of_wall = format!("{} {}", percent(total.value, wall), run.of_gpu_wall());
+        sentence.push_str(&format!("; {} on the GPU, {of_wall}", about(total)));
     }
     let untimed = rows.iter().filter(|row| row.total.is_none()).count() as u64;
     if untimed > 0 && total.value > 0 {
         sentence.push_str(&format!("; {} never timed", count(untimed)));
     }
     screen.section("Kernels", sentence);
-    stats::draw(screen, rows, wall, ROWS, &Labels { section: "kernels", count: "count", shorten });
+    let labels = Labels { section: "kernels", of_wall: run.of_gpu_wall(), count: "count", shorten };
+    stats::draw(screen, rows, wall, ROWS, &labels);
 }

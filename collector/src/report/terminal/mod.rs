@@ -38,6 +38,11 @@ use screen::Screen;
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// What shares of the wall time are called.
+const OF_WALL: &str = "of wall";
+/// What shares of the wall time of each of several GPUs, added, are called.
+const OF_GPUS_WALL: &str = "of GPUs' wall";
+
 /// The processes that are reported.
 struct Run<'a> {
     reports: &'a [ProcessReport],
@@ -200,8 +205,19 @@ impl Run<'_> {
         lines(self.reports).map(|line| line.looked_ns).max().unwrap_or(0)
     }
 
-    /// Returns the sum of that time over all GPUs that were used, in ns.
+    /// Returns the sum of that time over all GPUs that were used, in ns: what the time of operations and idle time, which are added
+    /// over the GPUs, are shares of.
     fn gpu_wall(&self) -> u64 {
         self.rows.gpu_wall_ns
+    }
+
+    /// Returns the number of GPUs that were used.
+    fn gpus(&self) -> u64 {
+        self.all.devices.iter().filter(|device| device.timelines > 0).count() as u64
+    }
+
+    /// Says what shares of [`gpu_wall`](Self::gpu_wall) are of.
+    fn of_gpu_wall(&self) -> &'static str {
+        if self.gpus() > 1 { OF_GPUS_WALL } else { OF_WALL }
     }
 }

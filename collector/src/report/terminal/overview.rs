@@ -241,8 +241,9 @@ fn kernels(screen: &Screen<'_>, run: &Run<'_>, few: usize) -> Vec<Text> {
     let wall = run.gpu_wall();
     let mut table = Table::new(&[right(""), right(""), names("", shorten).down_to(NAME)]);
     for row in rows.iter().take(few) {
-        let share =
-            row.total.map_or_else(String::new, |total| format!("{} of wall", percent(total.value, wall)));
+        let share = row.total.map_or_else(String::new, |total| {
+            format!("{} {}", percent(total.value, wall), run.of_gpu_wall())
+        });
         let times = row.avg.map_or_else(String::new, |avg| format!(" x {}", about(avg)));
         table.row([share.into(), (count(row.count) + &times).into(), Text::from(&row.name)]);
     }

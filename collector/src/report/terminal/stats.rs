@@ -79,6 +79,8 @@ impl Stats {
 pub struct Labels {
     /// The section's name, as `--section` takes it.
     pub section: &'static str,
+    /// The head of the column of shares of the wall time.
+    pub of_wall: &'static str,
     /// The head of the column of counts.
     pub count: &'static str,
     /// Shortens names to a number of columns.
@@ -91,7 +93,7 @@ pub fn draw(screen: &mut Screen<'_>, mut rows: Vec<Stats>, wall: u64, few: usize
     let list = sum(&rows).value;
     let mut table = Table::new(&[
         right("time %"),
-        right("of wall").or_drop(1),
+        right(labels.of_wall).or_drop(1),
         right("total"),
         right(labels.count),
         right("avg"),

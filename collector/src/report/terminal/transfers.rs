@@ -42,7 +42,7 @@ pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     screen.view.sort.apply(&mut rows, keys);
     let shown = screen.view.rows(ROWS).min(rows.len());
     let with_sizes = screen.view.sections.contains(&Section::Transfers);
-    let table = table(&rows[..shown], run.gpu_wall(), with_sizes);
+    let table = table(&rows[..shown], run, with_sizes);
     screen.table(&table, rows.len() - shown, "transfers");
     if with_sizes && rows[..shown].iter().any(|(.., t)| t.timed > 0 && t.timed < t.count) {
         screen.remark("times by size are of timed operations only");
@@ -64,14 +64,15 @@ fn keys<'a>((name, transfer): &'a Row<'_>) -> Keys<'a> {
 }
 
 /// Returns a row for each kind and memory, and below it, if selected, one for each size.
-fn table(rows: &[Row<'_>], wall: u64, with_sizes: bool) -> Table {
+fn table(rows: &[Row<'_>], run: &Run<'_>, with_sizes: bool) -> Table {
+    let wall = run.gpu_wall();
     let mut table = Table::new(&[
         left("kind"),
         left("host memory"),
         right("count"),
         right("bytes"),
         right("GPU time"),
-        right("of wall").or_drop(1),
+        right(run.of_gpu_wall()).or_drop(1),
         right(GBPS),
         right("in calls"),
         right("avg call").or_drop(3),

@@ -206,6 +206,23 @@ fn findings_have_their_evidence_gain_and_check() {
     assert!(none.contains("none of the known faults, in 60.5 s of wall time"), "{none}");
 }
 
+/// Shares of the wall time of all GPUs, added, stood beside shares of the wall time, and all were called the same.
+#[test]
+fn a_share_of_several_gpus_time_says_so() {
+    let mut report = training();
+    let kernels = |report: &ProcessReport| {
+        let view = View { sections: vec![Section::Kernels], ..View::default() };
+        [View::default(), view].map(|view| screen(report.clone(), &[], &view, 100))
+    };
+    assert!(kernels(&report).iter().all(|screen| screen.contains("% of wall") && !screen.contains("GPUs'")));
+    report.tables.devices.push(DeviceReport { id: Some(1), ..report.tables.devices[0].clone() });
+    assert!(
+        kernels(&report)
+            .iter()
+            .all(|screen| screen.contains("% of GPUs' wall") && !screen.contains("% of wall"))
+    );
+}
+
 /// The first screen said that the GPU was idle for as long as all GPUs together.
 #[test]
 fn the_idle_time_by_cause_is_that_of_the_gpu_in_the_line_above() {
@@ -220,5 +237,5 @@ fn the_idle_time_by_cause_is_that_of_the_gpu_in_the_line_above() {
     assert!(overview.contains(causes), "{overview}");
     let view = View { sections: vec![Section::Idle], ..View::default() };
     let section = screen(report, &[], &view, 80);
-    assert!(section.contains("44.0 s idle, added over 2 GPUs, (36.4 % of wall)"), "{section}");
+    assert!(section.contains("44.0 s idle, added over 2 GPUs, (36.4 % of GPUs' wall)"), "{section}");
 }
