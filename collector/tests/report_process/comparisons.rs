@@ -4,9 +4,11 @@ use super::*;
 use gpuspy_collector::analyze::gpu_errors::{GpuErrors, Stopped};
 use gpuspy_collector::analyze::idle::{Cause, Part};
 use gpuspy_collector::analyze::steps::{Contents, StepTimes, Steps};
+use gpuspy_collector::analyze::together::Together;
 use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::model::steps::Source;
 use gpuspy_collector::report::{Diff, DiffRun, DiffSection, DiffView, terminal_diff};
+use std::sync::Arc;
 
 /// A loop: each step copies, launches `gemm` ns of work and, if asked to, small kernels, and waits.
 fn steps(count: u64, gemm: i64, adds: u32) -> App {
@@ -343,9 +345,12 @@ fn the_command_that_verifies_a_finding_is_quoted_for_a_shell() {
         r"gpuspy run -o after.gspy -- './my app' 'it'\''s' '' && gpuspy diff './-a b.gspy' after.gspy"
     );
     let of = |paths: &[&str]| {
+        let line = Arc::new(Together::default());
         let named = |path: &&str| {
             let mut report = report.clone();
             report.process.path = (*path).to_owned();
+            report.process.launch = ["--", "torchrun", "train.py"].map(str::to_owned).to_vec();
+            report.together = Some(Arc::clone(&line));
             report
         };
         gpuspy_collector::report::verify(&paths.iter().map(named).collect::<Vec<_>>())
@@ -361,6 +366,33 @@ fn the_command_that_verifies_a_finding_is_quoted_for_a_shell() {
         let command = of(paths);
         assert!(command.ends_with(&format!(" && gpuspy diff {run} after.gspy")), "{command}");
     }
+}
+
+/// Of a job whose tasks were each started by a gpuspy of their own, or none, one rank was to be run again and to be compared with all.
+#[test]
+fn a_job_that_no_single_command_started_is_to_be_run_again() {
+    let line = Arc::new(Together::default());
+    let of = |launch: &[&str], change: fn(&mut ProcessReport)| {
+        let process = |pid| {
+            let mut report = plain(4, 100_000);
+            report.process.path = format!("job/rank{pid}.gspy");
+            report.process.pid = Some(pid);
+            report.process.launch = launch.iter().map(|word| (*word).to_owned()).collect();
+            report.together = Some(Arc::clone(&line));
+            report
+        };
+        let mut reports = [process(1), process(2)];
+        change(&mut reports[1]);
+        gpuspy_collector::report::verify(&reports)
+    };
+    let again = "run the job again, then gpuspy diff job NEW";
+    assert_eq!(of(&[], |_| ()), again, "gpuspy collect");
+    assert_eq!(of(&["--", "python", "train.py"], |_| ()), again, "each process is what a gpuspy run started");
+    let torchrun = &["--", "torchrun", "train.py"][..];
+    assert_eq!(of(torchrun, |report| report.together = None), again, "on two machines");
+    assert_eq!(of(torchrun, |report| report.process.launch.clear()), again);
+    let one = "gpuspy run -o after.gspy -- torchrun train.py && gpuspy diff job after.gspy";
+    assert_eq!(of(torchrun, |_| ()), one);
 }
 
 /// Of after.gspy the command was to overwrite that trace, and to compare it with itself.

@@ -2,10 +2,11 @@
 
 use super::super::shell::{quoted, quoted_path};
 use super::numbers::Estimate;
-use crate::analyze::ProcessReport;
+use crate::analyze::{self, ProcessInfo, ProcessReport};
 use crate::diagnose::finding::{self, Id};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A fault of the program.
@@ -26,7 +27,7 @@ pub struct Finding {
     pub saves_ns: Estimate,
     /// The same in few words, or what a fault costs other than time.
     pub gain: String,
-    /// The command that verifies the finding.
+    /// The command that verifies the finding; where several commands started the program, what to do.
     pub verify: String,
 }
 
@@ -92,8 +93,12 @@ impl Evidence {
 }
 
 /// Returns the command that records the changed program and compares it with this trace, quoted for a shell. It launches what
-/// `gpuspy run` launched, which of several processes started all; without that, the first process.
+/// `gpuspy run` launched, which of several processes started all; without that, the only process. Of a job that was started
+/// otherwise, it says what to do.
 pub fn verify(reports: &[ProcessReport]) -> String {
+    if are_started_apart(reports) {
+        return format!("run the job again, then gpuspy diff {} NEW", run_path(reports));
+    }
     let first = reports.first().map(|report| &report.process);
     let words: Vec<String> = match first {
         Some(process) if !process.launch.is_empty() => process.launch.clone(),
@@ -105,6 +110,19 @@ pub fn verify(reports: &[ProcessReport]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let (before, after) = (run_path(reports), name_after(whole(reports)));
     format!("gpuspy run -o {after} {} && gpuspy diff {before} {after}", words.join(" "))
+}
+
+/// Whether several commands started the processes, as where each task of a job is a `gpuspy run`, or it is not known that one did.
+fn are_started_apart(reports: &[ProcessReport]) -> bool {
+    let processes = analyze::processes(reports);
+    let all = || processes.iter().filter_map(|traces| Some(&reports.get(*traces.first()?)?.process));
+    let Some(first) = all().next().filter(|_| processes.len() > 1) else { return false };
+    let is_of_one = |process: &ProcessInfo| !process.launch.is_empty() && process.launch == first.launch;
+    let command = first.launch.splitn(2, |word| word == "--").last().unwrap_or_default();
+    // Each `gpuspy run` has one process that is the command itself, and not what that starts.
+    let started: BTreeSet<Option<u32>> =
+        all().filter(|process| process.arguments.ends_with(command)).map(|process| process.pid).collect();
+    !all().all(is_of_one) || started.len() > 1 || analyze::lines(reports).count() > 1
 }
 
 /// Returns the path of a run, quoted for a shell.
