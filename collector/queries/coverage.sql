@@ -4,19 +4,17 @@
 SELECT p.job, p.host, p.rank, p.pid, p.launches, p.timed, p.captured, p.in_graphs, p.unattributed, p.never_timed,
        p.dropped, p.records_lost, p.times_lost, p.chunks_lost, p.chunks_refused, p.cut, p.unfinished, p.ending,
        p.clock_uncertainty_ns,
-       CONCAT(
-           CASE WHEN p.dropped > 0 THEN CONCAT(CAST(p.dropped AS VARCHAR(20)), ' records dropped; ') ELSE '' END,
-           CASE WHEN p.cut THEN 'the file ends inside a chunk; ' ELSE '' END,
-           CASE WHEN p.unfinished THEN 'its writer did not come to the end; ' ELSE '' END,
+       CONCAT_WS('; ',
+           CASE WHEN p.dropped > 0 THEN CONCAT(CAST(p.dropped AS VARCHAR(20)), ' records dropped') END,
+           CASE WHEN p.cut THEN 'the file ends inside a chunk' END,
+           CASE WHEN p.unfinished THEN 'its writer did not come to the end' END,
            CASE WHEN p.chunks_lost > 0 OR p.records_lost > 0 OR p.times_lost > 0
                 THEN CONCAT(CAST(p.records_lost AS VARCHAR(20)), ' records and ', CAST(p.times_lost AS VARCHAR(20)),
-                            ' GPU times lost in ', CAST(p.chunks_lost AS VARCHAR(20)), ' damaged chunks; ')
-                ELSE '' END,
-           CASE WHEN p.chunks_refused > 0
-                THEN CONCAT(CAST(p.chunks_refused AS VARCHAR(20)), ' chunks refused; ') ELSE '' END,
-           CASE WHEN p.write_error IS NOT NULL THEN CONCAT('not all was written: ', p.write_error, '; ') ELSE '' END,
+                            ' GPU times lost in ', CAST(p.chunks_lost AS VARCHAR(20)), ' damaged chunks') END,
+           CASE WHEN p.chunks_refused > 0 THEN CONCAT(CAST(p.chunks_refused AS VARCHAR(20)), ' chunks refused') END,
+           CASE WHEN p.write_error IS NOT NULL THEN CONCAT('not all was written: ', p.write_error) END,
            CASE WHEN p.timed < p.launches
-                THEN CONCAT(CAST(p.launches - p.timed AS VARCHAR(20)), ' launches without a GPU time of their own; ')
-                ELSE '' END) AS missing
+                THEN CONCAT(CAST(p.launches - p.timed AS VARCHAR(20)), ' launches without a GPU time of their own') END
+       ) AS missing
 FROM process p
 ORDER BY p.job, p.rank NULLS LAST, p.host, p.pid

@@ -33,6 +33,28 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Help that could not be written was success, and `--verbose` alone listed the commands that are not for people.
+#[test]
+fn help_that_cannot_be_written_and_an_option_without_a_command_are_refused() {
+    for arguments in [&["--help"][..], &["report", "--help"], &["--version"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(gpuspy()).args(arguments).stdout(full).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.starts_with("gpuspy: cannot write to stdout: "), "{arguments:?}: {said}");
+    }
+    let output = run_gpuspy(&["--verbose"]);
+    assert_eq!(
+        (output.status.code(), &*text(&output.stderr)),
+        (Some(2), "gpuspy: --verbose is for --version\n")
+    );
+    let nothing = run_gpuspy(&[]);
+    assert!(
+        nothing.status.code() == Some(2) && text(&nothing.stderr).contains("Usage: gpuspy"),
+        "{nothing:?}"
+    );
+}
+
 #[test]
 fn every_command_helps_with_examples() {
     for command in commands() {

@@ -10,7 +10,7 @@ use crate::collect::sys::{self, Signals, Stop, Stopped};
 use crate::collect::{self, Collector, Session, Target, descriptors};
 use crate::model::outcome::Outcome;
 use crate::why::why;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use std::fs::{self, DirBuilder};
 use std::os::fd::AsFd;
@@ -45,7 +45,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FORMAT", conflicts_with = "pid")]
     to: Option<Format>,
     /// The job's name in the tables [default: the program's]
-    #[arg(long, value_name = "NAME", requires = "to")]
+    #[arg(long, value_name = "NAME", requires = "to", value_parser = NonEmptyStringValueParser::new())]
     job: Option<String>,
     #[command(flatten)]
     hangs: HangOptions,

@@ -55,7 +55,7 @@ pub(super) fn demo(options: &Options) -> Result<ExitCode, Failure> {
     }
     export::write_chrome(&trace, &chrome)?;
     let pictures = look::pictures(&trace, &windows).map_err(|e| super::traces::unreadable(&trace, &e))?;
-    print(&format!("\n{}", look::text(&pictures, report::stdout_width())))?;
+    print(&format!("\n{}", look::text(&pictures, &report::stdout_style())))?;
     print(&format!(
         "\nThe report again: gpuspy report {}\nThe timeline: open {} in https://ui.perfetto.dev\n",
         quoted(&trace),

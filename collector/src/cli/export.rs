@@ -19,6 +19,7 @@ use crate::model::run::Machine;
 use crate::model::steps::Span;
 use crate::trace::TraceReader;
 use crate::why::said;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// With --to parquet: the name of the job, which is that of its folder [default: the program, and when it began]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     job: Option<String>,
     /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct HangOptions {
     /// Say so when an operation has been pending for so long while nothing else of its stream completed, or a thread
     /// has been in one CUDA call for so long; 0 = never
-    #[arg(long, value_name = "SECONDS", env = "GPUSPY_HANG_AFTER", value_parser = seconds, default_value_t = Limit(Some(HANG_AFTER)))]
+    #[arg(long, value_name = "SECONDS", env = "GPUSPY_HANG_AFTER", value_parser = seconds, allow_negative_numbers = true, default_value_t = Limit(Some(HANG_AFTER)))]
     hang_after: Limit,
 }
 

@@ -159,14 +159,19 @@ fn with_enough_stack(work: fn() -> ExitCode) -> ExitCode {
     })
 }
 
+/// What is said of `--verbose` alone, and with a command.
+const VERBOSE: &str = "--verbose is for --version";
+
 fn run_command_line() -> ExitCode {
     let done = match parse() {
-        Ok(cli) if cli.verbose => Err(Failure::usage("--verbose is for --version")),
+        Ok(cli) if cli.verbose => Err(Failure::usage(VERBOSE)),
         Ok(cli) => run_command(cli.command),
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_all_versions() => {
             print(&versions::versions())
         }
-        Err(error) => in_words(attributed(error)).exit(),
+        // Without a command there are no other options.
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => Err(Failure::usage(VERBOSE)),
+        Err(error) => print_of_parser(&in_words(attributed(error))),
     };
     done.unwrap_or_else(|failure| {
         say(&failure.sentence);
@@ -306,11 +311,24 @@ fn say(what: impl fmt::Display) {
 /// Prints a result on stdout. A reader that closes the pipe (`… | head`) is not an error.
 fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints what the parser says: help on stdout, and what is wrong on stderr.
+fn print_of_parser(said: &clap::Error) -> Result<ExitCode, Failure> {
+    let done = said.print().and_then(|()| std::io::stdout().flush());
+    if !said.use_stderr() {
+        printed(done)?;
+    }
+    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(USAGE)))
+}
+
+fn printed(done: std::io::Result<()>) -> Result<(), Failure> {
+    match done {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::usage(format_args!("cannot write to stdout: {}", why(&e))))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(()),
     }
 }
 
@@ -322,6 +340,19 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The sign was taken for another option's, and a job without a name got the folder job=unknown.
+    #[test]
+    fn a_negative_time_and_an_empty_name_are_refused_with_the_option() {
+        for (line, option) in [
+            (&["gpuspy", "run", "--hang-after", "-1", "--", "app"][..], "--hang-after"),
+            (&["gpuspy", "export", "x", "--to", "parquet", "--job", ""], "--job"),
+            (&["gpuspy", "collect", "--to", "parquet", "--job", ""], "--job"),
+        ] {
+            let error = Cli::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains(option) && !error.contains("unexpected argument"), "{line:?}: {error}");
+        }
+    }
 
     #[test]
     fn what_is_no_number_is_refused_with_what_is_needed() {

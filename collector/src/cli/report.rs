@@ -11,7 +11,7 @@ use crate::diagnose::Diagnosis;
 use crate::harmless;
 use crate::model::filter::Filter;
 use crate::report::html::Timeline;
-use crate::report::{self, Unread, View};
+use crate::report::{self, Style, Unread, View};
 use crate::trace::PRIVATE;
 use clap::Args;
 use serde::de::IgnoredAny;
@@ -105,9 +105,9 @@ pub(super) fn for_stdout(trace: &Path) -> Result<String, Failure> {
     Ok(run.screen(&ViewOptions::default(), &io::stdout(), false))
 }
 
-/// Returns the width of stdout in columns.
-pub(super) fn stdout_width() -> usize {
-    ViewOptions::default().style(io::stdout()).width
+/// Returns how lines are drawn on stdout.
+pub(super) fn stdout_style() -> Style {
+    ViewOptions::default().style(io::stdout())
 }
 
 /// Refuses to write the JSON of a trace where something else would be lost.

@@ -28,4 +28,5 @@ pub use json::{json, json_of};
 pub use operations::Operations;
 pub use rows::findings::verify;
 pub use terminal::{Sentences, sentences, terminal, terminal_diff, terminal_of};
+pub use text::line;
 pub use view::{DiffSection, DiffView, NARROWEST, Section, Sort, Style, USUAL, Unread, View};

@@ -160,6 +160,11 @@ impl Text {
     }
 }
 
+/// Returns a line of plain text as it is printed, where only ASCII can be.
+pub fn line(text: &str, ascii: bool) -> String {
+    Text::from(text).render(false, ascii)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

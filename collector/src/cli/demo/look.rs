@@ -7,6 +7,7 @@ use crate::diagnose::finding::{Finding, WORTH};
 use crate::model::filter::Filter;
 use crate::model::survey::Survey;
 use crate::report::units::{duration, percent};
+use crate::report::{Style, line};
 use crate::trace::{TraceError, TraceReader};
 use std::path::Path;
 
@@ -47,8 +48,9 @@ pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>,
     Ok(windows.iter().map(picture).collect())
 }
 
-/// Returns the diagnoses of all phases, in lines of at most `width` columns.
-pub(super) fn text(pictures: &[Picture], width: usize) -> String {
+/// Returns the diagnoses of all phases, in lines that fit.
+pub(super) fn text(pictures: &[Picture], style: &Style) -> String {
+    let Style { width, ascii, .. } = *style;
     let mut text = "What to look at\n".to_owned();
     for Picture { window, since, until, diagnosis } in pictures {
         let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
@@ -65,7 +67,7 @@ pub(super) fn text(pictures: &[Picture], width: usize) -> String {
             finding_text(&mut text, finding, diagnosis.buckets.wall, width);
         }
     }
-    text
+    text.lines().map(|text| line(text, ascii) + "\n").collect()
 }
 
 fn finding_text(text: &mut String, finding: &Finding, wall: u64, width: usize) {
@@ -128,11 +130,24 @@ mod tests {
         Finding { id, title, evidence, explanation, fix, saves: Estimate::exactly(saves) }
     }
 
+    fn wide() -> Style {
+        Style { width: 80, ..Style::default() }
+    }
+
+    /// Where the report above it was in ASCII, this had the letter µ.
+    #[test]
+    fn where_the_locale_has_only_ascii_so_has_the_text() {
+        let mut one = finding(Id::NoOverlap, 4_000);
+        one.evidence.text = "gaps of 17.2 µs".to_owned();
+        let text = text(&[picture(Phase::Input, vec![one])], &Style { ascii: true, ..wide() });
+        assert!(text.is_ascii() && text.contains("gaps of 17.2 us\n"), "{text}");
+    }
+
     #[test]
     fn a_phase_shows_the_first_findings_with_evidence_fix_and_gain() {
         let findings =
             vec![finding(Id::NoOverlap, 1_000_000), finding(Id::PeakMemory, 0), finding(Id::NeverFreed, 0)];
-        let text = text(&[picture(Phase::Input, findings)], 80);
+        let text = text(&[picture(Phase::Input, findings)], &wide());
         let expected = "What to look at
 
 input           0.002 .. 0.005 s
@@ -152,7 +167,7 @@ input           0.002 .. 0.005 s
     #[test]
     fn a_phase_without_findings_says_so() {
         let pictures = Phase::ALL.map(|phase| picture(phase, Vec::new()));
-        let text = text(&pictures, 80);
+        let text = text(&pictures, &wide());
         for phase in Phase::ALL {
             let name = phase.name();
             let expected = format!(
