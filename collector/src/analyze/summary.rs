@@ -16,7 +16,7 @@ use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
 use crate::model::run::{self, ProcessId};
-use crate::trace::record::Names;
+use crate::trace::record::{Names, seconds_of_window};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -99,10 +99,19 @@ impl ProcessInfo {
         devices: &[DeviceReport],
     ) -> ProcessInfo {
         let Start { names, status, damage, ref period, .. } = *start;
-        let captured = period.is_span().then(|| Captured {
-            requested: period::requested(names).unwrap_or_default().to_owned(),
-            ranges: period.stretches().len() as u64,
+        let outcome = status.map(|status| match Outcome::of(status.ending, status.exit) {
+            // The last status is from before the cut.
+            Outcome::Running if damage.unfinished || damage.cut => Outcome::CutOff,
+            outcome => outcome,
         });
+        let requested = period::requested(names).unwrap_or_default();
+        // All windows of time of a process that is over leave nothing out.
+        let is_all = seconds_of_window(requested).is_some()
+            && period::window(names) == Some(0)
+            && outcome.is_some_and(|outcome| !outcome.runs_on())
+            && end.line.looked_ns >= end.line.wall_ns;
+        let captured = (period.is_span() && !is_all)
+            .then(|| Captured { requested: requested.to_owned(), ranges: period.stretches().len() as u64 });
         let notes =
             [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote, Fact::CollectorNote];
         let notes = notes.into_iter().filter_map(|note| fact(names, note));
@@ -120,11 +129,7 @@ impl ProcessInfo {
             launch,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
             path,
-            outcome: status.map(|status| match Outcome::of(status.ending, status.exit) {
-                // The last status is from before the cut.
-                Outcome::Running if damage.unfinished || damage.cut => Outcome::CutOff,
-                outcome => outcome,
-            }),
+            outcome,
             parent: job::parent(names, status),
             job: Job::of(names),
             window: period::window(names),

@@ -35,7 +35,6 @@ use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::host;
 use crate::model::memory::{Allocator, MemoryChange};
-use crate::model::outcome::Outcome;
 use crate::model::period::{self, Period};
 use crate::model::run::{self, Machine, Surveyed};
 use crate::model::stacks::Caller;
@@ -527,8 +526,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
 
     /// Whether it certainly has ended, so that its memory is free.
     fn is_over(&self) -> bool {
-        let runs_on = [Outcome::Running, Outcome::CutOff, Outcome::Detached];
-        self.report.process.outcome.is_some_and(|outcome| !runs_on.contains(&outcome))
+        self.report.process.outcome.is_some_and(|outcome| !outcome.runs_on())
     }
 
     fn hold(&mut self, change: &MemoryChange) {

@@ -55,6 +55,11 @@ impl Outcome {
         }
     }
 
+    /// Whether the process may have run on.
+    pub fn runs_on(self) -> bool {
+        matches!(self, Outcome::Running | Outcome::CutOff | Outcome::Detached)
+    }
+
     /// The word for it in the JSON report.
     pub fn name(self) -> &'static str {
         match self {

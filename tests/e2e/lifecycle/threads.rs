@@ -45,7 +45,8 @@ fn the_agents_thread_has_no_real_time_priority_of_the_programs() {
     if unsafe { libc::geteuid() } != 0 {
         return eprintln!("skipped: only root may have a real-time priority");
     }
-    let done = Run::of("inherited_settings").arg("first").env("GPUSPY_TIMING", "auto").preloaded().succeeded();
+    let done =
+        Run::of("inherited_settings").arg("first").env("GPUSPY_TIMING", "auto").preloaded().succeeded();
     let said = done.said();
     assert_eq!((&said["threads"], &said["real_time"]), (&1.into(), &0.into()));
     assert_eq!(launches(&done.report()), said["launches"]);

@@ -130,11 +130,11 @@ pub fn run_path(reports: &[ProcessReport]) -> String {
     quoted_path(whole(reports))
 }
 
-/// Returns the path of a run: that of its only trace, or the deepest directory that has all of its traces.
+/// Returns the path of a run: that of its only trace, or the deepest directory that has all of its traces, as that of several windows.
 fn whole(reports: &[ProcessReport]) -> &str {
     let first = match reports {
         [] => return "BEFORE",
-        [only] => return &only.process.path,
+        [only] if only.process.windows < 2 => return &only.process.path,
         [first, ..] => Path::new(&first.process.path),
     };
     let traces = || reports.iter().map(|report| Path::new(&report.process.path));

@@ -12,7 +12,6 @@ use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, duration, percent, plural};
 use crate::report::view::Unread;
-use crate::trace::record::seconds_of_window;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The column at which the text next to the title `gpuspy` starts.
@@ -60,10 +59,6 @@ pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
 fn captured(run: &Run<'_>) -> Option<String> {
     let all: Vec<&Captured> = run.reports.iter().filter_map(|one| one.process.captured.as_ref()).collect();
     let requested = &all.first()?.requested;
-    // Windows of time that are all there leave nothing out.
-    if seconds_of_window(requested).is_some() && run.host_wall() >= wall(run) {
-        return None;
-    }
     let ranges = plural(all.iter().map(|captured| captured.ranges).sum(), "range", "ranges");
     let (looked, wall) = (duration(run.host_wall()), duration(wall(run)));
     Some(format!("{}: {ranges}, {looked} of {wall}", plain(requested)))
@@ -88,7 +83,7 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
         let facts = facts.then(format!(", {}, {}", gpus(run), duration(wall(run))));
         let trace = match windows.iter().map(|at| run.reports[*at].process.windows).sum() {
-            1 => trace(screen, &process.path),
+            0 | 1 => trace(screen, &process.path),
             several => dim(windows_of_time(several)),
         };
         let more = facts.clone().then(", ").then(trace);
