@@ -161,7 +161,7 @@ impl Carry {
         true
     }
 
-    /// Forgets a thread that has ended.
+    /// Forgets a thread that has ended: its time, its name and the ranges that only it could end.
     pub fn thread_ended(&mut self, thread: u32) {
         self.known.remove(Key::Thread(thread));
     }
@@ -171,6 +171,10 @@ impl Carry {
         let Some(key) = self.graphs.get(&node.graph).map(|handle| Key::Graph(*handle)) else { return };
         let is_its = |first: &Record| matches!(&first.body, Body::Graph(graph) if graph.graph == node.graph);
         if self.known.first(key).is_some_and(is_its) {
+        self.ranges.thread_ended(thread);
+        if let Some(name) = self.names.remove(&(Namespace::Thread, thread)) {
+            self.name_bytes -= name.len() + NAME_BYTES;
+        }
             self.known.append(key, record.clone(), MOST);
         }
     }
@@ -491,6 +495,32 @@ mod tests {
         carry.name(Namespace::Kernel, 1, "kernel");
         let much = "x".repeat(MOST_NAME_BYTES / 4);
         (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
+    /// Each thread that ever was left its name, until there was no room for those of new kernels.
+    #[test]
+    fn names_of_threads_that_have_ended_make_room() {
+        let mut carry = Carry::default();
+        let most = (MOST_NAME_BYTES / NAME_BYTES) as u32;
+        for thread in 0..most + 10 {
+            carry.name(Namespace::Thread, thread, "request");
+            carry.thread_ended(thread);
+        }
+        carry.name(Namespace::Kernel, 1, "kernel");
+        assert_eq!(carry.names().collect::<Vec<_>>(), [(Namespace::Kernel, 1, "kernel")]);
+    }
+
+    /// They were open in each later window, and after 65 536 of them no range of other threads was.
+    #[test]
+    fn ranges_that_a_thread_left_open_end_with_it() {
+        let mut carry = Carry::default();
+        for (thread, text) in [(1, 1), (2, 2), (2, 3)] {
+            carry.observe(&Record { thread, at: 1, body: range(NvtxChange::Push, text) });
+        }
+        carry.observe(&Record { thread: 2, at: 1, body: range(NvtxChange::Start, 4) });
+        carry.thread_ended(2);
+        let texts: Vec<u32> = carry.texts().collect();
+        assert_eq!(texts, [1, 4], "any thread ends what was started");
+    }
+
         let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
         assert_eq!((names[0], names.len()), ((Namespace::Kernel, 1, "kernel"), 4));
     }

@@ -52,6 +52,14 @@ impl OpenRanges {
         was_followed
     }
 
+    /// Forgets what a thread pushed that has ended: no other one pops it.
+    pub fn thread_ended(&mut self, thread: u32) {
+        let pushed = self.pushed.range((thread, 0)..=(thread, u32::MAX)).map(|(on, _)| *on);
+        for on in pushed.collect::<Vec<_>>() {
+            self.count -= self.pushed.remove(&on).map_or(0, |stack| stack.len());
+        }
+    }
+
     /// The records that opened them: of those around each other, the outermost first.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.pushed.values().flatten().chain(self.started.values())

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Limit on the threads whose numbers are kept; of more, the oldest are forgotten.
+/// Limit on the threads whose numbers are kept; of more, those are forgotten that have been quiet for longest.
 const MOST_THREADS: usize = 1 << 17;
 /// How often the writer is called to flush while it has records: nine times in its interval.
 const FLUSH: Duration = Duration::from_millis(FLUSH_INTERVAL.as_millis() as u64 / 9);
@@ -64,6 +64,15 @@ fn place(record: &mut Record, latest: u64) {
     if matches!(record.body, Body::Api(_)) {
         record.at = record.at.max(latest.saturating_sub(MOST_LATE));
     }
+}
+
+/// Forgets a quarter of the threads: those that have been quiet for longest, of which most have ended. One that makes a call after all
+/// becomes known again.
+fn forget_quiet(threads: &mut BTreeMap<u32, (u32, u64)>) {
+    let mut latest: Vec<u64> = threads.values().map(|(_, at)| *at).collect();
+    let quarter = latest.len() / 4;
+    let (_, &mut quiet, _) = latest.select_nth_unstable(quarter);
+    threads.retain(|_, (_, at)| *at > quiet);
 }
 
 /// The writing half of a session: converts batches and writes the trace.
@@ -224,6 +233,9 @@ impl<'s> Recorder<'s> {
 
     /// Begins the next window.
     fn turn(&mut self) {
+        // Threads that have ended are not in the next trace. One that makes a call after all becomes known again.
+        let (began, times) = (self.recording.began(), &self.thread_times);
+        self.threads.retain(|thread, (_, at)| *at >= began || times.samples(*thread));
         // They end the window, and begin the next one.
         let samples = self.thread_times.sample_now(|| self.clock.now());
         self.push_all(samples);
@@ -270,7 +282,7 @@ impl<'s> Recorder<'s> {
         }
         self.threads.insert(batch.thread, (batch.tid, at));
         if self.threads.len() > MOST_THREADS {
-            self.threads.pop_first();
+            forget_quiet(&mut self.threads);
         }
         if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
             let written = self.recording.name(Namespace::Thread, batch.thread, &name);
@@ -447,6 +459,17 @@ impl<'s> Recorder<'s> {
 mod tests {
     use super::*;
     use crate::trace::record::{Api, Call};
+
+    /// The thread that had begun first was forgotten with each new one and told again, so that a Status was written with each
+    /// flush.
+    #[test]
+    fn of_too_many_threads_those_that_make_calls_stay() {
+        let mut threads = BTreeMap::from([(1, (500, 9_000)), (2, (501, 9_000))]);
+        threads.extend((3..=10).map(|claim| (claim, (600 + claim, 100 * u64::from(claim)))));
+        forget_quiet(&mut threads);
+        assert_eq!(threads.keys().copied().collect::<Vec<_>>(), [1, 2, 6, 7, 8, 9, 10]);
+        assert_eq!(threads[&1], (500, 9_000));
+    }
 
     #[test]
     fn queries_that_are_recorded_late_are_placed_near_the_newest_record() {

@@ -144,6 +144,11 @@ impl ThreadTimes {
         samples
     }
 
+    /// Whether a thread is sampled, and was not found to have ended.
+    pub(crate) fn samples(&self, thread: u32) -> bool {
+        self.threads.contains_key(&thread)
+    }
+
     /// Returns the threads that were found to have ended since the last time.
     pub(crate) fn take_ended(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.ended)

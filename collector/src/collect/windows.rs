@@ -135,6 +135,11 @@ impl<'s> Recording<'s> {
 
     /// The number of records that wait for their GPU times.
     pub fn pending(&self) -> usize {
+    /// Host ns at which the window began; 0 for a trace that is not divided.
+    pub fn began(&self) -> u64 {
+        self.windows.as_ref().map_or(0, |windows| windows.began)
+    }
+
         self.writer.pending() + self.before().map_or(0, |before| before.writer.pending())
     }
 

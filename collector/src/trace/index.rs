@@ -265,13 +265,10 @@ impl Index {
     fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
         match kind {
             ChunkKind::Status => {
-                let mut status = meta::status_from_bytes(plain)?;
+                let status = meta::status_from_bytes(plain)?;
                 // It need not list threads again that one before it lists.
                 let mut threads = self.status.take().map(|before| before.threads).unwrap_or_default();
-                threads.extend(std::mem::take(&mut status.threads));
-                while threads.len() > meta::MAX_THREADS {
-                    threads.pop_first();
-                }
+                meta::add_threads(&mut threads, &status.threads, meta::MAX_THREADS);
                 self.status = Some(Status { threads, ..status });
             }
             ChunkKind::Names => meta::names_from_bytes(plain, &mut self.names, &mut self.limits.names)?,

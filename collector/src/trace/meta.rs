@@ -98,6 +98,25 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     bytes
 }
 
+/// Adds the threads of a status to those that are known, of which `most` are kept. Of more, the oldest go that the status does not
+/// have, so that a thread which lives as long as its process stays.
+pub(super) fn add_threads(known: &mut BTreeMap<u32, u32>, latest: &BTreeMap<u32, u32>, most: usize) {
+    known.extend(latest);
+    if known.len() <= most {
+        return;
+    }
+    // More than needed, so that this is seldom.
+    let mut goes = known.len() - most + most / 8;
+    known.retain(|claim, _| {
+        let stays = goes == 0 || latest.contains_key(claim);
+        goes -= usize::from(!stays);
+        stays
+    });
+    while known.len() > most {
+        known.pop_first();
+    }
+}
+
 /// Reads a Status chunk's payload; `None` if a value does not fit its field.
 pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
     let mut values = [0u64; LOST as usize];
@@ -228,4 +247,23 @@ pub(super) fn end_to_bytes(summary: &Summary) -> Vec<u8> {
         entry(&mut bytes, field, 0, value);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first thread of a server was left out of the last Status, as the oldest of too many.
+    #[test]
+    fn of_too_many_threads_those_that_the_process_still_has_stay() {
+        let mut known: BTreeMap<u32, u32> = (1..=16).map(|claim| (claim, 500 + claim)).collect();
+        add_threads(&mut known, &[(1, 501), (17, 517)].into(), 16);
+        assert_eq!(
+            known.keys().copied().collect::<Vec<_>>(),
+            [&[1][..], &[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]].concat()
+        );
+        let many: BTreeMap<u32, u32> = (1..=20).map(|claim| (claim, 500 + claim)).collect();
+        add_threads(&mut known, &many, 16);
+        assert_eq!(known.first_key_value(), Some((&5, &505)), "the latest of one status");
+    }
 }

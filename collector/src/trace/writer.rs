@@ -34,7 +34,8 @@ const COUNTERS: u64 = 10_000_000_000;
 const GIVE_WAY: usize = 8;
 /// Bytes of names that are written as a chunk before a flush is due.
 const NAMES_BYTES: usize = 256 << 10;
-/// Limit on the threads whose numbers are kept for the last Status; of more, the oldest are left out of it.
+/// Limit on the threads whose numbers are kept for the last Status; of more, the oldest are left out of it, but for those that the
+/// process still has.
 const MOST_THREADS: usize = 1 << 17;
 const _: () = assert!(NAMES_BYTES + meta::MAX_NAME + 64 < MAX_PLAIN as usize);
 
@@ -192,10 +193,7 @@ impl TraceWriter {
     pub fn status(&mut self, status: &Status) {
         let mut unlisted = std::mem::take(&mut self.status.threads);
         unlisted.extend(status.threads.iter().filter(|(claim, tid)| self.threads.get(claim) != Some(tid)));
-        self.threads.extend(&unlisted);
-        while self.threads.len() > MOST_THREADS {
-            self.threads.pop_first();
-        }
+        meta::add_threads(&mut self.threads, &status.threads, MOST_THREADS);
         self.status = Status { threads: unlisted, write_error: self.write_error, ..status.clone() };
     }
 
