@@ -321,6 +321,23 @@ fn code_that_is_generated_has_its_names_in_each_window() {
     assert!(callers.iter().flatten().all(|name| name.contains("Lapp/Train;::")), "{callers:?}");
 }
 
+/// The windows that a kernel reached into, launched some windows before, called the GPU idle, or had no work for it.
+#[test]
+fn a_kernel_that_runs_for_windows_keeps_the_gpu_busy_in_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = Run::of("hang").arg("slow");
+    let (done, said) = collected_by(Command::new(gpuspy()), folder.path(), &["--every", "1s"], client);
+    let traces = listed(folder.path(), |name| name.ends_with(".gspy"));
+    assert!(traces.len() >= 4, "{said}");
+    let reports: Vec<Value> = traces.iter().map(|trace| report(trace)).collect();
+    let (whole, true_busy) = (report(folder.path()), busy(&done.truth()));
+    for reports in [&reports[..], &[whole]] {
+        let compute = |bound| sum(reports, &format!("/devices/0/compute_ns/{bound}"));
+        let (lo, hi, slack) = (compute("lo"), compute("hi"), true_busy / 500);
+        assert!(lo <= true_busy + slack && true_busy <= hi + slack, "{true_busy} is not in {lo} to {hi}");
+    }
+}
+
 #[test]
 fn windows_are_whole_seconds_of_a_collection_into_a_folder() {
     for (arguments, reason) in [

@@ -11,10 +11,11 @@
 //! still arrive. They are decided in the order of their times; a record that comes even later is decided by its own
 //! times.
 
+use super::finished::waited_for;
 use super::open_ranges::{OpenRanges, text_of};
 use crate::hash::HashMap;
 use crate::trace::record::{Api, Body, Record, What, Work};
-use gpuspy_wire::record::{SyncScope, Untimed, flag};
+use gpuspy_wire::record::{Untimed, flag};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Limit on the records held back: if rings never become empty, the oldest are decided by what is known.
@@ -220,12 +221,7 @@ impl Before {
                 None
             }
             Body::Synchronize(sync) => {
-                let key = match sync.scope {
-                    SyncScope::Device | SyncScope::Context => (sync.call.context, None),
-                    SyncScope::Stream => (sync.call.context, Some(sync.stream)),
-                    // Which operation an event follows is not kept.
-                    SyncScope::Event => return None,
-                };
+                let key = waited_for(sync)?;
                 let is_over = |(context, stream, _): &(u32, u64, u8), work: &Record| {
                     let returned = work.body.call().map_or(u64::MAX, |call| call.end);
                     *context == key.0 && key.1.is_none_or(|one| one == *stream) && returned <= sync.call.begin
@@ -266,7 +262,7 @@ mod tests {
     use super::*;
     use crate::model::simulation;
     use crate::trace::record::{Alloc, Call, Free, NvtxRange, Synchronize};
-    use gpuspy_wire::record::{Memory, NvtxChange};
+    use gpuspy_wire::record::{Memory, NvtxChange, SyncScope};
 
     fn call(correlation: u64, begin: u64, end: u64) -> Call {
         Call { correlation, api: 1, begin, end, context: 1, ..Call::default() }

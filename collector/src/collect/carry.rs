@@ -11,7 +11,7 @@ use super::held::HeldMemory;
 use super::open_ranges::OpenRanges;
 use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, GraphNode, Record};
-use gpuspy_wire::record::Namespace;
+use gpuspy_wire::record::{Fact, Namespace};
 use std::collections::BTreeMap;
 
 /// Limit on the bytes of names that are carried. A run of PyTorch has a few MB.
@@ -24,6 +24,9 @@ const MOST: usize = 1 << 18;
 /// drift. A time base lasts for seconds, and GPU times come in the order of theirs, so that a window has no times of earlier ones
 /// but of operations around its start. Those are placed by their own calls.
 const CLOCK_SAMPLES: usize = 4;
+
+/// The name that says which ranges the user captures.
+pub const CAPTURE_RANGE: (Namespace, u32) = (Namespace::Fact, Fact::CaptureRange as u32);
 
 /// What is carried into the next window.
 #[derive(Debug, Default)]
@@ -95,6 +98,10 @@ impl Key {
 impl Carry {
     /// Takes a name.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) {
+        if (namespace, id) == CAPTURE_RANGE && !text.is_empty() {
+            // Nothing counts before the first of them.
+            self.captures.get_or_insert(false);
+        }
         let bytes = |text: &str| text.len() + NAME_BYTES;
         if self.name_bytes + bytes(text) <= MOST_NAME_BYTES {
             let replaced = self.names.insert((namespace, id), text.to_owned());
@@ -103,9 +110,9 @@ impl Carry {
         }
     }
 
-    /// The text of a name.
-    pub fn name_of(&self, namespace: Namespace, id: u32) -> Option<&str> {
-        self.names.get(&(namespace, id)).map(String::as_str)
+    /// Whether the user captures ranges, and not all of each window.
+    pub fn has_capture_ranges(&self) -> bool {
+        self.names.get(&CAPTURE_RANGE).is_some_and(|text| !text.is_empty())
     }
 
     /// The names so far.
@@ -164,6 +171,10 @@ impl Carry {
     /// Forgets a thread that has ended: its time, its name and the ranges that only it could end.
     pub fn thread_ended(&mut self, thread: u32) {
         self.known.remove(Key::Thread(thread));
+        self.ranges.thread_ended(thread);
+        if let Some(name) = self.names.remove(&(Namespace::Thread, thread)) {
+            self.name_bytes -= name.len() + NAME_BYTES;
+        }
     }
 
     /// Takes a part of a graph's contents.
@@ -171,10 +182,6 @@ impl Carry {
         let Some(key) = self.graphs.get(&node.graph).map(|handle| Key::Graph(*handle)) else { return };
         let is_its = |first: &Record| matches!(&first.body, Body::Graph(graph) if graph.graph == node.graph);
         if self.known.first(key).is_some_and(is_its) {
-        self.ranges.thread_ended(thread);
-        if let Some(name) = self.names.remove(&(Namespace::Thread, thread)) {
-            self.name_bytes -= name.len() + NAME_BYTES;
-        }
             self.known.append(key, record.clone(), MOST);
         }
     }
@@ -488,13 +495,6 @@ mod tests {
         assert_eq!(carry.records(99).map(|record| record.thread).collect::<Vec<_>>(), [2]);
     }
 
-    #[test]
-    fn names_are_carried_and_their_bytes_are_bounded() {
-        let mut carry = Carry::default();
-        carry.name(Namespace::Kernel, 1, "a");
-        carry.name(Namespace::Kernel, 1, "kernel");
-        let much = "x".repeat(MOST_NAME_BYTES / 4);
-        (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
     /// Each thread that ever was left its name, until there was no room for those of new kernels.
     #[test]
     fn names_of_threads_that_have_ended_make_room() {
@@ -521,6 +521,13 @@ mod tests {
         assert_eq!(texts, [1, 4], "any thread ends what was started");
     }
 
+    #[test]
+    fn names_are_carried_and_their_bytes_are_bounded() {
+        let mut carry = Carry::default();
+        carry.name(Namespace::Kernel, 1, "a");
+        carry.name(Namespace::Kernel, 1, "kernel");
+        let much = "x".repeat(MOST_NAME_BYTES / 4);
+        (2..20).for_each(|id| carry.name(Namespace::Kernel, id, &much));
         let names: Vec<(Namespace, u32, &str)> = carry.names().collect();
         assert_eq!((names[0], names.len()), ((Namespace::Kernel, 1, "kernel"), 4));
     }

@@ -10,6 +10,7 @@ mod collector;
 mod convert;
 pub(crate) mod descriptors;
 mod drain;
+mod finished;
 mod hangs;
 mod held;
 mod host_ticks;

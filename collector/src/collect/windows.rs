@@ -6,9 +6,11 @@
 //!
 //! - Records of calls that began before the edge, and times of operations that were launched before it, go to the earlier trace
 //!   for [`GRACE`] after it. A call that lasts longer counts in the later window, from the edge on.
-//! - An operation that was still running, or waiting, at the edge is in the later trace, too, and fills the GPU's time there.
+//! - An operation that is not known to be over at the edge is in the later trace, too, whenever it was launched. It fills the GPU's
+//!   time there; until its time comes, how much is undecided.
 
-use super::carry::{Carry, placed};
+use super::carry::{CAPTURE_RANGE, Carry, placed};
+use super::finished::Finished;
 use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::{HashMap, HashSet};
@@ -24,11 +26,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long a trace takes late records after its window: the drain has them after some 10 ms, and operations that wait in a
 /// full launch queue are done by then.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long before an edge an operation may have been launched that fills the GPU's time after it: longer than a full launch
-/// queue takes.
-const LEAD: Duration = Duration::from_secs(10);
-/// Limit on the operations whose GPU times have not come: more than all streams of a process have in flight.
-const MOST_AWAITED: usize = 1 << 16;
+/// Limit on the GPU times whose operations have not come: more than come in 2 s before them.
+const MOST_EARLY: usize = 1 << 16;
 /// Limit on the kernels whose launches are counted: more than a process has. Launches of further ones are not.
 const MOST_KERNELS: usize = 1 << 16;
 
@@ -51,13 +50,6 @@ impl Window {
     /// When it began: s since 1970.
     pub fn began(&self) -> u64 {
         self.length.as_secs() * self.number
-    }
-
-    /// When it ends: host ns, if it is `now` by that clock.
-    fn ends(&self, now: u64) -> u64 {
-        let end = u128::from(self.number + 1) * self.length.as_nanos();
-        let left = end.saturating_sub(since_1970().as_nanos());
-        now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
 
@@ -105,7 +97,8 @@ impl<'s> Recording<'s> {
             return Ok(Recording { number, writer, windows: None });
         };
         let window = Window::now(division.length);
-        let (number, writer) = traces.lock().create_in(window, program, status)?;
+        let (number, mut writer) = traces.lock().create_in(window, program, status)?;
+        writer.keep_late();
         let windows = Windows {
             traces,
             program,
@@ -115,16 +108,15 @@ impl<'s> Recording<'s> {
             latest: window,
             count: 0,
             began: status.began,
-            ends: window.ends(status.began),
             first: Status { began: status.began, began_realtime: status.began_realtime, ..Status::default() },
             before: None,
-            awaited: HashMap::default(),
+            finished: Finished::default(),
             early: HashMap::default(),
             launched: Launched::default(),
             undivided: None,
         };
         let mut recording = Recording { number, writer, windows: Some(windows) };
-        recording.begin().map_err(|e| Error::io("cannot write the trace", e))?;
+        recording.begin(Vec::new()).map_err(|e| Error::io("cannot write the trace", e))?;
         Ok(recording)
     }
 
@@ -135,11 +127,6 @@ impl<'s> Recording<'s> {
 
     /// The number of records that wait for their GPU times.
     pub fn pending(&self) -> usize {
-    /// Host ns at which the window began; 0 for a trace that is not divided.
-    pub fn began(&self) -> u64 {
-        self.windows.as_ref().map_or(0, |windows| windows.began)
-    }
-
         self.writer.pending() + self.before().map_or(0, |before| before.writer.pending())
     }
 
@@ -148,17 +135,22 @@ impl<'s> Recording<'s> {
         self.writer.bytes()
     }
 
+    /// Host ns at which the window began; 0 for a trace that is not divided.
+    pub fn began(&self) -> u64 {
+        self.windows.as_ref().map_or(0, |windows| windows.began)
+    }
+
     fn before(&self) -> Option<&Before> {
         self.windows.as_ref()?.before.as_ref()
     }
 
     /// Adds a name.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
-        let earlier = match &mut self.windows {
-            Some(windows) => windows.name(namespace, id, text),
-            None => Ok(()),
-        };
-        self.writer.name(namespace, id, text).and(earlier)
+        let named = self.writer.name(namespace, id, text);
+        match &mut self.windows {
+            Some(windows) => named.and(windows.name(&mut self.writer, namespace, id, text)),
+            None => named,
+        }
     }
 
     /// Adds a record.
@@ -235,7 +227,7 @@ impl<'s> Recording<'s> {
         let fresh = Status { ended: now, ..since(&first, &first) };
         let mut traces = windows.traces.lock();
         let path = traces.path(self.number).to_owned();
-        let next = match traces.next(self.number, windows.window, windows.program, &fresh) {
+        let mut next = match traces.next(self.number, windows.window, windows.program, &fresh) {
             Ok(next) => next,
             Err(why) => {
                 windows.undivided.get_or_insert(why);
@@ -243,22 +235,21 @@ impl<'s> Recording<'s> {
             }
         };
         drop(traces);
+        next.keep_late();
         let mut earlier = std::mem::replace(&mut self.writer, next);
+        let unfinished = windows.unfinished(&earlier);
         let closed = earlier.push(edge(now, false));
         windows.before = Some(Before {
             writer: earlier,
+            began: windows.began,
             status: part,
             complete: Complete { window: windows.latest, path },
             until: Instant::now() + GRACE.min(windows.division.length / 2),
         });
         windows.latest = windows.window;
-        // What has not ended for a whole window is forgotten.
-        let oldest = windows.began;
-        windows.awaited.retain(|_, record| record.at >= oldest);
         (windows.began, windows.first, windows.count) = (now, first, windows.count + 1);
-        windows.ends = windows.window.ends(now);
         windows.launched.turn();
-        let begun = self.begin();
+        let begun = self.begin(unfinished);
         finished.and(closed).and(begun)
     }
 
@@ -267,21 +258,23 @@ impl<'s> Recording<'s> {
         self.windows.as_ref()?.undivided.as_ref().map(ToString::to_string)
     }
 
-    /// Writes what the trace of a window begins with.
-    fn begin(&mut self) -> io::Result<()> {
+    /// Writes what the trace of a window begins with, of it these operations that are not known to be over.
+    fn begin(&mut self, unfinished: Vec<Record>) -> io::Result<()> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
         let writer = &mut self.writer;
         for (namespace, id, text) in windows.carry.names() {
             writer.name(namespace, id, text)?;
         }
-        let captures = (Namespace::Fact, Fact::CaptureRange as u32);
-        if windows.carry.name_of(captures.0, captures.1).is_none_or(str::is_empty) {
+        if !windows.carry.has_capture_ranges() {
             let seconds = windows.division.length.as_secs();
-            writer.name(captures.0, captures.1, &window_text(seconds))?;
+            writer.name(CAPTURE_RANGE.0, CAPTURE_RANGE.1, &window_text(seconds))?;
         }
         writer.name(Namespace::Fact, Fact::Window as u32, &windows.count.to_string())?;
         for record in windows.carry.records(placed_before(windows.began)) {
             writer.push(record)?;
+        }
+        for record in unfinished {
+            writer.push(crossing(record, windows.began))?;
         }
         if windows.carry.is_capturing() {
             writer.push(edge(windows.began, true))?;
@@ -324,11 +317,9 @@ struct Windows<'s> {
     /// Host ns at which the window began, and the status then.
     began: u64,
     first: Status,
-    /// When it ends, if clocks agree: host ns.
-    ends: u64,
     before: Option<Before>,
-    /// Operations of the last [`LEAD`] of a window, or of earlier ones, without their GPU times, by correlation.
-    awaited: HashMap<u64, Record>,
+    /// What is known to be over on the GPU.
+    finished: Finished,
     /// GPU times without their operations, which may belong to either trace.
     early: HashMap<u64, GpuTime>,
     launched: Launched,
@@ -369,85 +360,94 @@ fn add(counts: &mut HashMap<u32, u64>, name: u32, count: u64) {
 /// The trace of the window before, which takes late records.
 struct Before {
     writer: TraceWriter,
+    /// Host ns at which the window began.
+    began: u64,
     status: Status,
     complete: Complete,
     until: Instant,
 }
 
 impl Windows<'_> {
-    fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
+    /// Takes a name that `writer`, that of the present window, has.
+    fn name(
+        &mut self,
+        writer: &mut TraceWriter,
+        namespace: Namespace,
+        id: u32,
+        text: &str,
+    ) -> io::Result<()> {
+        let has_ranges = self.carry.has_capture_ranges();
         self.carry.name(namespace, id, text);
-        let before = self.before.as_mut();
-        before.map_or(Ok(()), |before| before.writer.name(namespace, id, text))
+        let named = self.before.as_mut().map_or(Ok(()), |before| before.writer.name(namespace, id, text));
+        if has_ranges || !self.carry.has_capture_ranges() {
+            return named;
+        }
+        // Ranges of the user's are captured, and not all of these windows.
+        let closed =
+            self.before.as_mut().map_or(Ok(()), |before| before.writer.push(edge(before.began, false)));
+        writer.push(edge(self.began, false)).and(closed).and(named)
     }
 
-    fn push(&mut self, writer: &mut TraceWriter, mut record: Record) -> io::Result<()> {
+    fn push(&mut self, writer: &mut TraceWriter, record: Record) -> io::Result<()> {
         let is_carried = self.carry.observe(&record);
+        self.finished.observe(&record);
         let is_earlier = self.before.is_some() && is_before(&record, self.began);
         self.launched.observe(&record, is_earlier);
-        if !is_earlier {
-            if let Some(call) = record.body.call_mut() {
-                call.begin = call.begin.max(self.began);
-            }
-            record.at = record.at.max(self.began);
+        let correlation = record.awaits_time();
+        if is_earlier {
+            self.push_late(writer, record, is_carried)?;
+        } else {
+            writer.push(counted_from(record, self.began))?;
         }
-        let is_near_the_end = record.at.saturating_add(LEAD.as_nanos() as u64) >= self.ends;
-        let remembers = is_near_the_end || self.before.is_some();
-        let awaits =
-            record.awaits_time().filter(|_| remembers).map(|correlation| (correlation, record.clone()));
-        match self.before.as_mut().filter(|_| is_earlier) {
-            Some(before) => {
-                if is_carried {
-                    // Memory changes when the call returns, which may be after the edge.
-                    let is_over = record.at < self.began;
-                    let again = record.clone();
-                    writer.push(if is_over { placed(again, placed_before(self.began)) } else { again })?;
-                }
-                before.writer.push(record)?;
-            }
-            None => writer.push(record)?,
-        }
-        awaits.map_or(Ok(()), |(correlation, record)| self.awaits(writer, correlation, record))
-    }
-
-    /// Remembers an operation that was written, until its GPU time comes, which may have come before.
-    fn awaits(&mut self, writer: &mut TraceWriter, correlation: u64, record: Record) -> io::Result<()> {
-        let before = self.before.as_ref().filter(|_| is_before(&record, self.began));
-        if !before.map_or(&*writer, |before| &before.writer).awaits(correlation) {
+        if self.early.is_empty() {
             return Ok(());
         }
-        if self.awaited.len() < MOST_AWAITED {
-            self.awaited.insert(correlation, record);
-        }
-        match self.early.remove(&correlation) {
-            Some(time) => self.gpu_time(writer, correlation, time),
+        match correlation.and_then(|correlation| Some((correlation, self.early.remove(&correlation)?))) {
+            Some((correlation, time)) => self.gpu_time(writer, correlation, time),
             None => Ok(()),
         }
     }
 
+    /// Adds a record to the trace of the window before, and to the present one what it means there.
+    fn push_late(&mut self, writer: &mut TraceWriter, record: Record, is_carried: bool) -> io::Result<()> {
+        let Some(before) = &mut self.before else { return Ok(()) };
+        let edge = self.began;
+        if let Body::CaptureEdge { .. } = record.body {
+            // It changes what the window began with.
+            writer.push(Record { at: edge, ..record.clone() })?;
+        } else if is_carried {
+            // Memory changes when the call returns, which may be after the edge.
+            let is_over = record.at < edge;
+            let again = record.clone();
+            writer.push(if is_over { placed(again, placed_before(edge)) } else { again })?;
+        } else if record.awaits_time().is_some() {
+            writer.push(crossing(record.clone(), edge))?;
+        }
+        before.writer.push(counted_from(record, before.began))
+    }
+
+    /// Adds a GPU time to each trace that has its operation.
     fn gpu_time(&mut self, writer: &mut TraceWriter, correlation: u64, time: GpuTime) -> io::Result<()> {
-        let Some(mut record) = self.awaited.remove(&correlation) else {
-            if self.before.is_some() && self.early.len() < MOST_AWAITED {
-                self.early.insert(correlation, time);
-                return Ok(());
-            }
-            return writer.gpu_time(correlation, time);
-        };
-        if !is_before(&record, self.began) {
-            return writer.gpu_time(correlation, time);
+        let Some(before) = &mut self.before else { return writer.gpu_time(correlation, time) };
+        let (is_earlier, is_present) = (before.writer.awaits(correlation), writer.awaits(correlation));
+        if !is_earlier && !is_present && self.early.len() < MOST_EARLY {
+            self.early.insert(correlation, time);
+            return Ok(());
         }
-        if let Some(before) = &mut self.before {
-            before.writer.gpu_time(correlation, time)?;
-        }
-        // An operation that was not seen to be over at the edge is in this window, too.
-        if time.seen >= self.began
-            && let Body::Work(work) = &mut record.body
-        {
-            work.gpu = Some(time);
-            record.at = placed_before(self.began);
-            writer.push(record)?;
-        }
-        Ok(())
+        let earlier = if is_earlier { before.writer.gpu_time(correlation, time) } else { Ok(()) };
+        let is_lost = !is_earlier && !is_present;
+        let present = if is_present || is_lost { writer.gpu_time(correlation, time) } else { Ok(()) };
+        present.and(earlier)
+    }
+
+    /// Returns the operations in a trace that are not known to be over, in the order of their calls.
+    fn unfinished(&mut self, writer: &TraceWriter) -> Vec<Record> {
+        let mut finished = std::mem::take(&mut self.finished);
+        writer.held().for_each(|record| finished.observe(record));
+        let awaited = writer.held().filter(|record| record.awaits_time().is_some());
+        let mut unfinished: Vec<Record> = awaited.filter(|record| !finished.has(record)).cloned().collect();
+        unfinished.sort_by_key(Record::began);
+        unfinished
     }
 
     fn flush_if_due(&mut self, writer: &mut TraceWriter, now: Instant) -> io::Result<()> {
@@ -500,6 +500,21 @@ impl Windows<'_> {
 /// Returns the time of what a trace has of the time before an edge, host ns.
 fn placed_before(edge: u64) -> u64 {
     edge.saturating_sub(CARRIED_BEFORE)
+}
+
+/// Returns the record of an operation that was launched before an edge, as the trace after it has it.
+fn crossing(mut record: Record, edge: u64) -> Record {
+    record.at = placed_before(edge);
+    record
+}
+
+/// Returns a record of a window that began then: calls count from there on.
+fn counted_from(mut record: Record, began: u64) -> Record {
+    if let Some(call) = record.body.call_mut() {
+        call.begin = call.begin.max(began);
+    }
+    record.at = record.at.max(began);
+    record
 }
 
 /// Whether what a record is about began before host ns `edge`.

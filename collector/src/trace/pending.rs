@@ -3,6 +3,8 @@
 //! Launches and times come from different rings, in any order. A launch without its time waits here among the records
 //! to be written; a time without its launch waits in `early`; a launch that had to be written without its time is
 //! remembered in `late`, so that the time can be written with the launch's `at` when it comes. All three are bounded.
+//! On request `late` keeps the records of its launches, too: they are few, and launches that meet their times here cost
+//! nothing for it.
 
 use super::record::{Body, GpuTime, Record};
 use crate::hash::HashMap;
@@ -44,6 +46,14 @@ impl<V> Memory<V> {
     }
 }
 
+/// A launch that was written without its time.
+#[derive(Debug)]
+struct Late {
+    at: u64,
+    /// Its record, if these are kept.
+    record: Option<Box<Record>>,
+}
+
 /// What happened to a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -67,7 +77,9 @@ pub(super) struct Pending {
     /// Correlation → position of a record that waits for its time, counted from the first record of the session.
     waiting: HashMap<u64, u64>,
     early: Memory<GpuTime>,
-    late: Memory<u64>,
+    late: Memory<Late>,
+    /// Whether `late` has the records.
+    keeps_late: bool,
     joined: u64,
 }
 
@@ -85,8 +97,14 @@ impl Pending {
             waiting: HashMap::default(),
             early: Memory::new(),
             late: Memory::new(),
+            keeps_late: false,
             joined: 0,
         }
+    }
+
+    /// Keeps the records of launches that are written without their times from here on.
+    pub fn keep_late(&mut self) {
+        self.keeps_late = true;
     }
 
     pub fn len(&self) -> usize {
@@ -98,9 +116,15 @@ impl Pending {
         self.waiting.len() + self.late.values.len()
     }
 
-    /// Whether the launch with this correlation is here and waits for its time.
+    /// Whether the launch with this correlation has come, and its time has not.
     pub fn awaits(&self, correlation: u64) -> bool {
-        self.waiting.contains_key(&correlation)
+        self.waiting.contains_key(&correlation) || self.late.values.contains_key(&correlation)
+    }
+
+    /// The launches that were written without their times, as far as they are kept, and the records that are not written.
+    pub fn held(&self) -> impl Iterator<Item = &Record> {
+        let late = self.late.values.values().filter_map(|late| late.record.as_deref());
+        late.chain(&self.records)
     }
 
     /// The number of times that met their launch here.
@@ -136,8 +160,8 @@ impl Pending {
             self.joined += 1;
             return Place::Joined;
         }
-        if let Some(at) = self.late.take(correlation) {
-            return Place::Late { at };
+        if let Some(late) = self.late.take(correlation) {
+            return Place::Late { at: late.at };
         }
         self.early.insert(correlation, time);
         Place::Early
@@ -152,7 +176,11 @@ impl Pending {
 
     /// Removes the `count` oldest records, which have been written: their times will be late.
     pub fn written(&mut self, count: usize) {
-        self.remove(count, |late, correlation, at| late.insert(correlation, at));
+        let keeps = self.keeps_late;
+        self.remove(count, |late, correlation, record| {
+            let at = record.at;
+            late.insert(correlation, Late { at, record: keeps.then(|| Box::new(record)) });
+        });
     }
 
     /// Removes the `count` oldest records without having written them.
@@ -160,8 +188,8 @@ impl Pending {
         self.remove(count, |_, _, _| ());
     }
 
-    /// Removes records, and says of which no time has come: their correlation and `at`.
-    fn remove(&mut self, count: usize, mut untimed: impl FnMut(&mut Memory<u64>, u64, u64)) {
+    /// Removes records, and hands over those of which no time has come, with their correlation.
+    fn remove(&mut self, count: usize, mut untimed: impl FnMut(&mut Memory<Late>, u64, Record)) {
         let count = count.min(self.records.len());
         self.left += count as u64;
         for record in self.records.drain(..count) {
@@ -170,7 +198,7 @@ impl Pending {
             if self.waiting.get(&correlation).is_some_and(|position| *position < self.left) {
                 self.waiting.remove(&correlation);
             }
-            untimed(&mut self.late, correlation, record.at);
+            untimed(&mut self.late, correlation, record);
         }
     }
 }
@@ -178,6 +206,29 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn launches_that_were_written_without_their_times_are_held_if_asked_for() {
+        let launch = |correlation| {
+            let mut work = crate::model::simulation::work(10, 5, 0);
+            work.call.correlation = correlation;
+            Record { thread: 1, at: 10, body: Body::Work(work) }
+        };
+        for keeps in [false, true] {
+            let mut pending = Pending::new();
+            if keeps {
+                pending.keep_late();
+            }
+            (1..=3).for_each(|correlation| pending.push(launch(correlation)));
+            pending.time(1, GpuTime::default());
+            pending.written(2);
+            assert_eq!([1, 2, 3].map(|correlation| pending.awaits(correlation)), [false, true, true]);
+            let held: Vec<Option<u64>> = pending.held().map(Record::awaits_time).collect();
+            assert_eq!(held, if keeps { vec![Some(2), Some(3)] } else { vec![Some(3)] });
+            assert_eq!(pending.time(2, GpuTime::default()), Place::Late { at: 10 });
+            assert_eq!(pending.held().count(), 1);
+        }
+    }
 
     #[test]
     fn a_full_memory_drops_the_oldest_and_counts_it() {

@@ -32,12 +32,13 @@ impl Part {
             Part { since: None, until: None } => true,
             Part { since, until } => {
                 let is_repeated = since.is_some_and(|since| record.began().unwrap_or(record.at) < since);
-                let edge = match record.body {
-                    Body::CaptureEdge { begins: true } => *since,
-                    Body::CaptureEdge { begins: false } => *until,
-                    _ => None,
+                // What a window begins with says how ranges of the user's stood, which the file before has said.
+                let is_edge = match record.body {
+                    Body::CaptureEdge { begins: true } => *since == Some(record.at),
+                    Body::CaptureEdge { begins: false } => [*since, *until].contains(&Some(record.at)),
+                    _ => false,
                 };
-                !is_repeated && edge != Some(record.at)
+                !is_repeated && !is_edge
             }
         }
     }
@@ -47,6 +48,12 @@ impl Index {
     /// Adds the index of the trace of the next window, whose file comes after the others.
     pub(super) fn continue_with(&mut self, mut next: Index) {
         let edge = next.status.as_ref().map(|status| status.began);
+        // The time of an operation that was launched before the edge may have come when only the later trace was open.
+        let before = self.parts.last().and_then(|last| last.since).unwrap_or(0);
+        next.times
+            .iter_mut()
+            .filter(|chunk| edge.is_some_and(|edge| chunk.header.first < edge))
+            .for_each(|chunk| chunk.header.first = before);
         if let Some(last) = self.parts.last_mut() {
             last.until = edge;
         }

@@ -168,6 +168,17 @@ impl TraceWriter {
         result
     }
 
+    /// Keeps the operations that are written without their GPU times from here on, for [`held`](Self::held).
+    pub fn keep_late(&mut self) {
+        self.pending.keep_late();
+    }
+
+    /// The records that are not written, and before them, in any order, the operations that were written without their GPU times,
+    /// if these are [kept](Self::keep_late).
+    pub fn held(&self) -> impl Iterator<Item = &Record> {
+        self.pending.held()
+    }
+
     /// The number of records that wait for their GPU times.
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -178,7 +189,7 @@ impl TraceWriter {
         self.pending.awaiting()
     }
 
-    /// Whether this operation is among them, and has not been written.
+    /// Whether this operation is among them.
     pub fn awaits(&self, correlation: u64) -> bool {
         self.pending.awaits(correlation)
     }
