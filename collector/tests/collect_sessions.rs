@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "shared with tests that use the rest of it")]
 mod collect_support;
 
-use collect_support::{FakeAgent, SEALS, memfd, send, try_send};
+use collect_support::{FakeAgent, SEALS, memfd, now, send, try_send};
 use gpuspy_collector::collect::{self, Collector, Pair, Session, Stopper, Target};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::{Body, Ending, Exit, Record, Status, What};
@@ -138,6 +138,7 @@ fn the_simulated_agent_runs_its_role() {
     match what.as_str() {
         "threads" => threads(&connect()),
         "killed" => killed(&connect()),
+        "exec for a moment" => replaced_for_a_moment(&connect()),
         "exec" => replaced(&connect()),
         "taken apart" => taken_apart(connect()),
         "running" => running(&connect()),
@@ -246,6 +247,31 @@ fn an_exec_ends_the_session() {
     assert_eq!(collecting.read(&session).launches()[&1].len(), 10);
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
+}
+
+fn replaced_for_a_moment(agent: &FakeAgent) {
+    let mut thread = agent.thread();
+    thread.launch(1);
+    agent.wait_attached();
+    println!("{}", now());
+    panic!("exec failed: {}", Command::new("sh").args(["-c", "sleep 0.15; exit 7"]).exec());
+}
+
+/// The program before seemed to have lived until 200 ms later, and to have exited with the code of the one after it.
+#[test]
+fn the_end_of_a_program_after_an_exec_is_not_that_of_the_one_before() {
+    let collecting = Collecting::new();
+    let mut child = collecting.agent("exec for a moment");
+    let session = collecting.wait_for_sessions(1).remove(0).unwrap();
+    assert_eq!((session.ending, session.exit), (Ending::Replaced, None));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let replaced: u64 = lines.filter_map(|line| line.parse().ok()).next().unwrap();
+    let trace = collecting.read(&session);
+    assert_eq!(trace.status.exit, None);
+    let last = trace.records.iter().map(|record| record.at).max().unwrap().max(trace.status.ended);
+    // On a busy machine, its end may be noticed late.
+    assert!((replaced..replaced + 145_000_000).contains(&last), "{} ns", last.wrapping_sub(replaced));
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
 /// Does what a process of a large GPU context looks like when it is killed: its first thread is gone and its connection closed,

@@ -64,6 +64,13 @@ impl Process {
         stat(self.pid).is_some_and(|s| Some(s.start_time) == self.start_time && s.flags & PF_EXITING != 0)
     }
 
+    /// Whether it runs another program, if the connection of the one before has just been closed: the system closes the descriptors of
+    /// a process that ends after it has begun to take it apart. A process that closes its connection itself looks the same.
+    pub(crate) fn is_another_program(&self) -> bool {
+        let is_alive = |stat: Stat| !stat.is_over() && stat.flags & PF_EXITING == 0;
+        stat(self.pid).filter(|stat| Some(stat.start_time) == self.start_time).is_some_and(is_alive)
+    }
+
     /// How it exited. Only its parent certainly learns that. Other processes find it in `/proc` until the parent has
     /// waited for it, and through a pidfd from then on, since Linux 6.15.
     pub(crate) fn exit(&self) -> Option<Exit> {

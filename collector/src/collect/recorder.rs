@@ -13,6 +13,7 @@ use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::stacks::{Named, Stacks};
 use super::status::{End, add, is_exiting, shown_pid, status};
+use super::sys;
 use super::taken_over::Beginning;
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
@@ -45,6 +46,8 @@ pub(super) enum Drained {
     Emptied(Polled),
     /// The process waits in its exit handler until all of this is written.
     Leaving,
+    /// The program was seen to be over at this moment: CLOCK_MONOTONIC_RAW, ns.
+    Over(u64),
 }
 
 /// Where sessions write.
@@ -110,6 +113,8 @@ pub(super) struct Recorder<'s> {
     beginning: Option<Beginning>,
     /// How the process ends, as far as it is known.
     end: End,
+    /// When the program was seen to be over: host ns. What has its process id from then on may be another one.
+    over: Option<u64>,
     /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
     failure: Option<io::Error>,
 }
@@ -152,6 +157,7 @@ impl<'s> Recorder<'s> {
             hangs: ProcessWatch::new(segment, hangs, shown_pid(process, segment), program),
             beginning,
             end: End::NONE,
+            over: None,
             failure: None,
         })
     }
@@ -185,6 +191,7 @@ impl<'s> Recorder<'s> {
                     }
                 }
                 Ok(Drained::Leaving) => self.complete(),
+                Ok(Drained::Over(seen)) => self.end(seen),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     progress.add(reported, self.figures(&self.status_without_threads(End::NONE)));
@@ -209,7 +216,7 @@ impl<'s> Recorder<'s> {
                 }
                 let flushed = self.recording.flush_if_due(now);
                 self.note(flushed);
-                if self.recording.is_over() {
+                if self.over.is_none() && self.recording.is_over() {
                     self.turn();
                 }
             }
@@ -231,6 +238,18 @@ impl<'s> Recorder<'s> {
         }
     }
 
+    /// Notes that the program is over. Of a process that ends, how long its threads have run can be read for the last time.
+    fn end(&mut self, seen: u64) {
+        let passed = sys::monotonic_raw().saturating_sub(seen);
+        let over = self.clock.now().saturating_sub(passed);
+        if !self.process.is_another_program() {
+            let mut samples = self.thread_times.sample_now(|| self.clock.now());
+            samples.iter_mut().for_each(|sample| sample.at = sample.at.min(over));
+            self.push_all(samples);
+        }
+        self.over = Some(over);
+    }
+
     /// Begins the next window.
     fn turn(&mut self) {
         // Threads that have ended are not in the next trace. One that makes a call after all becomes known again.
@@ -250,6 +269,9 @@ impl<'s> Recorder<'s> {
 
     /// Records how long threads have run, if it is time.
     fn sample_threads(&mut self) {
+        if self.over.is_some() {
+            return;
+        }
         let samples = self.thread_times.sample(is_exiting(self.segment), || self.clock.now());
         self.push_all(samples);
         for thread in self.thread_times.take_ended() {
@@ -284,7 +306,10 @@ impl<'s> Recorder<'s> {
         if self.threads.len() > MOST_THREADS {
             forget_quiet(&mut self.threads);
         }
-        if has_called && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid) {
+        if has_called
+            && self.over.is_none()
+            && let Some(name) = self.thread_times.has_called(batch.thread, batch.tid)
+        {
             let written = self.recording.name(Namespace::Thread, batch.thread, &name);
             self.note(written);
         }
@@ -425,6 +450,7 @@ impl<'s> Recorder<'s> {
     /// The present status without its threads, of which a server may have had a hundred thousand.
     fn status_without_threads(&self, end: End) -> Status {
         let mut status = status(self.segment, self.process, &self.clock, end);
+        status.ended = self.over.unwrap_or(status.ended);
         status.collected = self.collected;
         let Outside { launches, others } = self.capture_ranges.outside();
         (status.outside_launches, status.outside_others) = (launches, others);
@@ -440,14 +466,16 @@ impl<'s> Recorder<'s> {
 
     /// Completes the trace. Returns why it is incomplete.
     pub(super) fn finish(mut self, end: End) -> Option<io::Error> {
-        let samples = self.thread_times.sample_now(|| self.clock.now());
-        self.push_all(samples);
+        if self.over.is_none() {
+            let samples = self.thread_times.sample_now(|| self.clock.now());
+            self.push_all(samples);
+        }
         let rest = self.capture_ranges.finish();
         self.write(rest);
         let named = self.stacks.finish();
         self.name_all(named);
         if let Some(hangs) = &mut self.hangs {
-            hangs.finish(self.clock.clock(), self.clock.now(), end.ending);
+            hangs.finish(self.clock.clock(), self.over.unwrap_or_else(|| self.clock.now()), end.ending);
         }
         let status = self.status(end);
         let finished = self.recording.finish(&status);

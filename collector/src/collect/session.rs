@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const QUEUE: usize = 256;
 /// The size of a page, bytes; that of other machines is larger by less than the margin.
 const PAGE: usize = 4096;
-/// How long after its connection a process may end and still count as ended instead of replaced.
+/// How long after its connection a process may end of which the system does not say whether it is dying.
 const DYING: Duration = Duration::from_millis(200);
 /// How long after its connection a process may end that the system is taking apart: a GPU's memory and contexts are given back
 /// when its device files are closed, which can take seconds.
@@ -149,7 +149,13 @@ fn drain(
             break true;
         }
     };
-    let end = end(peer, segment, stopped, is_stopped);
+    // Before anything else: what is seen from now on may be of another program.
+    let seen = sys::monotonic_raw();
+    let is_replaced = !is_stopped && peer.process.is_another_program();
+    if !is_stopped && send(Drained::Over(seen)).is_err() {
+        return End::GIVEN_UP;
+    }
+    let end = end(peer, segment, stopped, is_stopped, is_replaced);
     for _ in 0..most_rounds {
         if round().is_ok_and(|found| found == Round::default()) {
             break;
@@ -173,7 +179,9 @@ fn empty(
     Ok(())
 }
 
-fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool) -> End {
+/// Returns how a process has ended whose connection is closed, or which the collector leaves (`is_stopped`). `is_replaced`: right after
+/// the connection was closed, the process ran another program, whose end is none of ours.
+fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool, is_replaced: bool) -> End {
     let began = Instant::now();
     let (mut is_dying, mut hurries) = (peer.process.is_dying(), false);
     // A process closes its descriptors before it is gone.
@@ -187,11 +195,13 @@ fn end(peer: &Peer, segment: Segment<'_>, stopped: &Stopped, is_stopped: bool) -
         hurries |= waited.is_ok_and(|[_, stop]| stop);
         is_dying = peer.process.is_dying();
     }
-    let ending = match (is_exiting(segment), peer.process.is_running() && (is_stopped || !is_dying)) {
+    let (is_exiting, runs) = (is_exiting(segment), peer.process.is_running() && (is_stopped || !is_dying));
+    let ending = match (is_exiting, runs || is_replaced) {
         (_, true) if is_stopped => Ending::Detached,
         (true, _) => Ending::Exited,
         (false, true) => Ending::Replaced,
         (false, false) => Ending::Vanished,
     };
-    End { ending, exit: peer.process.exit() }
+    let exit = if ending == Ending::Replaced { None } else { peer.process.exit() };
+    End { ending, exit }
 }

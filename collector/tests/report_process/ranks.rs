@@ -169,6 +169,21 @@ fn the_ranks_of_a_job_that_was_started_again_are_compared_start_by_start() {
     assert!(screen.contains("started more than once (2)"), "{screen}");
 }
 
+/// Both starts were one, with each rank twice, since one rank was there again before the other was noticed to be over.
+#[test]
+fn a_job_that_is_started_again_while_a_rank_is_about_to_end_has_two_starts() {
+    let mut starts = [apps(2, second_sleeps), apps(2, second_sleeps)];
+    for (rank, (_, _, status)) in (0..).zip(&mut starts[1]) {
+        status.pid += 100;
+        status.began_realtime += status.ended - status.began + rank * MS - 2 * MS;
+    }
+    let report = json(&reports_of(starts.into_iter().flatten().collect(), &Filter::default()));
+    let rows = report["ranks"].as_array().unwrap();
+    let last: Vec<(u64, u64)> =
+        rows.iter().map(|row| (number(&row["rank"]), number(&row["straggler"]["last_arrivals"]))).collect();
+    assert_eq!(last, [(0, 0), (1, STEPS), (0, 0), (1, STEPS)]);
+}
+
 /// Workers of a DataLoader have the variables of their rank, and counted as ranks that launch nothing.
 #[test]
 fn a_helper_with_the_number_of_its_rank_is_no_rank() {

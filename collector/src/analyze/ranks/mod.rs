@@ -137,7 +137,12 @@ fn ranks(reports: &[ProcessReport]) -> Vec<(usize, u32)> {
     all.iter().copied().filter(|one| !is_helper(*one)).collect()
 }
 
+/// How long before its end a process may have been over, ns: the end is noticed late, and of a job that is started again within
+/// milliseconds, one rank may begin again while another one ends.
+const NEARLY_OVER: u64 = 200_000_000;
+
 /// Divides ranks some of which have the same number into those that lived at the same time: a job that was started again.
+/// `collector/queries/views/started.sql` does the same.
 fn starts(reports: &[ProcessReport], mut ranks: Vec<(usize, u32)>) -> Vec<Vec<(usize, u32)>> {
     let lived = |at: usize| {
         let process = &reports[at].process;
@@ -145,14 +150,18 @@ fn starts(reports: &[ProcessReport], mut ranks: Vec<(usize, u32)>) -> Vec<Vec<(u
         (began, began.saturating_add(process.line.wall_ns))
     };
     ranks.sort_by_key(|(at, _)| lived(*at));
-    let (mut starts, mut ended) = (Vec::<Vec<(usize, u32)>>::new(), 0);
+    let (mut starts, mut known) = (Vec::<Vec<(usize, u32)>>::new(), BTreeSet::new());
+    // When all processes so far had ended, and when they had nearly.
+    let (mut ended, mut nearly) = (0, 0);
     for rank in ranks {
         let (began, end) = lived(rank.0);
+        let is_again = !known.insert(rank.1);
         match starts.last_mut() {
-            Some(start) if began < ended => start.push(rank),
+            Some(start) if began < if is_again { nearly } else { ended } => start.push(rank),
             _ => starts.push(vec![rank]),
         }
         ended = ended.max(end);
+        nearly = nearly.max(end - NEARLY_OVER.min((end - began) / 2));
     }
     starts.iter_mut().for_each(|start| start.sort_unstable());
     starts
