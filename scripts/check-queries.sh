@@ -54,6 +54,8 @@ fi
 traces=$scratch/traces
 cp "$root"/collector/tests/former/*.gspy "$traces/"
 "$scale" --ranks 8 4 3000 "$traces/ranks"
+# Two starts, whose ranks have the same process ids.
+"$scale" --ranks 3 3 2000 "$traces/restarted" 2
 "$scale" --generate 40000 "$traces/whole.gspy"
 size=$(stat -c %s "$traces/whole.gspy")
 head -c $((size * 2 / 3)) "$traces/whole.gspy" >"$traces/cut.gspy"

@@ -1,7 +1,7 @@
 -- What was recorded of each process and what is missing: read this first.
 -- Counts are those of `report --json` (coverage, processes). `missing` says in words what is missing, as the terminal does;
 -- empty = nothing. clock_uncertainty_ns is the median distance of a GPU time from its bounds.
-SELECT p.job, p.host, p.rank, p.pid, p.launches, p.timed, p.captured, p.in_graphs, p.unattributed, p.never_timed,
+SELECT p.job, p.host, p.rank, p.pid, p.process, p.launches, p.timed, p.captured, p.in_graphs, p.unattributed, p.never_timed,
        p.dropped, p.records_lost, p.times_lost, p.chunks_lost, p.chunks_refused, p.cut, p.unfinished, p.ending,
        p.clock_uncertainty_ns,
        CONCAT_WS('; ',
@@ -17,4 +17,4 @@ SELECT p.job, p.host, p.rank, p.pid, p.launches, p.timed, p.captured, p.in_graph
                 THEN CONCAT(CAST(p.launches - p.timed AS VARCHAR(20)), ' launches without a GPU time of their own') END
        ) AS missing
 FROM process p
-ORDER BY p.job, p.rank NULLS LAST, p.host, p.pid
+ORDER BY p.job, p.rank NULLS LAST, p.host, p.pid, p.process

@@ -7,10 +7,10 @@ WITH sizes AS (
 ), longest AS (
     SELECT g.* FROM gap g LEFT JOIN shortest s ON s.job = g.job WHERE g.dur >= COALESCE(s.dur, 0)
 ), placed AS (
-    SELECT l.*, ROW_NUMBER() OVER (PARTITION BY l.job ORDER BY l.dur DESC, l.rank NULLS LAST, l.host, l.pid, l.deviceId, l.start) AS place
+    SELECT l.*, ROW_NUMBER() OVER (PARTITION BY l.job ORDER BY l.dur DESC, l.rank NULLS LAST, l.host, l.pid, l.process, l.deviceId, l.start) AS place
     FROM longest l
 )
-SELECT p.job, p.place, p.host, p.rank, p.pid, p.deviceId, p.start, p.dur, p.dur_least, p.dur_most, p.cause, p.cause_ns,
+SELECT p.job, p.place, p.host, p.rank, p.pid, p.process, p.deviceId, p.start, p.dur, p.dur_least, p.dur_most, p.cause, p.cause_ns,
        p.before_name, p.after_name, p.tid, p.line
 FROM placed p
 WHERE p.place <= 100

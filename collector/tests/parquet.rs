@@ -350,7 +350,7 @@ fn ranks_are_partitions_and_losses_are_counted() {
 #[test]
 fn communication_kernels_have_the_same_numbers_whatever_the_filter_selects() {
     let folder = tempfile::tempdir().unwrap();
-    write_ranks(folder.path(), Ranks { ranks: 2, hosts: 2, late: None, seed: 5 }, 600).unwrap();
+    write_ranks(folder.path(), Ranks { ranks: 2, hosts: 2, late: None, seed: 5, start: 0 }, 600).unwrap();
     let (whole, part) = (exported(folder.path(), &[]), exported(folder.path(), &["--since", "5ms"]));
     let (whole, part) = (whole.of_rank(1), part.of_rank(1));
     let numbers = |tables: &Exported| -> BTreeMap<u64, [Value; 3]> {

@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::Duration;
 
-const JOB: Ranks = Ranks { ranks: 64, hosts: 8, late: Some(62), seed: 11 };
+const JOB: Ranks = Ranks { ranks: 64, hosts: 8, late: Some(62), seed: 11, start: 0 };
 
 /// Runs `gpuspy report` with so few open files that not all traces can be open at once.
 fn report(folder: &Path, options: &[&str]) -> Output {
@@ -190,7 +190,7 @@ fn a_selected_rank_is_reported_as_from_its_own_trace() {
 #[test]
 fn steps_are_those_of_the_process_with_most_of_them_whichever_machine_it_is_on() {
     let folder = tempfile::tempdir().unwrap();
-    write_ranks(folder.path(), Ranks { ranks: 2, hosts: 2, late: None, seed: 3 }, 600).unwrap();
+    write_ranks(folder.path(), Ranks { ranks: 2, hosts: 2, late: None, seed: 3, start: 0 }, 600).unwrap();
     let whole = report_json(folder.path(), &[]);
     let part = report_json(folder.path(), &["--step", "5..14"]);
     let launches = |report: &Value| report["coverage"]["launches"].as_u64().unwrap();

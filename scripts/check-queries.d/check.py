@@ -153,10 +153,10 @@ class Spark:
         return Answer(frame.columns, [list(row) for row in frame.collect()])
 
 
-def states_the_report(answers, job, one):
+def states_the_report(answers, keyed, job, one):
     """Compares the queries that state a table of one process's report."""
     process = one["processes"][0]
-    keys = {"job": job, "rank": process["rank"], "pid": process["pid"] or 0}
+    keys = {"job": job, "rank": process["rank"], "pid": process["pid"] or 0, "process": keyed[job, process["path"]]}
     for name, (rows, columns) in STATED.items():
         truth = [[at(row, path) for path in columns.values()] for row in rows(one)]
         expect(f"{job}: {name} of pid {keys['pid']}", answers[name].of(keys, columns), truth)
@@ -245,10 +245,10 @@ def kinds_of_nsight(duck, job):
 
 def last_arrivals(answers, job):
     """Compares who came last to the collectives of each kind with who came last to all of them."""
-    keys = ["rank", "last_arrivals", "waited_ns"]
+    keys = ["start_number", "rank", "last_arrivals", "waited_ns"]
     rows = [dict(zip(keys, row)) for row in answers["last-arrivals"].of({"job": job}, keys)]
-    found = [row for row in answers["stragglers"].of({"job": job}, keys) if row[1]]
-    expect(f"{job}: last-arrivals", sums(rows, keys[:1], keys[1:]), sorted(found, key=lambda row: str((row[0],))))
+    found = [row for row in answers["stragglers"].of({"job": job}, keys) if row[2]]
+    expect(f"{job}: last-arrivals", sums(rows, keys[:2], keys[2:]), sorted(found, key=lambda row: str(tuple(row[:2]))))
 
 
 def figures(reports):
@@ -289,7 +289,8 @@ def stragglers(answers, job, whole):
     columns = ["rank", "collectives", "last_arrivals", "late_ns", "vs_best"]
     found = sorted(answers["stragglers"].of({"job": job}, columns))
     truth = [(row["rank"], row["straggler"]) for row in whole["ranks"] if row["straggler"] and row["straggler"]["collectives"]]
-    expect(f"{job}: stragglers", found, [[rank, *(of[key] for key in ("collectives", "last_arrivals", "late_ns", "vs_best"))] for rank, of in truth])
+    said = ("collectives", "last_arrivals", "late_ns", "vs_best")
+    expect(f"{job}: stragglers", found, sorted([rank, *(of[key] for key in said)] for rank, of in truth))
 
 
 def view(name):
@@ -303,17 +304,36 @@ def communicators(texts):
     for pace, compared in ((10, 10), (13, 0)):
         db = duckdb.connect()
         db.execute("""CREATE TABLE communication AS
-            SELECT 'j' AS job, 'h' AS host, r AS rank, r AS pid, 'nccl' AS mangledName, true AS collective FROM range(4) t(r)""")
+            SELECT 'j' AS job, CAST(r AS VARCHAR) AS process, 'nccl' AS mangledName, true AS collective FROM range(4) t(r)""")
+        db.execute("CREATE TABLE started AS SELECT c.job, c.process, CAST(c.process AS BIGINT) AS rank, 1 AS start_number FROM communication c")
         db.execute(f"""CREATE TABLE kernel AS
-            SELECT 'j' AS job, 'h' AS host, r AS rank, r AS pid, 'nccl' AS mangledName, true AS communication, n AS communicationNumber,
+            SELECT 'j' AS job, 'h' AS host, r AS rank, 0 AS pid, CAST(r AS VARCHAR) AS process, 'nccl' AS mangledName, true AS communication, n AS communicationNumber,
                    n AS communicationPlace, 'host' AS clock, ns + 10000 * r AS start, ns + 60000 AS "end", ns + 59000 AS end_least,
                    ns + 61000 AS end_most, 60000 - 10000 * r AS dur, 59000 - 10000 * r AS dur_least, 61000 - 10000 * r AS dur_most
             FROM (SELECT r, n, n * 100000 * CASE WHEN r < 2 THEN 10 ELSE {pace} END AS ns FROM range(4) t(r), range(10) u(n))""")
         db.execute(view("arrival"))
-        ranks = [row[4:6] for row in sorted(db.execute(texts["stragglers"]).fetchall(), key=lambda row: row[2])]
+        ranks = [row[6:8] for row in sorted(db.execute(texts["stragglers"]).fetchall(), key=lambda row: row[2])]
         expect(f"stragglers at the pace {pace}", ranks, [(compared, 0)] * 3 + [(compared, compared)] if compared else [])
-        last = [row[3:6:2] for row in db.execute(texts["last-arrivals"]).fetchall()]
+        last = [row[3:8:4] for row in db.execute(texts["last-arrivals"]).fetchall()]
         expect(f"last-arrivals at the pace {pace}", last, [(3, compared)] if compared else [])
+
+
+def starts():
+    """A job that is started again has each rank again. Lives are (rank, launches, from, to) in ms, and the start that they belong to."""
+    once = [((0, 5, 0, 900), 1), ((1, 5, 1000, 1900), 1)]
+    again = [((0, 5, 0, 900), 1), ((1, 5, 1, 910), 1), ((0, 5, 905, 1900), 2), ((1, 5, 912, 1905), 2)]
+    helped = [((0, 5, 0, 900), 1), ((0, 0, 100, 200), None), ((0, 7, 300, 400), 1), ((0, 7, 401, 500), 1), ((1, 5, 5, 900), 1)]
+    grown = [((0, 5, 0, 900), 1), ((1, 5, 5, 950), 1), ((2, 5, 1000, 1900), 2), ((0, 5, 1001, 1900), 2), ((1, 5, 1002, 1900), 2)]
+    for lives in (once, again, helped, grown):
+        db = duckdb.connect()
+        rows = ", ".join(f"('{at}', {rank}, {launches}, {began}, {ended})" for at, ((rank, launches, began, ended), _) in enumerate(lives))
+        db.execute(f"""CREATE TABLE process AS SELECT 'j' AS job, 'h' AS host, l.rank, 7 AS pid, l.process, l.launches,
+                1800000000000000000 + l.began * 1000000 AS realtimeBegan, 55 AS hostBegan, 55 + (l.ended - l.began) * 1000000 AS hostEnded
+            FROM (VALUES {rows}) AS l(process, rank, launches, began, ended)""")
+        db.execute("CREATE TABLE report_devices AS SELECT p.job, p.process, 0 AS span_ns FROM process p")
+        db.execute(view("started"))
+        found = dict(db.execute("SELECT s.process, s.start_number FROM started s").fetchall())
+        expect(f"starts of {lives}", [[found.get(str(at)) for at in range(len(lives))]], [[start for _, start in lives]])
 
 
 def main():
@@ -321,6 +341,8 @@ def main():
     names = [line.split()[0] for line in ask("queries").splitlines()]
     texts = {name: ask("queries", name) for name in names}
     duck, took, answers, known = Duck(), {}, Answers(), {}
+    # What the tables call the process of a trace.
+    keyed = {(job, trace): process for job, trace, process in duck.run("SELECT p.job, p.trace, p.process FROM process p").rows}
     for name, text in texts.items():
         start = time.monotonic()
         answers[name] = duck.run(text)
@@ -330,7 +352,7 @@ def main():
         # Of a thousand traces, some are enough.
         reports = [report(file) for file in (files if len(files) < 100 else files[:: len(files) // 20])]
         for one in reports:
-            states_the_report(answers, entry.stem, one)
+            states_the_report(answers, keyed, entry.stem, one)
         if len(reports) == len(files):
             adds_up(duck, answers, entry.stem, reports)
             known[entry.stem] = reports
@@ -343,6 +365,7 @@ def main():
             stragglers(answers, job, report(traces / entry, "--since", since))
     changed(answers, known)
     communicators(texts)
+    starts()
     for name in sorted(set(names) - answers.compared):
         wrong.append(f"{name} is in no comparison")
     rows = sum(len(answer.rows) for answer in answers.values())

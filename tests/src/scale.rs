@@ -111,10 +111,12 @@ pub fn generate(launches: u64, trace: &Path) {
 }
 
 /// Writes the traces of a job of so many ranks on so many machines into a folder, with so many launches each. The last rank but
-/// one is slower than the others.
-pub fn generate_ranks(ranks: u32, hosts: u32, launches: u64, folder: &Path) {
-    let job = Ranks { ranks, hosts, late: ranks.checked_sub(2), seed: 11 };
-    write_ranks(folder, job, launches).unwrap();
+/// one is slower than the others. The job is started so often.
+pub fn generate_ranks(ranks: u32, hosts: u32, launches: u64, folder: &Path, starts: u32) {
+    for start in 0..starts {
+        let job = Ranks { ranks, hosts, late: ranks.checked_sub(2), seed: 11 + u64::from(start), start };
+        write_ranks(folder, job, launches).unwrap();
+    }
 }
 
 /// Runs as the generating process: writes the trace and prints its size. When stdin ends, prints which answers of the

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const USUAL: u32 = 0o666;
 
 /// Writes a trace, or all traces of a directory, as one job; traces of windows of time (`gpuspy collect --every`) as a job for each
-/// window, as `gpuspy collect --to parquet` does.
+/// window, as `gpuspy collect --to parquet` does: where the job of a window is there already, whole traces are added to it.
 pub(super) fn export(
     trace: &Path,
     filter: &Filter,
@@ -36,28 +36,34 @@ pub(super) fn export(
     let mut machines = Machines::of_windows(trace, PATIENCE)?;
     let windows = machines.windows();
     let job = job.map_or_else(|| named(&machines, &windows), |job| Ok(job.to_owned()))?;
-    let folders: Vec<PathBuf> =
-        windows.iter().map(|window| place::of_part(directory, &job, *window)).collect();
-    let Some(first) = folders.first() else { return Ok(()) };
-    folders.iter().try_for_each(|folder| free(folder))?;
+    let folder = |window: &Option<u64>| place::of_part(directory, &job, *window);
+    let Some(first) = windows.first().map(folder) else { return Ok(()) };
+    let is_added =
+        |window: &&Option<u64>| window.is_some() && filter.is_everything() && is_there(&folder(window));
+    let (added, new): (BTreeSet<Option<u64>>, BTreeSet<Option<u64>>) = windows.iter().partition(is_added);
+    new.iter().try_for_each(|window| free(&folder(window)))?;
     // Beside their folders, under a name that readers skip.
-    let hidden = part::beside(first, ".");
+    let hidden = part::beside(&first, ".");
     let begun = fs::create_dir_all(&hidden).and_then(|()| File::open(&hidden));
     let begun = begun.map_err(|e| cannot_write(first.display(), &e))?;
     part::hold(&begun);
-    let to = |window| place::of_part(&hidden, &job, window);
-    let written = all(&mut machines, filter, to, USUAL)
-        .and_then(|written| folders.iter().try_for_each(|folder| publish(&hidden, folder)).map(|()| written));
+    let to = |window| place::of_part(if added.contains(&window) { directory } else { &hidden }, &job, window);
+    let written = all(&mut machines, filter, to, USUAL).and_then(|written| {
+        new.iter().try_for_each(|window| publish(&hidden, &folder(window))).map(|()| written)
+    });
     let _ = fs::remove_dir_all(&hidden); // What cannot be removed stays.
     let written = written?;
     machines.unread.iter().for_each(|(path, error)| say(&unreadable(path, error).sentence));
-    let processes = plural(machines.processes() as u64, "process", "processes");
-    let jobs = match folders.len() as u64 {
+    let jobs = match windows.len() as u64 {
         1 => first.display().to_string(),
         jobs => format!("{} and the {} after it", first.display(), plural(jobs - 1, "window", "windows")),
     };
-    say(format_args!("wrote {jobs}, {processes} with {} rows", written.rows));
-    Ok(())
+    written.said(&jobs, machines.processes())
+}
+
+/// Whether something is in a folder.
+fn is_there(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Gives a complete job its name. Of a window of which all ranks are filtered out, there is none.
@@ -137,6 +143,32 @@ struct Tables {
     rows: u64,
     /// Whether a part of a trace's file could not be read.
     is_partial: bool,
+    /// How many traces have become tables, and how many had tables there already.
+    traces: [u64; 2],
+}
+
+impl Tables {
+    /// Says what was written into these jobs, about so many processes.
+    fn said(&self, jobs: &str, processes: usize) -> Result<(), Failure> {
+        let [new, known] = self.traces.map(|count| plural(count, "trace", "traces"));
+        match self.traces {
+            [0, there] if there > 0 => Err(Failure::usage(format_args!(
+                "{jobs} has the tables of {known} already, and there is no other"
+            ))),
+            [_, 0] => {
+                let processes = plural(processes as u64, "process", "processes");
+                say(format_args!("wrote {jobs}, {processes} with {} rows", self.rows));
+                Ok(())
+            }
+            _ => {
+                say(format_args!(
+                    "wrote {new} into {jobs}, with {} rows; the tables of {known} were there already",
+                    self.rows
+                ));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Writes the tables of all processes, one machine after another, into files of this mode. `job` is the folder of the job that is a
@@ -156,6 +188,11 @@ fn all(
             let window = trace.surveyed().place().window;
             let folder = place::of_process(&job(window), &trace.names);
             let file = place::file(&folder, trace.status.as_ref());
+            let key = place::key(&trace.names, trace.status.as_ref(), &file);
+            if parquet::is_written(&folder, trace.status.as_ref(), &key) {
+                all.traces[1] += 1;
+                continue;
+            }
             let unfinished = Unfinished { folder: &folder, file: &file };
             // Each pass may lack another part.
             let first_pass = trace.reader.damage();
@@ -163,6 +200,7 @@ fn all(
                 Ok(written) => {
                     mem::forget(unfinished);
                     all.rows += written.rows;
+                    all.traces[0] += 1;
                 }
                 Err(error) => failed = Some(cannot_write(folder.display(), &error)),
             }
@@ -208,7 +246,10 @@ fn one(trace: &mut Opened, filter: &Filter, files: &Unfinished<'_>, mode: u32) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::TraceWriter;
     use crate::trace::generator::{Generator, Options, write_trace};
+    use crate::trace::record::{Status, window_text};
+    use gpuspy_wire::record::{Fact, Namespace};
     use std::os::unix::fs::PermissionsExt;
 
     /// The start of a window, s since 1970.
@@ -286,6 +327,39 @@ mod tests {
         assert!(!is_partial(&full) && !is_partial(&Damage::default()));
         assert!(is_partial(&Damage { bytes_skipped: 1, ..full }));
         assert!(is_partial(&Damage { write_error: None, ..full }));
+    }
+
+    /// The second trace of a window was refused, and it was said to remove the tables of the first one.
+    #[test]
+    fn traces_of_a_window_are_added_to_its_job_one_after_another_and_none_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = folder.path().join("tables");
+        let window = |pid: u32| {
+            let trace = folder.path().join(format!("{pid}.gspy"));
+            let status =
+                Status { pid, began_realtime: BEGAN * 1_000_000_000 + 57, ended: 9, ..Status::default() };
+            let mut writer = TraceWriter::create(&trace, &status).unwrap();
+            for (fact, text) in [(Fact::CaptureRange, window_text(600)), (Fact::Window, "0".to_owned())] {
+                writer.name(Namespace::Fact, fact as u32, &text).unwrap();
+            }
+            writer.finish(&status).unwrap();
+            trace
+        };
+        let export = |trace: &Path| export(trace, &Filter::default(), Some(&tables), Some("lr"));
+        let count =
+            || files(&tables).iter().filter(|path| path.to_string_lossy().contains("/process/")).count();
+        let [one, other] = [window(7), window(8)];
+        export(&one).unwrap();
+        export(&other).unwrap();
+        assert_eq!((count(), place::of_window(&tables, "lr", BEGAN).is_dir()), (2, true));
+        let again = export(&one).unwrap_err();
+        assert!(
+            again.sentence.ends_with(" has the tables of 1 trace already, and there is no other"),
+            "{again:?}"
+        );
+        window(9);
+        export(folder.path()).unwrap();
+        assert_eq!(count(), 3, "all that were left at once");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) struct Exporter(Option<JoinHandle<()>>);
 /// # Errors
 /// Fails if the system has no thread for it.
 pub(super) fn begin(length: Duration, tables: Option<Tables>) -> Result<(Division, Exporter), Failure> {
-    if let Some(left) = tables.as_ref().and_then(|tables| leftovers(&tables.directory)) {
+    if let Some(left) = tables.as_ref().and_then(Tables::leftovers) {
         say(left);
     }
     let (complete, completed) = unbounded();
@@ -63,6 +63,28 @@ impl Tables {
             sys::trim_memory();
         }
     }
+
+    /// Names the traces in the directory that no process is writing: a collector that was killed left them, or one that could not make
+    /// tables of them. Nothing makes tables of them by itself. `None` if there are none.
+    fn leftovers(&self) -> Option<String> {
+        // Of a directory that cannot be read, nothing can be exported either.
+        let mut left = named_like_traces(&self.directory).ok()?;
+        left.retain(|path| is_left(path));
+        let (first, others) = left.split_first()?;
+        let (which, trace) = match others.len() {
+            0 => (format!("{} was left", first.display()), quoted(first)),
+            1 => (format!("{} and another trace were left", first.display()), "TRACE".to_owned()),
+            count => (format!("{} and {count} other traces were left", first.display()), "TRACE".to_owned()),
+        };
+        let directory = quoted(&self.directory);
+        // Each joins the tables of its window.
+        let job =
+            self.job.as_ref().map_or_else(String::new, |job| format!(" --job {}", quoted(Path::new(job))));
+        Some(format!(
+            "{which} by an earlier collector: gpuspy export {trace} --to parquet -o {directory}{job} makes tables of {}",
+            if others.is_empty() { "it" } else { "each" }
+        ))
+    }
 }
 
 /// Removes a trace if `add` makes tables of all of it. If that fails, even by a fault of ours, the next trace has its turn.
@@ -75,24 +97,6 @@ fn replace(trace: &Path, add: impl FnOnce() -> Result<(), Failure>) {
         Err(_) => say(format_args!("an internal error ended the export of {}", trace.display())),
     }
     say(format_args!("the trace {} was kept", trace.display()));
-}
-
-/// Names the traces in a directory that no process is writing: a collector that was killed left them, or one that could not make
-/// tables of them. Nothing makes tables of them by itself. `None` if there are none.
-fn leftovers(directory: &Path) -> Option<String> {
-    // Of a directory that cannot be read, nothing can be exported either.
-    let mut left = named_like_traces(directory).ok()?;
-    left.retain(|path| is_left(path));
-    let (first, others) = left.split_first()?;
-    let (first, directory) = (first.display(), quoted(directory));
-    let which = match others.len() {
-        0 => format!("{first} was left"),
-        1 => format!("{first} and another trace were left"),
-        count => format!("{first} and {count} other traces were left"),
-    };
-    Some(format!(
-        "{which} by an earlier collector: gpuspy export TRACE --to parquet -o {directory} makes tables of a trace"
-    ))
 }
 
 /// Whether it is a trace with something in it that no process is writing.
@@ -146,12 +150,19 @@ mod tests {
         let [one, other] = [at("b.gspy"), at("d.gspy")].map(|path| fs::File::open(path).unwrap());
         one.lock().unwrap();
         other.lock().unwrap();
-        assert_eq!(leftovers(folder.path()), None, "a collector is writing both");
+        let leftovers = |job: Option<&str>| {
+            let (directory, job) = (folder.path().to_owned(), job.map(str::to_owned));
+            Tables { directory, job }.leftovers()
+        };
+        assert_eq!(leftovers(None), None, "a collector is writing both");
         drop(other);
-        let said = leftovers(folder.path()).unwrap();
+        let said = leftovers(None).unwrap();
         assert!(said.starts_with(&format!("{} was left by an earlier", at("d.gspy").display())), "{said}");
+        assert!(said.contains(&format!("export {} --to", quoted(&at("d.gspy")))), "{said}");
         drop(one);
-        let said = leftovers(folder.path()).unwrap();
+        let said = leftovers(Some("lr 1")).unwrap();
         assert!(said.starts_with(&format!("{} and another trace", at("b.gspy").display())), "{said}");
+        // It did not name the job, and tables came into another one.
+        assert!(said.ends_with(" --job 'lr 1' makes tables of each"), "{said}");
     }
 }

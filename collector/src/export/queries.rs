@@ -61,8 +61,11 @@ const TABLES: &[&str] = &[
     "report_verdict",
 ];
 
-/// Views of these tables that several queries read, with the query that each is.
-const VIEWS: &[(&str, &str)] = &[("arrival", include_str!("../../queries/views/arrival.sql"))];
+/// Views of these tables that several queries read, with the query that each is, which may read those before it.
+const VIEWS: &[(&str, &str)] = &[
+    ("started", include_str!("../../queries/views/started.sql")),
+    ("arrival", include_str!("../../queries/views/arrival.sql")),
+];
 
 /// What runs the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

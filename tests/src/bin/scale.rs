@@ -1,7 +1,7 @@
 //! Generates a trace, reports and exports it, and prints the cost and the wrong answers as JSON.
 //!
 //! `scale LAUNCHES [ROUNDS]` exits with 1 if an answer was wrong. `scale --generate LAUNCHES FILE` only writes such a trace,
-//! and `scale --ranks RANKS MACHINES LAUNCHES FOLDER` the traces of a job.
+//! and `scale --ranks RANKS MACHINES LAUNCHES FOLDER [STARTS]` the traces of a job, which may be started several times.
 
 use gpuspy_tests::scale::{ANSWER, GENERATE, RANKS, answer, generate, generate_ranks, measure};
 use std::path::Path;
@@ -18,11 +18,13 @@ fn main() -> ExitCode {
             work(launches, Path::new(trace));
             return ExitCode::SUCCESS;
         }
-        [RANKS, ranks, hosts, launches, folder] => {
+        [RANKS, ranks, hosts, launches, folder, ref starts @ ..] if starts.len() <= 1 => {
             let small = |text: &str| number(text).and_then(|number| u32::try_from(number).ok());
-            let job = small(ranks).zip(small(hosts)).zip(number(launches));
-            let ((ranks, hosts), launches) = job.expect("ranks, machines and launches are numbers");
-            generate_ranks(ranks, hosts, launches, Path::new(folder));
+            let starts = starts.first().map_or(Some(1), |starts| small(starts));
+            let job = small(ranks).zip(small(hosts)).zip(number(launches)).zip(starts);
+            let (((ranks, hosts), launches), starts) =
+                job.expect("ranks, machines, launches and starts are numbers");
+            generate_ranks(ranks, hosts, launches, Path::new(folder), starts);
             return ExitCode::SUCCESS;
         }
         [launches] => (number(launches), Some(1)),
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
     };
     let Some((launches, rounds)) = launches.zip(rounds) else {
         eprintln!(
-            "usage: scale LAUNCHES [ROUNDS] | scale --generate LAUNCHES FILE | scale --ranks RANKS MACHINES LAUNCHES FOLDER"
+            "usage: scale LAUNCHES [ROUNDS] | scale --generate LAUNCHES FILE | scale --ranks RANKS MACHINES LAUNCHES FOLDER [STARTS]"
         );
         return ExitCode::from(2);
     };

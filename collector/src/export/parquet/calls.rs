@@ -90,7 +90,8 @@ impl Calls {
             let device = Cell::number(of.devices.get(&context).copied());
             let stream = Cell::number(stream.map(|stream| of.filter.number_of(context, stream)));
             let context = Cell::number((context != 0).then_some(context));
-            vec![device, context, stream, of.global_pid(), of.pid(), of.tid(thread)]
+            let [process, pid] = of.whose();
+            vec![device, context, stream, of.global_pid(), process, pid, of.tid(thread)]
         });
         let site = of.site(&sync.call);
         let called = rows.entry((table, 2), &mut self.sync_sites, site, || of.called(site));

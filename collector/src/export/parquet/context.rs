@@ -26,6 +26,8 @@ pub(super) type Site = (u16, u64, u32, u32);
 pub(super) struct Context<'a> {
     pub names: &'a Names,
     pub status: Option<&'a Status>,
+    /// What the process is called in its job.
+    pub process: Cell,
     pub filter: &'a Filter,
     pub period: Period,
     /// The devices of contexts.
@@ -44,10 +46,12 @@ impl<'a> Context<'a> {
         status: Option<&'a Status>,
         clocks: &'a Clocks,
         filter: &'a Filter,
+        process: &str,
     ) -> Context<'a> {
         Context {
             names,
             status,
+            process: Cell::text(Some(process)),
             filter,
             devices: &clocks.devices,
             period: Period::default(),
@@ -88,14 +92,20 @@ impl<'a> Context<'a> {
         self.status?.threads.get(&thread).copied()
     }
 
-    /// A thread as Nsight Systems numbers it, its process's id, and its own.
+    /// What all tables say of the process: what it is called, and its id.
+    pub fn whose(&self) -> [Cell; 2] {
+        [self.process.clone(), self.pid()]
+    }
+
+    /// A thread as Nsight Systems numbers it, its process, and its own id.
     pub fn thread(&self, thread: u32) -> Vec<Cell> {
         let within = self.tid_of(thread).map_or(0, |tid| i64::from(tid & ((1 << PID_SHIFT) - 1)));
         let global = match self.global_pid() {
             Cell::Number(pid) => Cell::Number(pid | within),
             other => other,
         };
-        vec![global, self.pid(), self.tid(thread)]
+        let [process, pid] = self.whose();
+        vec![global, process, pid, self.tid(thread)]
     }
 
     /// The name that identifies a call's place in the program.
@@ -158,7 +168,7 @@ mod tests {
         let records = [api, module].map(|body| Record { thread: 1, at: 20, body });
         let names = Names([((Namespace::Path, 3), "/lib/libx.so".to_owned())].into());
         let (clocks, filter) = (Survey::of(records.clone()), Filter::default());
-        let mut of = Context::new(&names, None, &clocks, &filter);
+        let mut of = Context::new(&names, None, &clocks, &filter, "");
         of.observe(&records[0]);
         let called = of.called(of.site(records[0].body.call().unwrap()));
         assert_eq!(called.last(), Some(&Cell::text(Some("/lib/libx.so"))));

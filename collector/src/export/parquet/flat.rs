@@ -5,6 +5,7 @@
 //! they do not depend on what is in a report.
 
 use super::layout::{Cell, Kind, fitted};
+use super::tables::WHOSE;
 use serde_json::{Map, Value};
 
 /// The schema of the report, generated from its structs.
@@ -22,11 +23,14 @@ pub(super) struct Flat {
 }
 
 impl Flat {
-    /// Returns the table with the process's id in each row, so that rows of several processes of a rank can be told apart.
-    pub fn of_process(mut self, pid: &Cell) -> Flat {
-        if self.columns.iter().all(|(name, _)| name != "pid") {
-            self.columns.push(("pid".to_owned(), Kind::Number));
-            self.rows.iter_mut().for_each(|row| row.push(pid.clone()));
+    /// Returns the table with what the process is called and its id in each row, so that rows of several processes of a rank can be told
+    /// apart.
+    pub fn of_process(mut self, whose: &[Cell; 2]) -> Flat {
+        for ((column, kind), cell) in WHOSE.into_iter().zip(whose) {
+            if self.columns.iter().all(|(name, _)| name != column) {
+                self.columns.push((column.to_owned(), kind));
+                self.rows.iter_mut().for_each(|row| row.push(cell.clone()));
+            }
         }
         self
     }

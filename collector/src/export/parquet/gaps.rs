@@ -32,7 +32,8 @@ impl Gaps {
         let thread = leader.map(|(_, thread)| thread);
         let place = rows.entry((table, 0), &mut self.places, (device, thread), || {
             let tid = thread.map_or(Cell::Null, |thread| of.tid(thread));
-            vec![Cell::number(device), tid, of.pid()]
+            let [process, pid] = of.whose();
+            vec![Cell::number(device), tid, process, pid]
         });
         let names = causes.map(|cause| cause.map(|(cause, _)| cause));
         let cause = rows.entry((table, 1), &mut self.causes, names, || {
@@ -103,8 +104,10 @@ impl Steps {
     pub fn end(&mut self, of: &Context<'_>, rows: &mut Rows<'_>, end: Option<u64>) {
         let Some((step, start, thread)) = self.current.take() else { return };
         if of.period.contains(host(start)) {
-            let by =
-                rows.entry((Table::Step, 0), &mut self.threads, thread, || vec![of.tid(thread), of.pid()]);
+            let by = rows.entry((Table::Step, 0), &mut self.threads, thread, || {
+                let [process, pid] = of.whose();
+                vec![of.tid(thread), process, pid]
+            });
             rows.add(Table::Step, &[Some(fitted(step)), Some(fitted(start)), end.map(fitted)], &[by]);
         }
     }

@@ -3,17 +3,22 @@
 use super::flat::{self, Flat};
 use super::layout::{Cell, Kind, Layout};
 use super::sheet::{Block, Entries, Sheet};
+use super::tables::WHOSE;
 use crate::analyze::ProcessReport;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::model::Reason;
 use crate::model::stacks::{Frame, Stacks};
 use crate::trace::record::{Call, Device, Names, Status};
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::Field;
 use gpuspy_wire::communication::is_collective;
 use gpuspy_wire::record::{Fact, LossCause, Namespace};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::iter::once;
+use std::path::Path;
 
 /// Columns and their values in the one row of a table.
 type Named = Vec<(String, Kind, Cell)>;
@@ -31,7 +36,7 @@ pub(super) fn stack_layout() -> Layout {
         .own(&["stack_id", "frame"])
         .group(frame)
         .group([("is_line", Kind::Flag)])
-        .group([("pid", Kind::Number)])
+        .group(WHOSE)
 }
 
 /// Gives the frames of all stacks of a trace, the innermost first. Many stacks share a frame: its texts are there once.
@@ -40,7 +45,7 @@ pub(super) fn stack_layout() -> Layout {
 /// Fails if `give` does.
 pub(super) fn stacks(
     names: &Names,
-    pid: &Cell,
+    whose: &[Cell; 2],
     mut give: impl FnMut(&Block) -> io::Result<()>,
 ) -> io::Result<()> {
     let (stacks, mut sheet) = (Stacks::of(names), Sheet::new(&stack_layout()));
@@ -58,7 +63,7 @@ pub(super) fn stacks(
             let entries = [
                 sheet.entry(0, &mut known, frame, || frame_cells(frame)),
                 sheet.entry(1, &mut flags, is_line, || vec![is_line.into()]),
-                sheet.entry(2, &mut pids, (), || vec![pid.clone()]),
+                sheet.entry(2, &mut pids, (), || whose.to_vec()),
             ];
             sheet.row(&[Some(stack.into()), Some(at)], &entries);
             if let Some(block) = sheet.due() {
@@ -84,7 +89,7 @@ fn frame_cells(frame: Option<Option<&Frame>>) -> Vec<Cell> {
 }
 
 /// The GPUs of a process.
-pub(super) fn devices(report: &ProcessReport, known: &BTreeMap<u32, Device>, pid: &Cell) -> Flat {
+pub(super) fn devices(report: &ProcessReport, known: &BTreeMap<u32, Device>) -> Flat {
     let columns = [
         ("id", Kind::Number),
         ("name", Kind::Text),
@@ -94,7 +99,6 @@ pub(super) fn devices(report: &ProcessReport, known: &BTreeMap<u32, Device>, pid
         ("computeMajor", Kind::Number),
         ("computeMinor", Kind::Number),
         ("maxWarpsPerSm", Kind::Number),
-        ("pid", Kind::Number),
     ];
     let rows = report.tables.devices.iter().map(|device| {
         let known = device.id.and_then(|id| known.get(&id));
@@ -109,7 +113,6 @@ pub(super) fn devices(report: &ProcessReport, known: &BTreeMap<u32, Device>, pid
             some(|device| device.capability / 10),
             Cell::number(known.map(|device| device.capability % 10)),
             some(|device| device.warps_per_multiprocessor),
-            pid.clone(),
         ]
     });
     flat("device", &columns, rows.collect())
@@ -178,6 +181,16 @@ pub(super) fn process(
     Flat { table: "process".to_owned(), columns, rows: vec![cells] }
 }
 
+/// Returns what the process of a file of the table `process` is called in its job; `None` if the file cannot be read.
+pub(super) fn key_in(file: &Path) -> Option<String> {
+    let reader = SerializedFileReader::new(File::open(file).ok()?).ok()?;
+    let row = reader.get_row_iter(None).ok()?.next()?.ok()?;
+    row.get_column_iter().find_map(|(column, field)| match field {
+        Field::Str(key) if column == WHOSE[0].0 => Some(key.clone()),
+        _ => None,
+    })
+}
+
 /// A count by name; what is absent did not occur.
 fn by_name(counts: &Value, what: &str, name: &str) -> (String, Kind, Cell) {
     let count = counts.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -203,7 +216,7 @@ mod tests {
             .0
             .extend((1..=stacks).map(|id| text(Namespace::Stack, id, if id % 2 == 0 { "1" } else { "2 1" })));
         let (mut rows, mut fresh, mut blocks) = (0, 0, 0);
-        super::stacks(&names, &Cell::Null, |block| {
+        super::stacks(&names, &[Cell::Null, Cell::Null], |block| {
             rows += block.rows;
             fresh += block.groups[0].fresh.len();
             blocks += 1;

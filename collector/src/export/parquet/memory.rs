@@ -92,8 +92,10 @@ impl Memory {
             ]
         });
         let thread = record.thread;
-        let who = rows
-            .entry((table, 1), &mut self.threads, thread, || vec![of.global_pid(), of.pid(), of.tid(thread)]);
+        let who = rows.entry((table, 1), &mut self.threads, thread, || {
+            let [process, pid] = of.whose();
+            vec![of.global_pid(), process, pid, of.tid(thread)]
+        });
         let site = of.site(call.unwrap_or(&nothing));
         let called = rows.entry((table, 2), &mut self.sites, site, || of.called(site));
         let address = match &record.body {

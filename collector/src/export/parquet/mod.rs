@@ -31,7 +31,7 @@ use crate::ahead::behind;
 use crate::analyze::collectives::Numbers;
 use crate::analyze::{self, Input, ProcessReport};
 use crate::report;
-use crate::trace::record::Record;
+use crate::trace::record::{Record, Status};
 use context::Context;
 use file::TableFile;
 use flat::Flat;
@@ -59,9 +59,9 @@ where
     Records: Iterator<Item = Record> + Send,
 {
     let (names, status, began) = (input.names, input.status, input.clocks.began(input.status));
-    let of = Context::new(names, status, input.clocks, input.filter);
+    let of = Context::new(names, status, input.clocks, input.filter, &place::key(names, status, name));
     let captured = input.clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
-    let (numbers, pid) = (Numbers::new(names, &captured), of.pid());
+    let (numbers, whose) = (Numbers::new(names, &captured), of.whose());
     let mut files = Table::ALL
         .iter()
         .map(|table| TableFile::create(folder, name, mode, table.layout()))
@@ -84,18 +84,23 @@ where
     let json = report::json(std::slice::from_ref(&report));
     let ended = ended(&report);
     let mut stacks = TableFile::create(folder, name, mode, known::stack_layout())?;
-    known::stacks(names, &pid, |block| stacks.write(block))?;
+    known::stacks(names, &whose, |block| stacks.write(block))?;
     stacks.finish()?;
-    let devices = known::devices(&report, &learned.devices, &pid);
+    let devices = known::devices(&report, &learned.devices);
     let mut known = vec![devices, known::communication(&learned.communication)];
     known.extend(flat::tables(&json));
     // The process is last: it says which files there are.
     known.push(known::process(names, status, began, ended, &json));
     known
         .into_iter()
-        .map(|flat| flat.of_process(&pid))
+        .map(|flat| flat.of_process(&whose))
         .try_for_each(|flat| write_flat(folder, name, mode, flat))?;
     Ok(written)
+}
+
+/// Whether the tables of a process are in its folder, by its [key](place::key): a trace is not added a second time.
+pub fn is_written(folder: &Path, status: Option<&Status>, key: &str) -> bool {
+    place::files(folder, status).any(|file| known::key_in(&file).is_some_and(|there| there == key))
 }
 
 /// When the collection of a process ended: host ns.

@@ -180,7 +180,8 @@ impl Operations {
         let state = rows.entry((table, STATE), &mut self.node_states, timed(ran), || state(timed(ran)));
         let place = rows.entry((table, PLACE), &mut self.node_places, node.context, || {
             let device = of.devices.get(&node.context).copied();
-            vec![Cell::number(device), Cell::number(Some(node.context)), of.global_pid(), of.pid()]
+            let [process, pid] = of.whose();
+            vec![Cell::number(device), Cell::number(Some(node.context)), of.global_pid(), process, pid]
         });
         let kernel =
             rows.entry((table, 2), &mut self.node_kernels, node.kernel, || of.kernel(node.kernel).to_vec());
@@ -215,8 +216,8 @@ impl Common {
         let place = rows.entry((table, PLACE), &mut self.places, (context, stream, thread), || {
             let number = of.filter.number_of(context, stream);
             let context = Cell::number((context != 0).then_some(context));
-            let (pid, tid) = (of.pid(), of.tid(thread));
-            vec![Cell::number(device), context, Cell::number(Some(number)), of.global_pid(), pid, tid]
+            let (stream, [process, pid]) = (Cell::number(Some(number)), of.whose());
+            vec![Cell::number(device), context, stream, of.global_pid(), process, pid, of.tid(thread)]
         });
         let site = of.site(call);
         let called = rows.entry((table, CALLED), &mut self.sites, site, || of.called(site));

@@ -13,6 +13,9 @@ const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 /// The longest name of a job or a host, bytes.
 const LONGEST: usize = 120;
 
+/// ns.
+const SECOND: u64 = 1_000_000_000;
+
 /// What a time takes behind a name, bytes: `.20261125-091000`.
 const TIME: usize = 16;
 
@@ -65,7 +68,7 @@ pub fn job_of<'a>(processes: impl Iterator<Item = (&'a Names, Option<&'a Status>
     };
     let program = program_of(names);
     match status {
-        Some(status) => format!("{program}-{}", utc(status.began_realtime / 1_000_000_000)),
+        Some(status) => format!("{program}-{}", utc(status.began_realtime / SECOND)),
         None => program,
     }
 }
@@ -95,19 +98,47 @@ fn file_name(path: &str) -> &str {
 
 /// Returns the folder of a process in that of its job.
 pub fn of_process(job: &Path, names: &Names) -> PathBuf {
-    let host = names.get(Namespace::Fact, Fact::Host as u32).unwrap_or("unknown");
     let rank = Job::of(names).rank.map_or(NO_RANK.to_owned(), |rank| rank.to_string());
-    job.join(format!("host={}", safe(host))).join(format!("rank={rank}"))
+    job.join(format!("host={}", host(names))).join(format!("rank={rank}"))
+}
+
+/// The machine's name, as a folder has it.
+fn host(names: &Names) -> String {
+    safe(names.get(Namespace::Fact, Fact::Host as u32).unwrap_or("unknown"))
+}
+
+/// Returns what a process is called in its job, unlike any other in it: its machine, its rank, its process id, and when its collection
+/// began, `node7/3/4711/20261125-091000.123456789`. A process id alone may come again: after exec, or in another container. `file` is the
+/// name of its files, which stands for what a trace without a status does not tell.
+pub fn key(names: &Names, status: Option<&Status>, file: &str) -> String {
+    let host = host(names);
+    let rank = Job::of(names).rank.map_or("-".to_owned(), |rank| rank.to_string());
+    let Some(status) = status else {
+        return format!("{host}/{rank}/{}", file.trim_end_matches(".parquet"));
+    };
+    let (seconds, ns) = (status.began_realtime / SECOND, status.began_realtime % SECOND);
+    format!("{host}/{rank}/{}/{}.{ns:09}", status.pid, utc(seconds))
 }
 
 /// Returns the name of a process's next file of each table, in its folder: a pid may come again, and a process may have
 /// several files.
 pub fn file(process: &Path, status: Option<&Status>) -> String {
-    let pid = status.map_or(0, |status| status.pid);
-    let table = process.join("process");
-    let name = |part: u32| format!("pid{pid}-{part:05}.parquet");
-    let is_free = |part: &u32| fs::symlink_metadata(table.join(name(*part))).is_err();
-    name((0..u32::MAX).find(is_free).unwrap_or(u32::MAX))
+    let is_free = |part: &u32| fs::symlink_metadata(of_part_in(process, status, *part)).is_err();
+    named(status, (0..u32::MAX).find(is_free).unwrap_or(u32::MAX))
+}
+
+/// Returns the files of the table `process` of the processes with this pid, in their folder.
+pub(super) fn files(process: &Path, status: Option<&Status>) -> impl Iterator<Item = PathBuf> {
+    let files = (0..u32::MAX).map(move |part| of_part_in(process, status, part));
+    files.take_while(|file| fs::symlink_metadata(file).is_ok())
+}
+
+fn of_part_in(process: &Path, status: Option<&Status>, part: u32) -> PathBuf {
+    process.join("process").join(named(status, part))
+}
+
+fn named(status: Option<&Status>, part: u32) -> String {
+    format!("pid{}-{part:05}.parquet", status.map_or(0, |status| status.pid))
 }
 
 /// Returns the name of a file until it is complete, which readers skip.
@@ -165,6 +196,22 @@ mod tests {
     #[test]
     fn the_hash_is_that_of_the_published_examples() {
         assert_eq!([hash(""), hash("a"), hash("foobar")], [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]);
+    }
+
+    /// A program after exec, and ranks in containers, had the process id of another one, and rows of both were mixed.
+    #[test]
+    fn processes_with_one_pid_have_a_key_each() {
+        let text = |fact: Fact, text: &str| ((Namespace::Fact, fact as u32), text.to_owned());
+        let names = Names([text(Fact::Host, "node 7"), text(Fact::Environment, "RANK=3")].into());
+        let at = |began_realtime| Status { pid: 4711, began_realtime, ..Status::default() };
+        let began = 1_795_924_516_000_000_000;
+        let file = "pid4711-00000.parquet";
+        let key = |status: &Status| super::key(&names, Some(status), file);
+        assert_eq!(key(&at(began + 57)), "node_7/3/4711/20261129-035516.000000057");
+        assert_ne!(key(&at(began + 57)), key(&at(began + 58)));
+        assert_eq!(super::key(&names, None, file), "node_7/3/pid4711-00000");
+        let nothing = Names::default();
+        assert_eq!(super::key(&nothing, Some(&at(began)), file), "unknown/-/4711/20261129-035516.000000000");
     }
 
     #[test]

@@ -29,18 +29,22 @@ const TIMES: [&str; 9] =
 /// Whether an operation has times, and of which clock.
 const STATE: [(&str, Kind); 3] = [("timed", Flag), ("untimed", Text), ("clock", Text)];
 
+/// Whose row it is: what the process is called in its job, and its id.
+pub(super) const WHOSE: [(&str, Kind); 2] = [("process", Text), ("pid", Number)];
+
 /// Where an operation ran, and whose call it was.
-const PLACE: [(&str, Kind); 6] = [
+const PLACE: [(&str, Kind); 7] = [
     ("deviceId", Number),
     ("contextId", Number),
     ("streamId", Number),
     ("globalPid", Number),
-    ("pid", Number),
+    WHOSE[0],
+    WHOSE[1],
     ("tid", Number),
 ];
 
 /// Which thread made a call.
-const THREAD: [(&str, Kind); 3] = [("globalTid", Number), ("pid", Number), ("tid", Number)];
+const THREAD: [(&str, Kind); 4] = [("globalTid", Number), WHOSE[0], WHOSE[1], ("tid", Number)];
 
 /// A call's place in the program, besides its API.
 const CALLER: [(&str, Kind); 3] = [("line", Text), ("stack_id", Number), ("library", Text)];
@@ -100,7 +104,7 @@ fn alloc() -> Layout {
     Layout::new("alloc")
         .own(&["start", "bytes", "delta", "live_bytes", "address", "correlationId", "block_id", "step"])
         .group(change)
-        .group([("globalPid", Number), ("pid", Number), ("tid", Number)])
+        .group([("globalPid", Number), WHOSE[0], WHOSE[1], ("tid", Number)])
         .group(called("name"))
 }
 
@@ -111,7 +115,7 @@ fn gap() -> Layout {
     Layout::new("gap")
         .own(&["start", "end", "dur", "dur_least", "dur_most", "cause_ns", "cause2_ns", "cause3_ns"])
         .own(&["before_operationId", "after_operationId"])
-        .group([("deviceId", Number), ("tid", Number), ("pid", Number)])
+        .group([("deviceId", Number), ("tid", Number), WHOSE[0], WHOSE[1]])
         .group([("cause", Text), ("cause2", Text), ("cause3", Text)])
         .group(side("before"))
         .group(side("after").into_iter().chain([("line".to_owned(), Text)]))
@@ -154,7 +158,13 @@ impl Table {
                 .own(&TIMES)
                 .own(&["operationId", "graphNodeId"])
                 .group(STATE)
-                .group([("deviceId", Number), ("contextId", Number), ("globalPid", Number), ("pid", Number)])
+                .group([
+                    ("deviceId", Number),
+                    ("contextId", Number),
+                    ("globalPid", Number),
+                    WHOSE[0],
+                    WHOSE[1],
+                ])
                 .group(NAMES),
             Table::Runtime => Layout::new("runtime")
                 .own(&["start", "end", "correlationId", "host_ns", "step"])
@@ -185,9 +195,11 @@ impl Table {
                 ])
                 .group(THREAD),
             Table::Gap => gap(),
-            Table::Step => {
-                Layout::new("step").own(&["step", "start", "end"]).group([("tid", Number), ("pid", Number)])
-            }
+            Table::Step => Layout::new("step").own(&["step", "start", "end"]).group([
+                ("tid", Number),
+                WHOSE[0],
+                WHOSE[1],
+            ]),
         }
     }
 }

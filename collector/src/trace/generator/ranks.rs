@@ -22,7 +22,12 @@ pub struct Ranks {
     pub late: Option<u32>,
     /// Makes another job of the same kind.
     pub seed: u64,
+    /// How often the job was started before, an hour apart. The ranks of all starts have the same process ids.
+    pub start: u32,
 }
+
+/// From one start of a job to the next, ns.
+const BETWEEN_STARTS: u64 = 3_600_000_000_000;
 
 /// A rank of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +72,9 @@ impl Ranks {
         Status {
             pid: 4242 + self.local(rank),
             boot: Some(0x0060_0700 + u64::from(self.host(rank))),
-            began_realtime: 1_790_000_000_000_000_000 + u64::from(rank) * 1_000,
+            began_realtime: 1_790_000_000_000_000_000
+                + u64::from(self.start) * BETWEEN_STARTS
+                + u64::from(rank) * 1_000,
             ..status()
         }
     }
@@ -117,7 +124,8 @@ pub fn write_ranks(folder: &Path, job: Ranks, launches: u64) -> io::Result<Vec<(
     fs::create_dir_all(folder)?;
     let write = |rank: u32| {
         let mut generator = Generator::new(job.seed, job.options(rank));
-        let path = folder.join(format!("rank{rank:04}.gspy"));
+        let again = if job.start == 0 { String::new() } else { format!("-{}", job.start) };
+        let path = folder.join(format!("rank{rank:04}{again}.gspy"));
         write_process(&path, &mut generator, launches, job.status(rank), &job.facts(rank))?;
         Ok((path, generator.truth().clone()))
     };
