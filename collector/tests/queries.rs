@@ -51,6 +51,21 @@ fn the_tables_of_several_machines_have_one_setup() {
     }
 }
 
+/// Each row was there twice.
+#[test]
+fn a_folder_that_is_named_twice_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (there, gone) = (folder.path().join("tables"), "s3://lr/tables");
+    std::fs::create_dir(&there).unwrap();
+    let there = there.to_str().unwrap();
+    let again = [format!("{there}/"), format!("{there}/../tables"), format!("{gone}/")];
+    for engine in ["duckdb", "spark"] {
+        let once = printed(&["--setup", engine, there, gone]);
+        let twice = ["--setup", engine, there, gone, &again[0], &again[1], &again[2]];
+        assert_eq!(printed(&twice), once);
+    }
+}
+
 #[test]
 fn what_is_not_there_is_refused_in_a_sentence() {
     for (words, sentence) in [

@@ -3,7 +3,10 @@
 use super::{Failure, print};
 use crate::export::queries::{ALL, Engine, Query, setup};
 use clap::Args;
+use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
@@ -20,7 +23,7 @@ pub(super) struct Options {
 pub(super) fn queries(options: &Options) -> Result<ExitCode, Failure> {
     match (options.setup.as_deref(), options.name.as_deref()) {
         (Some([engine, directories @ ..]), _) => {
-            let text = setup(named(engine)?, directories);
+            let text = setup(named(engine)?, &different(directories));
             print(&text.map_err(Failure::usage)?)
         }
         (_, Some(name)) => {
@@ -30,6 +33,14 @@ pub(super) fn queries(options: &Options) -> Result<ExitCode, Failure> {
         }
         _ => print(&list()),
     }
+}
+
+/// Returns the folders without those that are another one of them under another name, whose rows would be there twice. An engine may see
+/// folders that are not here.
+fn different(directories: &[String]) -> Vec<&str> {
+    let mut known = BTreeSet::new();
+    let folder = |directory: &str| fs::canonicalize(directory).unwrap_or_else(|_| PathBuf::from(directory));
+    directories.iter().map(String::as_str).filter(|directory| known.insert(folder(directory))).collect()
 }
 
 fn named(engine: &str) -> Result<Engine, Failure> {
