@@ -148,6 +148,32 @@ fn runs_of_different_length_are_compared_by_the_step() {
     assert_eq!(value["findings"]["gained_ns"], value!(40.0 * 100_000.0));
 }
 
+/// Figures per step were sums over the ranks, beside those of a step of one rank: with one rank more, kernels took 50 % more time.
+#[test]
+fn figures_of_a_step_are_of_one_rank_however_many_there_are() {
+    let of = |ranks: u32| {
+        let mut reports: Vec<ProcessReport> = (0..ranks).map(|_| stepped(40, 200_000, 3, 300_000)).collect();
+        for (rank, report) in (0..).zip(&mut reports) {
+            report.process.job.rank = Some(rank);
+        }
+        reports
+    };
+    let (diff, value) = compared(&of(2), &of(3));
+    assert_eq!((&value["per"], &value["before"]["all_steps"]), (&value!("step"), &value!(80)));
+    let gemm = value["kernels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["name"].as_str().unwrap().contains("gemm"))
+        .unwrap();
+    assert_eq!((&gemm["count"]["before"]["value"], &gemm["count"]["change"]), (&value!(1.0), &value!(0.0)));
+    assert_eq!(gemm["total_ns"]["change"], 0.0);
+    let idle = value["idle"].as_array().unwrap().iter().find(|row| row["cause"] == "outside_cuda").unwrap();
+    assert_eq!(idle["total_ns"]["change"], value!(0.0));
+    let screen = drawn(&diff, 100);
+    assert!(screen.contains("idle time per step of a process, by cause"), "{screen}");
+}
+
 /// The median of the steps would be 50 times as long.
 #[test]
 fn runs_whose_steps_may_not_be_the_same_work_are_compared_whole() {

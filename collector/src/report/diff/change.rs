@@ -162,7 +162,7 @@ fn times(before: &Report, after: &Report) -> (Basis, f64, f64) {
 
 /// Whether a step is the same work in both runs. What repeats may be one step in one run and several in the other, or a
 /// part of one. The program's own name of a step, as many steps, or as many launches in each speak against that.
-fn are_same_work(before: &Steps, after: &Steps) -> bool {
+pub fn are_same_work(before: &Steps, after: &Steps) -> bool {
     let are_alike = |before: u64, after: u64| far(before, after).is_none();
     let is_named = before.range.is_some() && before.range == after.range;
     is_named

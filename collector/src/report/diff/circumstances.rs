@@ -26,8 +26,10 @@ pub struct Side {
     pub driver_version: Option<u32>,
     /// The wall time; null = no process.
     pub wall_ns: Option<u64>,
-    /// The number of steps; 0 = none were found.
+    /// The number of steps of the process that launched most; 0 = none were found.
     pub steps: u64,
+    /// The number of steps of all processes together.
+    pub all_steps: u64,
     /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
     /// The number of those with a GPU time.
@@ -56,6 +58,7 @@ impl Side {
             driver_version: common(&report.processes, |process| process.driver_version),
             wall_ns: report.wall_ns,
             steps: report.steps.count,
+            all_steps: run.all_steps,
             launches: report.coverage.launches,
             timed: report.coverage.timed,
             dropped: report.coverage.dropped,

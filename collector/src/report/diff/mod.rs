@@ -2,7 +2,8 @@
 //!
 //! A [`Diff`] is a pure function of the rows of two [reports](crate::report::rows), and plain structs like those: the JSON
 //! Schema in `collector/schema/diff.schema.json` is generated from them, and the screen draws its tables from them. Where
-//! both runs have the same steps, figures are those of a step, so that runs of different length can be compared.
+//! both runs have the same steps, figures are those of a step of one process, so that runs of different length, or of a different
+//! number of ranks, can be compared.
 
 pub mod change;
 pub mod circumstances;
@@ -38,8 +39,9 @@ pub struct Diff {
     pub change: Change,
     /// What else differs, or is missing, so that the change may not be the program's: a sentence each.
     pub warnings: Vec<String>,
-    /// What the counts and total times below are of. step: the steps of both runs are compared, and the figures of each run
-    /// are divided by its number of steps; those of memory are always of the run.
+    /// What the counts and total times below are of. step: the steps of both runs are compared, and the figures of each run, which are sums
+    /// over its processes, are divided by its all_steps, so that they are of a step of one process; those of memory are always of
+    /// the run.
     pub per: Per,
     /// null = neither run has steps.
     pub steps: Option<steps::Steps>,
@@ -77,6 +79,8 @@ pub struct Run<'a> {
 pub struct Compared<'a> {
     path: &'a str,
     report: &'a Report,
+    /// The number of steps of all processes together.
+    all_steps: u64,
 }
 
 impl Diff {
@@ -87,21 +91,24 @@ impl Diff {
             Report::of(run.reports, &all, run.unread)
         };
         let (of_before, of_after) = (rows(before), rows(after));
+        let of_all = |run: Run<'_>, report: &Report| steps::of_all(run.reports, &report.steps);
         Diff::of_rows(
-            &Compared { path: before.path, report: &of_before },
-            &Compared { path: after.path, report: &of_after },
+            &Compared { path: before.path, report: &of_before, all_steps: of_all(before, &of_before) },
+            &Compared { path: after.path, report: &of_after, all_steps: of_all(after, &of_after) },
         )
     }
 
     fn of_rows(before: &Compared<'_>, after: &Compared<'_>) -> Diff {
         let (one, other) = (before.report, after.report);
         let change = Change::of(one, other);
-        let (per, scale) = match change.basis {
+        // The wall time's parts are those of one GPU, and all else are sums over processes.
+        let (per, of_one, scale) = match change.basis {
             Basis::Step => {
-                let (before, after) = (one.steps.count as f64, other.steps.count as f64);
-                (Per::Step, Scale { before, after })
+                let by = |before: u64, after: u64| Scale { before: before as f64, after: after as f64 };
+                let of_one = by(one.steps.count, other.steps.count);
+                (Per::Step, of_one, by(before.all_steps, after.all_steps))
             }
-            Basis::Gpu | Basis::Wall => (Per::Run, Scale::RUN),
+            Basis::Gpu | Basis::Wall => (Per::Run, Scale::RUN, Scale::RUN),
         };
         Diff {
             before: Side::of(before),
@@ -109,7 +116,7 @@ impl Diff {
             warnings: warnings(before, after, &change),
             per,
             steps: steps::Steps::of(&one.steps, &other.steps),
-            identity: parts::parts(&one.identity, &other.identity, per, scale),
+            identity: parts::parts(&one.identity, &other.identity, per, of_one),
             idle: parts::causes(&one.idle, &other.idle, per, scale),
             kernels: kernels::kernels(&one.kernels, &other.kernels, scale),
             transfers: work::transfers(one, other, scale),

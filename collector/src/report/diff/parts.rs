@@ -39,7 +39,7 @@ pub struct Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
-    /// One step: the figure of the run, divided by its number of steps.
+    /// One step of one process, on average: the figure of the run, divided by its number of steps.
     Step,
     /// The whole run.
     Run,

@@ -1,6 +1,8 @@
 //! The steps of both runs.
 
+use super::change::are_same_work;
 use super::figure::{Figure, Signed};
+use crate::analyze::ProcessReport;
 use crate::report::rows::steps;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,6 +70,14 @@ impl Steps {
             },
         })
     }
+}
+
+/// Returns the number of steps of all processes of a run together: of those whose steps are the same work as the steps that stand for the
+/// run. A process that only prepares something may have steps of another kind.
+pub fn of_all(processes: &[ProcessReport], of_run: &steps::Steps) -> u64 {
+    let steps = processes.iter().map(|report| steps::Steps::of(&report.tables.steps));
+    let alike = steps.filter(|steps| steps.count > 0 && are_same_work(of_run, steps));
+    alike.fold(0, |sum: u64, steps| sum.saturating_add(steps.count)).max(of_run.count)
 }
 
 struct Both<'a> {

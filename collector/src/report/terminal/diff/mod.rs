@@ -87,9 +87,13 @@ impl Drawn<'_> {
         self.screen.titled("", INDENT, dim(facts.join(", ")));
     }
 
-    /// Returns ` of a step`, if the figures are.
+    /// Returns what sums over processes were divided by, if they are of a step: ` per step`.
     fn per(&self) -> &'static str {
+        let has_several = |side: &Side| side.all_steps > side.steps;
         match self.diff.per {
+            Per::Step if has_several(&self.diff.before) || has_several(&self.diff.after) => {
+                " per step of a process"
+            }
             Per::Step => " per step",
             Per::Run => "",
         }
