@@ -25,8 +25,6 @@ export interface About {
 
 export interface Manifest {
   processes: { pid: number | null; rank: number | null; machine: number; clock_off_by_ns: number }[];
-  /** When the collection of the process that has the report's steps began, ns since the start of the run. */
-  steps_began_ns: number;
   streams: { process: number; device: number | null; context: number; stream: number }[];
   threads: { process: number; tid: number | null; is_of_process: boolean }[];
   names: {

@@ -37,6 +37,8 @@ pub struct Start<'a> {
     pub damage: Damage,
     /// When its collection began: host ns.
     pub began: u64,
+    /// When its run began, which is when the first of the processes on its machine did: host ns.
+    pub origin: u64,
     /// The time that the filter selects.
     pub period: Period,
     /// The time that `--capture-range` recorded, whatever the filter selects of it.
@@ -121,7 +123,7 @@ impl<'a> Start<'a> {
     pub fn of(names: &'a Names) -> Start<'a> {
         let (period, captured) = (Period::default(), Period::default());
         let (damage, thread_times) = (Damage::default(), Arc::default());
-        Start { names, status: None, damage, began: 0, period, captured, thread_times }
+        Start { names, status: None, damage, began: 0, origin: 0, period, captured, thread_times }
     }
 }
 

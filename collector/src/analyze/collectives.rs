@@ -358,6 +358,7 @@ mod tests {
             status: None,
             damage: Damage::default(),
             began: 0,
+            origin: 0,
             period,
             captured,
             thread_times: Arc::default(),

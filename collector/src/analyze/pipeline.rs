@@ -102,7 +102,8 @@ where
     let period = reading.period().clone();
     let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
     let thread_times = Arc::clone(&clocks.thread_times);
-    let start = Start { names, status, damage, began, period, captured, thread_times };
+    let origin = filter.origin.unwrap_or(began);
+    let start = Start { names, status, damage, began, origin, period, captured, thread_times };
     let (mut timelines, mut analyses) = (Timelines::new(&start), Analyses::new(&start));
     let gaps = GapLog::default();
     if watch.takes_gaps() {

@@ -43,10 +43,8 @@ fn page_of(
     let all = run.all();
     let command = |with_time| format!("gpuspy report {}{}", quoted(trace), filter::words(filter, with_time));
     let commands = Commands { report: command(true), of_part: command(false) };
-    // Steps of several processes are not added: the run has those of one of them.
-    let steps_of = run.reports.iter().position(|report| report.tables.steps == all.steps);
     let sentences = sentences(&run.reports, all, &run.unread);
-    let page = Page { json: run.value(), sentences, timeline, steps_of, commands };
+    let page = Page { json: run.value(), sentences, timeline, commands };
     move |out| html::write(&mut BufWriter::with_capacity(1 << 20, out), page)
 }
 

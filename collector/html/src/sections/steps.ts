@@ -2,7 +2,7 @@
 
 import { h } from '../dom';
 import { figure, none } from '../figures';
-import { at, list, manifest, value } from '../report';
+import { at, list, value } from '../report';
 import type { Timeline } from '../timeline/view';
 import { duration } from '../units';
 import { figures, section, svg } from './section';
@@ -10,12 +10,13 @@ import { figures, section, svg } from './section';
 export function steps(timeline: Timeline): HTMLElement | null {
   if (!value('steps.count')) return null;
   const shown = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
+  const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided', shown('per_step.undecided_ns')]] : [];
   const source: Record<string, string> = { launches: 'Found by the sequence of launches, which repeats.', nvtx: 'Found by an NVTX range that is opened in each step.', graphs: 'Found by a graph that is launched in each step.' };
   return section(
     'steps',
     'Steps',
     source[String(at('steps.source'))] ?? null,
-    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')], ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')]),
+    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')], ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')], ...undecided),
     plot(),
     outliers(timeline),
   );
@@ -49,7 +50,7 @@ function outliers(timeline: Timeline): HTMLElement | null {
   const all = list('steps.outliers').map((_, index) => `steps.outliers.${index}`);
   if (all.length === 0) return null;
   const row = (path: string) => {
-    const [start, length] = [manifest.steps_began_ns + (value(`${path}.start_ns`) ?? 0), value(`${path}.duration_ns`) ?? 0];
+    const [start, length] = [value(`${path}.start_ns`) ?? 0, value(`${path}.duration_ns`) ?? 0];
     const show = () => {
       timeline.show(start, start + length);
       timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });

@@ -11,11 +11,12 @@
 //!   standard deviations, taken from the quantiles between which 68 % of the times lie.
 //! - **Drift**: how much the median of the last third of the plot is above that of the first.
 //! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
-//!   operations have no GPU time, the share of the devices' whole time is used instead, without set-up and the loading of code.
-//!
-//! - **Idle**, by cause: the gaps that lie in the steps after the warm-up, see [`by_step`](super::idle::by_step). If
-//!   nearly all operations have a GPU time, the gaps of several GPUs are scaled to the time in which all were idle, and idle
-//!   time that lies in no gap is undecided; else the gaps are taken as a sample of the idle time.
+//!   operations have no GPU time, the step is divided like the devices' whole time instead, without set-up and the loading of
+//!   code. What is undecided there is in the step, too.
+//! - **Idle**, by cause: the gaps that lie in the steps after the warm-up, see [`by_step`](super::idle::by_step). The gaps of
+//!   several GPUs are scaled to the time in which all were idle, and idle time that lies in no gap is undecided. If the step is
+//!   divided like the devices' time, so is its idle time: the few gaps that were seen are no sample of what the host did in
+//!   the pauses of the budget.
 //!
 //! With a filter on time, the steps that begin in the selected time are counted.
 
@@ -99,7 +100,7 @@ pub struct StepTimes {
 pub struct Outlier {
     /// Its number, from 0.
     pub step: u64,
-    /// ns from the start of the collection to its start.
+    /// ns from the start of the run, of which there may be several processes, to its start.
     pub start: u64,
     /// ns that it took.
     pub duration: u64,
@@ -115,7 +116,9 @@ pub struct Contents {
     pub busy: f64,
     /// ns in which it was idle.
     pub idle: f64,
-    /// The same by cause, from the gaps that lie in these steps.
+    /// ns of which it is not known.
+    pub undecided: f64,
+    /// The idle time by cause.
     pub idle_by_cause: BTreeMap<Cause, f64>,
     /// Copies and memsets.
     pub copies: f64,
@@ -163,15 +166,16 @@ impl Steps {
         if self.count == 0 {
             return;
         }
-        if !self.is_busy_known {
-            self.contents.share_busy(devices, self.time.map_or(0.0, |time| time.mean));
-        }
         let timelines = || devices.iter().flat_map(|device| &device.idle_by_step);
-        let mut all = [0; Cause::COUNT];
-        timelines()
-            .for_each(|idle| by_step::add(&mut all, &idle.between(self.steady.start, self.steady.end)));
-        let steps = self.steady.end.saturating_sub(self.steady.start);
-        self.contents.share_idle(&all, steps, self.is_busy_known);
+        if self.is_busy_known {
+            let mut all = [0; Cause::COUNT];
+            timelines()
+                .for_each(|idle| by_step::add(&mut all, &idle.between(self.steady.start, self.steady.end)));
+            let steps = self.steady.end.saturating_sub(self.steady.start);
+            self.contents.name_idle(&all, steps);
+        } else {
+            self.contents.share(devices, self.time.map_or(0.0, |time| time.mean));
+        }
         for outlier in &mut self.outliers {
             let mut all = [0; Cause::COUNT];
             let kept = timelines().filter_map(|idle| idle.of(outlier.step));
@@ -188,28 +192,34 @@ fn named(causes: &by_step::Causes) -> impl Iterator<Item = (Cause, u64)> {
 
 impl Contents {
     /// Divides a step of `mean` ns like the whole time of the devices, without the idle time in which the program prepared.
-    fn share_busy(&mut self, devices: &[DeviceReport], mean: f64) {
-        let all = devices.iter().fold((0.0, 0.0), |(busy, idle), device| {
+    fn share(&mut self, devices: &[DeviceReport], mean: f64) {
+        let (mut busy, mut undecided, mut idle) = (0.0, 0.0, BTreeMap::new());
+        for device in devices {
             let whole = device.whole();
-            let sum: u64 = whole.busy.iter().map(|part| part.value).sum();
-            let of = |cause| device.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
-            let once = of(Cause::SetUp).saturating_add(of(Cause::Loading));
-            (busy + sum as f64, idle + whole.idle.value.saturating_sub(once) as f64)
-        });
-        let share = if all.0 + all.1 > 0.0 { all.0 / (all.0 + all.1) } else { 0.0 };
-        (self.busy, self.idle) = (share * mean, (1.0 - share) * mean);
+            busy += whole.busy.iter().map(|part| part.value as f64).sum::<f64>();
+            undecided += whole.undecided.value as f64 + whole.unobserved.value as f64;
+            let is_prepared = |cause: &Cause| matches!(cause, Cause::SetUp | Cause::Loading);
+            for (cause, part) in device.idle.by_cause.iter().filter(|(cause, _)| !is_prepared(cause)) {
+                *idle.entry(*cause).or_insert(0.0) += part.total.value as f64;
+            }
+        }
+        let all_idle: f64 = idle.values().sum();
+        let whole = busy + undecided + all_idle;
+        let of = |part: f64| if whole > 0.0 { part / whole * mean } else { 0.0 };
+        (self.busy, self.idle) = (of(busy), of(all_idle));
+        // Of GPUs without any time, nothing is known.
+        self.undecided = if whole > 0.0 { of(undecided) } else { mean };
+        self.idle_by_cause = idle.into_iter().map(|(cause, ns)| (cause, of(ns))).collect();
+        self.idle_by_cause.retain(|_, ns| *ns > 0.0);
     }
 
-    /// Divides the idle time by the causes of the gaps in so many steps. If they are `all_known`, they are no sample, so
-    /// that idle time beyond them has no known cause.
-    fn share_idle(&mut self, gaps: &by_step::Causes, steps: u64, all_known: bool) {
-        let found = by_step::total(gaps) as f64 / steps.max(1) as f64;
-        let scale = match self.idle / found.max(1.0) {
-            scale if all_known => scale.min(1.0),
-            scale => scale,
-        };
-        let each = |(cause, ns)| (cause, ns as f64 / steps.max(1) as f64 * scale);
-        self.idle_by_cause = named(gaps).map(each).collect();
+    /// Divides the idle time by the causes of the gaps in so many steps, which are all that there are. Idle time beyond them
+    /// has no known cause.
+    fn name_idle(&mut self, gaps: &by_step::Causes, steps: u64) {
+        let steps = steps.max(1) as f64;
+        let found = by_step::total(gaps) as f64 / steps;
+        let scale = (self.idle / found.max(1.0)).min(1.0);
+        self.idle_by_cause = named(gaps).map(|(cause, ns)| (cause, ns as f64 / steps * scale)).collect();
         let rest = self.idle - self.idle_by_cause.values().sum::<f64>();
         // Less than a ns is the error of the mean.
         if rest >= 1.0 {
@@ -231,7 +241,8 @@ impl Merge for Steps {
 #[derive(Debug)]
 pub struct StepFold<'a> {
     period: Period,
-    began: u64,
+    /// When the run began, host ns.
+    origin: u64,
     step: Option<u64>,
     count: u64,
     starts: Starts,
@@ -267,7 +278,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
     fn new(start: &super::analysis::Start<'a>) -> Self {
         StepFold {
             period: start.period.clone(),
-            began: start.began,
+            origin: start.origin,
             step: None,
             count: 0,
             starts: Starts::default(),
@@ -306,7 +317,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             return Steps { all_launches, ..Steps::default() };
         }
         let times = if self.on_gpu.count * 2 >= self.on_host.count { self.on_gpu } else { self.on_host };
-        let told = times.told(self.began);
+        let told = times.told(self.origin);
         let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
         Steps {
             count: self.count,
@@ -331,6 +342,7 @@ mod tests {
     use super::*;
     use crate::analyze::estimate::Sum;
     use crate::analyze::identity::Identity;
+    use crate::analyze::idle::by_step::StepIdle;
     use crate::analyze::idle::{IdleReport, Part};
     use crate::trace::record::{Body, Names, Record};
     use gpuspy_wire::record::LossCause;
@@ -372,7 +384,70 @@ mod tests {
             [(Cause::SetUp, part(850)), (Cause::Loading, part(50)), (Cause::Launching, part(30))].into();
         let idle = IdleReport { by_cause, ..IdleReport::default() };
         let mut contents = Contents::default();
-        contents.share_busy(&[DeviceReport { identity, idle, ..DeviceReport::default() }], 50.0);
-        assert_eq!((contents.busy.round(), contents.idle.round()), (35.0, 15.0));
+        contents.share(&[DeviceReport { identity, idle, ..DeviceReport::default() }], 50.0);
+        assert_eq!((contents.busy.round(), contents.idle.round(), contents.undecided), (35.0, 15.0, 0.0));
+    }
+
+    /// With `--timing off`, and by default with CUDA_DEVICE_MAX_CONNECTIONS=1, steps were said to be idle for 100 % of their
+    /// time.
+    #[test]
+    fn a_step_is_not_idle_where_nothing_is_known() {
+        let exactly = |value| Sum { value, lo: value, hi: value };
+        let device = |undecided, idle| {
+            let identity = Identity { span: 1_000, undecided, idle, ..Identity::default() };
+            let mut device = DeviceReport { identity, ..DeviceReport::default() };
+            device.complete_idle();
+            device
+        };
+        let shared = |devices: &[DeviceReport]| {
+            let mut contents = Contents::default();
+            contents.share(devices, 50.0);
+            (contents.busy, contents.idle, contents.undecided)
+        };
+        assert_eq!(shared(&[device(exactly(1_000), exactly(0))]), (0.0, 0.0, 50.0));
+        assert_eq!(shared(&[device(exactly(900), exactly(100))]), (0.0, 5.0, 45.0));
+        assert_eq!(shared(&[DeviceReport::default()]), (0.0, 0.0, 50.0), "nothing was seen on the GPU");
+    }
+
+    /// Under `--timing auto` a step was said to wait most for the host outside CUDA, by the gaps in the first second, and the
+    /// same report said that the GPU waited as long for launches.
+    #[test]
+    fn the_causes_of_idle_time_in_steps_are_those_of_all_idle_time() {
+        let exactly = |value| Sum { value, lo: value, hi: value };
+        let part = |ns| Part { count: 1, total: exactly(ns) };
+        let by_cause =
+            [(Cause::SetUp, part(110)), (Cause::OutsideCuda, part(480)), (Cause::Launching, part(410))];
+        let idle = IdleReport { by_cause: by_cause.into(), ..IdleReport::default() };
+        let mut seen = StepIdle::default();
+        (0..100).for_each(|step| {
+            seen.reach(step);
+            seen.add(Cause::OutsideCuda, 9);
+            seen.add(Cause::Launching, 1);
+        });
+        let identity = Identity { span: 1_000, idle: exactly(1_000), ..Identity::default() };
+        let device = DeviceReport { identity, idle, idle_by_step: vec![seen], ..DeviceReport::default() };
+        let time = Some(StepTimes { mean: 89.0, ..StepTimes::default() });
+        let mut steps = Steps { count: 100, steady: 0..99, time, ..Steps::default() };
+        steps.relate(&[device]);
+        let each: Vec<_> =
+            steps.contents.idle_by_cause.iter().map(|(cause, ns)| (*cause, ns.round())).collect();
+        assert_eq!(each, [(Cause::Launching, 41.0), (Cause::OutsideCuda, 48.0)]);
+    }
+
+    /// The steps of the second process of a run, which began 5 ms after the first, were said to start 5 ms too early.
+    #[test]
+    fn long_steps_start_at_a_time_of_the_run() {
+        let names = Names::default();
+        let mut fold =
+            StepFold::new(&analysis::Start { began: 6_000, origin: 1_000, ..analysis::Start::of(&names) });
+        let mut at = 6_000;
+        for step in 0..40 {
+            let record = Record { thread: 1, at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+            let event = Event { step: Some(step), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+            at += if step == 20 { 900 } else { 100 };
+        }
+        let steps = finish_at(fold, at);
+        assert_eq!(steps.outliers.iter().map(|one| (one.step, one.start)).collect::<Vec<_>>(), [(20, 7_000)]);
     }
 }

@@ -97,8 +97,8 @@ impl Times {
         }
     }
 
-    /// Returns what they say, for a collection that began at host ns `began`.
-    pub(super) fn told(mut self, began: u64) -> Told {
+    /// Returns what they say, of a run that began at host ns `origin`.
+    pub(super) fn told(mut self, origin: u64) -> Told {
         let mut all = self.rest.clone();
         self.first.iter().for_each(|taken| all.add(taken.duration));
         let Some(usual) = all.median() else { return Told::default() };
@@ -117,7 +117,7 @@ impl Times {
         outliers.sort_by_key(|taken| (std::cmp::Reverse(taken.duration), taken.step));
         let outlier = |taken: &Taken| Outlier {
             step: taken.step,
-            start: taken.start.saturating_sub(began),
+            start: taken.start.saturating_sub(origin),
             duration: taken.duration,
             idle_by_cause: BTreeMap::new(),
         };

@@ -3,6 +3,7 @@
 use super::change::are_same_work;
 use super::figure::{Figure, Signed};
 use crate::analyze::ProcessReport;
+use crate::report::rows::numbers::{Estimate, Kind};
 use crate::report::rows::steps;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub struct Steps {
     pub busy_ns: Figure,
     /// The time of a step in which the GPU was idle, on average.
     pub idle_ns: Figure,
+    /// The time of a step in which it is not known which of both it was, on average. Both may be more by so much.
+    pub undecided_ns: Figure,
     /// The copies and memsets in a step, on average.
     pub copies: Figure,
     /// The bytes that they moved or set, on average.
@@ -57,8 +60,9 @@ impl Steps {
             p99_ns: both.time(|steps| steps.p99_ns),
             min_ns: both.time(|steps| steps.min_ns),
             max_ns: both.time(|steps| steps.max_ns),
-            busy_ns: both.exactly(|steps| Some(steps.per_step.busy_ns)),
-            idle_ns: both.exactly(|steps| Some(steps.per_step.idle_ns)),
+            busy_ns: both.gpu(|step| step.busy_ns),
+            idle_ns: both.gpu(|step| step.idle_ns),
+            undecided_ns: both.exactly(|steps| Some(steps.per_step.undecided_ns)),
             copies: both.exactly(|steps| Some(steps.per_step.copies)),
             copied_bytes: both.exactly(|steps| Some(steps.per_step.copied_bytes)),
             syncs: both.exactly(|steps| Some(steps.per_step.syncs)),
@@ -90,6 +94,19 @@ impl Both<'_> {
     fn exactly(&self, of: fn(&steps::Steps) -> Option<f64>) -> Figure {
         let of = |steps: &steps::Steps| if steps.count == 0 { None } else { of(steps) };
         Figure::exactly(of(self.before), of(self.after))
+    }
+
+    /// Puts a part of the GPU's time in a step of each run side by side. It may be more by what is undecided, and is not known
+    /// where all is.
+    fn gpu(&self, of: fn(&steps::Contents) -> f64) -> Figure {
+        let of = |steps: &steps::Steps| {
+            let step = &steps.per_step;
+            let (value, hi) = (of(step), of(step) + step.undecided_ns);
+            let kind = if value == hi { Kind::Exact } else { Kind::Extrapolated };
+            let is_known = steps.count > 0 && step.busy_ns + step.idle_ns > 0.0;
+            is_known.then_some(Estimate { value, lo: value, hi, kind })
+        };
+        Figure::of(of(self.before), of(self.after))
     }
 
     fn time(&self, of: fn(&steps::Steps) -> Option<u64>) -> Figure {

@@ -44,8 +44,6 @@ pub struct Page {
     pub sentences: Sentences,
     /// What happened when, in the same traces.
     pub timeline: Timeline,
-    /// Which of the timeline's traces the report's steps are from, in the order in which they were added.
-    pub steps_of: Option<usize>,
     /// What prints the same as text.
     pub commands: Commands,
 }
@@ -64,13 +62,13 @@ pub struct Commands {
 /// # Errors
 /// Fails if writing does.
 pub fn write(out: &mut dyn Write, page: Page) -> io::Result<()> {
-    let Page { json, sentences, mut timeline, steps_of, commands } = page;
+    let Page { json, sentences, mut timeline, commands } = page;
     let (before, after) = TEMPLATE.split_once(MARK).unwrap_or((TEMPLATE, ""));
     timeline.names.shorten();
     let tables = tables(&mut timeline)?;
     out.write_all(before.as_bytes())?;
     element(out, "data-report", &json)?;
-    element(out, "data-timeline", &manifest(&timeline, &tables, steps_of))?;
+    element(out, "data-timeline", &manifest(&timeline, &tables))?;
     let causes: BTreeMap<&str, &str> = Cause::ALL.iter().map(|cause| (cause.name(), cause.label())).collect();
     let version = env!("CARGO_PKG_VERSION");
     let Commands { report, of_part } = commands;
@@ -121,7 +119,7 @@ fn tables(timeline: &mut Timeline) -> io::Result<[(&'static str, Table); 4]> {
     ])
 }
 
-fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)], steps_of: Option<usize>) -> Value {
+fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)]) -> Value {
     let tables: BTreeMap<&str, Value> = tables
         .iter()
         .map(|(name, table)| {
@@ -129,11 +127,9 @@ fn manifest(timeline: &Timeline, tables: &[(&'static str, Table)], steps_of: Opt
             (*name, json!({ "rows": rows, "slices": slices, "bin_ns": bin_ns, "columns": packed.names }))
         })
         .collect();
-    let Timeline { processes, began, streams, threads, names, left_out, .. } = timeline;
+    let Timeline { processes, streams, threads, names, left_out, .. } = timeline;
     json!({
         "processes": processes,
-        // The report's steps count from the start of their own trace.
-        "steps_began_ns": steps_of.and_then(|trace| began.get(trace)).copied().unwrap_or(0),
         "streams": streams,
         "threads": threads,
         "names": names,

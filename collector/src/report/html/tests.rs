@@ -90,13 +90,12 @@ fn windows_of_a_process_share_its_lanes() {
     let mut add = |status| {
         let source = Source { names: &names, status: Some(status), clocks: &clocks, filter: &filter };
         timeline.add(source, records.iter().cloned());
-        let lanes = [timeline.streams.len(), timeline.threads.len()];
-        (timeline.processes.len(), timeline.began.len(), lanes)
+        (timeline.processes.len(), [timeline.streams.len(), timeline.threads.len()])
     };
-    let (one, began, lanes) = add(&first);
-    assert_eq!((one, began), (1, 1));
-    assert_eq!(add(&second), (1, 2, lanes));
-    assert_eq!(add(&other), (2, 3, lanes.map(|count| 2 * count)), "another process has had its id");
+    let (one, lanes) = add(&first);
+    assert_eq!(one, 1);
+    assert_eq!(add(&second), (1, lanes));
+    assert_eq!(add(&other), (2, lanes.map(|count| 2 * count)), "another process has had its id");
 }
 
 #[test]
@@ -112,7 +111,7 @@ fn no_name_can_end_its_element() {
     let sentences = Sentences { warnings, about, nothing: None, coverage };
     let commands = Commands { report: hostile(), of_part: hostile() };
     let mut page = Vec::new();
-    write(&mut page, Page { json: json.clone(), sentences, timeline, steps_of: None, commands }).unwrap();
+    write(&mut page, Page { json: json.clone(), sentences, timeline, commands }).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.as_bytes().starts_with(START));
     let data = |id: &str| {
@@ -163,23 +162,6 @@ fn operations_have_no_calls_where_those_are_bins() {
     let written = &unpacked(&operations.packed, operations.rows)["call"];
     assert!(written[0] == -1 && written[1..].iter().all(|distance| *distance == 0));
     assert!(calls(&timeline).iter().all(|call| *call == rows::NONE));
-}
-
-/// The second process of a run began 5 ms after the first, and its steps count from there.
-#[test]
-fn steps_count_from_the_start_of_their_own_process() {
-    let (names, records) = (names("vecadd"), records());
-    let clocks = Survey::of(records.iter().cloned());
-    let filter = Filter { origin: Some(1_000), ..Filter::default() };
-    let mut timeline = Timeline::default();
-    for (pid, began) in [(42, 1_000), (43, 5_001_000)] {
-        let status = Status { pid, began, driver_hooked: true, ..Status::default() };
-        let source = Source { names: &names, status: Some(&status), clocks: &clocks, filter: &filter };
-        timeline.add(source, records.iter().cloned());
-    }
-    let tables = tables(&mut timeline).unwrap();
-    let began = |of| manifest(&timeline, &tables, of)["steps_began_ns"].clone();
-    assert_eq!((began(Some(0)), began(Some(1)), began(None)), (json!(0), json!(5_000_000), json!(0)));
 }
 
 #[test]

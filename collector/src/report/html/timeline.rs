@@ -39,8 +39,6 @@ pub struct Source<'a> {
 #[derive(Debug)]
 pub struct Timeline {
     pub(super) processes: Vec<ProcessRow>,
-    /// When each trace began, in the order in which they were added: ns since the start of the run.
-    pub(super) began: Vec<i64>,
     pub(super) streams: Vec<Stream>,
     pub(super) threads: Vec<Thread>,
     pub(super) names: Interned,
@@ -106,7 +104,6 @@ impl Default for Timeline {
     fn default() -> Self {
         Timeline {
             processes: Vec::new(),
-            began: Vec::new(),
             streams: Vec::new(),
             threads: Vec::new(),
             names: Interned::default(),
@@ -131,9 +128,7 @@ impl Timeline {
             self.machines.len() - 1
         });
         let (pid, rank) = (status.map(|status| status.pid), Job::of(names).rank);
-        let began = clocks.began(status);
-        let zero = host(filter.origin.unwrap_or(began));
-        self.began.push(host(began).saturating_sub(zero));
+        let zero = host(filter.origin.unwrap_or(clocks.began(status)));
         let id = ProcessId::of(names, status);
         let same = self.known.iter().position(|known| id.is_some() && known.id == id);
         let process = same.unwrap_or_else(|| {

@@ -64,7 +64,7 @@ pub struct Steps {
 pub struct Outlier {
     /// The number of the step, from 0.
     pub step: u64,
-    /// The time from the start of the collection to the start of the step.
+    /// The time from the start of the collection (of the first process) to the start of the step.
     pub start_ns: u64,
     pub duration_ns: u64,
     /// The idle gaps of GPUs in it by cause, as in idle; empty = none, or not kept.
@@ -80,7 +80,10 @@ pub struct Contents {
     /// The time in which the GPU was idle.
     #[schemars(range(min = 0))]
     pub idle_ns: f64,
-    /// The idle time by cause, as in idle, from the gaps that lie in these steps.
+    /// The time in which it is not known which of both it was, as in identity. The three sum to the step.
+    #[schemars(range(min = 0))]
+    pub undecided_ns: f64,
+    /// The idle time by cause, as in idle.
     pub idle_by_cause_ns: BTreeMap<&'static str, f64>,
     /// The number of copies and memsets.
     #[schemars(range(min = 0))]
@@ -159,6 +162,7 @@ impl Contents {
         Contents {
             busy_ns: of.busy,
             idle_ns: of.idle,
+            undecided_ns: of.undecided,
             idle_by_cause_ns: of.idle_by_cause.iter().map(by_cause).collect(),
             copies: of.copies,
             copied_bytes: of.copied_bytes,

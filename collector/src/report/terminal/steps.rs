@@ -79,8 +79,8 @@ fn plot(screen: &mut Screen<'_>, steps: &Steps) {
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
-    let Contents { busy_ns, idle_ns, ref idle_by_cause_ns, .. } = steps.per_step;
-    let whole = (busy_ns + idle_ns).round() as u64;
+    let Contents { busy_ns, idle_ns, undecided_ns, ref idle_by_cause_ns, .. } = steps.per_step;
+    let whole = (busy_ns + idle_ns + undecided_ns).round() as u64;
     let mut table = Table::new(&[left("per step"), right("mean"), right("of step")]);
     let mut timed = |name: String, ns: f64| {
         let ns = ns.round() as u64;
@@ -91,6 +91,9 @@ fn contents(screen: &mut Screen<'_>, steps: &Steps) {
     let mut causes: Vec<_> = idle_by_cause_ns.iter().filter(|(_, ns)| **ns >= 1.0).collect();
     causes.sort_by(|a, b| b.1.total_cmp(a.1));
     causes.iter().for_each(|(cause, ns)| timed(format!("  {}", cause.replace('_', " ")), **ns));
+    if undecided_ns >= 1.0 {
+        timed("undecided".to_owned(), undecided_ns);
+    }
     screen.table(&table, 0, "steps");
     screen.remark(&counted(&steps.per_step));
 }

@@ -73,6 +73,7 @@ pub fn steps(drawn: &mut Drawn<'_>) {
         ("max", &steps.max_ns, Unit::Time),
         ("GPU busy", &steps.busy_ns, Unit::Time),
         ("GPU idle", &steps.idle_ns, Unit::Time),
+        ("undecided", &steps.undecided_ns, Unit::Time),
         ("launches", &steps.launches, Unit::Count),
         ("copies and memsets", &steps.copies, Unit::Count),
         ("copied", &steps.copied_bytes, Unit::Bytes),
