@@ -79,8 +79,8 @@ impl Windows {
 }
 
 /// Why an operation has no time of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
     /// It is in a run and was not drawn.
     NotDrawn,
     /// It was called in a pause.
@@ -89,6 +89,39 @@ enum Why {
     InBurst,
     /// Any other reason.
     Other,
+}
+
+impl Why {
+    /// Returns it; `None` for an operation that has a time, or that did not run.
+    pub fn of(when: &When) -> Option<Why> {
+        match when {
+            When::Untimed { reason: Reason::Untimed(Untimed::Run), .. } => Some(Why::NotDrawn),
+            When::Untimed { reason: Reason::Untimed(Untimed::Budget), .. } => Some(Why::Paused),
+            When::Untimed { after: None, .. } => Some(Why::InBurst),
+            When::Untimed { .. } => Some(Why::Other),
+            When::Timed(_) | When::Captured => None,
+        }
+    }
+}
+
+/// Operations that [may never have run](super::pending).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Doubtful {
+    count: u64,
+    /// How many of them did not run, by the best estimate.
+    missing: f64,
+}
+
+impl Doubtful {
+    fn plus(self, other: Doubtful) -> Doubtful {
+        Doubtful { count: self.count + other.count, missing: self.missing + other.missing }
+    }
+
+    /// Takes them out of the time of `all` operations, among which they are: the least that they took is nothing.
+    fn out_of(self, time: Range, all: u64) -> Range {
+        let left = |gone: f64| (1.0 - gone / all.max(1) as f64).max(0.0);
+        Range { lo: time.lo * left(self.count as f64), value: time.value * left(self.missing), ..time }
+    }
 }
 
 /// Operations of one kind: their number, and the time of the timed ones.
@@ -106,6 +139,8 @@ pub struct Sample {
     paused: u64,
     in_bursts: u64,
     others: u64,
+    /// Those of the untimed ones that may never have run, by [`Why`].
+    doubtful: [Doubtful; 4],
     draws: Draws,
     windows: Clusters,
 }
@@ -191,15 +226,7 @@ impl Sample {
                     matches!(body, Body::Work(Work { call, .. }) if call.flags & flag::SAMPLED != 0);
                 self.timed(windows, Sum { value: o.value(), lo: o.lo(), hi: o.hi() }, is_drawn);
             }
-            When::Untimed { reason: Reason::Untimed(Untimed::Run), .. } => {
-                self.untimed(windows, Why::NotDrawn)
-            }
-            When::Untimed { reason: Reason::Untimed(Untimed::Budget), .. } => {
-                self.untimed(windows, Why::Paused)
-            }
-            When::Untimed { after: None, .. } => self.untimed(windows, Why::InBurst),
-            When::Untimed { .. } => self.untimed(windows, Why::Other),
-            When::Captured => {}
+            _ => Why::of(when).into_iter().for_each(|why| self.untimed(windows, why)),
         }
     }
 
@@ -240,6 +267,7 @@ impl Sample {
         self.paused += other.paused;
         self.in_bursts += other.in_bursts;
         self.others += other.others;
+        self.doubtful.iter_mut().zip(other.doubtful).for_each(|(mine, theirs)| *mine = mine.plus(theirs));
         self.draws.merge(&other.draws);
         self.windows.merge(&other.windows);
     }
@@ -255,8 +283,34 @@ impl Sample {
     /// Returns the time of the untimed ones, ns; `None` without any.
     fn untimed_time(&self) -> Option<Range> {
         let in_runs = || self.drawn_rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
+        let [not_drawn, doubtful @ ..] = self.doubtful;
+        let doubtful = doubtful.into_iter().fold(Doubtful::default(), Doubtful::plus);
         let others = self.in_no_run();
-        (self.not_drawn + others > 0).then(|| self.rest(others).plus(in_runs()))
+        (self.not_drawn + others > 0).then(|| {
+            let in_runs = not_drawn.out_of(in_runs(), self.not_drawn);
+            doubtful.out_of(self.rest(others), others).plus(in_runs)
+        })
+    }
+
+    /// Notes that so many of the untimed ones may never have run, and how many of those did not, by the best estimate.
+    fn doubt(&mut self, why: Why, count: u64, missing: f64) {
+        let doubtful = &mut self.doubtful[why as usize];
+        *doubtful = doubtful.plus(Doubtful { count, missing });
+    }
+
+    /// Returns the number of operations that are untimed for a reason.
+    fn count(&self, why: Why) -> u64 {
+        match why {
+            Why::NotDrawn => self.not_drawn,
+            Why::Paused => self.paused,
+            Why::InBurst => self.in_bursts,
+            Why::Other => self.others,
+        }
+    }
+
+    /// Returns the number of those that have certainly run.
+    fn certain(&self, why: Why) -> u64 {
+        self.count(why).saturating_sub(self.doubtful[why as usize].count)
     }
 
     /// Returns the number of untimed ones that are in no run.
@@ -264,9 +318,10 @@ impl Sample {
         self.paused + self.in_bursts + self.others
     }
 
-    /// Returns the time of `count` operations that are in no run, ns; `None` without any.
-    fn time_of(&self, count: u64) -> Option<Range> {
-        (count > 0).then(|| self.rest(count))
+    /// Returns the time of the operations that are in no run and untimed for this reason, ns; `None` without any.
+    fn time_of(&self, why: Why) -> Option<Range> {
+        let count = self.count(why);
+        (count > 0).then(|| self.doubtful[why as usize].out_of(self.rest(count), count))
     }
 
     /// Returns the time of `count` untimed operations that are in no run, ns.

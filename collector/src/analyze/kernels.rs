@@ -34,7 +34,8 @@ pub struct KernelTimes<'a> {
 pub struct Shaped([u32; 3], [u32; 3], u32);
 
 impl Shaped {
-    fn of(body: &Body) -> Shaped {
+    /// Returns that of a launch.
+    pub fn of(body: &Body) -> Shaped {
         match body {
             Body::Work(Work { what: What::Kernel { grid, block, shared_bytes, .. }, .. }) => {
                 Shaped(*grid, *block, *shared_bytes)
@@ -106,6 +107,11 @@ impl Merge for Kernel {
         self.queue.merge(&other.queue);
         self.shapes.merge(&other.shapes);
     }
+}
+
+/// Returns a kernel's name as the program's binary has it.
+pub fn symbol(names: &Names, id: u32) -> &str {
+    names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN)
 }
 
 /// Returns the launches of kernels none of which was timed: their time is unknown, and is in no total.
@@ -199,7 +205,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
 
     fn finish(self, end: &End<'_>) -> Vec<Kernel> {
         let names = self.names;
-        let symbol = |id: u32| names.get(Namespace::Kernel, id).unwrap_or(UNKNOWN);
+        let symbol = |id: u32| symbol(names, id);
         let mut by_symbol: HashMap<&str, Kernel> = HashMap::default();
         for (id, kernel) in self.by_name {
             match by_symbol.entry(symbol(id)) {

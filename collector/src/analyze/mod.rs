@@ -25,6 +25,7 @@
 //! - [`together`]: several processes on one machine
 //! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
+//! - [`pending`]: operations that may never have run
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
 //! - [`summary`]: which process a report is about, and how the reports of a run add up
 #![forbid(unsafe_code)]
@@ -52,6 +53,7 @@ pub mod memory;
 pub mod merge;
 pub mod overhead;
 pub mod owners;
+pub mod pending;
 pub mod pipeline;
 pub mod product_copies;
 pub mod quantile;

@@ -21,6 +21,7 @@ use super::legacy_stream::{LegacyTurns, Turns};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::merge::Merge;
 use super::overhead::Overhead;
+use super::pending::{self, Pending, PendingFold};
 use super::product_copies::{CopiesBefore, ProductCopies};
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
@@ -39,7 +40,7 @@ use super::{Damage, Input};
 use crate::ahead::beside;
 use crate::model::Event;
 use crate::model::period::Period;
-use crate::trace::record::Record;
+use crate::trace::record::{Names, Record};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -136,7 +137,7 @@ where
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());
     let has_all = filter.is_everything() && !start.period.is_span() && damage == Damage::default();
-    tables.relate(has_all && tables.coverage.dropped() == 0);
+    tables.relate(has_all && tables.coverage.dropped() == 0, names);
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None, findings: None }
@@ -249,13 +250,16 @@ analyses! {
         memory: MemoryTimeline => MemoryUse,
         /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.
         collectives: CollectiveFold<'a> => Collectives,
+        /// Operations at the end that may never have run, which the tables of operations have been told.
+        pending: PendingFold => Vec<Pending>,
     }
 }
 
 impl Tables {
     /// Fills in what is computed from several tables: what the operations took that were called in pauses, which the tables
     /// of operations know and the devices need, and the gaps of all devices. `has_all`: no operation is missing in the tables.
-    fn relate(&mut self, has_all: bool) {
+    fn relate(&mut self, has_all: bool, names: &Names) {
+        pending::settle(self, names);
         for device in &mut self.devices {
             device.idle.set_warm_up(self.steps.first_steady());
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers, has_all);

@@ -10,7 +10,8 @@
 //!
 //! **Untimed work** ran at an unknown time: not before its call, nor before the end of the timed operation before it
 //! on its stream; not after the start of the timed operation after it, nor after the return of a synchronization of
-//! the program. That whole interval is *undecided* where nothing else is known to run. If the work was left untimed
+//! the program or of a copy to the host, nor after the end of the records. That whole interval is *undecided* where nothing
+//! else is known to run. If the work was left untimed
 //! to keep within the budget, it is *unobserved*.
 //!
 //! One operation is certainly before another if its call had returned before the other's was entered. Calls of two
@@ -36,9 +37,10 @@ use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
 use crate::model::thread_times::ThreadTimes;
+use crate::model::transfer::{TransferKind, blocks_host};
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names};
-use gpuspy_wire::record::Untimed;
+use gpuspy_wire::record::{Untimed, flag};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,9 +119,9 @@ impl<'a> Analysis<'a> for Timelines {
         if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
             host.call(event, call, over, &self.period);
         }
-        for drained in &event.drained {
+        for drained in known_over(event) {
             if let Some(timeline) = self.known(drained.context) {
-                timeline.drained(drained);
+                timeline.drained(&drained);
             }
         }
         match &event.record.body {
@@ -138,7 +140,7 @@ impl<'a> Analysis<'a> for Timelines {
     }
 
     fn finish(self, end: &End<'_>) -> Vec<DeviceReport> {
-        devices::rows(self.by_device(), end)
+        devices::rows(self.by_device(host(end.ended)), end)
     }
 }
 
@@ -218,8 +220,9 @@ impl Timelines {
         }
     }
 
-    /// Returns what the sweep found of each device; `None` stands for the contexts whose device is not known.
-    pub fn by_device(self) -> BTreeMap<Option<u32>, DeviceTime> {
+    /// Returns what the sweep found of each device until host ns `ended`, when the last record was made; `None` stands for the
+    /// contexts whose device is not known.
+    pub fn by_device(self, ended: i64) -> BTreeMap<Option<u32>, DeviceTime> {
         let mut done: BTreeMap<Option<u32>, DeviceTime> = BTreeMap::new();
         for (owner, timeline) in self.open {
             let device = match owner {
@@ -231,7 +234,7 @@ impl Timelines {
             device.streams += timeline.streams.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish();
+            let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish(ended);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let thread = self.hosts.get(key.0 as usize)?.history().get(key.1)?;
@@ -255,6 +258,24 @@ impl Timelines {
     fn known(&mut self, context: u32) -> Option<&mut Timeline> {
         self.open.get_mut(self.owners.get(&context)?)
     }
+}
+
+/// Returns what an event shows to be over.
+pub(super) fn known_over(event: &Event<'_>) -> impl Iterator<Item = Drained> {
+    event.drained.iter().copied().chain(copied(event))
+}
+
+/// Returns what is over because the host has the data of a copy, which may have no GPU time of its own.
+fn copied(event: &Event<'_>) -> Option<Drained> {
+    let operation = event.operation.filter(|operation| operation.when != When::Captured)?;
+    let (flags, moved) = (event.record.body.call()?.flags, operation.what.moved());
+    let is_here = matches!(moved, Some((TransferKind::DtoH, ..))) && blocks_host(flags, moved);
+    (is_here && flags & flag::FAILED == 0).then(|| Drained {
+        context: operation.context,
+        stream: Some(operation.stream),
+        issued_before: operation.returned,
+        by: host(operation.returned),
+    })
 }
 
 fn enters_a_stream(reason: Reason) -> bool {
@@ -544,7 +565,16 @@ impl Timeline {
         }
     }
 
-    fn finish(mut self) -> Swept {
+    /// Returns what was found. Untimed work that nothing shows to be over may run until the end: a kernel that runs when a
+    /// process is killed, hangs, or is looked at while it goes on.
+    fn finish(mut self, ended: i64) -> Swept {
+        let streams = std::mem::take(&mut self.streams);
+        let of_streams = streams.all().iter().map(|(key, stream)| (*key, stream.untimed.as_slice()));
+        let of_destroyed = std::mem::take(&mut self.of_destroyed);
+        let destroyed = of_destroyed.iter().map(|(context, open)| ((*context, DESTROYED), open.as_slice()));
+        let open =
+            of_streams.chain(destroyed).flat_map(|(key, open)| open.iter().map(move |open| (key, *open)));
+        self.close_all(open.collect(), ended);
         while let Some((time, item)) = self.order.pop() {
             sweep(&mut self.sweep, time, item);
         }

@@ -391,7 +391,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         };
         let source = |caller: Caller| source(caller.address);
         let mut unknown = Vec::new();
-        for (number, time) in timelines.by_device() {
+        for (number, time) in timelines.by_device(host(line.ended())) {
             let mut device = match number.and_then(|number| devices.get(number as usize)) {
                 Some(device) => device.clone(),
                 None => DeviceReport { line, processes: 1, ..DeviceReport::default() },

@@ -31,7 +31,7 @@ pub struct Transfer {
     /// The host's time in their calls.
     pub host: HostTimes,
     /// The sample from which the time of the others is estimated, by size.
-    strata: Strata<SizeClass>,
+    pub strata: Strata<SizeClass>,
 }
 
 /// The size of one transfer.

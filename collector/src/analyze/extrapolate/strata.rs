@@ -5,7 +5,7 @@
 //! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
 //! says how long the operations of a stratum took of which none was timed.
 
-use super::{Extent, Range, Sample, Windows};
+use super::{Extent, Range, Sample, Why, Windows};
 use crate::analyze::estimate::Estimate;
 use crate::hash::HashMap;
 use crate::model::{Event, Operation};
@@ -72,13 +72,13 @@ impl<K: Copy + Eq + Hash> Strata<K> {
 
     /// Returns the operations on a device that were called in pauses.
     pub fn paused(&self, device: Option<u32>) -> Extent {
-        self.extent(device, |sample| sample.paused)
+        self.extent(device, Why::Paused)
     }
 
     /// Returns the operations on a device that are untimed for other reasons, without those in runs and bursts, which have
     /// their time.
     pub fn unseen(&self, device: Option<u32>) -> Extent {
-        self.extent(device, |sample| sample.others)
+        self.extent(device, Why::Other)
     }
 
     /// Returns the upper bound of the time of all operations on a device, ns. `None`: some are untimed for other reasons than
@@ -88,17 +88,34 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         (device.all.timed > 0 && device.all.in_no_run() == 0).then(|| device.total().hi)
     }
 
-    fn extent(&self, device: Option<u32>, count_of: fn(&Sample) -> u64) -> Extent {
+    /// Returns how long an operation takes, ns, by those that were timed: of its kind, else of all; 0 without any.
+    pub fn expected(&self, device: Option<u32>, key: K) -> u64 {
+        let of_device = self.devices.get(&device);
+        let own = of_device.and_then(|device| device.strata.get(&key)).filter(|sample| sample.timed > 0);
+        own.map_or_else(|| self.whole().bounds().value, |sample| sample.bounds().value) as u64
+    }
+
+    /// Notes that so many untimed operations may never have run, and how many of those did not, by the best estimate.
+    pub fn doubt(&mut self, device: Option<u32>, key: K, why: Why, count: u64, missing: f64) {
+        let Some(device) = self.devices.get_mut(&device) else { return };
+        device.all.doubt(why, count, missing);
+        if let Some(stratum) = device.strata.get_mut(&key) {
+            stratum.doubt(why, count, missing);
+        }
+    }
+
+    fn extent(&self, device: Option<u32>, why: Why) -> Extent {
         let Some(device) = self.devices.get(&device) else { return Extent::default() };
-        let count = count_of(&device.all);
+        let count = device.all.count(why);
         if device.all.timed > 0 {
-            let guessed = if device.all.has_windows() { 0 } else { device.never_timed(count_of) };
-            let time = device.sum(|sample| sample.time_of(count_of(sample))).unwrap_or_default();
+            let certain = |sample: &Sample| sample.certain(why);
+            let guessed = if device.all.has_windows() { 0 } else { device.never_timed(certain) };
+            let time = device.sum(|sample| sample.time_of(why)).unwrap_or_default();
             return Extent { known: count, time: device.without(guessed, time), guessed, unknown: 0 };
         }
         let whole = self.whole();
         if whole.timed > 0 {
-            let time = whole.rest(count);
+            let time = device.all.doubtful[why as usize].out_of(whole.rest(count), count);
             return Extent { known: count, time, ..Extent::default() };
         }
         Extent { unknown: count, ..Extent::default() }
@@ -132,9 +149,12 @@ impl<K: Copy + Eq + Hash> Device<K> {
     fn total(&self) -> Estimate<u64> {
         let known = self.all.known;
         let Some(rest) = self.sum(Sample::untimed_time) else { return known.estimate() };
-        let in_runs = if self.all.has_draws() { 0 } else { self.never_timed(|sample| sample.not_drawn) };
-        let windows = self.all.has_windows();
-        let others = if windows { 0 } else { self.never_timed(Sample::in_no_run) };
+        let certain = |sample: &Sample| sample.certain(Why::NotDrawn);
+        let in_runs = if self.all.has_draws() { 0 } else { self.never_timed(certain) };
+        let certain = |sample: &Sample| {
+            [Why::Paused, Why::InBurst, Why::Other].into_iter().map(|why| sample.certain(why)).sum()
+        };
+        let others = if self.all.has_windows() { 0 } else { self.never_timed(certain) };
         self.without(in_runs + others, rest).beside(known)
     }
 

@@ -8,7 +8,7 @@ use crate::model::gpu_interval::{Length, derive};
 use crate::model::simulation::{Load, Simulation, survey};
 use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::trace::record::Record;
+use crate::trace::record::{Api, Call, Record};
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
 
@@ -80,7 +80,7 @@ fn sweep_all(operations: &[Operation], drained: Option<Drained>) -> DeviceTime {
         take(&mut timelines, &Event { operation: Some(*operation), ..event.clone() });
     }
     take(&mut timelines, &Event { drained: drained.into_iter().collect(), ..event });
-    timelines.by_device().remove(&Some(0)).unwrap_or_default()
+    timelines.by_device(2_000).remove(&Some(0)).unwrap_or_default()
 }
 
 fn timed(operations: &[(Action, GpuInterval)]) -> DeviceTime {
@@ -173,9 +173,66 @@ fn a_synchronization_ends_undecided_time() {
         }
         take(&mut timelines, &Event { drained: vec![drained(issued_before)], ..event.clone() });
         take(&mut timelines, &Event { operation: Some(after), ..event });
-        let identity = timelines.by_device()[&Some(0)].identity;
+        let identity = timelines.by_device(i64::MIN)[&Some(0)].identity;
         assert_eq!((identity.span, identity.undecided.value), (100, undecided));
     }
+}
+
+/// "After its last operation the GPU has nothing to do for 7.00 s of 7.09 s", of a process that was killed while a kernel ran.
+#[test]
+fn the_gpu_is_not_idle_while_work_is_pending_at_the_end() {
+    let over = |drained: Vec<Drained>| {
+        let record = record();
+        let mut timelines = Timelines::default();
+        let event = Event::new(&record);
+        let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
+        for pending in [first, operation(2, 7, KERNEL, untimed(20)), operation(3, 8, COPY, budget(30))] {
+            take(&mut timelines, &Event { operation: Some(pending), ..event.clone() });
+        }
+        take(&mut timelines, &Event { drained, ..event.clone() });
+        let identity = timelines.by_device(1_000)[&Some(0)].identity;
+        (identity.span, identity.idle.value, identity.undecided.value, identity.unobserved.value)
+    };
+    assert_eq!(over(Vec::new()), (1_000, 10, 10, 970));
+    let waited = |stream, by| Drained { context: 1, stream, issued_before: 9, by };
+    assert_eq!(over(vec![waited(Some(8), 50)]), (1_000, 10, 960, 20), "for one of both streams");
+    assert_eq!(over(vec![waited(None, 50)]), (50, 10, 10, 20), "for all: the rest is the tail");
+}
+
+/// A stream that was destroyed with a kernel in it.
+#[test]
+fn the_work_of_a_destroyed_stream_may_run_until_the_end() {
+    let nothing = record();
+    let mut timelines = Timelines::default();
+    let launched = Some(operation(1, 7, KERNEL, untimed(10)));
+    take(&mut timelines, &Event { operation: launched, ..Event::new(&nothing) });
+    let (handle, context, flags, priority, destroyed) = (0, 1, 0, 0, true);
+    let stream = crate::trace::record::Stream { stream: 7, handle, context, flags, priority, destroyed };
+    take(&mut timelines, &Event::new(&Record { at: 15, body: Body::Stream(stream), ..nothing.clone() }));
+    let identity = timelines.by_device(100)[&Some(0)].identity;
+    assert_eq!((identity.span, identity.undecided.value), (90, 90));
+}
+
+/// The time after the last cudaMemcpy of a run was not known in the pauses of the budget, although the host had its data.
+#[test]
+fn a_copy_to_the_host_ends_what_was_launched_before_it() {
+    let what = Action::Transfer { kind: TransferKind::DtoH, host_memory: HostMemory::Pageable, bytes: 4 };
+    let call = Call { begin: 40, end: 60, context: 1, ..Call::default() };
+    let returned = Record {
+        at: 60,
+        body: Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }),
+        ..record()
+    };
+    let copy = Operation { called: 40, returned: 60, ..operation(3, 7, what, budget(40)) };
+    let mut timelines = Timelines::default();
+    for launched in
+        [operation(1, 7, KERNEL, When::Timed(exactly(0, 10))), operation(2, 7, KERNEL, budget(20))]
+    {
+        take(&mut timelines, &Event { operation: Some(launched), ..Event::new(&record()) });
+    }
+    take(&mut timelines, &Event { operation: Some(copy), ..Event::new(&returned) });
+    let identity = timelines.by_device(1_000)[&Some(0)].identity;
+    assert_eq!((identity.span, identity.unobserved.value, identity.idle.value), (60, 40, 10));
 }
 
 #[test]
@@ -220,7 +277,7 @@ fn contexts_of_unknown_devices_are_added_side_by_side() {
     for operation in [one, two] {
         take(&mut timelines, &Event { operation: Some(operation), ..event.clone() });
     }
-    let device = &timelines.by_device()[&None];
+    let device = &timelines.by_device(i64::MIN)[&None];
     assert_eq!((device.timelines, device.identity.span), (2, 20));
 }
 
@@ -254,7 +311,7 @@ fn the_end_of_a_context_ends_its_untimed_work() {
     assert!(timelines.open[&Owner::Device(0)].streams.all().is_empty());
     let other = Operation { context: 2, ..operation(3, 7, KERNEL, When::Timed(exactly(90, 100))) };
     take(&mut timelines, &Event { operation: Some(other), ..event });
-    let identity = timelines.by_device()[&Some(0)].identity;
+    let identity = timelines.by_device(i64::MIN)[&Some(0)].identity;
     assert_eq!((identity.undecided.value, identity.idle.value, identity.span), (30, 50, 100));
 }
 
@@ -351,7 +408,7 @@ fn a_pause_has_a_gap_between_a_synchronization_and_the_next_call() {
     take(&mut timelines, &Event { drained: vec![waited(50)], ..event.clone() });
     take(&mut timelines, &work(4, budget(1_550)));
     take(&mut timelines, &work(5, When::Timed(exactly(1_600, 1_610))));
-    let device = timelines.by_device().remove(&Some(0)).unwrap();
+    let device = timelines.by_device(i64::MIN).remove(&Some(0)).unwrap();
     assert_eq!((device.identity.idle.value, device.identity.unobserved.value), (20 + 1_500, 20 + 50));
     let Found { count, total, largest, .. } = device.gaps.finish(device.identity.idle.hi);
     assert_eq!((count, total.value), (2, 1_520));
@@ -396,7 +453,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
         let o = exactly(start, start + 20);
         timeline.timed(&op(n, o), &o, true, |_| None);
     }
-    let Swept { identity, late, .. } = timeline.finish();
+    let Swept { identity, late, .. } = timeline.finish(i64::MIN);
     assert_eq!((late, identity.span), (1, 320));
     let compute = identity.busy[Class::Compute as usize];
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
@@ -421,7 +478,7 @@ fn work_that_a_wait_ends_at_once_ends_in_the_order_of_its_streams() {
         let drained = vec![Drained { context: 1, stream: None, issued_before: 9, by: 30 }];
         take(&mut timelines, &Event { drained, ..event.clone() });
         take(&mut timelines, &Event { operation: Some(last), ..event.clone() });
-        let device = timelines.by_device().into_values().next().unwrap();
+        let device = timelines.by_device(i64::MIN).into_values().next().unwrap();
         let largest = device.gaps.finish(400).largest;
         assert_eq!((largest.len(), largest[0].before.correlation), (1, 6));
     }
@@ -448,7 +505,7 @@ fn untimed_work_of_destroyed_streams_is_kept_as_one() {
     }
     let last = Some(operation(2_000, 9, KERNEL, When::Timed(exactly(30_000, 30_010))));
     take(&mut timelines, &Event { operation: last, ..Event::new(&nothing) });
-    let identity = timelines.by_device()[&Some(0)].identity;
+    let identity = timelines.by_device(i64::MIN)[&Some(0)].identity;
     assert_eq!((identity.span, identity.undecided.value, identity.idle.value), (30_000, 19_990, 10_000));
 }
 
@@ -463,7 +520,7 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
     assert_eq!(timeline.streams.all().len(), 4);
-    assert_eq!(timeline.finish().identity.busy[Class::Compute as usize], exact(350_000));
+    assert_eq!(timeline.finish(i64::MIN).identity.busy[Class::Compute as usize], exact(350_000));
 }
 
 /// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.

@@ -27,7 +27,7 @@ fn counted_in(operations: &[Operation], period: Period) -> DeviceTime {
     for operation in operations {
         take(&mut timelines, &Event { operation: Some(*operation), ..Event::new(&record) });
     }
-    timelines.by_device().remove(&Some(0)).unwrap_or_default()
+    timelines.by_device(1_000).remove(&Some(0)).unwrap_or_default()
 }
 
 /// The clocks are exact, so that a bound of the period leaves no doubt.
