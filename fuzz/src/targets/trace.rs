@@ -86,8 +86,7 @@ pub fn report_of<R: std::io::Read + std::io::Seek + Send>(mut reader: TraceReade
     let (json, sentences) = (json(&reports), sentences(&reports, Tables::of_run(&reports), &[]));
     let mut page = Vec::new();
     let commands = html::Commands { report: String::new(), of_part: String::new() };
-    html::write(&mut page, Page { json, sentences, timeline, steps_of: None, commands })
-        .expect("memory takes all");
+    html::write(&mut page, Page { json, sentences, timeline, commands }).expect("memory takes all");
     let ends = page.windows(8).filter(|text| text == b"</script").count();
     assert_eq!(ends, 8, "no name ends an element: three of data, four tables and the script");
     let mut operations = Operations::new(&names, &clocks, status.as_ref(), &filter);
