@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 /// Describes each disagreement in a report (`gpuspy report --json`) in one sentence; empty if there is none.
 pub fn disagreements(report: &Value) -> Vec<String> {
-    let mut found = Found { list: Vec::new(), is_whole: is_whole(report) };
+    let (is_whole, is_of_kernels) = (is_whole(report), is_of_kernels(report));
+    let mut found = Found { list: Vec::new(), is_whole, is_of_kernels };
     found.intervals("", report);
     found.coverage(report);
     found.devices(report);
@@ -32,9 +33,23 @@ fn is_whole(report: &Value) -> bool {
     list(&report["processes"]).iter().all(is_whole)
 }
 
+/// Returns whether everything but some kernels was left out, and of these nothing (`--kernel` alone).
+fn is_of_kernels(report: &Value) -> bool {
+    let is_of_kernels = |process: &Value| {
+        let filter = process["filter"].as_str().unwrap_or_default();
+        let has_more = [", from ", ", until ", ", step"].iter().any(|more| filter.contains(more));
+        filter.starts_with("kernels that match ")
+            && !has_more
+            && process["captured"].is_null()
+            && number(&process["dropped"]) == 0
+    };
+    list(&report["processes"]).iter().all(is_of_kernels)
+}
+
 struct Found {
     list: Vec<String>,
     is_whole: bool,
+    is_of_kernels: bool,
 }
 
 /// A value between its bounds, in ns or any other unit.
@@ -196,7 +211,7 @@ impl Found {
     /// Compares the totals of the tables with the time that the GPUs were busy. Several streams may work at the same
     /// time; then the busy time is less than the sum, by an unknown amount.
     fn busy(&mut self, report: &Value) {
-        if !self.is_whole {
+        if !self.is_whole && !self.is_of_kernels {
             return;
         }
         let devices = list(&report["devices"]);
@@ -213,8 +228,7 @@ impl Found {
         // Kernels that were never timed are in no total, and a burst's launches have no times of their own.
         if number(&coverage["never_timed"]) == 0
             && none_untimed("programmatic_chain")
-            && none_untimed("run")
-            && number(&coverage["bursts"]["count"]) == 0
+            && (self.is_of_kernels || none_untimed("run") && number(&coverage["bursts"]["count"]) == 0)
         {
             self.no_more("compute vs. the kernels' total", compute.lo, in_table.hi + miss);
             if is_alone {
@@ -422,6 +436,12 @@ mod tests {
     #[test]
     fn wrong_sums_and_values_outside_their_bounds_are_found() {
         let total = estimate(1_630_000_000, 1_630_000_000, 1_630_000_000);
+        let mut selected =
+            report(estimate(4_100_000_000, 4_100_000_000, 4_100_000_000), 900_000_000, total.clone());
+        selected["processes"][0]["filter"] = json!("kernels that match gemm");
+        selected["coverage"]["untimed"]["run"] = json!(0);
+        let found = disagreements(&selected);
+        assert!(found.iter().any(|t| t.starts_with("compute vs. the kernels' total")), "{found:#?}");
         let wrong = report(estimate(1_640_000_000, 1_630_000_000, 1_700_000_000), 3_000_000_000, total);
         let found = disagreements(&wrong);
         assert!(

@@ -3,6 +3,7 @@
 use super::analysis::End;
 use super::analysis::Line;
 use super::bins::Bins;
+use super::estimate::Sum;
 use super::gaps::Neighbour;
 use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
@@ -65,13 +66,13 @@ pub struct DeviceReport {
 impl DeviceReport {
     /// Adds the estimated time of untimed operations: those that were called in pauses of the budget, and others.
     /// That also bounds the gaps: together they are no longer than the device can have been idle.
-    /// `has_all`: the tables have every operation that used it.
+    /// `listed`: what the tables have of the operations that used it.
     pub fn extrapolate(
         &mut self,
         kernels: &[Kernel],
         graphs: &GraphUse,
         transfers: &Transfers,
-        has_all: bool,
+        listed: Listed,
     ) {
         let id = self.id;
         let [compute, communication] = kernels::untimed(kernels, |strata| strata.paused(id));
@@ -80,9 +81,15 @@ impl DeviceReport {
         let [compute, communication] = kernels::untimed(kernels, |strata| strata.unseen(id));
         let copies = transfers::untimed(transfers, |strata| strata.unseen(id));
         self.work.unseen = [compute, graphs.strata.unseen(id), communication, copies];
-        let ordinary = kernels.iter().filter(|kernel| !kernel.communication);
-        self.work.most_compute =
-            ordinary.map(|kernel| kernel.strata.most(id)).sum::<Option<u64>>().filter(|_| has_all);
+        let ordinary = || kernels.iter().filter(|kernel| !kernel.communication);
+        match listed {
+            Listed::All => self.work.most_compute = ordinary().map(|kernel| kernel.strata.most(id)).sum(),
+            Listed::Kernels => {
+                let total = |kernel: &Kernel| kernel.strata.total_on(id).map(Sum::from);
+                self.work.selected = ordinary().map(total).reduce(both).flatten();
+            }
+            Listed::Some => {}
+        }
         self.gaps.total.hi = self.whole().idle.hi;
         self.complete_idle();
     }
@@ -112,6 +119,24 @@ impl DeviceReport {
             ..*self
         }
     }
+}
+
+/// What the tables have of the operations that used a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// All.
+    All,
+    /// All of some kernels, and nothing else is selected.
+    Kernels,
+    /// An unknown part.
+    Some,
+}
+
+/// Returns the sum of two times; `None` if one of them is not known.
+pub fn both(one: Option<Sum>, other: Option<Sum>) -> Option<Sum> {
+    let (mut sum, other) = one.zip(other)?;
+    sum.add(other);
+    Some(sum)
 }
 
 /// Returns a row for every device that the trace names or that had work.

@@ -76,6 +76,13 @@ impl Kernel {
         self.strata.total()
     }
 
+    /// Returns the mean time of all launches, ns, extrapolated if not all are timed; `None` if none is.
+    pub fn mean(&self) -> Option<Estimate<f64>> {
+        let Estimate { value, lo, hi, kind } = self.total().filter(|_| self.count > 0)?;
+        let each = |ns: u64| ns as f64 / self.count as f64;
+        Some(Estimate { value: each(value), lo: each(lo), hi: each(hi), kind })
+    }
+
     /// The order of the table: the most time first, then the most launches, then the most runs in graphs, then the
     /// name.
     pub fn rank(&self) -> impl Ord + use<> {

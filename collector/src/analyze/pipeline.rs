@@ -10,7 +10,7 @@ use super::collectives::{CollectiveFold, Collectives};
 use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::device_switches::{SwitchCount, Switches};
-use super::devices::{self, DeviceReport};
+use super::devices::{self, DeviceReport, Listed};
 use super::gaps::rows::GapReport;
 use super::gaps::{GapLog, LoggedGap};
 use super::gpu_errors::{ErrorFold, GpuErrors};
@@ -136,8 +136,13 @@ where
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
     tables.steps.found_by(clocks.steps.source.clone());
-    let has_all = filter.is_everything() && !start.period.is_span() && damage == Damage::default();
-    tables.relate(has_all && tables.coverage.dropped() == 0, names);
+    let is_whole = !start.period.is_span() && damage == Damage::default() && tables.coverage.dropped() == 0;
+    let listed = match () {
+        () if is_whole && filter.is_everything() => Listed::All,
+        () if is_whole && filter.is_of_kernels() => Listed::Kernels,
+        () => Listed::Some,
+    };
+    tables.relate(listed, names);
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None, findings: None }
@@ -257,12 +262,12 @@ analyses! {
 
 impl Tables {
     /// Fills in what is computed from several tables: what the operations took that were called in pauses, which the tables
-    /// of operations know and the devices need, and the gaps of all devices. `has_all`: no operation is missing in the tables.
-    fn relate(&mut self, has_all: bool, names: &Names) {
+    /// of operations know and the devices need, and the gaps of all devices. `listed`: what the tables have of the operations.
+    fn relate(&mut self, listed: Listed, names: &Names) {
         pending::settle(self, names);
         for device in &mut self.devices {
             device.idle.set_warm_up(self.steps.first_steady());
-            device.extrapolate(&self.kernels, &self.graphs, &self.transfers, has_all);
+            device.extrapolate(&self.kernels, &self.graphs, &self.transfers, listed);
         }
         self.gaps = devices::gaps(&self.devices);
         self.idle = devices::idle(&self.devices);

@@ -8,7 +8,7 @@ use crate::model::filter::{Limited, Passed, RecordFilter};
 use crate::model::gpu_interval::GpuInterval;
 use crate::model::graphs::Contents;
 use crate::model::memory::MemoryChange;
-use crate::model::{Event, Operation};
+use crate::model::{Action, Event, Operation};
 
 /// What the record filter lets through of one event.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Selected {
     /// Computes what passes of an event. Every event of a trace has to be given to the filter once, in the trace's order.
     pub fn of(filter: &mut RecordFilter<'_>, event: &Event<'_>) -> Selected {
         let passed = filter.check(event);
-        let limited = if passed.operation { filter.limit(event).map(Box::new) } else { None };
+        let limited = if passed.concerns { filter.limit(event).map(Box::new) } else { None };
         let passes = |change: &&MemoryChange| filter.holds(change.allocator());
         let memory = if event.memory.iter().all(|change| passes(&change)) {
             None
@@ -81,6 +81,17 @@ impl<'e> Scope<'e> {
     pub fn operation(&self) -> Option<&Operation> {
         let limited = self.limited.map(|limited| &limited.operation);
         limited.or(self.event.operation.as_ref()).filter(|_| self.passed.operation)
+    }
+
+    /// Whether the event's operation is a burst or a run of which only some launches pass. When in its time these ran is not
+    /// known.
+    pub fn is_part_of_burst(&self) -> bool {
+        let launches = |of: &Operation| match of.what {
+            Action::Burst { launches, .. } => launches,
+            _ => 0,
+        };
+        let whole = self.event.operation.as_ref().map_or(0, launches);
+        self.limited.is_some_and(|limited| launches(&limited.operation) < whole)
     }
 
     /// What the graph of [`operation`](Scope::operation) ran, limited in the same way.

@@ -77,6 +77,8 @@ pub struct ProcessInfo {
     pub damage: Damage,
     /// The filter in words; empty if everything passes.
     pub filter: String,
+    /// Whether the filter selects a part of what a GPU did at one time.
+    pub divides_a_gpu: bool,
     /// Whether its environment let every launch wait for its kernel (CUDA_LAUNCH_BLOCKING).
     pub launch_blocking: bool,
     /// Notes for the reader, most of them the agent's.
@@ -140,6 +142,7 @@ impl ProcessInfo {
             captured,
             damage,
             filter: filter.to_string(),
+            divides_a_gpu: filter.divides_a_gpu(),
             launch_blocking,
             notes: notes.chain(launch_blocking.then_some(BLOCKING)).map(str::to_owned).collect(),
             hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),

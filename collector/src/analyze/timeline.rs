@@ -10,7 +10,7 @@
 //!
 //! **Untimed work** ran at an unknown time: not before its call, nor before the end of the timed operation before it
 //! on its stream; not after the start of the timed operation after it, nor after the return of a synchronization of
-//! the program or of a copy to the host, nor after the end of the records. That whole interval is *undecided* where nothing
+//! the program or of a copy to the host, nor after an error of the GPU or the end of the records. That whole interval is *undecided* where nothing
 //! else is known to run. If the work was left untimed
 //! to keep within the budget, it is *unobserved*.
 //!
@@ -33,6 +33,7 @@ use super::idle::rows::{Found, Used};
 use super::idle::running::LineTimes;
 use super::scope::Scope;
 use crate::hash::HashMap;
+use crate::model::gpu_error;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
@@ -114,7 +115,7 @@ impl<'a> Analysis<'a> for Timelines {
         }
         let over = self.waited_until(event);
         if let Some(operation) = scope.operation_at_any_time() {
-            self.operation(event, operation);
+            self.operation(event, operation, scope.is_part_of_burst());
         }
         if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
             host.call(event, call, over, &self.period);
@@ -168,8 +169,8 @@ impl Timelines {
         self.log = Some(log);
     }
 
-    /// Takes an operation.
-    fn operation(&mut self, event: &Event<'_>, operation: &Operation) {
+    /// Takes an operation. Of a burst or a run it may be a part that counts (`is_part`), which ran somewhere in its time.
+    fn operation(&mut self, event: &Event<'_>, operation: &Operation, is_part: bool) {
         let Timelines { period, open, owners, hosts, times, log } = self;
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         if owners.insert(operation.context, owner).is_none()
@@ -188,6 +189,7 @@ impl Timelines {
         let mut lead = |since: (i64, usize)| host.as_mut()?.lead(event, operation, since);
         match &operation.when {
             When::Timed(interval) => {
+                let interval = &if is_part { of_part(interval) } else { *interval };
                 timeline.work(operation, interval);
                 let shows_call = event.record.body.call().is_some_and(|call| call.api != 0);
                 timeline.timed(operation, interval, shows_call, lead);
@@ -262,7 +264,16 @@ impl Timelines {
 
 /// Returns what an event shows to be over.
 pub(super) fn known_over(event: &Event<'_>) -> impl Iterator<Item = Drained> {
-    event.drained.iter().copied().chain(copied(event))
+    event.drained.iter().copied().chain(copied(event)).chain(stopped(event))
+}
+
+/// Returns what is over because the GPU has stopped with an error: it does no more work for the context.
+fn stopped(event: &Event<'_>) -> Option<Drained> {
+    let Body::Api(api) = &event.record.body else { return None };
+    let is_stopped = gpu_error::of(api.result).is_some() && event.context != 0;
+    let over =
+        Drained { context: event.context, stream: None, issued_before: api.call.end, by: host(api.call.end) };
+    is_stopped.then_some(over)
 }
 
 /// Returns what is over because the host has the data of a copy, which may have no GPU time of its own.
@@ -580,6 +591,11 @@ impl Timeline {
         }
         self.sweep.finish()
     }
+}
+
+/// Returns the interval of a burst or a run for a part of its launches: at no moment is it certain that one of these ran.
+fn of_part(whole: &GpuInterval) -> GpuInterval {
+    GpuInterval { busy_from: whole.latest_end, starved: 0, ..*whole }
 }
 
 fn class(what: Action) -> Class {

@@ -17,7 +17,7 @@
 
 use super::analysis::Analysis;
 use super::analysis::Line;
-use super::devices::{self, DeviceReport};
+use super::devices::{self, DeviceReport, both};
 use super::extrapolate::Extent;
 use super::gaps::rows::{GapReport, side};
 use super::gaps::{Found, Neighbour};
@@ -592,6 +592,7 @@ fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[(&DeviceReport, u6
     device.bins = time.bins;
     device.work.observed = time.work;
     device.work.most_compute = own.iter().map(|(row, _)| row.work.most_compute).sum();
+    device.work.selected = own.iter().map(|(row, _)| row.work.selected).reduce(both).flatten();
     for (row, _) in own {
         let add = |all: &mut [Extent; CLASSES], theirs: [Extent; CLASSES]| {
             all.iter_mut().zip(theirs).for_each(|(all, theirs)| *all = all.plus(theirs));

@@ -31,14 +31,20 @@ pub struct Work {
     pub unseen: [Extent; CLASSES],
     /// The upper bound of the time of all kernels, where the table of kernels knows it.
     pub most_compute: Option<u64>,
+    /// The time of the selected kernels by their table, where these alone are selected.
+    pub selected: Option<Sum>,
 }
 
 /// Returns the parts of the whole span, extrapolated where that can be done. Kernels ran for no longer than the table of
-/// kernels says: where the host stalls within a run, the GPU waits in the run's interval, and that is idle time.
+/// kernels says: where the host stalls within a run, the GPU waits in the run's interval, and that is idle time. So is
+/// the time in which those launches of a run ran that are not selected.
 pub fn whole(identity: &Identity, work: &Work) -> Identity {
     let mut whole = extrapolated(identity, work).unwrap_or(*identity);
     let compute = &mut whole.busy[Class::Compute as usize];
-    let most = work.most_compute.map_or(u64::MAX, |most| most.max(compute.lo));
+    let least = compute.lo;
+    let most = work.most_compute.map_or(u64::MAX, |most| most.max(least));
+    let most = work.selected.map_or(most, |selected| most.min(selected.value.max(least)));
+    compute.hi = work.selected.map_or(compute.hi, |selected| compute.hi.min(selected.hi.max(least)));
     let waited = compute.value.saturating_sub(most);
     compute.value -= waited;
     let idle = &mut whole.idle;
@@ -176,6 +182,20 @@ mod tests {
         assert_eq!(parts(Some(50)), (50, 23));
         assert_eq!(parts(Some(30)), (39, 34), "but what is certain");
         assert_eq!((parts(Some(60)), parts(None)), ((53, 20), (53, 20)));
+    }
+
+    /// A run counted whole as certain compute time of each kernel in it: 124 ms of a kernel of which the table said 4.3 ms.
+    #[test]
+    fn selected_kernels_ran_no_longer_than_their_table_says() {
+        let selected = Some(Sum { value: 4, lo: 3, hi: 6 });
+        let of = |least| {
+            let mut observed = identity([124, 0, 0, 0], 20, 10, 0);
+            observed.busy[0].lo = least;
+            observed.idle.hi = observed.span;
+            whole(&observed, &Work { observed: [124, 0, 0, 0], selected, ..Work::default() })
+        };
+        assert_eq!((of(0).busy[0], of(0).idle.value), (Sum { value: 4, lo: 0, hi: 6 }, 140));
+        assert_eq!(of(5).busy[0], Sum { value: 5, lo: 5, hi: 6 }, "but what is certain");
     }
 
     fn took(known: u64, lo: f64, value: f64, hi: f64) -> Extent {
@@ -330,6 +350,7 @@ mod tests {
                 paused: paused.map(extent),
                 unseen: unseen.map(extent),
                 most_compute: None,
+                selected: None,
             };
             if let Some(whole) = extrapolated(&identity, &work) {
                 let parts: Vec<&Sum> = whole.busy.iter().chain([&whole.idle, &whole.undecided]).collect();

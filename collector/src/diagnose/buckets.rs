@@ -29,6 +29,13 @@ pub enum Bucket {
     Tail,
 }
 
+impl Bucket {
+    /// Whether it tells about what is selected also where other work of the GPU is not: the GPU may have done that.
+    pub fn is_of_selected(self) -> bool {
+        matches!(self, Bucket::Compute | Bucket::Graphs)
+    }
+}
+
 /// The wall time of the GPU that was used most, by [`Bucket`]: that which was busy for the longest time, or had work for the longest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {

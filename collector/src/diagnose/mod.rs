@@ -18,7 +18,7 @@ use crate::analyze::source::Source;
 use crate::analyze::startup::FirstLaunches;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
-use finding::Finding;
+use finding::{Claimed, Finding};
 use findings::{FINDERS, straggler_rank};
 use verdict::Verdict;
 
@@ -76,6 +76,11 @@ impl<'a> Facts<'a> {
         of_all / self.gpus()
     }
 
+    /// Whether a filter selects a part of what a GPU did at one time.
+    pub fn divide_a_gpu(&self) -> bool {
+        self.reports.iter().any(|report| report.process.divides_a_gpu)
+    }
+
     /// The number of steps of all processes, by which what all of them did is divided; 0 if none were found. (The steps in the
     /// added tables are those of one process.)
     pub fn steps(&self) -> u64 {
@@ -122,7 +127,11 @@ impl Diagnosis {
         let ranks = Ranks::of(reports);
         let claimed = FINDERS.iter().filter_map(|find| find(&facts));
         // Of what gains the same, a whole job's fault comes first.
-        let claimed = straggler_rank::find(&facts, &ranks).into_iter().chain(claimed).collect();
+        let mut claimed: Vec<Claimed> =
+            straggler_rank::find(&facts, &ranks).into_iter().chain(claimed).collect();
+        if facts.divide_a_gpu() {
+            claimed.retain(|claimed| claimed.claims.keys().all(|bucket| bucket.is_of_selected()));
+        }
         let first = findings::ended(&facts).map(|(fault, _)| fault);
         let findings = finding::ranked(claimed, &buckets, first);
         let verdict = Verdict::of(&facts, &findings);

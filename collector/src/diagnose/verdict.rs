@@ -7,7 +7,8 @@
 //!   copies;
 //! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or because the host had
 //!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits;
-//! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average;
+//! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average, or while a stream waited for
+//!   a function that the program had put onto it;
 //! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
 //! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded, also by the
 //!   first launch of a kernel;
@@ -23,7 +24,7 @@
 //! first, and then what bounded it until then, if that is safe.
 //!
 //! Removing a bound saves at most its group. What is said to do first is the remedy of the bound, unless another finding saves
-//! twice as much.
+//! twice as much. Where no finding removes the bound, the remedy of the largest is said to be another gain.
 
 mod groups;
 mod safety;
@@ -114,7 +115,9 @@ impl Verdict {
         // What is judged may be the steps alone.
         let is_judged = |id| facts.buckets.around == 0 || id != Id::ColdStart;
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0 && is_judged(finding.id));
-        let removing = gaining().find(|finding| removed_by(finding.id) == Some(bound));
+        // What a stream waits for is not prepared ahead like what the host does between launches.
+        let has_remedy = bound != Bound::Host || !is_in_host_functions(&group);
+        let removing = gaining().find(|finding| has_remedy && removed_by(finding.id) == Some(bound));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
@@ -125,8 +128,9 @@ impl Verdict {
         let is_first = |removing: &&Finding| {
             largest.is_none_or(|largest| removing.saves.value.saturating_mul(MUCH_MORE) > largest.saves.value)
         };
+        let lead = if removing.is_some() { "First" } else { "Another gain" };
         let first = removing.filter(is_first).or(largest);
-        text.extend(first.map(|finding| format!("First: {}", in_short(&finding.fix))));
+        text.extend(first.map(|finding| format!("{lead}: {}", in_short(&finding.fix))));
         if let Some((fault, said)) = findings::ended(facts) {
             let said = said.into_iter().take(1).chain(text.into_iter().take(1));
             text = said.chain(first_of_all(findings, fault)).collect();
@@ -194,6 +198,11 @@ fn removed_by(fault: Id) -> Option<Bound> {
     }
 }
 
+/// Whether most of a group's time is in functions that the program had put onto streams.
+fn is_in_host_functions(group: &Group) -> bool {
+    group.in_host_functions > group.ns / 2
+}
+
 /// Returns the most that removing a bound would save, ns.
 fn saves(facts: &Facts<'_>, bound: Bound, group: &Group) -> u64 {
     match bound {
@@ -248,6 +257,9 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
             "Launch-bound: for {share} of {whole} the GPU waits for launches, {} each.",
             duration(group.mean_gap())
         ),
+        Bound::Host if is_in_host_functions(group) => {
+            format!("Host-bound: for {share} of {whole} the GPU waits for host functions.")
+        }
         Bound::Host => format!("Host-bound: for {share} of {whole} the GPU waits for the host outside CUDA."),
         Bound::Syncs => {
             format!("Sync-bound: for {share} of {whole} the GPU idles after {}.", call("a wait"))

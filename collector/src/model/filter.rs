@@ -63,6 +63,16 @@ impl Filter {
         self.is_of_all() && self.since.is_none() && self.until.is_none()
     }
 
+    /// Whether kernels are selected by their names, and there is no other condition.
+    pub fn is_of_kernels(&self) -> bool {
+        self.kernel.is_some() && Filter { kernel: None, ..self.clone() }.is_everything()
+    }
+
+    /// Whether a part of what a GPU did at one time is selected: the rest may have run while that part did not.
+    pub fn divides_a_gpu(&self) -> bool {
+        !self.streams.is_empty() || !self.threads.is_empty() || self.kernel.is_some()
+    }
+
     /// Whether a device is selected; `None` stands for an unknown one.
     pub fn is_of_device(&self, device: Option<u32>) -> bool {
         self.devices.is_empty() || device.is_some_and(|device| self.devices.contains(&device))

@@ -308,16 +308,18 @@ pub fn derive(
     };
     let begins = |gpu: i64| to_host(gpu).max(pair.began);
     let ends = |gpu: i64| to_host(gpu).min(pair.seen).max(pair.began);
+    let (earliest_start, latest_end) = (begins(pair.start), ends(spread.latest_end));
+    let best = (to_host(start), to_host(end));
+    let (start, end) = between(best, (pair.began, pair.seen), (earliest_start, latest_end));
     GpuInterval {
         time_base: gpu.time_base,
-        earliest_start: begins(pair.start),
+        earliest_start,
         latest_start: begins(spread.latest_start),
         earliest_end: ends(spread.earliest_end),
-        latest_end: ends(spread.latest_end),
+        latest_end,
         busy_from: begins(busy_from(&pair, &spread, theta, clock)),
-        // What a launch usually takes may be more than the time until it was seen to be over.
-        start: begins(start).min(ends(end)),
-        end: ends(end),
+        start,
+        end,
         starved: 0,
         length,
         basis: match (pair.is_shared(), spread.end_was_queued && spread.over_start == 0) {
@@ -329,6 +331,23 @@ pub fn derive(
         clock_half_width: theta.half_width(),
         off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
     }
+}
+
+/// Returns when an operation ran whose best start and end by the clock are given, on the host's line: not before its call
+/// began, and not after it was seen to be over. Where the clock says otherwise, all of it was later or earlier, as far as its
+/// earliest start and its latest end allow that.
+fn between(
+    (start, end): (i64, i64),
+    (began, seen): (i64, i64),
+    (earliest_start, latest_end): (i64, i64),
+) -> (i64, i64) {
+    let early = began.saturating_sub(start).max(0);
+    let late = end.saturating_sub(seen).max(0);
+    let least_end = end.min(seen).max(began);
+    let end = end.saturating_add(early).min(latest_end).max(least_end);
+    let start = start.max(began).saturating_sub(late).max(earliest_start);
+    // What a launch usually takes may be more than the time until it was seen to be over.
+    (start.min(end), end)
 }
 
 /// The moment from which the GPU was certainly busy with it. A launch of a burst or a run that was submitted later
@@ -643,6 +662,18 @@ mod tests {
         let mut at_the_end = run();
         at_the_end.expect(50_000);
         assert_eq!(at_the_end.ran(), [(0, 0), (7_900_000, 8_000_000)], "all of it was busy from then on");
+    }
+
+    /// An operation that the clock put before its call started and ended at nearly the same moment, though it was said to take
+    /// 18 µs.
+    #[test]
+    fn an_operation_that_was_later_than_the_clock_says_ended_later_too() {
+        let called = |best, latest_end| between(best, (0, i64::MAX), (0, latest_end));
+        assert_eq!(called((-13_754, 4_527), 44_400), (0, 18_281));
+        assert_eq!(called((-13_754, 4_527), 10_000), (0, 10_000), "it ended no later than its end event");
+        assert_eq!(called((100, 900), 44_400), (100, 900));
+        assert_eq!(between((500, 1_500), (0, 1_200), (0, 1_200)), (200, 1_200), "it was seen to be over");
+        assert_eq!(between((500, 1_500), (400, 1_200), (400, 1_200)), (400, 1_200));
     }
 
     /// On a drained stream, launched at 10 µs, submitted 4 µs after its start event was recorded, and over before its

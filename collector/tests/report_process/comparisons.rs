@@ -3,7 +3,7 @@
 use super::*;
 use gpuspy_collector::analyze::gpu_errors::{GpuErrors, Stopped};
 use gpuspy_collector::analyze::idle::{Cause, Part};
-use gpuspy_collector::analyze::steps::{Contents, StepTimes, Steps};
+use gpuspy_collector::analyze::steps::{Contents, HostTimes, StepTimes, Steps, TimedOn};
 use gpuspy_collector::analyze::together::Together;
 use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::model::steps::Source;
@@ -41,6 +41,7 @@ fn stepped(count: u64, gemm: i64, adds: u32, median: u64) -> ProcessReport {
         min: median - median / 50,
         max: median + median / 40,
         drift: 0.0,
+        measured: count - 1,
     };
     report.tables.steps = Steps {
         count,
@@ -48,6 +49,8 @@ fn stepped(count: u64, gemm: i64, adds: u32, median: u64) -> ProcessReport {
         launches: 1 + u64::from(adds),
         warm_up: 1,
         time: Some(time),
+        timed_on: Some(TimedOn::Gpu),
+        on_host: Some(HostTimes { mean, std: mean / 100.0 }),
         contents: Contents {
             busy: mean * 0.7,
             idle: mean * 0.3,

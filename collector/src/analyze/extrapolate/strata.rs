@@ -104,6 +104,12 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         }
     }
 
+    /// Returns the time of all operations on a device, ns; `None` if none was timed.
+    pub fn total_on(&self, device: Option<u32>) -> Option<Estimate<u64>> {
+        let Some(device) = self.devices.get(&device) else { return Some(Estimate::exactly(0)) };
+        (device.all.timed > 0).then(|| device.total())
+    }
+
     fn extent(&self, device: Option<u32>, why: Why) -> Extent {
         let Some(device) = self.devices.get(&device) else { return Extent::default() };
         let count = device.all.count(why);

@@ -1,10 +1,12 @@
 //! The steps of a program: how long they take, how steady they are, and what is in them.
 //!
 //! Which launch begins a step is found in the first pass over the trace ([`model::steps`](crate::model::steps)). A step
-//! lasts until the next one begins, so the last one has no time. If the starts of first operations on the GPU are known for
-//! at least half of the steps, a step's time is from one such start to the next; steps of which one is unknown are left
-//! out. Otherwise it is from call to call on the host. On a deep stream the host is far ahead at first, and issues many
-//! steps at once.
+//! lasts until the next one begins, so the last one has no time. Its time is
+//!
+//! - from the start of its first operation on the GPU to the next such start, if that is measured for at least half of the
+//!   steps, or if the host is ahead of the GPU. Steps between two starts that are known are given the mean of their time.
+//! - from call to call on the host otherwise. Where the host is ahead, it issues some steps at once and waits in the next
+//!   one, so that only the mean of such times says how long a step takes.
 //!
 //! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
@@ -36,6 +38,7 @@ use super::ranges::RangeName;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
+use crate::model::named::named;
 use crate::model::period::Period;
 use crate::model::steps::Source;
 use contents::Filling;
@@ -43,7 +46,13 @@ use phases::PhaseFold;
 use starts::{Start, Starts};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use times::{Taken, Times};
+use times::Times;
+
+/// By how much more or less the host is ahead of the GPU from one step to another, in steps, for its calls to be no measure
+/// of a step: the time between two calls is wrong by so much.
+const AHEAD: f64 = 0.1;
+/// The fewest changes from which that is known.
+const FEWEST: u64 = 4;
 
 /// The steps that were found; without steps, `count` is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +67,10 @@ pub struct Steps {
     pub warm_up: u64,
     /// How long the steps after the warm-up took.
     pub time: Option<StepTimes>,
+    /// What these times are.
+    pub timed_on: Option<TimedOn>,
+    /// The times of the same steps from call to call on the host.
+    pub on_host: Option<HostTimes>,
     /// Steps that took much longer than the others, the longest first; at most ten.
     pub outliers: Vec<Outlier>,
     /// Times of steps over the run, for a plot: the mean of equally many steps each; at most 60.
@@ -72,6 +85,27 @@ pub struct Steps {
     pub all_launches: u64,
     /// Whether busy time could be added up from the operations in the steps.
     pub is_busy_known: bool,
+}
+
+named! {
+    /// From where to where a step is timed.
+    pub enum TimedOn {
+        /// From the start of its first operation on the GPU to that of the next step.
+        Gpu = "gpu",
+        /// From call to call on the host, which keeps pace with the GPU.
+        Host = "host",
+        /// From call to call on the host, which is or may be ahead of the GPU.
+        HostAhead = "host_ahead",
+    }
+}
+
+/// Times of steps from call to call on the host, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostTimes {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
 }
 
 /// Times of steps, ns.
@@ -93,6 +127,8 @@ pub struct StepTimes {
     pub max: u64,
     /// How much longer the steps at the end are than those at the start, as a share of the mean.
     pub drift: f64,
+    /// How often a time was measured: fewer than steps where several are known as a sum.
+    pub measured: u64,
 }
 
 /// A step that took much longer than the others.
@@ -247,10 +283,31 @@ pub struct StepFold<'a> {
     count: u64,
     starts: Starts,
     last: Option<Start>,
+    /// The number and GPU start of the last step for which that is known, if all steps since count.
+    known: Option<(u64, i64)>,
+    lead: Lead,
     on_gpu: Times,
     on_host: Times,
     filling: Filling,
     phases: PhaseFold<'a>,
+}
+
+/// How far the host was ahead where a step's start on the GPU is known.
+#[derive(Debug, Default)]
+struct Lead {
+    /// At the last such step, ns.
+    last: Option<i64>,
+    /// How often it was compared with the one before, and by how much they differ in all, ns.
+    changes: u64,
+    total: u64,
+}
+
+impl Lead {
+    fn next(&mut self, lead: i64) {
+        let Some(last) = self.last.replace(lead) else { return };
+        self.changes += 1;
+        self.total = self.total.saturating_add(lead.abs_diff(last));
+    }
 }
 
 impl StepFold<'_> {
@@ -260,14 +317,30 @@ impl StepFold<'_> {
             if let Some(last) = self.last.replace(start).filter(|last| last.step + 1 == start.step)
                 && self.period.contains(host(last.host))
             {
-                let Start { step, host, .. } = last;
-                let duration = start.host.saturating_sub(host);
-                self.on_host.add(Taken { step, start: host, duration });
-                if let (Some(from), Some(to)) = (last.gpu, start.gpu) {
-                    let duration = to.saturating_sub(from).max(0) as u64;
-                    self.on_gpu.add(Taken { step, start: from.max(0) as u64, duration });
-                }
+                self.on_host.add(last.step, 1, last.host, start.host.saturating_sub(last.host));
+            } else {
+                self.known = None;
             }
+            let Some(to) = start.gpu else { continue };
+            self.lead.next(to.saturating_sub(host(start.host)));
+            if let Some((step, from)) = self.known.replace((start.step, to)) {
+                let duration = to.saturating_sub(from).max(0) as u64;
+                self.on_gpu.add(step, start.step - step, from.max(0) as u64, duration);
+            }
+        }
+    }
+
+    /// Returns by which times steps are told.
+    fn timed_on(&self) -> TimedOn {
+        let are_most = |steps: u64| steps * 2 >= self.on_host.count;
+        let mean = |total: u64, count: u64| total as f64 / count.max(1) as f64;
+        let changes = mean(self.lead.total, self.lead.changes);
+        let is_ahead = changes > AHEAD * mean(self.on_gpu.total, self.on_gpu.count);
+        match () {
+            () if are_most(self.on_gpu.measured) => TimedOn::Gpu,
+            () if is_ahead && are_most(self.on_gpu.count) => TimedOn::Gpu,
+            () if is_ahead || self.lead.changes < FEWEST => TimedOn::HostAhead,
+            () => TimedOn::Host,
         }
     }
 }
@@ -283,6 +356,8 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             count: 0,
             starts: Starts::default(),
             last: None,
+            known: None,
+            lead: Lead::default(),
             on_gpu: Times::default(),
             on_host: Times::default(),
             filling: Filling::default(),
@@ -316,7 +391,8 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         if self.count == 0 {
             return Steps { all_launches, ..Steps::default() };
         }
-        let times = if self.on_gpu.count * 2 >= self.on_host.count { self.on_gpu } else { self.on_host };
+        let timed_on = self.timed_on();
+        let times = if timed_on == TimedOn::Gpu { self.on_gpu } else { self.on_host.clone() };
         let told = times.told(self.origin);
         let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
         Steps {
@@ -325,6 +401,8 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             launches: filled.launches,
             warm_up: filled.warm_up,
             time: told.time,
+            timed_on: told.time.map(|_| timed_on),
+            on_host: self.on_host.since(told.warm_up),
             outliers: told.outliers,
             plot: told.plot,
             contents: filled.contents,
@@ -344,8 +422,11 @@ mod tests {
     use crate::analyze::identity::Identity;
     use crate::analyze::idle::by_step::StepIdle;
     use crate::analyze::idle::{IdleReport, Part};
+    use crate::model::{Action, Operation, Reason, When, simulation};
     use crate::trace::record::{Body, Names, Record};
     use gpuspy_wire::record::LossCause;
+
+    const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 
     /// From step 10 on, of which the first two were long, "warm-up 12" was reported.
     #[test]
@@ -366,6 +447,41 @@ mod tests {
             12,
             "the idle time of the warm-up is told by the numbers of its steps"
         );
+    }
+
+    /// Takes steps of 100 ns on the GPU, after each ten of which the host waits for it, so that it issues nine of them at once.
+    /// The GPU starts of one in `known` are known.
+    fn ahead_of_the_gpu(known: u64) -> Steps {
+        let names = Names::default();
+        let mut fold = StepFold::new(&analysis::Start::of(&names));
+        for step in 0..401 {
+            let (at, start) = (1_000 + step / 10 * 1_000 + step % 10, 1_000 + 100 * step as i64);
+            let record = Record { thread: 1, at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+            let when = if step % known == 0 {
+                When::Timed(simulation::exactly(start, start + 90))
+            } else {
+                When::Untimed { reason: Reason::Lost, after: Some(start) }
+            };
+            let operation = Operation { when, ..simulation::operation(KERNEL, (at, at)) };
+            let event = Event { step: Some(step), operation: Some(operation), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+        }
+        finish_at(fold, 100_000)
+    }
+
+    /// Most steps of a GPU-bound loop were said to take as long as it takes to issue one, so that a program that had become
+    /// slower was said to have become faster.
+    #[test]
+    fn steps_that_the_host_issues_ahead_take_as_long_as_on_the_gpu() {
+        for known in [1, 3, 7] {
+            let steps = ahead_of_the_gpu(known);
+            let time = steps.time.unwrap();
+            assert_eq!((steps.timed_on, time.median), (Some(TimedOn::Gpu), 100), "one in {known}");
+            assert!(time.measured <= 400 / known + 1 && (time.mean - 100.0).abs() < 1e-6, "{time:?}");
+            assert!((steps.on_host.unwrap().mean - 100.0).abs() < 5.0, "{:?}", steps.on_host);
+        }
+        let unknown = ahead_of_the_gpu(1_000);
+        assert_eq!((unknown.timed_on, unknown.time.unwrap().median), (Some(TimedOn::HostAhead), 1));
     }
 
     /// On an H100, the steps of a sampled run were said to be busy for 42 % of their time where kernels ran for 70 % of it: the

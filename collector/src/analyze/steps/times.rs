@@ -1,6 +1,6 @@
 //! How long steps take, in bounded memory.
 
-use super::{Outlier, StepTimes};
+use super::{HostTimes, Outlier, StepTimes};
 use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
 use std::collections::BTreeMap;
@@ -24,12 +24,18 @@ pub(super) struct Taken {
     /// Host ns.
     pub start: u64,
     pub duration: u64,
+    /// Whether it is the mean of several steps, of which only the sum is known.
+    pub is_shared: bool,
 }
 
 /// The times of the steps by one clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     pub count: u64,
+    /// How often a time was measured: fewer than steps where some are known as a sum.
+    pub measured: u64,
+    /// The sum of all, ns.
+    pub total: u64,
     first: Vec<Taken>,
     rest: Moments,
     longest: Vec<Taken>,
@@ -63,6 +69,10 @@ impl Moments {
         at(0.841_345).saturating_sub(at(0.158_655)) as f64 / 2.0
     }
 
+    fn std(&self) -> f64 {
+        (self.squares / self.quantiles.count().max(1) as f64).sqrt()
+    }
+
     fn median(&self) -> Option<u64> {
         self.quantiles.quantile(0.5)
     }
@@ -79,8 +89,23 @@ pub(super) struct Told {
 }
 
 impl Times {
-    /// Takes the next step.
-    pub(super) fn add(&mut self, taken: Taken) {
+    /// Takes the next `steps` steps, which began with number `step` at host ns `start` and took `duration` together: each
+    /// is given the mean.
+    pub(super) fn add(&mut self, step: u64, steps: u64, start: u64, duration: u64) {
+        self.measured += 1;
+        self.total = self.total.saturating_add(duration);
+        let of = |at: u64| (u128::from(duration) * u128::from(at) / u128::from(steps.max(1))) as u64;
+        for at in 0..steps {
+            self.add_one(Taken {
+                step: step + at,
+                start: start.saturating_add(of(at)),
+                duration: of(at + 1) - of(at),
+                is_shared: steps > 1,
+            });
+        }
+    }
+
+    fn add_one(&mut self, taken: Taken) {
         self.count += 1;
         self.plot.add(taken.duration);
         if self.first.len() < FIRST {
@@ -88,6 +113,9 @@ impl Times {
             return;
         }
         self.rest.add(taken.duration);
+        if taken.is_shared {
+            return;
+        }
         if self.longest.len() < LONGEST {
             self.longest.push(taken);
         } else if let Some(least) = self.longest.iter_mut().min_by_key(|of| of.duration)
@@ -95,6 +123,15 @@ impl Times {
         {
             *least = taken;
         }
+    }
+
+    /// Returns mean and spread of the steps that are not before number `step`.
+    pub(super) fn since(&self, step: u64) -> Option<HostTimes> {
+        let mut steady = self.rest.clone();
+        let first = self.first.iter().filter(|taken| taken.step >= step);
+        first.for_each(|taken| steady.add(taken.duration));
+        let count = steady.quantiles.count();
+        (count > 0).then(|| HostTimes { mean: steady.mean, std: steady.std() })
     }
 
     /// Returns what they say, of a run that began at host ns `origin`.
@@ -113,7 +150,7 @@ impl Times {
         let steady = self.first.split_off(warm_up);
         steady.iter().for_each(|taken| self.rest.add(taken.duration));
         let mut outliers: Vec<Taken> = steady.into_iter().chain(self.longest).collect();
-        outliers.retain(|taken| taken.duration > threshold);
+        outliers.retain(|taken| taken.duration > threshold && !taken.is_shared);
         outliers.sort_by_key(|taken| (std::cmp::Reverse(taken.duration), taken.step));
         let outlier = |taken: &Taken| Outlier {
             step: taken.step,
@@ -128,13 +165,14 @@ impl Times {
             warm_up: self.first.last().map_or(0, |last| last.step + 1),
             time: (steady > 0).then(|| StepTimes {
                 mean: self.rest.mean,
-                std: (self.rest.squares / steady as f64).sqrt(),
+                std: self.rest.std(),
                 median: self.rest.median().unwrap_or(0),
                 p95: self.rest.quantiles.quantile(0.95).unwrap_or(0),
                 p99: self.rest.quantiles.quantile(0.99).unwrap_or(0),
                 min: self.rest.least.unwrap_or(0),
                 max: self.rest.most,
                 drift,
+                measured: self.measured.saturating_sub(warm_up as u64).max(1),
             }),
             outliers: outliers.iter().take(OUTLIERS).map(outlier).collect(),
             plot: self.plot.means(),
@@ -207,7 +245,7 @@ mod tests {
         let mut times = Times::default();
         let mut start = 1_000;
         for (step, duration) in (0..).zip(durations) {
-            times.add(Taken { step, start, duration });
+            times.add(step, 1, start, duration);
             start += duration;
         }
         times.told(1_000)

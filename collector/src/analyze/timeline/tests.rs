@@ -235,6 +235,23 @@ fn a_copy_to_the_host_ends_what_was_launched_before_it() {
     assert_eq!((identity.span, identity.unobserved.value, identity.idle.value), (60, 40, 10));
 }
 
+/// A process that went on after an error of the GPU: the kernel that failed, whose time nobody reads, is over by then.
+#[test]
+fn an_error_of_the_gpu_ends_its_work() {
+    let until = |result| {
+        let call = Call { begin: 40, end: 60, context: 1, ..Call::default() };
+        let body = Body::Api(Api { call, result, subject: 0, calls: 1, inside: 0, entered: 0 });
+        let failed = Record { at: 60, body, ..record() };
+        let mut timelines = Timelines::default();
+        let launched = Some(operation(1, 7, KERNEL, untimed(10)));
+        take(&mut timelines, &Event { operation: launched, ..Event::new(&record()) });
+        take(&mut timelines, &Event::new(&failed));
+        timelines.by_device(1_000)[&Some(0)].identity.undecided.value
+    };
+    let (illegal_address, not_found) = (700, 500);
+    assert_eq!((until(illegal_address), until(not_found)), (50, 990));
+}
+
 #[test]
 fn a_shared_interval_is_undecided_and_possible() {
     let device = timed(&[
@@ -350,6 +367,21 @@ fn a_burst_proves_that_the_gpu_was_busy_only_when_all_of_it_had_been_launched() 
     let ahead = busy_from(30);
     assert_eq!(ahead.busy[Class::Compute as usize], Sum { value: 110, lo: 80, hi: 110 });
     assert_eq!(ahead.idle, Sum { value: 0, lo: 0, hi: 30 });
+}
+
+/// A run counted whole as certain compute time of each kernel that had a launch in it.
+#[test]
+fn a_run_proves_nothing_of_a_part_of_its_launches() {
+    let of = |is_part| {
+        let run = Action::Burst { launches: 2, ordinary: 2, communication: false };
+        let (record, mut timelines) = (record(), Timelines::default());
+        let operation = operation(1, 7, run, When::Timed(exactly(0, 100)));
+        timelines.operation(&Event::new(&record), &operation, is_part);
+        let devices = timelines.by_device(1_000);
+        devices[&Some(0)].identity.busy[Class::Compute as usize]
+    };
+    assert_eq!(of(false), Sum { value: 100, lo: 100, hi: 100 });
+    assert_eq!(of(true), Sum { value: 100, lo: 0, hi: 100 });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
-use crate::analyze::kernels::Kernel;
+use crate::analyze::kernels::{Kernel, Shaped};
 use crate::analyze::legacy_stream::Turns;
 use crate::analyze::memory::churn::{Churn, Counts};
 use crate::analyze::memory::holders::{Failure, Growth, Origin};
@@ -357,6 +357,7 @@ fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
         (0..100u64).for_each(|n| {
             let ns = if n % 5 == 0 { 200_000 } else { 2_000 };
             kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
+            kernel.strata.add(Shaped::default(), 1, Some(ns));
         });
         let one = Tables { kernels: vec![kernel].into_iter().collect(), ..process(1) };
         found(vec![one], &[(Bucket::Compute, 10 * MS)], unstable_kernel::find).is_some()

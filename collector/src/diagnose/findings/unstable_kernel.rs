@@ -23,6 +23,8 @@ const FIX: Advice = Advice {
 
 /// The fewest timed launches from which a spread can be judged.
 const FEWEST: u64 = 20;
+/// By how much the mean of the timed launches may differ from that of all, as a share. Beyond, they are no fair sample.
+const FAIR: f64 = 0.1;
 /// By how much the mean exceeds the median at least, as a factor.
 const SKEWED: f64 = 1.25;
 
@@ -48,7 +50,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         duration(median.value),
         duration(mean.value as u64),
         duration(most.value),
-        plural(kernel.count, "launch", "launches")
+        plural(kernel.durations.count(), "timed launch", "timed launches")
     );
     let gain = facts.buckets.get(Bucket::Compute).share(excess, all);
     Some(Claimed {
@@ -74,14 +76,18 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     })
 }
 
-/// Returns what the launches took beyond the median, ns, if that is certain and considerable.
+/// Returns what all launches took beyond the median, ns, by the share that it is of the timed ones' time, if that is certain
+/// and considerable.
 fn excess(kernel: &Kernel) -> Option<u64> {
     let has_one_grid = |shape: &Launched| shape.blocks.is_some_and(|(least, most)| least == most);
     let is_one_shape =
         kernel.shapes.others == 0 && matches!(&kernel.shapes.list[..], [one] if has_one_grid(one));
     let (median, mean) = (kernel.durations.median()?, kernel.durations.mean()?);
     let is_certain = mean.lo > median.hi as f64 && mean.value > SKEWED * median.value as f64;
-    let is_judged = is_one_shape && is_certain && kernel.durations.count() >= FEWEST && !kernel.communication;
-    let typical = median.value.saturating_mul(kernel.count);
-    is_judged.then(|| kernel.total().map_or(0, |total| total.value.saturating_sub(typical)))
+    let of_all = kernel.mean()?.value;
+    let is_fair = (of_all - mean.value).abs() <= FAIR * of_all;
+    let is_many = kernel.durations.count() >= FEWEST;
+    let is_judged = is_one_shape && is_certain && is_fair && is_many && !kernel.communication;
+    let share = 1.0 - median.value as f64 / mean.value;
+    is_judged.then(|| kernel.total().map_or(0, |total| (total.value as f64 * share) as u64))
 }

@@ -18,6 +18,8 @@ pub struct Group {
     pub ns: u64,
     /// Of that, idle time, ns.
     pub idle: u64,
+    /// Of that, time in which a function ran that the program had put onto a stream, ns.
+    pub in_host_functions: u64,
     /// The idle gaps on all GPUs that it is in.
     pub gaps: u64,
     /// How long they are in all, as far as it is in them, ns.
@@ -72,6 +74,9 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
+        if cause == Cause::HostCallback {
+            group.in_host_functions = group.in_host_functions.saturating_add(ns);
+        }
         group.gaps = group.gaps.saturating_add(part.count);
         group.in_gaps = group.in_gaps.saturating_add(part.total.share(ns, whole).value);
         if let Some(call) = site.wait().filter(|_| bound == Bound::Syncs).or(site.api.as_deref()) {

@@ -51,8 +51,17 @@ pub fn of_run(facts: &Facts<'_>) -> Option<Unsafe> {
             "Run gpuspy doctor with the program to find out why.",
         ));
     }
-    let checks: [fn(&Facts<'_>) -> Option<Unsafe>; 6] = [unread, unused, blocked, not_timed, lost, untimed];
+    let checks: [fn(&Facts<'_>) -> Option<Unsafe>; 7] =
+        [part_of_a_gpu, unread, unused, blocked, not_timed, lost, untimed];
     checks.into_iter().find_map(|check| check(facts))
+}
+
+/// Returns that only some of the work of a GPU is selected, if so: what else it did in the meantime is not.
+fn part_of_a_gpu(facts: &Facts<'_>) -> Option<Unsafe> {
+    facts.divide_a_gpu().then(|| {
+        let why = "the filter leaves out other work that may have kept the GPU busy.";
+        Unsafe::new(why, "Leave out --stream, --thread and --kernel.")
+    })
 }
 
 /// Returns that too much of the traces cannot be read, if so. A file that is only cut ends earlier, and is whole until then.

@@ -239,7 +239,7 @@ fn the_first_finding_that_saves_time_is_the_first_thing_to_change() {
     ];
     assert_eq!(
         judged_with(&all, ProcessInfo::default(), &findings).text[2],
-        "First: pin the memory; copy it non_blocking"
+        "Another gain: pin the memory; copy it non_blocking"
     );
     assert_eq!(judged_with(&all, ProcessInfo::default(), &findings[..1]).text.len(), 2);
 }
@@ -263,6 +263,37 @@ fn a_remedy_that_saves_twice_as_much_as_that_of_the_bound_comes_first() {
         judged_with(&run(0, [600, 0, 0, 400], &[]), ProcessInfo::default(), &findings(stall)).text[2].clone()
     };
     assert_eq!((first(375), first(376)), ("First: pin it".to_owned(), "First: load ahead".to_owned()));
+}
+
+/// A stream waited for functions of the program, and the copies were to be moved to another stream first.
+#[test]
+fn functions_on_streams_have_their_sentence_and_no_remedy_of_something_else() {
+    let all = run(0, [600, 0, 0, 0], &[(Cause::HostCallback, Site::default(), 400, 40)]);
+    let findings = [finding(Id::HostStall, 300 * MS, "load ahead")];
+    let text = judged_with(&all, ProcessInfo::default(), &findings).text;
+    assert_eq!(text[0], "Host-bound: for 40.0 % of the wall the GPU waits for host functions.");
+    assert_eq!(text[2], "Another gain: load ahead");
+}
+
+/// Of one kernel, a GPU that ran other kernels in the meantime was said to be idle, and its launches to be the bound.
+#[test]
+fn a_part_of_what_a_gpu_did_has_no_verdict_and_no_finding_of_idle_time() {
+    let all = run(0, [600, 0, 0, 0], &[(Cause::ExplicitSync, after("cudaStreamSynchronize"), 400, 400)]);
+    let of = |divides_a_gpu| {
+        let process = ProcessInfo { divides_a_gpu, ..ProcessInfo::default() };
+        let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
+        Diagnosis::of(&reports, &all)
+    };
+    let idle = |of: &Diagnosis| of.findings.iter().any(|finding| finding.saves.value > 0);
+    assert!(of(true).verdict.is_unsafe.is_some() && !idle(&of(true)), "{:#?}", of(true));
+    assert_eq!(of(false).verdict.is_unsafe, None);
+    assert_eq!(
+        of(true).verdict.text,
+        [
+            "No verdict: the filter leaves out other work that may have kept the GPU busy.",
+            "Leave out --stream, --thread and --kernel."
+        ]
+    );
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub struct Change {
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
     /// that is not beyond the noise; same: none at all.
     pub verdict: Verdict,
-    /// What is compared. step: the median time of a step after the warm-up; gpu: the time from the first operation to
+    /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step from call to
+    /// call on the host, where the two runs' steps are timed differently or the host is ahead of the GPU; gpu: the time from the first operation to
     /// the last on the GPU that was used longest, where a run has no steps or a step may not be the same work in both;
     /// wall: the wall time of the run, where no GPU was used.
     pub basis: Basis,
@@ -57,6 +58,9 @@ pub enum Verdict {
 pub enum Basis {
     /// The median time of a step.
     Step,
+    /// The mean time of a step by the host's calls.
+    #[serde(rename = "step_mean")]
+    StepMean,
     /// From the first operation on the GPU to the last.
     Gpu,
     /// The wall time.
@@ -87,7 +91,8 @@ impl Change {
     pub fn of(before: &Report, after: &Report) -> Change {
         let (basis, before_ns, after_ns) = times(before, after);
         let noise_ns = match basis {
-            Basis::Step => noise(&before.steps, &after.steps),
+            Basis::Step => noise(&before.steps, &after.steps, uncertainty, before_ns),
+            Basis::StepMean => noise(&before.steps, &after.steps, uncertainty_of_mean, before_ns),
             Basis::Gpu | Basis::Wall => None,
         };
         let of_before = |ns: f64| (before_ns > 0.0).then(|| ns / before_ns);
@@ -116,6 +121,7 @@ impl Change {
     fn sentence(&self) -> String {
         let of = match self.basis {
             Basis::Step => "per step",
+            Basis::StepMean => "per step on average",
             Basis::Gpu => "from the first GPU operation to the last",
             Basis::Wall => "of wall time",
         };
@@ -145,12 +151,24 @@ impl Change {
     }
 }
 
+impl Basis {
+    /// Whether steps are compared.
+    pub fn is_step(self) -> bool {
+        matches!(self, Basis::Step | Basis::StepMean)
+    }
+}
+
 /// Returns the times that are compared, ns.
 fn times(before: &Report, after: &Report) -> (Basis, f64, f64) {
-    if let Some((of_before, of_after)) = before.steps.median_ns.zip(after.steps.median_ns)
-        && are_same_work(&before.steps, &after.steps)
-    {
-        return (Basis::Step, of_before as f64, of_after as f64);
+    let (steps, other_steps) = (&before.steps, &after.steps);
+    if are_same_work(steps, other_steps) {
+        let medians = steps.median_ns.zip(other_steps.median_ns);
+        if let Some((of_before, of_after)) = medians.filter(|_| are_of_one_kind(steps, other_steps)) {
+            return (Basis::Step, of_before as f64, of_after as f64);
+        }
+        if let Some((of_before, of_after)) = steps.host_mean_ns.zip(other_steps.host_mean_ns) {
+            return (Basis::StepMean, of_before, of_after);
+        }
     }
     let [of_before, of_after] = [before, after].map(on_gpu);
     if of_before > 0 && of_after > 0 {
@@ -158,6 +176,12 @@ fn times(before: &Report, after: &Report) -> (Basis, f64, f64) {
     }
     let [of_before, of_after] = [before, after].map(|report| report.wall_ns.unwrap_or(0));
     (Basis::Wall, of_before as f64, of_after as f64)
+}
+
+/// Whether the times of both runs' steps are measured alike, and say how long each step takes. Where the host is ahead of the
+/// GPU, the median of its times is how long it takes to issue a step.
+pub fn are_of_one_kind(before: &Steps, after: &Steps) -> bool {
+    before.timed_on == after.timed_on && before.are_told_apart()
 }
 
 /// Whether a step is the same work in both runs. What repeats may be one step in one run and several in the other, or a
@@ -191,10 +215,16 @@ fn verdict(change: f64, noise: Option<f64>) -> Verdict {
     }
 }
 
-/// Returns what the medians of two runs of the same program may differ by, ns; `None` if there are too few steps.
-fn noise(before: &Steps, after: &Steps) -> Option<f64> {
+/// Returns what the times of two runs of the same program may differ by, ns, from the standard error of each run's time;
+/// `None` if there are too few steps.
+fn noise(
+    before: &Steps,
+    after: &Steps,
+    uncertainty: fn(&Steps) -> Option<f64>,
+    before_ns: f64,
+) -> Option<f64> {
     let (of_before, of_after) = (uncertainty(before)?, uncertainty(after)?);
-    let least = LEAST_NOISE * before.median_ns? as f64;
+    let least = LEAST_NOISE * before_ns;
     Some((IN_99_PERCENT * of_before.hypot(of_after)).max(least))
 }
 
@@ -203,15 +233,20 @@ fn noise(before: &Steps, after: &Steps) -> Option<f64> {
 /// Steps are not independent of each other: a clock or a neighbour changes and stays so for a while. So the levels of
 /// equal parts of the run are compared too, and a whole run is taken to vary as much as such a part does.
 fn uncertainty(steps: &Steps) -> Option<f64> {
-    let count = steps.count.saturating_sub(steps.warm_up);
+    let count = steps.measured.filter(|count| *count >= FEWEST)?;
     let std = steps.std_ns?;
-    if count < FEWEST {
-        return None;
-    }
     // A few steps that took much longer inflate the standard deviation, and leave the median where it was.
     let above = steps.p95_ns?.saturating_sub(steps.median_ns?) as f64 / TO_P95;
     let spread = if steps.outliers.is_empty() { std } else { std.min(above) };
     Some((OF_MEDIAN * spread / (count as f64).sqrt()).max(wandering(&steps.plot_ns)))
+}
+
+/// Returns the same of the mean of a run's times from call to call on the host. Where the host is ahead, long ones make up
+/// for short ones, so that this is more than it varies.
+fn uncertainty_of_mean(steps: &Steps) -> Option<f64> {
+    let count = steps.count.saturating_sub(steps.warm_up);
+    let std = steps.host_std_ns.filter(|_| count >= FEWEST)?;
+    Some((std / (count as f64).sqrt()).max(wandering(&steps.plot_ns)))
 }
 
 /// Returns the standard deviation of the levels of equal parts of a run; 0 if there are too few times.
@@ -257,7 +292,7 @@ fn plain_percent(share: f64) -> String {
 mod tests {
     use super::*;
     use crate::analyze::Tables;
-    use crate::analyze::steps::{StepTimes, Steps as Found};
+    use crate::analyze::steps::{HostTimes, StepTimes, Steps as Found, TimedOn};
     use crate::model::steps::Source;
 
     /// Returns steps of a median and a standard deviation, ns.
@@ -267,14 +302,27 @@ mod tests {
             std,
             median,
             p95: median + (TO_P95 * std) as u64,
+            measured: count,
             ..StepTimes::default()
         };
-        Steps::of(&Found { count, source: Some(Source::Launches), time: Some(time), ..Found::default() })
+        let on_host = Some(HostTimes { mean: median as f64, std });
+        Steps::of(&Found {
+            count,
+            source: Some(Source::Launches),
+            time: Some(time),
+            timed_on: Some(TimedOn::Gpu),
+            on_host,
+            ..Found::default()
+        })
+    }
+
+    fn noise_of(before: &Steps, after: &Steps) -> Option<f64> {
+        noise(before, after, uncertainty, before.median_ns? as f64)
     }
 
     #[test]
     fn more_steps_make_the_noise_smaller_but_not_smaller_than_its_least() {
-        let with = |count| noise(&steps(count, 1_000_000, 100_000.0), &steps(count, 1_000_000, 100_000.0));
+        let with = |count| noise_of(&steps(count, 1_000_000, 100_000.0), &steps(count, 1_000_000, 100_000.0));
         let few = with(16).unwrap();
         // 2.576 * √2 * 1.2533 * 100 µs / √16
         assert!((few - 114_140.0).abs() < 100.0, "{few}");
@@ -288,7 +336,7 @@ mod tests {
         let mut hiccups = steps(100, 1_000_000, 900_000.0);
         hiccups.p95_ns = Some(1_016_450);
         let quiet = steps(100, 1_000_000, 0.0);
-        let with_hiccups = noise(&hiccups, &quiet).unwrap();
+        let with_hiccups = noise_of(&hiccups, &quiet).unwrap();
         hiccups.outliers.push(crate::report::rows::steps::Outlier {
             step: 7,
             start_ns: 0,
@@ -296,7 +344,7 @@ mod tests {
             idle_by_cause_ns: std::collections::BTreeMap::new(),
         });
         assert!(with_hiccups > 200_000.0);
-        assert_eq!(noise(&hiccups, &quiet), Some(10_000.0));
+        assert_eq!(noise_of(&hiccups, &quiet), Some(10_000.0));
     }
 
     #[test]
@@ -304,11 +352,11 @@ mod tests {
         let mut wanders = steps(10_000, 1_000_000, 1_000.0);
         wanders.plot_ns = (0..60).map(|at| if at / 15 % 2 == 0 { 900_000 } else { 1_100_000 }).collect();
         let quiet = steps(10_000, 1_000_000, 1_000.0);
-        assert_eq!(noise(&quiet, &quiet), Some(10_000.0));
-        assert!(noise(&wanders, &quiet).unwrap() > 200_000.0);
+        assert_eq!(noise_of(&quiet, &quiet), Some(10_000.0));
+        assert!(noise_of(&wanders, &quiet).unwrap() > 200_000.0);
         wanders.plot_ns = vec![1_000_000; 60];
         wanders.plot_ns[0] = 90_000_000;
-        assert_eq!(noise(&wanders, &quiet), Some(10_000.0), "the first steps are slow in every run");
+        assert_eq!(noise_of(&wanders, &quiet), Some(10_000.0), "the first steps are slow in every run");
     }
 
     /// 4 000 "steps" of 8 launches before and 100 of 93 after were said to be 48 times slower, where the runs took as long.
@@ -327,6 +375,23 @@ mod tests {
         };
         assert_eq!(basis(of(4_000, 8), of(100, 8)), Basis::Step);
         assert_eq!(basis(of(4_000, 8), of(100, 93)), Basis::Wall, "no GPU was used");
+    }
+
+    /// The host had issued most steps ahead in the second run, so that it was said to be 2.75x faster.
+    #[test]
+    fn steps_that_are_timed_differently_are_compared_by_the_mean_of_the_hosts_times() {
+        let ahead = |on| Steps { timed_on: Some(on), median_ns: Some(300_000), ..steps(100, 1_000_000, 0.0) };
+        let of = |before: Steps, after: Steps| {
+            let run = |steps| Report { steps, ..Report::of(&[], &Tables::default(), &[]) };
+            let change = Change::of(&run(before), &run(after));
+            (change.basis, change.verdict)
+        };
+        let on_gpu = || steps(100, 1_000_000, 0.0);
+        assert_eq!(of(on_gpu(), on_gpu()).0, Basis::Step);
+        assert_eq!(of(on_gpu(), ahead("host_ahead")), (Basis::StepMean, Verdict::Same));
+        assert_eq!(of(ahead("host_ahead"), ahead("host_ahead")).0, Basis::StepMean);
+        assert_eq!(of(ahead("host"), ahead("host")).0, Basis::Step, "the host keeps pace");
+        assert_eq!(of(on_gpu(), ahead("host")).0, Basis::StepMean);
     }
 
     #[test]

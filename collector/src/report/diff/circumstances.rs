@@ -5,6 +5,7 @@ use super::change::{Basis, Change, far, signed_percent};
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
 use crate::report::rows::processes::Process;
+use crate::report::rows::steps::Steps;
 use crate::report::rows::timing::Mode;
 use crate::report::units::{count, percent, plural};
 use schemars::JsonSchema;
@@ -161,10 +162,17 @@ fn differing_coverage(before: &Coverage, after: &Coverage) -> Option<String> {
 
 /// Returns a sentence if both runs may not have done the same work.
 fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
-    if change.basis == Basis::Step {
+    let (steps, other_steps) = (&before.steps, &after.steps);
+    if change.basis == Basis::StepMean && steps.timed_on != other_steps.timed_on {
+        return Some(format!(
+            "steps are timed {} before, {} after: the means of the host's times are compared",
+            timed(steps),
+            timed(other_steps)
+        ));
+    }
+    if change.basis.is_step() {
         return None;
     }
-    let (steps, other_steps) = (&before.steps, &after.steps);
     let whole = |report: &Report| report.coverage.launches.saturating_add(report.coverage.in_graphs);
     let (launches, other_launches) = (whole(before), whole(after));
     let none = match (steps.median_ns, other_steps.median_ns) {
@@ -190,6 +198,15 @@ fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
             Some(format!("{none}: whole runs are compared"))
         }
         None => None,
+    }
+}
+
+/// Returns in words how a run's steps are timed.
+fn timed(steps: &Steps) -> &'static str {
+    match steps.timed_on {
+        Some("gpu") => "on the GPU",
+        Some("host") => "from call to call on the host",
+        _ => "from call to call on the host, which may run ahead,",
     }
 }
 

@@ -59,7 +59,7 @@ impl Findings {
         });
         let gone = list.iter().filter(|row| row.state == State::Gone).filter_map(|row| row.saves_before_ns);
         let steps = match change.basis {
-            Basis::Step => before.steps.count as f64,
+            Basis::Step | Basis::StepMean => before.steps.count as f64,
             Basis::Gpu | Basis::Wall => 1.0,
         };
         Findings {

@@ -103,7 +103,7 @@ impl Diff {
         let change = Change::of(one, other);
         // The wall time's parts are those of one GPU, and all else are sums over processes.
         let (per, of_one, scale) = match change.basis {
-            Basis::Step => {
+            Basis::Step | Basis::StepMean => {
                 let by = |before: u64, after: u64| Scale { before: before as f64, after: after as f64 };
                 let of_one = by(one.steps.count, other.steps.count);
                 (Per::Step, of_one, by(before.all_steps, after.all_steps))

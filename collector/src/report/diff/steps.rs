@@ -1,6 +1,6 @@
 //! The steps of both runs.
 
-use super::change::are_same_work;
+use super::change::{are_of_one_kind, are_same_work};
 use super::figure::{Figure, Signed};
 use crate::analyze::ProcessReport;
 use crate::report::rows::numbers::{Estimate, Kind};
@@ -8,7 +8,8 @@ use crate::report::rows::steps;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The steps of both runs. Times are of the steps after the warm-up; null = a run has no steps.
+/// The steps of both runs. Times are of the steps after the warm-up; null = a run has no steps, or the two runs' steps are not
+/// timed alike, or the host is ahead of the GPU in them: then the mean is that of the times from call to call on the host.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Steps {
     /// The number of steps, those of the warm-up included.
@@ -49,13 +50,16 @@ impl Steps {
         if before.count == 0 && after.count == 0 {
             return None;
         }
-        let both = Both { before, after };
+        let both = Both { before, after, are_of_one_kind: are_of_one_kind(before, after) };
         Some(Steps {
             count: both.exactly(|steps| Some(steps.count as f64)),
             warm_up: both.exactly(|steps| Some(steps.warm_up as f64)),
             launches: both.exactly(|steps| Some(steps.launches_per_step as f64)),
             median_ns: both.time(|steps| steps.median_ns),
-            mean_ns: both.exactly(|steps| steps.mean_ns),
+            mean_ns: both.exactly(match both.are_of_one_kind {
+                true => |steps| steps.mean_ns,
+                false => |steps| steps.host_mean_ns,
+            }),
             p95_ns: both.time(|steps| steps.p95_ns),
             p99_ns: both.time(|steps| steps.p99_ns),
             min_ns: both.time(|steps| steps.min_ns),
@@ -87,6 +91,7 @@ pub fn of_all(processes: &[ProcessReport], of_run: &steps::Steps) -> u64 {
 struct Both<'a> {
     before: &'a steps::Steps,
     after: &'a steps::Steps,
+    are_of_one_kind: bool,
 }
 
 impl Both<'_> {
@@ -109,8 +114,9 @@ impl Both<'_> {
         Figure::of(of(self.before), of(self.after))
     }
 
+    /// Puts a time of each run side by side; it is not known for times that are not measured alike.
     fn time(&self, of: fn(&steps::Steps) -> Option<u64>) -> Figure {
-        let of = |steps: &steps::Steps| of(steps).map(|ns| ns as f64);
+        let of = |steps: &steps::Steps| of(steps).filter(|_| self.are_of_one_kind).map(|ns| ns as f64);
         Figure::exactly(of(self.before), of(self.after))
     }
 }

@@ -1,6 +1,7 @@
 //! The transfers and the synchronization of both runs.
 
 use super::figure::{Figure, Scale};
+use crate::analyze::estimate;
 use crate::report::rows::Report;
 use crate::report::rows::numbers::Estimate;
 use schemars::JsonSchema;
@@ -32,9 +33,10 @@ pub struct Sync {
     /// Why calls that are no synchronize calls waited, as in the report's implicit_syncs; null = they are synchronize
     /// calls.
     pub implicit: Option<&'static str>,
-    /// The number of calls.
+    /// The number of calls; of implicit synchronizations, at most also those that may have waited.
     pub count: Figure,
-    /// The host's time in them; of implicit synchronizations, the part in which they waited.
+    /// The host's time in them; of implicit synchronizations, the part in which they waited, and at most also all of the
+    /// calls that may have waited.
     pub waited_ns: Figure,
 }
 
@@ -64,18 +66,26 @@ pub fn syncs(before: &Report, after: &Report, scale: Scale) -> Vec<Sync> {
     let of = |report: &Report| {
         let explicit = report.syncs.iter().map(|row| {
             let time = Estimate::exactly(row.times.host_ns);
-            ((row.api.clone(), None), ([row.times.count], time))
+            ((row.api.clone(), None), (Estimate::exactly(row.times.count), time))
         });
-        let implicit = report.implicit_syncs.iter().filter(|row| row.count > 0);
-        let implicit =
-            implicit.map(|row| ((row.api.clone(), Some(row.cause.name())), ([row.count], row.waited)));
+        let implicit = report.implicit_syncs.iter().map(|row| {
+            let counts = estimate::Estimate::new(row.count, row.count, row.count + row.undecided.count);
+            let hi = row.waited.hi.saturating_add(row.undecided.host_ns);
+            let waited = estimate::Estimate::new(row.waited.value, row.waited.lo, hi);
+            ((row.api.clone(), Some(row.cause.name())), (counts.into(), waited.into()))
+        });
         explicit.chain(implicit).collect::<BTreeMap<_, _>>()
     };
-    let row = |(api, implicit): (String, _), (before, time), (after, other_time)| {
-        let [count] = pairs(before, after, scale);
-        Sync { api, implicit, count, waited_ns: scale.times(Some(time), Some(other_time)) }
+    let row = |(api, implicit): (String, _), (count, time), (other_count, other_time)| Sync {
+        api,
+        implicit,
+        count: scale.times(Some(count), Some(other_count)),
+        waited_ns: scale.times(Some(time), Some(other_time)),
     };
-    let mut rows = matched(&of(before), &of(after), ([0], Estimate::exactly(0)), row);
+    let nothing = (Estimate::exactly(0), Estimate::exactly(0));
+    let mut rows = matched(&of(before), &of(after), nothing, row);
+    // Calls of which it is known in neither run that one waited are no row.
+    rows.retain(|row: &Sync| !row.count.is_nothing());
     rows.sort_by(|a, b| {
         b.waited_ns.size().total_cmp(&a.waited_ns.size()).then(b.count.size().total_cmp(&a.count.size()))
     });

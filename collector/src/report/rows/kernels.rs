@@ -26,15 +26,15 @@ pub struct Kernel {
     pub in_graphs: u64,
     /// The sum of the GPU times of all launches.
     pub total_ns: Option<Estimate>,
-    /// The mean of their GPU times.
+    /// The mean of the GPU times of all launches.
     pub avg_ns: Option<Estimate<f64>>,
-    /// The median of their GPU times.
+    /// The median of the GPU times of the timed launches, which need not be typical of the others.
     pub median_ns: Option<Estimate>,
-    /// The shortest of their GPU times.
+    /// The shortest of the timed launches.
     pub min_ns: Option<Estimate>,
-    /// The longest of their GPU times.
+    /// The longest of the timed launches.
     pub max_ns: Option<Estimate>,
-    /// The standard deviation of their GPU times, of the population.
+    /// The standard deviation of the GPU times of the timed launches, of the population.
     pub stddev_ns: Option<Estimate<f64>>,
     /// The host's time in the calls of the timed launches; a call that made several launches counts with its last.
     pub api: HostTimes,
@@ -78,7 +78,7 @@ impl Kernel {
             timed: durations.count(),
             in_graphs: kernel.in_graphs,
             total_ns: kernel.total().map(Into::into),
-            avg_ns: durations.mean().map(Into::into),
+            avg_ns: kernel.mean().map(Into::into),
             median_ns: durations.median().map(Into::into),
             min_ns: durations.min().map(Into::into),
             max_ns: durations.max().map(Into::into),

@@ -2,7 +2,7 @@
 
 use super::numbers::or_null;
 use crate::analyze::idle::Cause;
-use crate::analyze::steps;
+use crate::analyze::steps::{self, TimedOn};
 use crate::model::named::named;
 use crate::model::steps::Source;
 use schemars::JsonSchema;
@@ -36,6 +36,14 @@ pub struct Steps {
     pub launches_per_step: u64,
     /// The steps at the start that are longer than those after them.
     pub warm_up: u64,
+    /// From where to where a step is timed. gpu: from the start of its first operation on the GPU to that of the next step;
+    /// steps between two starts that are known are given the mean of their time. host: from call to call on the host, which
+    /// keeps pace with the GPU. host_ahead: the same where the host is ahead of the GPU or may be: it issues some steps at
+    /// once and waits in another, so that only the mean says how long a step takes. null = no times.
+    #[schemars(extend("enum" = or_null(TimedOn::ALL.map(TimedOn::name))))]
+    pub timed_on: Option<&'static str>,
+    /// How many times were measured, of one step or of several together.
+    pub measured: Option<u64>,
     #[schemars(range(min = 0))]
     pub mean_ns: Option<f64>,
     #[schemars(range(min = 0))]
@@ -47,6 +55,12 @@ pub struct Steps {
     pub max_ns: Option<u64>,
     /// How much longer the steps at the end are than those at the start, as a share of the mean.
     pub drift: Option<f64>,
+    /// The mean time from call to call on the host.
+    #[schemars(range(min = 0))]
+    pub host_mean_ns: Option<f64>,
+    /// The standard deviation of those times.
+    #[schemars(range(min = 0))]
+    pub host_std_ns: Option<f64>,
     /// Steps that took much longer than the others, the longest first; at most ten.
     #[schemars(length(max = 10))]
     pub outliers: Vec<Outlier>,
@@ -117,6 +131,11 @@ pub struct Phase {
 }
 
 impl Steps {
+    /// Whether each step's own time is known, and not only the mean: unlike where the host may be ahead of the GPU.
+    pub fn are_told_apart(&self) -> bool {
+        self.timed_on != Some(TimedOn::HostAhead.name())
+    }
+
     /// Returns the rows.
     pub fn of(steps: &steps::Steps) -> Steps {
         let (source, range) = match &steps.source {
@@ -132,6 +151,8 @@ impl Steps {
             range,
             launches_per_step: steps.launches,
             warm_up: steps.warm_up,
+            timed_on: steps.timed_on.map(TimedOn::name),
+            measured: time.map(|time| time.measured),
             mean_ns: time.map(|time| time.mean),
             std_ns: time.map(|time| time.std),
             median_ns: time.map(|time| time.median),
@@ -140,6 +161,8 @@ impl Steps {
             min_ns: time.map(|time| time.min),
             max_ns: time.map(|time| time.max),
             drift: time.map(|time| time.drift),
+            host_mean_ns: steps.on_host.map(|time| time.mean),
+            host_std_ns: steps.on_host.map(|time| time.std),
             outliers: steps.outliers.iter().map(Outlier::of).collect(),
             per_step: Contents::of(&steps.contents),
             phases: steps.phases.iter().map(Phase::of).collect(),

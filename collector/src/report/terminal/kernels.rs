@@ -33,6 +33,10 @@ pub fn kernels(screen: &mut Screen<'_>, run: &Run<'_>) {
     if untimed > 0 && total.value > 0 {
         sentence.push_str(&format!("; {} never timed", count(untimed)));
     }
+    let timed: u64 = launched().map(|kernel| kernel.timed).sum();
+    if 0 < timed && timed < launches {
+        sentence.push_str(&format!("; med, min, max and stddev are of the {} timed", count(timed)));
+    }
     screen.section("Kernels", sentence);
     let labels = Labels { section: "kernels", of_wall: run.of_gpu_wall(), count: "count", shorten };
     stats::draw(screen, rows, wall, ROWS, &labels);

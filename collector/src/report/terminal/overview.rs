@@ -5,7 +5,7 @@
 
 use super::screen::{Screen, WIDE, about, has_wide_figure};
 use super::stats::Stats;
-use super::steps::scale;
+use super::steps::{in_words, scale};
 use super::{Run, coverage, header, ranks, timeline};
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle::Cause;
@@ -197,9 +197,7 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     if steps.warm_up > 0 {
         line.push_str(&format!(", warm-up {}", count(steps.warm_up)));
     }
-    let time = |name: &str, ns: Option<u64>| ns.map(|ns| format!(", {name} {}", duration(ns)));
-    let times = [time("median", steps.median_ns), time("p95", steps.p95_ns), time("p99", steps.p99_ns)];
-    times.into_iter().flatten().for_each(|time| line.push_str(&time));
+    in_words(steps).iter().for_each(|time| line.push_str(&format!(", {time}")));
     let line = Text::from(clipped(&line, screen.width() - INDENT)).then("  ");
     let room = (screen.width() - INDENT).saturating_sub(line.width()).min(steps.plot_ns.len());
     let plot = if room < PLOT.min(steps.plot_ns.len()) {

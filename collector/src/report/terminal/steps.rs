@@ -44,8 +44,9 @@ fn sentence(steps: &Steps, is_of_window: bool) -> String {
     if steps.warm_up > 0 {
         parts.push(format!("warm-up {}", count(steps.warm_up)));
     }
-    if let (Some(median), Some(p95), Some(p99)) = (steps.median_ns, steps.p95_ns, steps.p99_ns) {
-        parts.push(format!("median {}, p95 {}, p99 {}", duration(median), duration(p95), duration(p99)));
+    let times = in_words(steps);
+    if !times.is_empty() {
+        parts.push(times.join(", "));
     }
     if let Some(drift) = steps.drift.filter(|drift| drift.abs() >= DRIFTS) {
         let direction = if drift > 0.0 { "longer" } else { "shorter" };
@@ -53,6 +54,26 @@ fn sentence(steps: &Steps, is_of_window: bool) -> String {
         parts.push(format!("the last ones {share} {direction} than the first"));
     }
     parts.join(" \u{b7} ")
+}
+
+/// Returns the times in words, as `median 2.27 ms`. Where the host may be ahead of the GPU, only their mean says something.
+pub fn in_words(steps: &Steps) -> Vec<String> {
+    let named = |(name, ns): (&str, Option<u64>)| ns.map(|ns| format!("{name} {}", duration(ns)));
+    let times: Vec<String> = match steps.are_told_apart() {
+        true => vec![("median", steps.median_ns), ("p95", steps.p95_ns), ("p99", steps.p99_ns)],
+        false => vec![("mean", steps.mean_ns.map(|ns| ns.round() as u64))],
+    }
+    .into_iter()
+    .filter_map(named)
+    .collect();
+    let how = match steps.timed_on {
+        Some("host") => " by host calls",
+        Some("host_ahead") => " by host calls, which may run ahead of the GPU",
+        _ => "",
+    };
+    let last = times.len().saturating_sub(1);
+    let with_how = |(at, time): (usize, String)| if at == last { time + how } else { time };
+    times.into_iter().enumerate().map(with_how).collect()
 }
 
 /// Returns what the highest character of the plot stands for, ns: the highest value that is no longer than the longest step
