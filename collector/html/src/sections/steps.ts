@@ -11,12 +11,17 @@ export function steps(timeline: Timeline): HTMLElement | null {
   if (!value('steps.count')) return null;
   const shown = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
   const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided', shown('per_step.undecided_ns')]] : [];
+  // Where the host runs ahead, its times from call to call say nothing of a single step.
+  const lengths: [string, HTMLElement][] =
+    at('steps.timed_on') === 'host_ahead'
+      ? [['on average', shown('mean_ns')]]
+      : [['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')]];
   const source: Record<string, string> = { launches: 'Found by the sequence of launches, which repeats.', nvtx: 'Found by an NVTX range that is opened in each step.', graphs: 'Found by a graph that is launched in each step.' };
   return section(
     'steps',
     'Steps',
     source[String(at('steps.source'))] ?? null,
-    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')], ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')], ...undecided),
+    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')], ...undecided),
     plot(),
     outliers(timeline),
   );

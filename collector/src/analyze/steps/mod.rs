@@ -330,7 +330,7 @@ impl StepFold<'_> {
         }
     }
 
-    /// Returns by which times steps are told.
+    /// Returns from where to where steps are timed.
     fn timed_on(&self) -> TimedOn {
         let are_most = |steps: u64| steps * 2 >= self.on_host.count;
         let mean = |total: u64, count: u64| total as f64 / count.max(1) as f64;
