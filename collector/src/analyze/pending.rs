@@ -13,7 +13,7 @@ use super::extrapolate::Why;
 use super::kernels::{Kernel, Shaped, symbol};
 use super::pipeline::Tables;
 use super::scope::Scope;
-use super::timeline::known_over;
+use super::timeline::completed;
 use super::transfers::SizeClass;
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
@@ -237,7 +237,7 @@ impl<'a> Analysis<'a> for PendingFold {
         if let Some(operation) = &event.operation {
             self.operation(event, operation, scope.operation().is_some());
         }
-        known_over(event).for_each(|drained| self.over(drained));
+        completed(event).for_each(|drained| self.over(drained));
         match &event.record.body {
             Body::Context(context) if context.destroyed => {
                 self.streams.retain(|(owner, _), _| *owner != context.context);

@@ -10,9 +10,9 @@
 //!
 //! **Untimed work** ran at an unknown time: not before its call, nor before the end of the timed operation before it
 //! on its stream; not after the start of the timed operation after it, nor after the return of a synchronization of
-//! the program or of a copy to the host, nor after an error of the GPU or the end of the records. That whole interval is *undecided* where nothing
-//! else is known to run. If the work was left untimed
-//! to keep within the budget, it is *unobserved*.
+//! the program or of a copy to the host, nor after an error of the GPU, nor after the end of the records. That whole
+//! interval is *undecided* where nothing else is known to run. If the work was left untimed to keep within the budget, it
+//! is *unobserved*.
 //!
 //! One operation is certainly before another if its call had returned before the other's was entered. Calls of two
 //! threads that overlap may have reached their stream in either order, whichever is first in the trace; and the
@@ -38,7 +38,7 @@ use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
 use crate::model::thread_times::ThreadTimes;
-use crate::model::transfer::{TransferKind, blocks_host};
+use crate::model::transfer::TransferKind;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Untimed, flag};
@@ -120,7 +120,7 @@ impl<'a> Analysis<'a> for Timelines {
         if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
             host.call(event, call, over, &self.period);
         }
-        for drained in known_over(event) {
+        for drained in completed(event).chain(stopped(event)) {
             if let Some(timeline) = self.known(drained.context) {
                 timeline.drained(&drained);
             }
@@ -262,12 +262,13 @@ impl Timelines {
     }
 }
 
-/// Returns what an event shows to be over.
-pub(super) fn known_over(event: &Event<'_>) -> impl Iterator<Item = Drained> {
-    event.drained.iter().copied().chain(copied(event)).chain(stopped(event))
+/// Returns the work that an event shows to be complete.
+pub(super) fn completed(event: &Event<'_>) -> impl Iterator<Item = Drained> {
+    event.drained.iter().copied().chain(copied(event))
 }
 
-/// Returns what is over because the GPU has stopped with an error: it does no more work for the context.
+/// Returns what is over, and perhaps not complete, because the GPU has stopped with an error: it does no more work for the
+/// context.
 fn stopped(event: &Event<'_>) -> Option<Drained> {
     let Body::Api(api) = &event.record.body else { return None };
     let is_stopped = gpu_error::of(api.result).is_some() && event.context != 0;
@@ -276,12 +277,13 @@ fn stopped(event: &Event<'_>) -> Option<Drained> {
     is_stopped.then_some(over)
 }
 
-/// Returns what is over because the host has the data of a copy, which may have no GPU time of its own.
+/// Returns what is over because the host has the data of a copy, which may have no GPU time of its own: of one that waits by its
+/// API, since memory that is taken for pageable may be pinned by a library that the agent does not see.
 fn copied(event: &Event<'_>) -> Option<Drained> {
     let operation = event.operation.filter(|operation| operation.when != When::Captured)?;
-    let (flags, moved) = (event.record.body.call()?.flags, operation.what.moved());
-    let is_here = matches!(moved, Some((TransferKind::DtoH, ..))) && blocks_host(flags, moved);
-    (is_here && flags & flag::FAILED == 0).then(|| Drained {
+    let flags = event.record.body.call()?.flags;
+    let is_to_host = matches!(operation.what, Action::Transfer { kind: TransferKind::DtoH, .. });
+    (is_to_host && flags & (flag::BLOCKING | flag::FAILED) == flag::BLOCKING).then(|| Drained {
         context: operation.context,
         stream: Some(operation.stream),
         issued_before: operation.returned,

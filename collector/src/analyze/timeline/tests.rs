@@ -217,7 +217,7 @@ fn the_work_of_a_destroyed_stream_may_run_until_the_end() {
 #[test]
 fn a_copy_to_the_host_ends_what_was_launched_before_it() {
     let what = Action::Transfer { kind: TransferKind::DtoH, host_memory: HostMemory::Pageable, bytes: 4 };
-    let call = Call { begin: 40, end: 60, context: 1, ..Call::default() };
+    let call = Call { begin: 40, end: 60, context: 1, flags: flag::BLOCKING, ..Call::default() };
     let returned = Record {
         at: 60,
         body: Body::Api(Api { call, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 }),

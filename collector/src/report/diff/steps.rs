@@ -28,7 +28,8 @@ pub struct Steps {
     pub busy_ns: Figure,
     /// The time of a step in which the GPU was idle, on average.
     pub idle_ns: Figure,
-    /// The time of a step in which it is not known which of both it was, on average. Both may be more by so much.
+    /// The time of a step in which it is not known which of both it was, on average. Both may be more by so much, and are null
+    /// where that is more than the figure itself.
     pub undecided_ns: Figure,
     /// The copies and memsets in a step, on average.
     pub copies: Figure,
@@ -102,14 +103,13 @@ impl Both<'_> {
     }
 
     /// Puts a part of the GPU's time in a step of each run side by side. It may be more by what is undecided, and is not known
-    /// where all is.
+    /// where that is more than the part itself.
     fn gpu(&self, of: fn(&steps::Contents) -> f64) -> Figure {
         let of = |steps: &steps::Steps| {
-            let step = &steps.per_step;
-            let (value, hi) = (of(step), of(step) + step.undecided_ns);
-            let kind = if value == hi { Kind::Exact } else { Kind::Extrapolated };
-            let is_known = steps.count > 0 && step.busy_ns + step.idle_ns > 0.0;
-            is_known.then_some(Estimate { value, lo: value, hi, kind })
+            let (value, undecided) = (of(&steps.per_step), steps.per_step.undecided_ns);
+            let kind = if undecided > 0.0 { Kind::Extrapolated } else { Kind::Exact };
+            let is_known = steps.count > 0 && value >= undecided;
+            is_known.then_some(Estimate { value, lo: value, hi: value + undecided, kind })
         };
         Figure::of(of(self.before), of(self.after))
     }
@@ -118,5 +118,25 @@ impl Both<'_> {
     fn time(&self, of: fn(&steps::Steps) -> Option<u64>) -> Figure {
         let of = |steps: &steps::Steps| of(steps).filter(|_| self.are_of_one_kind).map(|ns| ns as f64);
         Figure::exactly(of(self.before), of(self.after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::steps as found;
+
+    /// "GPU busy 10.0 ms -> 0 ns, -100 %", of a run without times beside one with them.
+    #[test]
+    fn nothing_is_said_of_the_gpu_where_nothing_was_timed() {
+        let steps = |busy, idle, undecided| {
+            let contents = found::Contents { busy, idle, undecided, ..found::Contents::default() };
+            steps::Steps::of(&found::Steps { count: 30, contents, ..found::Steps::default() })
+        };
+        let both = Steps::of(&steps(10.0, 2.0, 0.0), &steps(0.0, 2.0, 10.0)).unwrap();
+        assert_eq!((both.busy_ns.change, both.idle_ns.change), (None, None));
+        assert_eq!(both.undecided_ns.change, Some(10.0));
+        let both = Steps::of(&steps(10.0, 2.0, 0.0), &steps(9.0, 2.0, 1.0)).unwrap();
+        assert_eq!((both.busy_ns.change, both.busy_ns.is_certain), (Some(-1.0), false));
     }
 }

@@ -192,7 +192,7 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     }
     let mut line = count(steps.count);
     if run.has_windows() {
-        line.push_str(" in one window of time");
+        line.push_str(" in one part of its time");
     }
     if steps.warm_up > 0 {
         line.push_str(&format!(", warm-up {}", count(steps.warm_up)));

@@ -38,7 +38,7 @@ fn sentence(steps: &Steps, is_of_window: bool) -> String {
             (None, Some("graphs")) => " by graph launches".to_owned(),
             (None, _) => String::new(),
         },
-        if is_of_window { " in one window of time" } else { "" },
+        if is_of_window { " in one part of its time" } else { "" },
         plural(steps.launches_per_step, "launch", "launches")
     )];
     if steps.warm_up > 0 {
