@@ -7,7 +7,8 @@
 use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::record::{Fact, Namespace};
 
-use crate::session::collector::{Environment, Waiting};
+use crate::session::collector::Waiting;
+use crate::session::environment::Environment;
 use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
 

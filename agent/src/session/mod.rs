@@ -12,6 +12,7 @@ mod announcement;
 mod attachment;
 mod clone;
 pub mod collector;
+mod environment;
 pub mod exit;
 pub mod job;
 mod place;
@@ -45,7 +46,8 @@ use crate::sink::segment::Claim;
 use crate::sink::{self, Begin, Beginning, Live, Part, Ring, Session, descriptors, lookups, wiped};
 use crate::sys::{self, ticks};
 use crate::thread::{self, Leaving};
-use collector::{Environment, Waiting};
+use collector::Waiting;
+use environment::Environment;
 
 /// Declares the session's memory, and where each part lies in it.
 macro_rules! session {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::session::collector::Environment;
+use crate::session::environment::Environment;
 use crate::sys;
 
 /// Where a trace will be.

@@ -10,11 +10,11 @@
 
 use super::analysis::{Analysis, End, Start};
 use super::extrapolate::Why;
+use super::graphs::GraphUse;
 use super::kernels::{Kernel, Shaped, symbol};
-use super::pipeline::Tables;
 use super::scope::Scope;
 use super::timeline::completed;
-use super::transfers::SizeClass;
+use super::transfers::{SizeClass, Transfers};
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -51,29 +51,38 @@ pub enum What {
     Kernel(u32, Shaped),
     /// It launches a graph, by its number.
     Graph(u32),
-    /// It copies or sets memory.
+    /// It copies or memsets memory.
     Transfer(TransferKind, HostMemory, SizeClass),
 }
 
+/// The tables that count operations.
+#[derive(Debug)]
+pub struct Counted<'t> {
+    /// Kernels.
+    pub kernels: &'t mut [Kernel],
+    /// Graphs.
+    pub graphs: &'t mut GraphUse,
+    /// Copies and memsets.
+    pub transfers: &'t mut Transfers,
+}
+
 /// Tells the tables of operations which of theirs may never have run.
-pub fn settle(tables: &mut Tables, names: &Names) {
-    let all = std::mem::take(&mut tables.pending);
-    for Pending { left, kinds } in &all {
-        let time = kinds.iter().map(|(kind, count)| expected(tables, names, kind).saturating_mul(*count));
+pub fn settle(all: &[Pending], mut tables: Counted<'_>, names: &Names) {
+    for Pending { left, kinds } in all {
+        let time = kinds.iter().map(|(kind, count)| expected(&tables, names, kind).saturating_mul(*count));
         let time = time.fold(0u64, u64::saturating_add);
         let ran = (*left as f64 / time.max(1) as f64).min(1.0);
         for (kind, count) in kinds {
-            doubt(tables, names, kind, (*count, *count as f64 * (1.0 - ran)));
+            doubt(&mut tables, names, kind, (*count, *count as f64 * (1.0 - ran)));
         }
     }
     if !all.is_empty() {
         tables.kernels.sort_by_cached_key(Kernel::rank);
     }
-    tables.pending = all;
 }
 
 /// Returns how long one operation takes, ns, by those that were timed; 0 if none was.
-fn expected(tables: &Tables, names: &Names, kind: &Kind) -> u64 {
+fn expected(tables: &Counted<'_>, names: &Names, kind: &Kind) -> u64 {
     let device = kind.device;
     match kind.what {
         What::Kernel(name, shape) => {
@@ -88,7 +97,7 @@ fn expected(tables: &Tables, names: &Names, kind: &Kind) -> u64 {
 }
 
 fn doubt(
-    tables: &mut Tables,
+    tables: &mut Counted<'_>,
     names: &Names,
     &Kind { device, what, why }: &Kind,
     (count, missing): (u64, f64),
@@ -336,10 +345,10 @@ mod tests {
         let kind = Kind { device: Some(0), what: What::Kernel(1, Shaped::default()), why: Why::Paused };
         let told = |left| {
             let pending = vec![Pending { left, kinds: vec![(kind, 90)] }];
-            let mut tables = Tables { kernels: vec![kernel.clone()], pending, ..Tables::default() };
-            settle(&mut tables, &names);
-            let (total, paused) =
-                (tables.kernels[0].total().unwrap(), tables.kernels[0].strata.paused(Some(0)));
+            let mut kernels = [kernel.clone()];
+            let (graphs, transfers) = (&mut GraphUse::default(), &mut Transfers::default());
+            settle(&pending, Counted { kernels: &mut kernels, graphs, transfers }, &names);
+            let (total, paused) = (kernels[0].total().unwrap(), kernels[0].strata.paused(Some(0)));
             ([total.lo, total.value, total.hi], [paused.time.lo, paused.time.value])
         };
         assert_eq!(told(20_000), ([210_000, 230_000, 300_001], [0.0, 20_000.0]));

@@ -21,7 +21,7 @@ use super::legacy_stream::{LegacyTurns, Turns};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::merge::Merge;
 use super::overhead::Overhead;
-use super::pending::{self, Pending, PendingFold};
+use super::pending::{self, Counted, Pending, PendingFold};
 use super::product_copies::{CopiesBefore, ProductCopies};
 use super::quantile::Quantiles;
 use super::ranges::{RangeFold, RangeUse};
@@ -264,7 +264,8 @@ impl Tables {
     /// Fills in what is computed from several tables: what the operations took that were called in pauses, which the tables
     /// of operations know and the devices need, and the gaps of all devices. `listed`: what the tables have of the operations.
     fn relate(&mut self, listed: Listed, names: &Names) {
-        pending::settle(self, names);
+        let (kernels, graphs, transfers) = (&mut self.kernels, &mut self.graphs, &mut self.transfers);
+        pending::settle(&self.pending, Counted { kernels, graphs, transfers }, names);
         for device in &mut self.devices {
             device.idle.set_warm_up(self.steps.first_steady());
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers, listed);
