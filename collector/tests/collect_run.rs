@@ -74,8 +74,8 @@ fn the_programs_streams_are_its_own() {
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
     let line = "nothing was collected: no process that the command started here called CUDA (or it ended in its first call). \
-                docker, srun, ssh and sudo start programs elsewhere or without this environment: put `gpuspy run` inside \
-                them. Else: gpuspy doctor -- sh";
+                docker, srun, ssh and sudo start programs elsewhere or without this environment, and gosu, setpriv and su as \
+                another user: put `gpuspy run` inside them. Else: gpuspy doctor -- sh";
     assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));
     let quiet = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "printf err >&2"]).output().unwrap();
     assert_eq!(stderr(&quiet), "err");

@@ -76,11 +76,20 @@ impl Kernel {
         self.strata.total()
     }
 
-    /// Returns the mean time of all launches, ns, extrapolated if not all are timed; `None` if none is.
+    /// Returns the mean time of all launches that ran, ns, extrapolated if not all are timed; `None` if none is.
     pub fn mean(&self) -> Option<Estimate<f64>> {
         let Estimate { value, lo, hi, kind } = self.total().filter(|_| self.count > 0)?;
-        let each = |ns: u64| ns as f64 / self.count as f64;
-        Some(Estimate { value: each(value), lo: each(lo), hi: each(hi), kind })
+        let all = self.count as f64;
+        // At least nothing of those ran that may not have, and at most all.
+        let (doubtful, missing) = self.strata.doubtful();
+        let each = |ns: u64, launches: f64| ns as f64 / launches.max(1.0);
+        let value = each(value, all - missing);
+        Some(Estimate {
+            value,
+            lo: each(lo, all - doubtful as f64).min(value),
+            hi: each(hi, all).max(value),
+            kind,
+        })
     }
 
     /// The order of the table: the most time first, then the most launches, then the most runs in graphs, then the

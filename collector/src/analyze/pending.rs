@@ -349,6 +349,8 @@ mod tests {
             let (graphs, transfers) = (&mut GraphUse::default(), &mut Transfers::default());
             settle(&pending, Counted { kernels: &mut kernels, graphs, transfers }, &names);
             let (total, paused) = (kernels[0].total().unwrap(), kernels[0].strata.paused(Some(0)));
+            // Each launch that ran took 1 µs: the mean of 300 was less than any.
+            assert_eq!(kernels[0].mean().map(|mean| mean.value.round()), Some(1_000.0));
             ([total.lo, total.value, total.hi], [paused.time.lo, paused.time.value])
         };
         assert_eq!(told(20_000), ([210_000, 230_000, 300_001], [0.0, 20_000.0]));

@@ -30,7 +30,7 @@ fn a_process_whose_first_thread_has_left_ends_with_its_last_one() {
 
 /// The agent's thread had it, too, and the signal ended the program.
 #[test]
-fn a_program_that_traps_inexact_arithmetic_goes_on() {
+fn a_program_that_traps_invalid_arithmetic_goes_on() {
     Run::of("inherited_settings").plain().succeeded();
     for timing in ["auto", "exact", "off"] {
         let done = Run::of("inherited_settings").env("GPUSPY_TIMING", timing).preloaded().succeeded();

@@ -5,7 +5,7 @@
 //! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
 //! says how long the operations of a stratum took of which none was timed.
 
-use super::{Extent, Range, Sample, Why, Windows};
+use super::{Doubtful, Extent, Range, Sample, Why, Windows};
 use crate::analyze::estimate::Estimate;
 use crate::hash::HashMap;
 use crate::model::{Event, Operation};
@@ -102,6 +102,13 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         if let Some(stratum) = device.strata.get_mut(&key) {
             stratum.doubt(why, count, missing);
         }
+    }
+
+    /// Returns how many operations may never have run, and how many of those did not, by the best estimate.
+    pub fn doubtful(&self) -> (u64, f64) {
+        let all = self.devices.values().flat_map(|device| device.all.doubtful);
+        let Doubtful { count, missing } = all.fold(Doubtful::default(), Doubtful::plus);
+        (count, missing)
     }
 
     /// Returns the time of all operations on a device, ns; `None` if none was timed.

@@ -164,11 +164,17 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
     }
     let open = buckets.get(Bucket::Undecided).value;
     (open as f64 > span as f64 * UNDECIDED).then(|| {
+        let share = percent(open, span);
+        let pending = facts.all.pending.iter().map(|pending| pending.left).max().unwrap_or(0);
+        if pending > open / 2 {
+            let why = format!("{share} of the GPU's time is undecided: some work had not ended.");
+            return Unsafe::new(why, "Let the program end, or wait for its work first.");
+        }
         let remedy = match facts.all.duty.timing {
             Some(Timing::Exact) => record_less(facts),
             _ => "Run again with --timing exact.",
         };
-        Unsafe::new(format!("{} of the GPU's time is undecided.", percent(open, span)), remedy)
+        Unsafe::new(format!("{share} of the GPU's time is undecided."), remedy)
     })
 }
 

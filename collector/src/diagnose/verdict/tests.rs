@@ -8,6 +8,7 @@ use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
+use crate::analyze::pending::Pending;
 use crate::analyze::source::Source;
 use crate::analyze::startup::{Calls, Startup};
 use crate::analyze::summary::Captured;
@@ -548,6 +549,19 @@ fn a_run_that_an_error_of_the_gpu_ended_begins_with_the_error() {
     let bound = "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.";
     assert_eq!(verdict.text, [text[0], bound, text[2]]);
     assert_eq!((verdict.bound, verdict.is_unsafe), (Some(Bound::Copies), None));
+}
+
+/// A killed program, and one whose trace was read while it ran, were to be run again with exact timing.
+#[test]
+fn work_that_was_pending_at_the_end_is_why_the_time_is_undecided() {
+    let mut all = run(0, [600, 0, 0, 100], &[]);
+    all.devices[0].identity.undecided = exactly(300 * MS);
+    all.devices[0].identity.span = WALL;
+    let why = "No verdict: 30.0 % of the GPU's time is undecided: some work had not ended.";
+    for (left, is_why) in [(290 * MS, true), (100 * MS, false)] {
+        all.pending = vec![Pending { left, kinds: Vec::new() }];
+        assert_eq!(judged(&all).text[0] == why, is_why);
+    }
 }
 
 #[test]
