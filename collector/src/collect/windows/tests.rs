@@ -264,7 +264,7 @@ fn a_capture_range_that_ends_just_before_the_edge_has_ended_in_the_next_window()
         let of_first = [&[(began + 100, edge - 50)][..], if of_next.is_empty() { &[] } else { &[again] }];
         let of_windows: Vec<_> = collection.readers().into_iter().map(captured).collect();
         assert_eq!(of_windows, [&of_first.concat()[..], of_next]);
-        let whole = [&of_first[0][..], if of_next.is_empty() { &[] } else { &[(edge - 20, 9_000_000)] }];
+        let whole = [of_first[0], if of_next.is_empty() { &[] } else { &[(edge - 20, 9_000_000)] }];
         assert_eq!(captured(collection.whole()), whole.concat());
     }
 }
