@@ -3,6 +3,7 @@
 use super::traces::named_like_traces;
 use super::{Failure, parquet, quoted, say};
 use crate::collect::{self, Complete, Division, sys};
+use crate::trace::format::MAGIC;
 use crate::trace::wait_until_complete;
 use crossbeam_channel::{Receiver, unbounded};
 use std::fs;
@@ -101,7 +102,8 @@ fn replace(trace: &Path, add: impl FnOnce() -> Result<(), Failure>) {
 
 /// Whether it is a trace with something in it that no process is writing.
 fn is_left(path: &Path) -> bool {
-    let has_bytes = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+    let has_more = |bytes: u64| bytes > MAGIC.len() as u64;
+    let has_bytes = fs::metadata(path).is_ok_and(|found| found.is_file() && has_more(found.len()));
     has_bytes && wait_until_complete(path, Duration::ZERO).unwrap_or(false)
 }
 
