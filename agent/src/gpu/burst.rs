@@ -464,7 +464,7 @@ fn is_beside_others(call: &Call, stream: &Stream, counts: impl Fn(&'static Strea
 
 /// Whether an event on the stream would wait for work on other streams that the program's own next call does not wait for: the
 /// program would wait for it, too, and for good where that work waits for the program.
-fn waits_for_others(call: &Call, stream: &'static Stream, next: Next) -> bool {
+fn would_wait_for_others(call: &Call, stream: &'static Stream, next: Next) -> bool {
     let counts = stream.counts();
     !matches!(next, Next::Work | Next::WaitForAll)
         && is_beside_others(call, stream, |other| counts.may_wait_for(&other.counts()))
@@ -490,7 +490,7 @@ fn end_named(
         if burst.is_deferred && next.is_wait() && is_beside_others(call, stream, |_| true) {
             return;
         }
-        if !is_undisturbed && (is_legacy(stream) || waits_for_others(call, stream, next)) {
+        if !is_undisturbed && (is_legacy(stream) || would_wait_for_others(call, stream, next)) {
             return leave_open(call, &mut hold);
         }
         // The event goes onto the stream like a call of the app's.

@@ -126,9 +126,13 @@ fn mark(path: &Path) -> Option<Reserved> {
 /// Marks a file as that of this process. Returns false if it is not empty, or if another process has it locked: one that is marking it
 /// at this moment, or a collector. Where the file system has no locks, two processes may mark it at the same moment.
 fn hold(file: &mut File) -> bool {
+    let is_empty = |file: &File| file.metadata().is_ok_and(|found| found.len() == 0);
+    // One that is not empty is not locked: its own collector would find that another process has it.
+    if !is_empty(file) {
+        return false;
+    }
     let is_free = !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    let is_empty = file.metadata().is_ok_and(|found| found.len() == 0);
-    let is_held = is_free && is_empty && file.write_all(&TRACE_MAGIC).is_ok();
+    let is_held = is_free && is_empty(file) && file.write_all(&TRACE_MAGIC).is_ok();
     let _ = file.unlock();
     is_held
 }

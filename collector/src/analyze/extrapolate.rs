@@ -79,7 +79,7 @@ impl Windows {
 }
 
 /// Why an operation has no time of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
     /// It is in a run and was not drawn.
     NotDrawn,

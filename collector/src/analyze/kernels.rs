@@ -30,7 +30,7 @@ pub struct KernelTimes<'a> {
 
 /// The shape of a launch, as far as its time depends on it: the grid, the block, and the dynamic shared memory in
 /// bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shaped([u32; 3], [u32; 3], u32);
 
 impl Shaped {

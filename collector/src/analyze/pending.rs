@@ -34,7 +34,7 @@ pub struct Pending {
 }
 
 /// Operations that the tables count as one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     /// The device's ordinal.
     pub device: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Kind {
 }
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// It runs a kernel, by the number of its name.
     Kernel(u32, Shaped),
@@ -174,7 +174,10 @@ impl Stream {
         let called = [self.older.called, self.newer.called].into_iter().flatten().min().unwrap_or(until);
         let since = host(called).max(self.ended.unwrap_or(i64::MIN));
         let left = host(until).saturating_sub(since).max(0) as u64;
-        Pending { left, kinds: self.older.kinds.into_iter().chain(self.newer.kinds).collect() }
+        let mut kinds: Vec<(Kind, u64)> = self.older.kinds.into_iter().chain(self.newer.kinds).collect();
+        // Sums of fractions depend on their order.
+        kinds.sort_unstable();
+        Pending { left, kinds }
     }
 }
 

@@ -431,6 +431,25 @@ mod tests {
         assert_eq!(traces.whole(), None);
     }
 
+    /// Of processes with one name for their traces, each looks whether the file is its own.
+    #[test]
+    fn a_file_with_an_agents_mark_is_written_when_who_looks_at_it_has_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("run.gspy");
+        fs::write(&path, MAGIC).unwrap();
+        let other = fs::File::open(&path).unwrap();
+        other.lock().unwrap();
+        let looking = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            drop(other);
+        });
+        let mut traces = Traces::new(Target::File(path.clone()));
+        let (_, writer) = traces.create("python", &Status::default()).unwrap();
+        writer.finish(&Status::default()).unwrap();
+        looking.join().unwrap();
+        assert!(crate::trace::TraceReader::open(&path).unwrap().complete());
+    }
+
     /// Opening it waited for a reader, with the lock on the traces held.
     #[test]
     fn a_pipe_is_refused_as_a_trace() {

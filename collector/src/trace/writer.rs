@@ -1,7 +1,7 @@
 //! How is a trace written? Append-only, in chunks, with bounded memory.
 
 use super::coding::Encoder;
-use super::format::{ChunkKind, Header, MAX_ENTRIES, MAX_PLAIN, VERSION};
+use super::format::{ChunkKind, Header, MAGIC, MAX_ENTRIES, MAX_PLAIN, VERSION};
 use super::meta::{self, Summary};
 use super::pending::{Pending, Place};
 use super::record::{GpuTime, Record, Status};
@@ -75,6 +75,24 @@ pub struct TraceWriter {
     threads_listed: usize,
 }
 
+/// How long a file without a chunk may be locked by others, and how often that is looked at: a process that was started at the same moment
+/// with the same name for its trace finds out that the file is not its own.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 20;
+
+/// Locks the file of a trace against other writers.
+fn lock(file: &File) -> io::Result<()> {
+    for _ in 0..LOOKS {
+        match file.try_lock() {
+            // On a file system without locks, only `wait_until_complete` does not work.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            Err(TryLockError::WouldBlock) if file.metadata()?.len() > MAGIC.len() as u64 => break,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, "another process is writing this trace"))
+}
+
 impl TraceWriter {
     /// Creates or empties the file and writes what is known about the process.
     ///
@@ -82,16 +100,7 @@ impl TraceWriter {
     /// Fails if opening or writing fails; with [`io::ErrorKind::WouldBlock`] if another writer has the file.
     pub fn create(path: &Path, status: &Status) -> io::Result<TraceWriter> {
         let file = File::options().write(true).create(true).truncate(false).mode(PRIVATE).open(path)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::WouldBlock,
-                    "another process is writing this trace",
-                ));
-            }
-            // On a file system without locks, only `wait_until_complete` does not work.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-        }
+        lock(&file)?;
         if file.metadata()?.is_file() {
             file.set_len(0)?;
         }
