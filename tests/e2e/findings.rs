@@ -177,6 +177,13 @@ fn a_host_that_is_late_with_the_input_is_found_with_what_it_costs() {
     fault.is_absent_from_the_twin();
 }
 
+#[test]
+fn kernels_that_wait_for_a_host_function_are_found_with_what_an_event_gains() {
+    let fault = Fault { program: "host_function", id: "host-function", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
 /// On an H100, cuDNN compiled an attention kernel for each length of a sequence: the advice was that Python do less.
 #[test]
 fn a_compiler_that_runs_in_each_step_is_found_with_what_it_costs() {

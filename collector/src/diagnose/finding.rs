@@ -48,6 +48,8 @@ named! {
         AdaptiveLaunches = "adaptive-launches",
         /// The GPU waits for the host outside CUDA.
         HostStall = "host-stall",
+        /// Operations wait for functions that run on the host.
+        HostFunction = "host-function",
         /// Launches of one kernel take different times.
         UnstableKernel = "unstable-kernel",
         /// The last wave of blocks fills little of the GPU.

@@ -116,8 +116,10 @@ impl Verdict {
         let is_judged = |id| facts.buckets.around == 0 || id != Id::ColdStart;
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0 && is_judged(finding.id));
         // What a stream waits for is not prepared ahead like what the host does between launches.
-        let has_remedy = bound != Bound::Host || !is_in_host_functions(&group);
-        let removing = gaining().find(|finding| has_remedy && removed_by(finding.id) == Some(bound));
+        let is_of_functions = is_in_host_functions(&group);
+        let is_remedy = |id| bound != Bound::Host || (id == Id::HostFunction) == is_of_functions;
+        let removing =
+            gaining().find(|finding| removed_by(finding.id) == Some(bound) && is_remedy(finding.id));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
@@ -176,7 +178,7 @@ fn removed_by(fault: Id) -> Option<Bound> {
     match fault {
         Id::UnstableKernel | Id::TailWave | Id::HiddenCopy => Some(Bound::Gpu),
         Id::TinyKernels | Id::AdaptiveLaunches | Id::DeviceSwitches => Some(Bound::Launches),
-        Id::HostStall | Id::Recompilation => Some(Bound::Host),
+        Id::HostStall | Id::HostFunction | Id::Recompilation => Some(Bound::Host),
         Id::SyncPerStep | Id::DeviceWideSync | Id::DefaultStream => Some(Bound::Syncs),
         Id::PageableCopies
         | Id::SmallCopies

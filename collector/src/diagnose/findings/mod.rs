@@ -16,6 +16,7 @@ mod gpu_error;
 mod grids;
 mod hidden_copy;
 mod holding;
+mod host_function;
 mod host_stall;
 mod idle;
 mod memory_grows;
@@ -60,6 +61,7 @@ pub const FINDERS: &[Find] = &[
     adaptive_launches::find,
     recompilation::find,
     host_stall::find,
+    host_function::find,
     unstable_kernel::find,
     tail_wave::find,
     cold_start::find,

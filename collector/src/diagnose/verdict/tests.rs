@@ -268,12 +268,16 @@ fn a_remedy_that_saves_twice_as_much_as_that_of_the_bound_comes_first() {
 
 /// A stream waited for functions of the program, and the copies were to be moved to another stream first.
 #[test]
-fn functions_on_streams_have_their_sentence_and_no_remedy_of_something_else() {
+fn functions_on_streams_have_their_sentence_and_their_remedy_and_no_other() {
     let all = run(0, [600, 0, 0, 0], &[(Cause::HostCallback, Site::default(), 400, 40)]);
     let findings = [finding(Id::HostStall, 300 * MS, "load ahead")];
     let text = judged_with(&all, ProcessInfo::default(), &findings).text;
     assert_eq!(text[0], "Host-bound: for 40.0 % of the wall the GPU waits for host functions.");
     assert_eq!(text[2], "Another gain: load ahead");
+    let findings =
+        [finding(Id::HostStall, 300 * MS, "load ahead"), finding(Id::HostFunction, 290 * MS, "move it")];
+    let text = judged_with(&all, ProcessInfo::default(), &findings).text;
+    assert_eq!(text[2], "First: move it");
 }
 
 /// Of one kernel, a GPU that ran other kernels in the meantime was said to be idle, and its launches to be the bound.
