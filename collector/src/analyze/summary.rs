@@ -40,7 +40,7 @@ pub struct ProcessReport {
 pub struct ProcessInfo {
     /// Its process id; `None` if the trace has no status.
     pub pid: Option<u32>,
-    /// Of which process's time the trace is a window; `None` if it is about the whole run.
+    /// Which process it is; `None` if the trace has no status.
     pub id: Option<ProcessId>,
     /// Its command line, arguments separated by blanks.
     pub command: Option<String>,

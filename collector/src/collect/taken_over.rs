@@ -78,5 +78,6 @@ impl Beginning {
 fn begun(status: &Status, at: u64) -> Status {
     let passed = u128::from(status.ended.saturating_sub(at));
     let began_realtime = u64::try_from(since_1970().as_nanos().saturating_sub(passed)).unwrap_or(0);
-    Status { began: at, began_realtime, ..status.clone() }
+    let session_realtime = Some(status.session_realtime.unwrap_or(status.began_realtime));
+    Status { began: at, began_realtime, session_realtime, ..status.clone() }
 }

@@ -108,7 +108,12 @@ impl<'s> Recording<'s> {
             latest: window,
             count: 0,
             began: status.began,
-            first: Status { began: status.began, began_realtime: status.began_realtime, ..Status::default() },
+            first: Status {
+                began: status.began,
+                began_realtime: status.began_realtime,
+                session_realtime: status.session_realtime,
+                ..Status::default()
+            },
             before: None,
             finished: Finished::default(),
             early: HashMap::default(),
@@ -487,7 +492,7 @@ impl Windows<'_> {
         let part = Status { published: part.collected, ..part };
         let published = self.first.published.saturating_add(part.published);
         let began_realtime = since_1970().as_nanos() as u64;
-        let session_realtime = Some(status.began_realtime);
+        let session_realtime = Some(status.session_realtime.unwrap_or(status.began_realtime));
         (part, Status { began: now, began_realtime, session_realtime, published, ..status.clone() })
     }
 

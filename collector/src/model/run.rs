@@ -35,21 +35,21 @@ pub enum Machine {
     Host(Option<String>),
 }
 
-/// Of which process's time a trace is a window (`gpuspy collect --every`): the others of the same process have the same.
+/// Which process a trace is about: others of the same process have the same, as those of its windows of time (`gpuspy collect
+/// --every`), or of collectors one after another (`gpuspy collect --pid`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessId {
     /// The machine.
     pub machine: Machine,
     /// The process id.
     pub pid: u32,
-    /// When the collection of the process began: CLOCK_REALTIME, ns. A program that another one replaced has the same process id.
+    /// When the agent's session began in the process: CLOCK_REALTIME, ns. A program that another one replaced has the same process id.
     pub began: u64,
 }
 
 impl ProcessId {
-    /// Returns which process it is; `None` if the trace is about the whole run of one, or has no status.
+    /// Returns which process it is; `None` if the trace has no status.
     pub fn of(names: &Names, status: Option<&Status>) -> Option<ProcessId> {
-        period::window(names)?;
         let status = status?;
         let began = status.session_realtime.unwrap_or(status.began_realtime);
         Some(ProcessId { machine: Machine::of(names, Some(status)), pid: status.pid, began })
@@ -57,7 +57,7 @@ impl ProcessId {
 }
 
 /// Returns the processes that traces are about, in the order of their first ones: the places of the traces of each. A process has
-/// several if they are windows of its time.
+/// several if each is about a part of its time.
 pub fn processes<'a>(traces: impl Iterator<Item = Option<&'a ProcessId>>) -> Vec<Vec<usize>> {
     let (mut processes, mut known) = (Vec::<Vec<usize>>::new(), HashMap::<&ProcessId, usize>::default());
     for (at, id) in traces.enumerate() {
@@ -104,7 +104,7 @@ pub struct Place {
     pub rank: Option<u32>,
     /// When its collection began (CLOCK_REALTIME, ns), and its process id, if its trace has a status.
     pub began: Option<(u64, u32)>,
-    /// Of which process's time the trace is a window.
+    /// Which process the trace is about.
     pub process: Option<ProcessId>,
     /// When the window of time that the trace is about began: s since 1970; `None` if the trace is about the whole run.
     pub window: Option<u64>,
@@ -134,8 +134,9 @@ impl Place {
 /// Returns which traces are read as one: those of successive windows of a process, in their order. Every other trace is read alone.
 /// The lists are in the order of the first places in them.
 pub fn successive(places: &[Place]) -> Vec<Vec<usize>> {
+    // Each collector numbers its windows from 0, so those of several are told apart by time.
     let mut order: Vec<usize> = (0..places.len()).collect();
-    order.sort_by_key(|at| places[*at].number);
+    order.sort_by_key(|at| places[*at].began);
     let mut lists: Vec<Vec<usize>> = Vec::new();
     // Of each process, the list that its next window continues, and the number of that window.
     let mut open: HashMap<&ProcessId, (usize, u64)> = HashMap::default();
@@ -226,10 +227,11 @@ mod tests {
 
     #[test]
     fn successive_windows_of_a_process_are_read_as_one() {
-        let window = |pid: u32, number| {
+        let at = |time, pid: u32, number| {
             let process = Some(ProcessId { machine: Machine::Boot(7), pid, began: 1 });
-            Place { process, number: Some(number), ..place(7, None, number) }
+            Place { process, number: Some(number), ..place(7, None, time) }
         };
+        let window = |pid, number| at(number, pid, number);
         let whole = place(7, None, 0);
         let places =
             [window(1, 2), whole, window(1, 1), window(2, 1), window(1, 4), window(1, 5), window(2, 2)];
@@ -240,6 +242,8 @@ mod tests {
         );
         let copied = [window(1, 1), window(1, 1), window(1, 2)];
         assert_eq!(successive(&copied), [vec![0], vec![1, 2]], "nothing is read twice as one");
+        let collectors = [at(20, 1, 0), at(10, 1, 0), at(21, 1, 1), at(11, 1, 1)];
+        assert_eq!(successive(&collectors), [vec![0, 2], vec![1, 3]], "each collector counts from 0");
     }
 
     #[test]

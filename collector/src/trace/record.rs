@@ -663,7 +663,7 @@ pub struct Status {
     pub began: u64,
     /// CLOCK_REALTIME at that moment, ns.
     pub began_realtime: u64,
-    /// CLOCK_REALTIME when the session began, ns, if windows of it came before this one.
+    /// CLOCK_REALTIME when the session began, ns, if the trace does not have its beginning.
     pub session_realtime: Option<u64>,
     /// Host ns when this status was written, or the process ended.
     pub ended: u64,

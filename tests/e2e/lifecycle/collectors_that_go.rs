@@ -88,6 +88,21 @@ fn the_trace_of_a_second_collector_has_all_names_and_begins_with_it() {
     let wall = Duration::from_nanos(process["wall_ns"].as_u64().unwrap());
     assert!(wall <= elapsed, "{wall:?} of the {elapsed:?} since it was started");
     done.dropped_nothing(&report);
+    is_one_process_of_two_traces(&first[0], &trace);
+}
+
+/// The report of both counted two processes, of which one "was still running".
+fn is_one_process_of_two_traces(first: &Path, second: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    for (trace, name) in [(first, "first.gspy"), (second, "second.gspy")] {
+        std::fs::copy(trace, folder.path().join(name)).unwrap();
+    }
+    let output = Command::new(gpuspy()).arg("report").arg(folder.path()).output().unwrap();
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    let header = screen.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert!(header.contains(", exited, ") && header.contains(", 2 traces"), "{screen}");
+    let both = report(folder.path());
+    assert_eq!(both["devices"][0]["processes"], 1, "{}", both["devices"]);
 }
 
 /// Each thread's ring grew to 4.6 MB, and was the program's for ever.

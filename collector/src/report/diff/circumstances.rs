@@ -54,7 +54,7 @@ impl Side {
         Side {
             path: run.path.to_owned(),
             command: report.processes.first().and_then(|process| process.command.clone()),
-            processes: report.processes.iter().filter(|process| process.is_last_window).count() as u64,
+            processes: report.processes.iter().filter(|process| process.is_last_part).count() as u64,
             gpus: gpus.into_iter().map(str::to_owned).collect(),
             driver_version: common(&report.processes, |process| process.driver_version),
             wall_ns: report.wall_ns,

@@ -31,7 +31,7 @@ impl Memory {
         Memory {
             peak_bytes: Scale::RUN.times(Some(peak), Some(other_peak)),
             live_bytes: count(|report| {
-                let ended = report.processes.iter().filter(|process| process.is_last_window);
+                let ended = report.processes.iter().filter(|process| process.is_last_part);
                 ended.fold(0, |sum, process| sum.saturating_add(process.memory.live_bytes))
             }),
             allocations: count(|report| report.memory.device.allocations),

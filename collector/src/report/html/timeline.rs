@@ -55,7 +55,7 @@ pub struct Timeline {
 /// The streams and threads of a process that the page has.
 #[derive(Debug, Default)]
 struct Known {
-    /// Of which process's time its traces are windows; `None` if it has one trace.
+    /// Which process it is; `None` if its trace has no status, and so is the only one that is known to be of it.
     id: Option<ProcessId>,
     /// The numbers of its streams by context and id.
     streams: HashMap<(u32, u64), u32>,

@@ -7,7 +7,8 @@ use crate::report::damage::system_error;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A process and how its collection went; with `gpuspy collect --every`, a window of a process's time.
+/// A process and how its collection went; with `gpuspy collect --every`, a window of a process's time, and with `--pid`, the time that
+/// one collector collected.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Process {
     /// The process id.
@@ -18,14 +19,14 @@ pub struct Process {
     pub driver_version: Option<u32>,
     /// The path of the trace; of several windows, of the first.
     pub path: String,
-    /// How many windows of the same process came before the first one that the row is about; null = it is about the whole run. Where a
-    /// window in between is missing, a process has two rows; the earlier one has the ending detached.
+    /// How many windows of the same collection came before the first one that the row is about; null = it is about the whole of it. Where
+    /// a window in between is missing, or collectors followed one another, a process has two rows; the earlier one has the ending detached.
     pub window: Option<u64>,
-    /// How many windows the row is about; null = it is about the whole run.
+    /// How many windows the row is about; null = it is about the whole collection.
     pub windows: Option<u64>,
-    /// Whether the report has no later window of the process.
+    /// Whether the report has no later part of the process's time.
     #[serde(skip)]
-    pub is_last_window: bool,
+    pub is_last_part: bool,
     /// The process id of the parent.
     pub parent: Option<u32>,
     /// The process's number in a job, as RANK or a launcher's variable of that meaning had it.
@@ -114,8 +115,8 @@ impl Process {
     /// Returns a row for each trace.
     pub fn all(reports: &[ProcessReport]) -> Vec<Process> {
         let mut rows: Vec<Process> = reports.iter().map(Process::of).collect();
-        for last in analyze::processes(reports).iter().filter_map(|windows| windows.last()) {
-            rows[*last].is_last_window = true;
+        for last in analyze::processes(reports).iter().filter_map(|parts| parts.last()) {
+            rows[*last].is_last_part = true;
         }
         rows
     }
@@ -142,7 +143,7 @@ impl Process {
             path: process.path.clone(),
             window: process.window,
             windows: process.window.map(|_| process.windows),
-            is_last_window: false,
+            is_last_part: false,
             parent: process.parent,
             rank: process.job.rank,
             local_rank: process.job.local_rank,

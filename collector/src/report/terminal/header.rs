@@ -71,8 +71,8 @@ fn wall(run: &Run<'_>) -> u64 {
 
 fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
     let processes = analyze::processes(run.reports);
-    if let [windows] = processes.as_slice()
-        && let Some(last) = windows.last()
+    if let [parts] = processes.as_slice()
+        && let Some(last) = parts.last()
     {
         let process = &run.reports[*last].process;
         let command = process.command.as_deref().unwrap_or("(command unknown)");
@@ -82,9 +82,10 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let rank = process.job.rank.map_or(String::new(), |rank| format!("rank {rank}, "));
         let facts = Text::from(format!("{rank}{pid}, ")).then(ending(process));
         let facts = facts.then(format!(", {}, {}", gpus(run), duration(wall(run))));
-        let trace = match windows.iter().map(|at| run.reports[*at].process.windows).sum() {
-            0 | 1 => trace(screen, &process.path),
-            several => dim(windows_of_time(several)),
+        let trace = match windows_of_time(run) {
+            0 | 1 if parts.len() == 1 => trace(screen, &process.path),
+            0 => dim(plural(parts.len() as u64, "trace", "traces")),
+            several => dim(plural(several, WINDOW.0, WINDOW.1)),
         };
         let more = facts.clone().then(", ").then(trace);
         // The overview has no second line for the trace, which its reader has named.
@@ -98,10 +99,9 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         gpus(run),
         duration(wall(run))
     );
-    let windows = run.reports.iter().filter(|report| report.process.window.is_some());
-    match windows.map(|report| report.process.windows).sum() {
+    match windows_of_time(run) {
         0 => {}
-        windows => sum += &format!(", {}", windows_of_time(windows)),
+        windows => sum += &format!(", {}", plural(windows, WINDOW.0, WINDOW.1)),
     }
     match command_of_all(run).filter(|_| !run.rows.ranks.is_empty()) {
         Some(command) => {
@@ -113,9 +113,13 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
     list(screen, run, &processes);
 }
 
-/// Returns how many traces of parts of a process's time there are (`gpuspy collect --every`).
-fn windows_of_time(count: u64) -> String {
-    plural(count, "window of time", "windows of time")
+/// What a trace of `gpuspy collect --every` is about, and several.
+const WINDOW: (&str, &str) = ("window of time", "windows of time");
+
+/// Returns how many traces there are of windows of a process's time.
+fn windows_of_time(run: &Run<'_>) -> u64 {
+    let windows = run.reports.iter().filter(|report| report.process.window.is_some());
+    windows.map(|report| report.process.windows).sum()
 }
 
 /// Returns the command, if it is the same for all processes.
@@ -125,7 +129,7 @@ fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
     commands.all(|command| command == Some(first)).then_some(first)
 }
 
-/// Lists the processes that the section of ranks does not contain: each in one row, which adds up its windows of time.
+/// Lists the processes that the section of ranks does not contain: each in one row, which adds up the parts of its time.
 fn list(screen: &mut Screen<'_>, run: &Run<'_>, processes: &[Vec<usize>]) {
     let mut table = Table::new(&[
         right("rank"),
@@ -141,10 +145,10 @@ fn list(screen: &mut Screen<'_>, run: &Run<'_>, processes: &[Vec<usize>]) {
     let or_none = |n: Option<u32>| n.map_or(NONE.to_owned(), |n| n.to_string());
     let ranks: BTreeSet<usize> = run.rows.compared.rows.iter().map(|row| row.at).collect();
     let mut is_empty = true;
-    for windows in processes.iter().filter(|windows| windows.iter().all(|at| !ranks.contains(at))) {
-        let Some(last) = windows.last() else { continue };
+    for parts in processes.iter().filter(|parts| parts.iter().all(|at| !ranks.contains(at))) {
+        let Some(last) = parts.last() else { continue };
         let process = &run.rows.processes[*last];
-        let rows = || windows.iter().map(|at| &run.rows.processes[*at]);
+        let rows = || parts.iter().map(|at| &run.rows.processes[*at]);
         let wall_ns = |row: &Process| row.captured.as_ref().map_or(row.wall_ns, |captured| captured.run_ns);
         let gpus: BTreeSet<&String> = rows().flat_map(|row| &row.gpus).collect();
         let launches = rows().map(|row| row.launches).sum();

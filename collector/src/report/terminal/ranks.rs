@@ -240,7 +240,12 @@ fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Ranks { starts, rows, matched, .. } = &run.rows.compared;
     if *starts > 1 {
         let is_window = rows.iter().any(|row| run.reports[row.at].process.window.is_some());
-        let what = if is_window { "in windows of time" } else { "started more than once" };
+        let is_part = || analyze::processes(run.reports).iter().any(|parts| parts.len() > 1);
+        let what = match is_window {
+            true => "in windows of time",
+            false if is_part() => "collected more than once",
+            false => "started more than once",
+        };
         screen.more(format!("{what} ({starts}): each has lines of its own, and is compared for itself"));
     }
     if matched.uneven > 0 {
