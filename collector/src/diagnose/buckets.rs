@@ -1,5 +1,6 @@
 //! The parts of the wall time, which do not overlap and sum to it.
 
+use super::first_launches;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
 use crate::analyze::identity::Class;
@@ -45,13 +46,14 @@ pub struct Buckets {
     pub parts: BTreeMap<Bucket, Sum>,
     /// That GPU's place in the tables; `None` if no GPU had work.
     pub device: Option<usize>,
-    /// The time before the steps and after them, ns, which is not judged; 0 if there are too few steps, or it is short.
+    /// Of a program with steps the time of starting up and ending, ns, which is not judged: before the GPU's first operation and after
+    /// its last, and what sets up or loads code in between. 0 if there are too few steps, or it is short.
     pub around: u64,
 }
 
 /// The fewest steps that are judged without the time around them.
 const STEPS: u64 = 10;
-/// The least share of the wall time around the steps that is left out.
+/// The least share of the wall time that is left out.
 const AROUND: f64 = 0.1;
 
 impl Buckets {
@@ -71,12 +73,14 @@ impl Buckets {
         let buckets = Buckets::of_device(device, all);
         let around =
             [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Idle(Cause::Loading), Bucket::Tail];
-        let around = around.into_iter().map(|bucket| buckets.get(bucket).value).sum();
+        let around: u64 = around.into_iter().map(|bucket| buckets.get(bucket).value).sum();
+        let loading = first_launches(all).min(buckets.get(Bucket::Idle(Cause::Launching)).value);
+        let around = around.saturating_add(loading);
         let is_left_out = all.steps.count >= STEPS && around as f64 > buckets.wall as f64 * AROUND;
         Buckets { device: Some(at), around: if is_left_out { around } else { 0 }, ..buckets }
     }
 
-    /// Returns the time that is judged, ns: of a program with steps, the time of these. A profile of a hundred steps is taken
+    /// Returns the time that is judged, ns: of a program with steps, without what comes once. A profile of a hundred steps is taken
     /// to learn about the thousands that will follow, and not about the imports before them.
     pub fn judged(&self) -> u64 {
         self.wall.saturating_sub(self.around)

@@ -33,6 +33,25 @@ pub struct Facts<'a> {
     pub buckets: &'a Buckets,
 }
 
+/// The share of the judged time from which on that is the time of the steps. The steps of the warm-up may take longer than the others.
+const MOSTLY: f64 = 0.8;
+
+/// The number of GPUs that had work; 1 if none had.
+fn gpus(all: &Tables) -> u64 {
+    let used = all.devices.iter().filter(|device| device.timelines > 0);
+    (used.count() as u64).max(1)
+}
+
+/// What the first launches of kernels took of one GPU's time, ns, beyond their later launches, and in all if there were none: a
+/// first launch may load the kernel's code. At most so much of the time in which the GPU waited for launches comes once.
+fn first_launches(all: &Tables) -> u64 {
+    let first = all.startup.as_ref().map(|startup| &startup.first_launches);
+    let of_all = first.map_or(0, |FirstLaunches { all, compared, excess_ns, .. }| {
+        excess_ns.saturating_add(all.host_ns.saturating_sub(compared.host_ns))
+    });
+    of_all / gpus(all)
+}
+
 /// Whether any operation was launched that is not captured into a graph only.
 pub fn has_operations(all: &Tables) -> bool {
     let transfers = all.transfers.values().any(|kind| kind.count > 0);
@@ -62,18 +81,20 @@ impl<'a> Facts<'a> {
     /// The number of GPUs that had work; 1 if none had. The buckets are of one GPU, and what is added over all of them is compared
     /// with as many times the buckets.
     pub fn gpus(&self) -> u64 {
-        let used = self.all.devices.iter().filter(|device| device.timelines > 0);
-        (used.count() as u64).max(1)
+        gpus(self.all)
     }
 
-    /// What the first launches of kernels took of one GPU's time, ns, beyond their later launches, and in all if there were none: a
-    /// first launch may load the kernel's code. At most so much of the time in which the GPU waited for launches comes once.
+    /// What the [first launches](first_launches) of kernels took of one GPU's time, ns.
     pub fn first_launches(&self) -> u64 {
-        let first = self.all.startup.as_ref().map(|startup| &startup.first_launches);
-        let of_all = first.map_or(0, |FirstLaunches { all, compared, excess_ns, .. }| {
-            excess_ns.saturating_add(all.host_ns.saturating_sub(compared.host_ns))
-        });
-        of_all / self.gpus()
+        first_launches(self.all)
+    }
+
+    /// Whether the time that is judged is that of the steps, and little else: a program may do other work before them, between phases,
+    /// or after them.
+    pub fn judges_steps(&self) -> bool {
+        let steps = &self.all.steps;
+        let ns = steps.time.map_or(0.0, |time| time.mean) * steps.count as f64;
+        self.buckets.around > 0 && ns >= self.buckets.judged() as f64 * MOSTLY
     }
 
     /// Whether a filter selects a part of what a GPU did at one time.

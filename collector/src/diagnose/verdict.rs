@@ -18,7 +18,8 @@
 //! other groups does, if it is a tenth of the wall time or more, or larger than the GPU's part. Start-up and the tail do
 //! only if they are the largest of all groups.
 //!
-//! Of a program with ten steps or more, only these are judged if the time around them is more than a tenth of the wall time.
+//! Of a program with ten steps or more, what comes once (start-up, loading code, the tail) is not judged if it is more than a tenth of the
+//! wall time.
 //!
 //! Where a verdict is not safe, the text says so. Of a run that a fault [ended](super::findings::ended), it says that
 //! first, and then what bounded it until then, if that is safe.
@@ -38,7 +39,7 @@ use crate::model::named::named;
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
 use crate::units::{duration, percent};
-use groups::{Group, groups};
+use groups::{Group, NEARLY_ALL, groups};
 use safety::Unsafe;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -115,11 +116,7 @@ impl Verdict {
         // What is judged may be the steps alone.
         let is_judged = |id| facts.buckets.around == 0 || id != Id::ColdStart;
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0 && is_judged(finding.id));
-        // What a stream waits for is not prepared ahead like what the host does between launches.
-        let is_of_functions = is_in_host_functions(&group);
-        let is_remedy = |id| bound != Bound::Host || (id == Id::HostFunction) == is_of_functions;
-        let removing =
-            gaining().find(|finding| removed_by(finding.id) == Some(bound) && is_remedy(finding.id));
+        let removing = gaining().find(|finding| removes(finding.id, bound, &group));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
@@ -200,9 +197,15 @@ fn removed_by(fault: Id) -> Option<Bound> {
     }
 }
 
-/// Whether most of a group's time is in functions that the program had put onto streams.
-fn is_in_host_functions(group: &Group) -> bool {
-    group.in_host_functions > group.ns / 2
+/// Whether the remedy of a fault removes a bound, or a part of it. What a stream waits for is not prepared ahead like what the host does
+/// between launches, and is no wait of the host.
+fn removes(fault: Id, bound: Bound, group: &Group) -> bool {
+    let is_of_its_waits = match bound {
+        Bound::Host => (fault == Id::HostFunction) == group.is_on_stream(),
+        Bound::Syncs => fault == Id::DefaultStream || !group.is_on_stream(),
+        _ => true,
+    };
+    removed_by(fault) == Some(bound) && is_of_its_waits
 }
 
 /// Returns the most that removing a bound would save, ns.
@@ -230,15 +233,18 @@ fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
 }
 
 /// Returns what the judged time is called in a run: filters and capture ranges select a part of the wall time, and of that the
-/// steps may be judged alone.
+/// steps may be judged alone, or all but what comes once.
 fn whole(facts: &Facts<'_>) -> &'static str {
-    match (facts.part(), facts.buckets.around > 0) {
-        (Some(Part::Selected), false) => "the selected part",
-        (Some(Part::Selected), true) => "the steps of the selected part",
-        (Some(Part::Captured), false) => "the captured time",
-        (Some(Part::Captured), true) => "the steps of the captured time",
-        (None, false) => "the wall",
-        (None, true) => "the steps",
+    match (facts.part(), facts.buckets.around > 0, facts.judges_steps()) {
+        (Some(Part::Selected), false, _) => "the selected part",
+        (Some(Part::Selected), true, false) => "the selected part without start-up",
+        (Some(Part::Selected), true, true) => "the steps of the selected part",
+        (Some(Part::Captured), false, _) => "the captured time",
+        (Some(Part::Captured), true, false) => "the captured time without start-up",
+        (Some(Part::Captured), true, true) => "the steps of the captured time",
+        (None, false, _) => "the wall",
+        (None, true, false) => "the wall without start-up",
+        (None, true, true) => "the steps",
     }
 }
 
@@ -246,7 +252,7 @@ fn whole(facts: &Facts<'_>) -> &'static str {
 fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
     let (wall, whole) = (facts.buckets.judged(), whole(facts));
     let share = percent(lost, wall);
-    let call = |other: &'static str| group.call().map_or(other.to_owned(), str::to_owned);
+    let call = |other: &'static str| group.call().unwrap_or_else(|| other.to_owned());
     match bound {
         Bound::Gpu => match leading(facts) {
             Some((kernel, ns)) => {
@@ -259,15 +265,23 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
             "Launch-bound: for {share} of {whole} the GPU waits for launches, {} each.",
             duration(group.mean_gap())
         ),
-        Bound::Host if is_in_host_functions(group) => {
+        Bound::Host if group.is_on_stream() => {
             format!("Host-bound: for {share} of {whole} the GPU waits for host functions.")
         }
         Bound::Host => format!("Host-bound: for {share} of {whole} the GPU waits for the host outside CUDA."),
+        Bound::Syncs if group.is_on_stream() => {
+            format!("Sync-bound: for {share} of {whole} streams wait for each other.")
+        }
         Bound::Syncs => {
             format!("Sync-bound: for {share} of {whole} the GPU idles after {}.", call("a wait"))
         }
-        Bound::Copies if group.idle > group.ns / 2 => {
+        Bound::Copies if group.idle as f64 >= group.ns as f64 * NEARLY_ALL => {
             format!("Copy-bound: for {share} of {whole} the GPU is idle during {}.", call("copy calls"))
+        }
+        Bound::Copies if group.idle as f64 > group.ns as f64 * (1.0 - NEARLY_ALL) => {
+            format!(
+                "Copy-bound: for {share} of {whole} copies, or calls that copy, keep the GPU from kernels."
+            )
         }
         Bound::Copies => format!("Copy-bound: for {share} of {whole} copies keep the GPU from kernels."),
         Bound::Allocations => format!(
@@ -309,15 +323,22 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
     let (saves, wall) = (duration(saves), duration(wall));
     match facts.buckets.around {
         0 => format!("Removing that saves at most {saves} of {wall}{faster}."),
-        around => format!(
+        around if facts.judges_steps() => format!(
             "Removing that saves at most {saves} of the steps' {wall}{faster}, and nothing of the {} around them.",
+            duration(around)
+        ),
+        around => format!(
+            "Removing that saves at most {saves} of {wall}{faster}, and nothing of the {} of starting up and ending.",
             duration(around)
         ),
     }
 }
 
-/// Returns what to do about the fault that ended the program, in a sentence.
+/// Returns what to do about the fault that ended the program, in a sentence. Memory that grows from step to step runs out however small
+/// the batch is.
 fn first_of_all(findings: &[Finding], fault: Id) -> Option<String> {
+    let grows = fault == Id::OutOfMemory && findings.iter().any(|finding| finding.id == Id::MemoryGrows);
+    let fault = if grows { Id::MemoryGrows } else { fault };
     let fault = findings.iter().find(|finding| finding.id == fault)?;
     Some(format!("First: {}", in_short(&fault.fix)))
 }

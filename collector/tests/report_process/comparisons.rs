@@ -283,7 +283,9 @@ fn circumstances_that_differ_are_warned_about() {
     assert_eq!(same["warnings"], value!([]));
     let mut known = before.clone();
     known[0].process.driver_version = Some(12_090);
-    let (_, value) = compared(&known, &[other.clone(), other.clone()]);
+    let mut another = other.clone();
+    is_of(&mut another, 4243);
+    let (_, value) = compared(&known, &[other.clone(), another]);
     let said = warnings(&value);
     for expected in [
         "the command differs: python train.py before, python other.py after",
@@ -397,6 +399,12 @@ fn the_command_that_verifies_a_finding_is_quoted_for_a_shell() {
     }
 }
 
+/// Makes a report that of another process.
+fn is_of(report: &mut ProcessReport, pid: u32) {
+    report.process.pid = Some(pid);
+    report.process.id.iter_mut().for_each(|id| id.pid = pid);
+}
+
 /// Of a job whose tasks were each started by a gpuspy of their own, or none, one rank was to be run again and to be compared with all.
 #[test]
 fn a_job_that_no_single_command_started_is_to_be_run_again() {
@@ -405,7 +413,7 @@ fn a_job_that_no_single_command_started_is_to_be_run_again() {
         let process = |pid| {
             let mut report = plain(4, 100_000);
             report.process.path = format!("job/rank{pid}.gspy");
-            report.process.pid = Some(pid);
+            is_of(&mut report, pid);
             report.process.launch = launch.iter().map(|word| (*word).to_owned()).collect();
             report.together = Some(Arc::clone(&line));
             report

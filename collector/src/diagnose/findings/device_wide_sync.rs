@@ -19,19 +19,21 @@ const FIX: Advice = Advice {
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let waits = Waits::of(facts, is_device_wide)?;
-    let (site, api) = (waits.idle.main?, waits.api()?);
-    let calls = facts.all.apis.get(api).map_or(waits.count, |calls| calls.count);
+    let (site, api, named) = (waits.idle.main?, waits.api()?, waits.named()?);
+    let calls = facts.all.syncs.iter().filter(|(api, _)| is_device_wide(api)).map(|(_, calls)| calls);
+    let (calls, in_them) =
+        calls.fold((0, 0u64), |(count, ns), calls| (count + calls.count, ns.saturating_add(calls.total)));
     let text = format!(
-        "{} idle, behind {} of {} of {api}, in which the host was for {}.",
+        "{} idle, behind {} of {} of {named}, in which the host was for {}.",
         duration(waits.idle.part.total.value),
         count(waits.count),
         plural(calls, "call", "calls"),
-        duration(facts.all.syncs.get(api).map_or(0, |calls| calls.total))
+        duration(in_them)
     );
     Some(Claimed {
         finding: Finding {
             id: Id::DeviceWideSync,
-            title: format!("The GPU idles after {api}"),
+            title: format!("The GPU idles after {named}"),
             evidence: Evidence {
                 text,
                 count: calls,

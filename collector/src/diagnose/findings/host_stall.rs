@@ -9,7 +9,7 @@ use super::recompilation;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, IdleReport, Next, Site};
-use crate::units::{duration, percent, plural};
+use crate::units::percent;
 
 /// Of gaps that end with a copy to the device: the host prepared input.
 const INPUT: Advice = Advice {
@@ -120,6 +120,10 @@ fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool) -> String {
     let advice = match (state, is_input) {
         // It is more likely a server than a training that waits for its data.
         (Some(State::OffCpu), _) if only_infers(facts) => return format!("{SERVES} {}", OFF_CPU.of(facts)),
+        (Some(State::Both) | None, _) if only_infers(facts) => {
+            return format!("{} {SERVES}", OTHER.of(facts));
+        }
+        (Some(State::Running), true) if only_infers(facts) => RUNNING,
         (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
         (Some(State::OffCpu), false) => return format!("{} {SERVES}", OFF_CPU.of(facts)),
         (Some(State::Running), true) => INPUT_RUNNING,
@@ -155,13 +159,12 @@ fn who(idle: &IdleReport) -> &'static str {
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let idle = stalls(facts);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
-    let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
-    let mut text = format!(
-        "{} of {} each, {} in all, in which {thread} was in no CUDA call.",
-        plural(idle.part.count, "gap", "gaps"),
-        duration(idle.part.total.value / idle.part.count),
-        duration(idle.part.total.value)
-    );
+    let thread = match site.tid.filter(|_| idle.is_of_one_thread) {
+        Some(tid) => format!("thread {tid}"),
+        None => "the thread that launches".to_owned(),
+    };
+    let mut text =
+        format!("{}, in which {thread} was in no CUDA call.", idle.lengths(facts, Cause::OutsideCuda));
     if let Some(range) = &site.range {
         text += &format!(" Most of it ended in the NVTX range {range}.");
     }

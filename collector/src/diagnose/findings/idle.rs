@@ -4,9 +4,12 @@ use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::{OfSite, Sites};
 use crate::analyze::estimate::Sum;
+use crate::analyze::gaps::rows::GapRow;
 use crate::analyze::idle::{Cause, Part, Site};
 use crate::analyze::source::{Lines, Source};
-use std::collections::BTreeMap;
+use crate::units::{duration, plural};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns a share of a sum whose own bounds and that of the share are known.
 pub fn times(sum: Sum, share: [f64; 3]) -> Sum {
@@ -39,6 +42,14 @@ pub fn without_own_cost(
     claims.into_iter().map(|(bucket, claim)| (bucket, claim.share(rest, all))).collect()
 }
 
+/// A mean says nothing of gaps if half of their time is in fewer than one in so many.
+const FEW: u64 = 4;
+
+/// Returns `part` of `whole` of something.
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    Sum { value: of, lo: 0, hi: of }.share(part, whole).value
+}
+
 /// Idle time that a finding is about.
 #[derive(Clone, Debug, Default)]
 pub struct Idle<'a> {
@@ -50,6 +61,8 @@ pub struct Idle<'a> {
     pub sites: Sites,
     /// The site of most of it.
     pub main: Option<&'a Site>,
+    /// Whether one thread led all of it.
+    pub is_of_one_thread: bool,
     /// The lines of the program that it comes from: those of the waits that it is owed to, else of the calls that the host
     /// was in, or that came too late, ns.
     lines: Lines,
@@ -61,13 +74,14 @@ impl<'a> Idle<'a> {
         let mut idle = Idle::default();
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
         let mut by_call: BTreeMap<(Cause, Option<&str>), u64> = BTreeMap::new();
-        let mut most = 0;
+        let (mut most, mut tids) = (0, BTreeSet::new());
         for (at, ((cause, site), part)) in facts.all.idle.sites.iter().enumerate() {
             // What happened once, before the steps, is no habit.
             if *cause == Cause::SetUp || !is_meant(*cause, site) {
                 continue;
             }
             idle.part.total.add(part.total);
+            tids.insert(site.tid);
             let whole = part.total.value;
             idle.sites.insert((Bucket::Idle(*cause), at), OfSite { claimed: whole, whole });
             *by_cause.entry(*cause).or_default() += part.total.value;
@@ -78,6 +92,7 @@ impl<'a> Idle<'a> {
                 (most, idle.main) = (part.total.value, Some(site));
             }
         }
+        idle.is_of_one_thread = tids.len() <= 1;
         // A gap in which the thread was in several calls is counted once.
         idle.part.count = by_call.into_values().max().unwrap_or(0);
         for (cause, ns) in by_cause {
@@ -86,6 +101,40 @@ impl<'a> Idle<'a> {
             idle.claims.insert(bucket, facts.buckets.get(bucket).share(ns, whole));
         }
         idle
+    }
+
+    /// Leaves `part` of `whole` of all of it.
+    pub fn reduce(&mut self, part: u64, whole: u64) {
+        self.part.count = share(self.part.count, part, whole);
+        self.part.total = self.part.total.share(part, whole);
+        self.claims.values_mut().for_each(|claim| *claim = claim.share(part, whole));
+        self.sites.values_mut().for_each(|site| site.claimed = share(site.claimed, part, whole));
+    }
+
+    /// Says how many gaps there are and how long they are, in words: each, or, where a few have half of the time, those. The few are
+    /// looked for among the [largest gaps](crate::analyze::gaps::rows::GapReport) whose main cause is `cause`.
+    pub fn lengths(&self, facts: &Facts<'_>, cause: Cause) -> String {
+        let Part { count, total } = self.part;
+        let (gaps, all) = (plural(count, "gap", "gaps"), duration(total.value));
+        let is_meant = |gap: &&GapRow| gap.causes[0].is_some_and(|(main, _)| main == cause);
+        let mut largest: Vec<u64> =
+            facts.all.gaps.largest.iter().filter(is_meant).map(|gap| gap.duration.value).collect();
+        largest.sort_unstable_by_key(|ns| Reverse(*ns));
+        let mut sum = 0u64;
+        let few = largest.iter().position(|ns| {
+            sum = sum.saturating_add(*ns);
+            sum >= total.value / 2
+        });
+        match few.map(|at| at as u64 + 1).filter(|few| few * FEW <= count) {
+            Some(1) => format!("{gaps}, {all} in all, of which one has {}", duration(sum.min(total.value))),
+            Some(few) => {
+                format!(
+                    "{gaps}, {all} in all, of which the {few} longest have {}",
+                    duration(sum.min(total.value))
+                )
+            }
+            None => format!("{gaps} of {} each, {all} in all", duration(total.value / count.max(1))),
+        }
     }
 
     /// Returns where most of it comes from.

@@ -52,7 +52,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 /// Returns when memory is full at this rate, as a sentence.
 fn until_full(growth: &Growth, facts: &Facts<'_>) -> Option<String> {
     let tables = facts.of_process(|tables| tables.memory.holders.growth.as_ref() == Some(growth));
-    let left = holding::size(tables)?.saturating_sub(growth.last) as f64 / growth.slope.max(1.0);
+    // At the peak there is less room than at the least of the last quarter, which the growth is measured by.
+    let most = tables.memory.device.peak().value.max(growth.last);
+    let left = holding::size(tables)?.saturating_sub(most) as f64 / growth.slope.max(1.0);
+    let is_full = tables.memory.holders.failure.is_some() || left < 1.0;
+    if is_full {
+        return None;
+    }
     let ns_each = match growth.is_per_step {
         true => tables.steps.time.map(|time| time.mean),
         false => Some(1e9),

@@ -21,6 +21,13 @@ const FIX: Advice = Advice {
            stream wait for it (cudaStreamWaitEvent).",
 };
 
+const TURNS: &str = "The GPU can copy while it computes, but operations of one stream run one after the other: the kernels wait for the \
+                     copies, and the copies for the kernels.";
+
+/// If there are several streams: the copies may have one of their own already.
+const LATE: &str = "The GPU can copy while it computes, but operations of one stream run one after the other, and a copy on another \
+                    stream runs beside kernels only if it is launched before they end.";
+
 /// The share of the copies' time that no kernel covers from which on they do not overlap.
 const EXPOSED: f64 = 0.8;
 
@@ -60,9 +67,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             id: Id::NoOverlap,
             title: "Copies and kernels take turns".to_owned(),
             evidence: found.evidence(text),
-            explanation: "The GPU can copy while it computes, but operations of one stream run one after the other: the \
-                          kernels wait for the copies, and the copies for the kernels."
-                .to_owned(),
+            explanation: if streams == 1 { TURNS } else { LATE }.to_owned(),
             fix: FIX.of(facts),
             saves: Estimate::exactly(0),
         },

@@ -6,7 +6,6 @@ use super::super::framework::Advice;
 use super::idle::Idle;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::{Cause, Next, Site};
-use crate::units::{duration, plural};
 use std::path::Path;
 
 /// Of cuDNN, which builds a plan for each shape. PyTorch's documentation has the switch of the backend
@@ -59,12 +58,13 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
     let loader = library.unwrap_or("it");
     let is_cudnn = library.is_some_and(|name| name.starts_with("libcudnn"));
-    let thread = site.tid.map_or("the thread that launches".to_owned(), |tid| format!("thread {tid}"));
+    let thread = match site.tid.filter(|_| idle.is_of_one_thread) {
+        Some(tid) => format!("thread {tid}"),
+        None => "the thread that launches".to_owned(),
+    };
     let text = format!(
-        "{} of {} each, {} in all, in which {thread} was in no CUDA call and after which {loader} loaded code.",
-        plural(idle.part.count, "gap", "gaps"),
-        duration(idle.part.total.value / idle.part.count),
-        duration(idle.part.total.value)
+        "{}, in which {thread} was in no CUDA call and after which {loader} loaded code.",
+        idle.lengths(facts, Cause::OutsideCuda)
     );
     Some(Claimed {
         finding: Finding {

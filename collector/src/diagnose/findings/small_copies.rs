@@ -28,12 +28,14 @@ const MANY: u64 = 8;
 /// Looks for it. Copies can be joined that belong to one step; where no steps were found, to one launch.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, is_small)?;
-    let launches: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let kernels: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
+    let launches = kernels.saturating_add(facts.all.graphs.launches);
     let (groups, of) = match facts.steps() {
-        0 => (launches.max(1), "launch"),
+        0 => (launches, "launch"),
         steps => (steps, "step"),
     };
-    if found.all.count < MANY * groups {
+    // What a program only copies may not be there at one time.
+    if groups == 0 || found.all.count < MANY * groups {
         return None;
     }
     let saved = 1.0 - groups as f64 / found.all.count as f64;

@@ -7,9 +7,10 @@ use super::copies::Found;
 use super::waits::Waits;
 use crate::analyze::copy_sites::CopySite;
 use crate::analyze::estimate::Estimate;
+use crate::analyze::idle::HABIT;
 use crate::analyze::transfers::SizeClass;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::units::{bytes, count, duration, plural};
+use crate::units::{bytes, duration, plural};
 
 const FIX: Advice = Advice {
     pytorch: "Copy with non_blocking=True (tensor.to(device, non_blocking=True), tensor.copy_(source, non_blocking=True)); \
@@ -22,12 +23,15 @@ const FIX: Advice = Advice {
 /// Looks for it. Copies of pageable memory are `pageable-copies`, and small ones to the host read results:
 /// `sync-per-step`.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let found = Found::of(facts, is_needless)?;
-    let waits = Waits::of(facts, |api| found.apis.contains(api))?;
+    let found = Found::of(facts, is_needless).filter(|found| found.all.count >= HABIT)?;
+    let mut waits = Waits::of(facts, |api| found.apis.contains(api))?;
+    // The waits are known by API: those of copies that have to wait are in the same one.
+    let blocking =
+        facts.all.copy_sites.iter().filter(|(site, _)| site.blocks && found.apis.contains(site.api.as_str()));
+    waits.idle.reduce(found.all.count, blocking.map(|(_, copied)| copied.count).sum());
     let text = format!(
-        "{} idle, behind {} of {} of {} in all, each of which the host waited for.",
+        "{} idle behind {} of {} in all, each of which the host waited for.",
         duration(waits.idle.part.total.value),
-        count(waits.count),
         plural(found.all.count, "copy or memset", "copies and memsets"),
         bytes(found.all.bytes)
     );

@@ -6,7 +6,9 @@ use crate::analyze::calls::HostTimes;
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::device_switches::Switches;
 use crate::analyze::devices::DeviceReport;
-use crate::analyze::estimate::Sum;
+use crate::analyze::durations::Durations;
+use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::gaps::rows::{GapRow, Side};
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::{Kernel, Shaped};
@@ -25,6 +27,7 @@ use crate::diagnose::Facts;
 use crate::diagnose::buckets::{Bucket, Buckets};
 use crate::diagnose::finding::{Claimed, Id};
 use crate::model::CountedCall;
+use crate::model::framework::Framework;
 use crate::model::gpu_interval::Length;
 use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -112,8 +115,12 @@ fn memory_that_grows_fills_the_gpu_of_its_process() {
         last: 70 * GIB,
         origins: vec![(Origin::default(), 10 * GIB)],
     });
-    let said = text(found(ranks, &[], memory_grows::find));
+    let said = text(found(ranks.clone(), &[], memory_grows::find));
     assert!(said.contains(&format!("is full after {} more steps", count(1_024))), "{said}");
+    // It had run out, and was said to be full 17 steps later.
+    ranks[5].memory.holders.failure = Some(Failure::default());
+    let said = text(found(ranks, &[], memory_grows::find));
+    assert!(!said.contains("is full after"), "{said}");
 }
 
 fn copies(size: SizeClass, copied: Copied) -> BTreeMap<CopySite, Copied> {
@@ -162,7 +169,143 @@ fn waits_are_counted_for_each_step_of_their_process() {
     rank.syncs.insert(WAIT.to_owned(), calls(STEPS, S));
     let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
     let said = text(found(vec![rank; RANKS], &parts, sync_per_step::find));
-    assert!(said.contains("800 calls of cudaStreamSynchronize (1.0 per step)"), "{said}");
+    assert!(said.contains("800 waits in cudaStreamSynchronize (1.0 per step)"), "{said}");
+}
+
+/// Returns a PyTorch program that waits in each step and has these copies.
+fn waits_of_pytorch(copied: &[(TransferKind, HostMemory, u64)]) -> Option<Claimed> {
+    const WAIT: &str = "cudaStreamSynchronize";
+    let site = Site { after_wait: Some(Wait { api: WAIT.to_owned(), line: None }), ..Site::default() };
+    let part = Part { count: STEPS, total: exactly(S) };
+    let mut one = process(1);
+    one.idle = IdleReport {
+        by_cause: [(Cause::OutsideCuda, part)].into(),
+        sites: [((Cause::OutsideCuda, site), part)].into(),
+        waits: [(WAIT.to_owned(), STEPS)].into(),
+        ..IdleReport::default()
+    };
+    one.apis.insert(WAIT.to_owned(), calls(8 * STEPS, S));
+    one.syncs.insert(WAIT.to_owned(), calls(8 * STEPS, S));
+    for (kind, host_memory, count) in copied {
+        let of = Copied { count: *count, ..Copied::default() };
+        let of = copies(SizeClass::UpTo4KiB, of).into_iter();
+        one.copy_sites
+            .extend(of.map(|(site, of)| (CopySite { kind: *kind, host_memory: *host_memory, ..site }, of)));
+    }
+    let process = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
+    let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
+    found_in(&process, vec![one], &parts, sync_per_step::find)
+}
+
+/// A program that moves a small batch to the GPU in each step was told to call `.item()` less often, and that pinned memory does not help;
+/// and one that infers, to add up `loss.detach()`. All calls of the API were said to be waits.
+#[test]
+fn waits_of_pytorch_are_told_by_what_it_copies() {
+    let said = |copied: &[(TransferKind, HostMemory, u64)]| {
+        let found = waits_of_pytorch(copied).unwrap().finding;
+        assert_eq!(found.evidence.count, STEPS, "{}", found.evidence.text);
+        (found.title, found.fix)
+    };
+    let (title, fix) = said(&[(TransferKind::HtoD, HostMemory::Pageable, STEPS)]);
+    assert!(
+        title.ends_with("tensor.to(device) or the like") && fix.contains("non_blocking=True"),
+        "{title}: {fix}"
+    );
+    let reads = (TransferKind::DtoH, HostMemory::Pageable, STEPS);
+    let (_, fix) = said(&[reads]);
+    assert!(fix.starts_with("Read the results of several batches at once"), "nothing trains: {fix}");
+    let (title, _) = said(&[(TransferKind::HtoD, HostMemory::Pinned, STEPS)]);
+    assert_eq!(title, "The GPU idles after cudaStreamSynchronize");
+}
+
+/// Three copies that need no wait were said to have the idle time behind 297 of pageable memory, which are made by the same call.
+#[test]
+fn copies_that_need_no_wait_have_their_part_of_what_their_call_costs() {
+    let of = |needless: u64| {
+        let site = Site {
+            after_wait: Some(Wait { api: "cudaMemcpyAsync".to_owned(), line: None }),
+            ..Site::default()
+        };
+        let part = Part { count: 300, total: exactly(300 * MS) };
+        let mut one = process(1);
+        one.idle = IdleReport {
+            by_cause: [(Cause::OutsideCuda, part)].into(),
+            sites: [((Cause::OutsideCuda, site), part)].into(),
+            waits: [("cudaMemcpyAsync".to_owned(), 300)].into(),
+            ..IdleReport::default()
+        };
+        for (host_memory, count) in [(HostMemory::Pinned, needless), (HostMemory::Pageable, 300 - needless)] {
+            let of = copies(SizeClass::UpTo4KiB, Copied { count, ..Copied::default() }).into_iter();
+            one.copy_sites.extend(of.map(|(site, of)| (CopySite { host_memory, blocks: true, ..site }, of)));
+        }
+        let outside = Bucket::Idle(Cause::OutsideCuda);
+        let found = found(vec![one], &[(outside, 300 * MS), (Bucket::Compute, S)], synchronous_copies::find)?;
+        Some((found.claims[&outside].value / MS, found.finding.evidence.text))
+    };
+    assert_eq!(of(3), None);
+    let (gain, said) = of(30).unwrap();
+    assert_eq!(gain, 30);
+    assert!(said.starts_with("30.0 ms idle behind 30 copies and memsets"), "{said}");
+}
+
+/// Programs without a launch had "18 small copies for each launch".
+#[test]
+fn copies_of_a_program_that_launches_nothing_are_not_counted_for_each_launch() {
+    let copied = Copied { count: 18, timed: 18, time: exactly(18 * 2_000), ..Copied::default() };
+    let one = Tables { copy_sites: copies(SizeClass::UpTo4KiB, copied), ..Tables::default() };
+    assert!(found(vec![one], &[(Bucket::ExposedCopies, 36_000)], small_copies::find).is_none());
+}
+
+/// Three gaps of 1.5 s and 18 of some milliseconds were "21 gaps of 216 ms each".
+#[test]
+fn gaps_of_which_a_few_have_most_of_the_time_have_no_mean() {
+    let of = |lengths: &[u64]| {
+        let total = lengths.iter().sum::<u64>() * MS;
+        let site = Site { is_long: true, tid: Some(7), ..Site::default() };
+        let part = Part { count: lengths.len() as u64, total: exactly(total) };
+        let mut one = process(1);
+        one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
+        one.idle.sites = [((Cause::OutsideCuda, site), part)].into();
+        let mut lengths = lengths.to_vec();
+        lengths.sort_unstable_by_key(|ms| std::cmp::Reverse(*ms));
+        one.gaps.largest = lengths.iter().take(10).map(|ms| gap(ms * MS)).collect();
+        text(found(
+            vec![one],
+            &[(Bucket::Idle(Cause::OutsideCuda), total), (Bucket::Compute, S)],
+            host_stall::find,
+        ))
+    };
+    let uneven: Vec<u64> = [1_500; 3].into_iter().chain([5; 18]).collect();
+    assert!(
+        of(&uneven)
+            .starts_with("21 gaps, 4.59 s in all, of which the 2 longest have 3.00 s, in which thread 7")
+    );
+    assert!(of(&[10; 21]).starts_with("21 gaps of 10.0 ms each, 210 ms in all, in which thread 7"));
+}
+
+/// A gap of so many ns in which the host was outside CUDA.
+fn gap(ns: u64) -> GapRow {
+    let side = || Side {
+        kind: "kernel",
+        symbol: None,
+        bytes: None,
+        kernels: None,
+        correlation: 0,
+        caller: None,
+        line: None,
+    };
+    GapRow {
+        pid: None,
+        rank: None,
+        device: None,
+        began_ns: None,
+        start: 0,
+        duration: Estimate::exactly(ns),
+        before: side(),
+        after: side(),
+        causes: [Some((Cause::OutsideCuda, ns)), None, None],
+        tid: None,
+    }
 }
 
 /// The launches of eight ranks were blocked for 480 % of the wall time.
@@ -307,6 +450,25 @@ fn few_launches_and_the_first_of_a_kernel_are_no_tiny_kernels() {
     assert_eq!(of(11, 10, 0), Some(20));
     assert_eq!(of(11, 10, 15 * MS), Some(5));
     assert_eq!(of(11, 10, 30 * MS), Some(0), "it is dropped");
+}
+
+/// A kernel with one launch, of which nothing was known but that it took at most 12 ms, was the evidence of 38 906 gaps: "1 of 61 801
+/// launches (<0.1 %) are of kernels that run for less than 10 µs".
+#[test]
+fn a_launch_whose_time_is_not_known_is_no_tiny_kernel() {
+    let site = Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() };
+    let part = Part { count: 100, total: exactly(20 * MS) };
+    let mut one = process(1);
+    one.idle.by_cause = [(Cause::Launching, part)].into();
+    one.idle.sites = [((Cause::Launching, site), part)].into();
+    let mut unknown = Kernel::of_launches("first", 1, 5_000);
+    unknown.durations = Durations::default();
+    unknown.durations.add(Length { lo: 0, value: 5_000, hi: 12 * MS });
+    one.kernels = vec![unknown, Kernel::of_launches("gemm", 100, 50_000)];
+    let parts = [(Bucket::Idle(Cause::Launching), 20 * MS), (Bucket::Compute, 5 * MS)];
+    let found = found(vec![one], &parts, tiny_kernels::find).unwrap().finding;
+    let said = "In 100 gaps, 20.0 ms in all, the GPU waited for the next launch; the commonest kernel runs for 50.0 µs.";
+    assert_eq!((found.evidence.text.as_str(), found.evidence.kernel.as_deref()), (said, Some("gemm")));
 }
 
 /// A program that copies its input once was told to page-lock it, which takes as long, and to copy the next batch meanwhile.

@@ -44,12 +44,10 @@ const HABIT: u64 = 10;
 /// Looks for it: half of the launches or more are tiny, and the GPU waited for launches again and again; or it did so for long,
 /// and most launches are in no graph. What the first launch of each kernel takes is start-up.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let median = |kernel: &Kernel| kernel.durations.median().map(|median| median.value);
-    let launched: u64 = facts.all.kernels.iter().map(|kernel| kernel.count).sum();
-    let in_graphs: u64 = facts.all.kernels.iter().map(|kernel| kernel.in_graphs).sum();
-    let tiny = || facts.all.kernels.iter().filter(|kernel| median(kernel).is_some_and(|ns| ns < TINY));
-    let number: u64 = tiny().map(|kernel| kernel.count).sum();
-    let commonest = tiny().max_by_key(|kernel| kernel.count)?;
+    let kernels = || facts.all.kernels.iter();
+    let launched: u64 = kernels().map(|kernel| kernel.count).sum();
+    let in_graphs: u64 = kernels().map(|kernel| kernel.in_graphs).sum();
+    let number: u64 = kernels().filter(|kernel| is_tiny(kernel)).map(|kernel| kernel.count).sum();
     let idle = Idle::of(facts, |cause, site| {
         let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
         is_launching && facts.all.idle.habit(site).is_none()
@@ -63,33 +61,43 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let judged = facts.buckets.judged().saturating_mul(facts.gpus());
     let is_bound = launched > in_graphs && total.value as f64 >= judged as f64 * MUCH;
     let site = idle.main.filter(|_| gaps >= HABIT && (most_are_tiny || is_bound))?;
-    let text = format!(
-        "{} of {} launches ({}) are of kernels that run for less than {}, and in {} gaps, {} in all, the GPU waited for \
-         the next launch; the commonest runs for {}.",
-        count(number),
-        count(launched),
-        percent(number, launched),
-        duration(TINY),
+    let meant = kernels().filter(|kernel| !most_are_tiny || is_tiny(kernel));
+    let commonest = meant.max_by_key(|kernel| kernel.count);
+    let waited = format!(
+        "n {} gaps, {} in all, the GPU waited for the next launch",
         count(idle.part.count),
-        duration(total.value),
-        duration(median(commonest)?)
+        duration(total.value)
     );
+    let mut text = match most_are_tiny {
+        true => format!(
+            "{} of {} launches ({}) are of kernels that run for less than {}, and i{waited}",
+            count(number),
+            count(launched),
+            percent(number, launched),
+            duration(TINY)
+        ),
+        false => format!("I{waited}"),
+    };
+    if let Some(median) = commonest.and_then(|kernel| kernel.durations.median()) {
+        let which = if most_are_tiny { "the commonest" } else { "the commonest kernel" };
+        text += &format!("; {which} runs for {}", duration(median.value));
+    }
     Some(Claimed {
         finding: Finding {
             id: Id::TinyKernels,
             title: "Kernels end before the next one is launched".to_owned(),
             evidence: Evidence {
-                text,
-                count: number,
+                text: text + ".",
+                count: if most_are_tiny { number } else { idle.part.count },
                 total: Some(total),
                 first: None,
                 api: site.api.clone(),
-                kernel: Some(demangle(&commonest.symbol)),
+                kernel: commonest.map(|kernel| demangle(&kernel.symbol)),
                 source: idle.source(),
                 tid: site.tid,
             },
-            explanation: "Each launch costs the host some microseconds, whatever it launches. These kernels are over before \
-                          the host has launched the next one, so the GPU waits."
+            explanation: "Each launch costs the host some microseconds, whatever it launches. A kernel that is over before the host \
+                          has launched the next one leaves the GPU waiting."
                 .to_owned(),
             fix: if is_partly_compiled(facts) { REST } else { FIX }.of(facts),
             saves: Estimate::exactly(0),
@@ -98,6 +106,12 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         claims: without_own_cost(facts, claims, gaps),
         sites: idle.sites,
     })
+}
+
+/// Whether launches of a kernel are tiny, and are known to be.
+fn is_tiny(kernel: &Kernel) -> bool {
+    let median = kernel.durations.median();
+    median.is_some_and(|median| median.value < TINY && median.hi < 2 * TINY)
 }
 
 /// Returns claims without what the first launches of kernels took: the next run of a loop does not.

@@ -18,6 +18,8 @@ pub struct Waits<'a> {
     pub idle: Idle<'a>,
     /// How many of them left the GPU idle.
     pub count: u64,
+    /// Whether they were in more than one API.
+    is_of_several: bool,
 }
 
 impl<'a> Waits<'a> {
@@ -26,8 +28,12 @@ impl<'a> Waits<'a> {
         let is = |api: Option<&str>| api.is_some_and(&is_wait);
         let idle =
             Idle::of(facts, |cause, site| is_in_wait(cause) && is(site.api.as_deref()) || is(site.wait()));
-        let count = facts.all.idle.waits.iter().filter(|(api, _)| is_wait(api)).map(|(_, count)| count).sum();
-        let waits = Waits { idle, count };
+        let counts = || facts.all.idle.waits.iter().filter(|(api, count)| is_wait(api) && **count > 0);
+        // A wait that leaves several GPUs idle is counted for each of them.
+        let calls =
+            |api: &String, most: u64| facts.all.apis.get(api).map_or(most, |calls| calls.count.min(most));
+        let count = counts().map(|(api, count)| calls(api, *count)).sum();
+        let waits = Waits { idle, count, is_of_several: counts().nth(1).is_some() };
         waits.are_habit(facts).then_some(waits)
     }
 
@@ -43,6 +49,14 @@ impl<'a> Waits<'a> {
     pub fn api(&self) -> Option<&'a str> {
         let site = self.idle.main?;
         site.wait().or(site.api.as_deref())
+    }
+}
+
+impl Waits<'_> {
+    /// Returns that API, and says if other APIs have a part of the waits.
+    pub fn named(&self) -> Option<String> {
+        let api = self.api()?;
+        Some(if self.is_of_several { format!("{api} and others") } else { api.to_owned() })
     }
 }
 

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// one operator of PyTorch to the next.
 const BETWEEN_LAUNCHES: u64 = 100_000;
 
+/// The share of a group from which on one part of it stands for the whole.
+pub const NEARLY_ALL: f64 = 0.9;
+
 /// The part of the wall time that one bound takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
@@ -18,8 +21,9 @@ pub struct Group {
     pub ns: u64,
     /// Of that, idle time, ns.
     pub idle: u64,
-    /// Of that, time in which a function ran that the program had put onto a stream, ns.
-    pub in_host_functions: u64,
+    /// Of that, time in which an enqueued operation waited on its stream, ns: for a function of the program if the bound is the host, and
+    /// for another stream if it is synchronization.
+    pub on_stream: u64,
     /// The idle gaps on all GPUs that it is in.
     pub gaps: u64,
     /// How long they are in all, as far as it is in them, ns.
@@ -29,9 +33,16 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the call that most of it comes from.
-    pub fn call(&self) -> Option<&str> {
-        self.calls.iter().max_by_key(|(_, ns)| **ns).map(|(call, _)| call.as_str())
+    /// Returns the call that most of it comes from, and says if other calls have a part of it.
+    pub fn call(&self) -> Option<String> {
+        let (call, most) = self.calls.iter().max_by_key(|(_, ns)| **ns)?;
+        let is_nearly_all = *most as f64 >= self.idle as f64 * NEARLY_ALL;
+        Some(if is_nearly_all { call.clone() } else { format!("{call} and others") })
+    }
+
+    /// Whether most of it is time in which an enqueued operation waited on its stream.
+    pub fn is_on_stream(&self) -> bool {
+        self.on_stream > self.ns / 2
     }
 
     /// Returns the mean length of its idle parts, ns.
@@ -43,7 +54,11 @@ impl Group {
 /// Divides the wall time by bound. What is undecided is in no group.
 pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
     let (buckets, idle) = (facts.buckets, &facts.all.idle);
-    let mut first_launches = facts.first_launches();
+    // Of the time in which the GPU waited for launches, what first launches took is start-up: each site has its part of that.
+    let launching = buckets.get(Bucket::Idle(Cause::Launching)).value;
+    let first_launches = facts.first_launches().min(launching);
+    let loading_of =
+        |ns: u64| (u128::from(ns) * u128::from(first_launches) / u128::from(launching.max(1))) as u64;
     let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
     for (bucket, bound) in [
         (Bucket::StartUp, Bound::StartUp),
@@ -63,19 +78,15 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         // The sites are those of all devices.
         let share = u128::from(part.total.value) * u128::from(of_this) / u128::from(of_all.max(1));
         let whole = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
-        let loading = match (cause, bound) {
-            (Cause::Launching, Bound::Launches) => whole.min(first_launches),
-            _ => 0,
-        };
-        first_launches -= loading;
+        let loading = if cause == Cause::Launching { loading_of(whole) } else { 0 };
         let start_up = groups.entry(Bound::StartUp).or_default();
         start_up.ns = start_up.ns.saturating_add(loading);
         let ns = whole - loading;
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
-        if cause == Cause::HostCallback {
-            group.in_host_functions = group.in_host_functions.saturating_add(ns);
+        if matches!(cause, Cause::HostCallback | Cause::StreamWait) {
+            group.on_stream = group.on_stream.saturating_add(ns);
         }
         group.gaps = group.gaps.saturating_add(part.count);
         group.in_gaps = group.in_gaps.saturating_add(part.total.share(ns, whole).value);

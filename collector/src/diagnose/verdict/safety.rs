@@ -10,7 +10,7 @@ use crate::diagnose::buckets::Bucket;
 use crate::diagnose::framework::Advice;
 use crate::diagnose::{Facts, Part, has_operations};
 use crate::units::{duration, percent};
-use gpuspy_wire::record::LossCause;
+use gpuspy_wire::record::{LossCause, Untimed};
 
 /// Of a hundred records, more than this many lost ones make figures unsafe.
 const LOST_PERCENT: u64 = 1;
@@ -170,12 +170,25 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
             let why = format!("{share} of the GPU's time is undecided: some work had not ended.");
             return Unsafe::new(why, "Let the program end, or wait for its work first.");
         }
-        let remedy = match facts.all.duty.timing {
-            Some(Timing::Exact) => record_less(facts),
-            _ => "Run again with --timing exact.",
-        };
-        Unsafe::new(format!("{share} of the GPU's time is undecided."), remedy)
+        Unsafe::new(format!("{share} of the GPU's time is undecided."), time_more(facts))
     })
+}
+
+/// Says how more operations get times, by the reason why most have none.
+fn time_more(facts: &Facts<'_>) -> &'static str {
+    let untimed = facts.all.coverage.untimed.iter().filter(|(_, count)| **count > 0);
+    let most = untimed.max_by_key(|(_, count)| **count).map(|(reason, _)| *reason);
+    let is = |reason: Untimed| most == Some(reason.name());
+    match facts.all.duty.timing {
+        _ if is(Untimed::Contended) => {
+            "Give each thread a stream of its own: one that two use at once has few times."
+        }
+        _ if is(Untimed::DeepQueue) => {
+            "Wait for the GPU now and then: on a stream that is far ahead of it few operations have times."
+        }
+        Some(Timing::Exact) => record_less(facts),
+        _ => "Run again with --timing exact.",
+    }
 }
 
 /// Returns why a bound is unsafe because of the GPU's idle time; `None` if it is safe.

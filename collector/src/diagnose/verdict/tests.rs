@@ -10,7 +10,8 @@ use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
 use crate::analyze::pending::Pending;
 use crate::analyze::source::Source;
-use crate::analyze::startup::{Calls, Startup};
+use crate::analyze::startup::{Calls, FirstLaunches, Startup};
+use crate::analyze::steps::StepTimes;
 use crate::analyze::summary::Captured;
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, Line, ProcessInfo, ProcessReport, Tables};
@@ -20,7 +21,7 @@ use crate::diagnose::finding::Evidence;
 use crate::model::framework::Framework;
 use crate::model::outcome::Outcome;
 use crate::model::stacks::Frame;
-use gpuspy_wire::record::LossCause;
+use gpuspy_wire::record::{LossCause, Untimed};
 
 const WALL: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -137,9 +138,7 @@ fn long_gaps_outside_cuda_are_the_hosts() {
 
 #[test]
 fn steps_are_judged_without_the_time_around_them() {
-    let idle = [(Cause::SetUp, Site::default(), 300, 1), (Cause::OutsideCuda, Site::default(), 150, 100)];
-    let mut all = run(100, [250, 0, 0, 0], &idle);
-    all.steps.count = 10;
+    let mut all = with_steps();
     let text = [
         "Host-bound: for 37.5 % of the steps the GPU waits for the host outside CUDA.",
         "Removing that saves at most 150 ms of the steps' 400 ms (1.6x), and nothing of the 600 ms around them.",
@@ -149,6 +148,67 @@ fn steps_are_judged_without_the_time_around_them() {
     assert_eq!(verdict.text, text);
     all.steps.count = 9;
     assert_eq!(judged_at_any_width(&all).bound, Some(Bound::StartUp), "too few steps");
+}
+
+/// Ten steps of 40 ms in a second of which 600 ms are start-up and set-up.
+fn with_steps() -> Tables {
+    let idle = [(Cause::SetUp, Site::default(), 300, 1), (Cause::OutsideCuda, Site::default(), 150, 100)];
+    let mut all = run(100, [250, 0, 0, 0], &idle);
+    all.steps.count = 10;
+    all.steps.time = Some(StepTimes { mean: 40.0 * MS as f64, ..StepTimes::default() });
+    all
+}
+
+/// Steps of 21 ms in all were said to wait for the host for 591 ms, which was after the last of them.
+#[test]
+fn what_a_program_does_beside_its_steps_is_not_called_the_steps() {
+    let mut all = with_steps();
+    all.steps.time = Some(StepTimes { mean: 20.0 * MS as f64, ..StepTimes::default() });
+    let text = [
+        "Host-bound: for 37.5 % of the wall without start-up the GPU waits for the host outside CUDA.",
+        "Removing that saves at most 150 ms of 400 ms (1.6x), and nothing of the 600 ms of starting up and ending.",
+    ];
+    assert_eq!(judged_at_any_width(&all).text, text);
+}
+
+/// A GPU that ran kernels for 2 % of "the steps" was called their bound: the first launches, which load code, were in them.
+#[test]
+fn first_launches_that_load_code_are_not_in_the_steps() {
+    let idle = [(Cause::Launching, Site::default(), 880, 40)];
+    let mut all = run(20, [100, 0, 0, 0], &idle);
+    all.steps.count = 10;
+    all.steps.time = Some(StepTimes { mean: 10.0 * MS as f64, ..StepTimes::default() });
+    let first_launches = FirstLaunches { excess_ns: 870 * MS, ..FirstLaunches::default() };
+    all.startup = Some(Startup { first_launches, ..Startup::default() });
+    let verdict = judged_at_any_width(&all);
+    assert_eq!(verdict.text[0], "GPU-bound: kernels and graph launches run for 90.9 % of the steps.");
+    all.steps.count = 9;
+    assert_eq!(judged_at_any_width(&all).bound, Some(Bound::StartUp), "too few steps");
+}
+
+/// It was said that the GPU idles after a launch, and that the host was to read its results less often.
+#[test]
+fn streams_that_wait_for_others_are_no_waits_of_the_host() {
+    let all = run(0, [600, 0, 0, 0], &[(Cause::StreamWait, inside("cuLaunchKernel"), 400, 40)]);
+    let findings = [finding(Id::SyncPerStep, 50 * MS, "read less often")];
+    let text = judged_with(&all, ProcessInfo::default(), &findings).text;
+    assert_eq!(text[0], "Sync-bound: for 40.0 % of the wall streams wait for each other.");
+    assert_eq!(text[2], "Another gain: read less often");
+}
+
+/// One call was said to have all of what several had.
+#[test]
+fn a_call_that_has_a_part_of_a_bound_is_not_said_to_have_all_of_it() {
+    let idle = |ms| {
+        [
+            (Cause::ExplicitSync, inside("cuStreamSynchronize"), ms, 10),
+            (Cause::ExplicitSync, inside("cuEventSynchronize"), 400 - ms, 10),
+        ]
+    };
+    let said = |ms| judged_at_any_width(&run(0, [600, 0, 0, 0], &idle(ms))).text[0].clone();
+    let after = "Sync-bound: for 40.0 % of the wall the GPU idles after cuStreamSynchronize";
+    assert_eq!(said(250), format!("{after} and others."));
+    assert_eq!(said(390), format!("{after}."));
 }
 
 #[test]
@@ -311,9 +371,7 @@ fn a_part_of_a_run_is_called_one() {
 
 #[test]
 fn the_steps_of_a_part_of_a_run_are_called_that() {
-    let idle = [(Cause::SetUp, Site::default(), 300, 1), (Cause::OutsideCuda, Site::default(), 150, 100)];
-    let mut all = run(100, [250, 0, 0, 0], &idle);
-    all.steps.count = 10;
+    let all = with_steps();
     for (filter, part) in [("since 1 s", "the selected part"), ("", "the captured time")] {
         let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
         let process = ProcessInfo { filter: filter.to_owned(), line, ..captured(1) };
@@ -502,14 +560,18 @@ fn a_run_that_a_failed_allocation_ended_begins_with_it() {
     let origin = Origin { api: Some("cuMemAlloc".to_owned()), source, ..Origin::default() };
     let failure = Failure { requested: Some(30 << 30), origin, ..Failure::default() };
     let findings = [finding(Id::HostStall, 9, "load ahead"), finding(Id::OutOfMemory, 0, "Fewer. Or less.")];
-    let text = |failure: &Failure, outcome| {
+    let text_of = |findings: &[Finding], failure: &Failure, outcome| {
         let mut all = run(0, [600, 0, 0, 400], &[]);
         all.memory.holders.failure = Some(failure.clone());
-        judged_with(&all, ProcessInfo { outcome, ..ProcessInfo::default() }, &findings).text
+        judged_with(&all, ProcessInfo { outcome, ..ProcessInfo::default() }, findings).text
     };
+    let text = |failure: &Failure, outcome| text_of(&findings, failure, outcome);
     let bound = "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.";
     let lead = "Memory ran out: 30.0 GiB could not be allocated by cuMemAlloc at train.py:42.";
     assert_eq!(text(&failure, Some(Outcome::Exited(Some(1)))), [lead, bound, "First: Fewer"]);
+    // A smaller batch only lasts longer.
+    let leaks = [findings.as_slice(), &[finding(Id::MemoryGrows, 0, "Keep nothing. Or free it.")]].concat();
+    assert_eq!(text_of(&leaks, &failure, Some(Outcome::Exited(Some(1))))[2], "First: Keep nothing");
     let went_on = Failure { went_on: true, ..failure.clone() };
     for (failure, outcome) in [
         (&went_on, Some(Outcome::Exited(Some(1)))),
@@ -577,6 +639,16 @@ fn undecided_time_leaves_the_verdict_open() {
     assert_refused(&judged(&all), [why, "Run again with --timing exact."]);
     all.duty.timing = Some(Timing::Exact);
     assert_refused(&judged(&all), [why, "Run again with --capture-range, to record a part of the run."]);
+    // Neither helps here: the advice led from one to the other.
+    for timing in [None, Some(Timing::Exact)] {
+        all.duty.timing = timing;
+        for (reason, remedy) in
+            [(Untimed::Contended, "Give each thread"), (Untimed::DeepQueue, "Wait for the GPU")]
+        {
+            all.coverage.untimed = [(Untimed::Budget.name(), 10), (reason.name(), 90)].into();
+            assert!(judged_at_any_width(&all).text[1].starts_with(remedy));
+        }
+    }
 
     let idle = [(Cause::Undecided, Site::default(), 300, 4), (Cause::Copying, Site::default(), 200, 4)];
     let why = "No verdict: the GPU is idle for 30.0 % of its time for causes that are open.";

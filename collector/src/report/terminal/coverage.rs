@@ -3,6 +3,8 @@
 use super::Run;
 use super::screen::Screen;
 use crate::analyze::Tables;
+use crate::analyze::call_class::CallClass;
+use crate::analyze::calls::base_name;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::kernels::never_timed;
 use crate::analyze::windows::{Duty, Timing};
@@ -20,6 +22,7 @@ pub fn coverage(screen: &mut Screen<'_>, run: &Run<'_>) {
     let all = &run.all;
     let whole = screen.view.is_selected();
     screen.section("Coverage", launches(all));
+    failed(all).into_iter().for_each(|sentence| screen.more(sentence));
     screen.more(losses(all));
     for sentence in [unknown(all, whole), bursts(all), never(all)].into_iter().flatten() {
         screen.more(sentence);
@@ -51,7 +54,17 @@ pub fn in_short(run: &Run<'_>) -> Vec<Text> {
         line.push_str(&format!("; clock +/- {}", duration(off.value)));
     }
     let lost = (!lost.is_empty()).then(|| losses(all));
-    [Some(Text::from(line)), lost, unknown(all, false)].into_iter().flatten().collect()
+    [Some(Text::from(line)), failed(all), lost, unknown(all, false)].into_iter().flatten().collect()
+}
+
+/// Returns how many calls that launch failed: what they were to launch never ran, and is in no other table.
+fn failed(all: &Tables) -> Option<Text> {
+    let launches = all.apis.iter().filter(|(api, _)| {
+        api.contains("Launch") && CallClass::of(base_name(api)) != CallClass::HostFunction
+    });
+    let failed = launches.fold(0u64, |sum, (_, calls)| sum.saturating_add(calls.failed));
+    let calls = plural(failed, "call that launches", "calls that launch");
+    (failed > 0).then(|| Text::toned(Tone::Waste, format!("{calls} failed")).then(": --section calls"))
 }
 
 /// Returns how many launches there were, and what share of them has a GPU time.
@@ -256,7 +269,9 @@ fn overhead(all: &Tables, whole: bool) -> Text {
     let Some(cost) = overhead.cost(&all.duty) else {
         return "profiling overhead unknown: no time passed".into();
     };
-    let line = Text::from(format!("profiling overhead {} of host time", share(cost.total())));
+    // Threads that run side by side may take more than the time that passes.
+    let threads = if cost.hooks > 100.0 { ", all threads added" } else { "" };
+    let line = Text::from(format!("profiling overhead {} of host time{threads}", share(cost.total())));
     let mut parts = vec![format!("hooks {}", share(cost.hooks)), format!("poller {}", share(cost.poller))];
     match (cost.events, all.duty.slowdown()) {
         (Some(events), Some(slower)) if whole => parts.push(format!(
@@ -297,8 +312,8 @@ fn against_budget(duty: &Duty) -> String {
             )
         }
         None => format!(
-            "; a short run may exceed the budget of {budget} %: its first second, or its first 10 000 launches, are \
-             timed in full"
+            "; a short run may exceed the budget of {budget} %: its first second, or its first 10 000 launches, do \
+             not count against it"
         ),
     }
 }
