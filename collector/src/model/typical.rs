@@ -19,7 +19,8 @@
 //! - Where the host waits in each call until the operation is done, it returns late, so the shortest are nearest to
 //!   the truth.
 //! - Where the host stalls between an operation and its end event, the operation may have taken several times as long
-//!   as others of its kind; it is assumed to have taken as long as they did.
+//!   as others of its kind; it is assumed to have taken as long as they did. If there are too few others of a transfer's
+//!   size to show that, those of sizes [near it](NEAR) do, by their bytes.
 //!
 //! An operation whose own interval excludes the typical length keeps its own estimate ([`Usual::within`]).
 //!
@@ -30,12 +31,13 @@ use super::Action;
 use super::clocks::Clocks;
 use super::gpu_clock::parted;
 use super::gpu_interval::pair::{Pair, Spread};
-use super::gpu_interval::{self, MOST_TIME, Measured, Usual};
+use super::gpu_interval::{self, Length, MOST_TIME, Measured, Usual};
 use super::memory::Blocks;
 use super::transfer::{self, HostMemory, Moved, TransferKind};
 use crate::hash::HashMap;
 use crate::trace::record::{Body, GpuTime, Record, What, Work};
 use gpuspy_wire::record::flag;
+use std::collections::BTreeMap;
 
 /// Limit on the kinds that are kept at a time. Beyond it, the less frequent half is dropped.
 const MOST_KINDS: usize = 2_048;
@@ -43,13 +45,17 @@ const MOST_KINDS: usize = 2_048;
 const DRAWN: usize = 24;
 /// This many operations with a determined length must agree.
 const LEAST: usize = 2;
-/// A sample must have this many operations to show that one of them stands out.
+/// A sample must have this many operations to show that one of them stands out, or [`FEW`] if it stands out very far.
 const MANY: usize = 8;
+const FEW: usize = 3;
 /// The host is assumed to have stalled after an operation that may have taken more than this many times the median
-/// bound.
+/// bound; of few operations, more than [`FAR`] times.
 const STALLED: u64 = 4;
+const FAR: u64 = 64;
 /// Largest ratio of the 90th to the 10th percentile, in tenths.
 const AGREE: u64 = 13;
+/// Transfers of comparable sizes differ by no more than this factor in their bytes.
+const NEAR: u64 = 4;
 
 /// What makes operations of one context similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +78,16 @@ impl Like {
                 Some(Like::Transfer { kind, host_memory, size: size_class(bytes), rows, flags })
             }
             _ => None,
+        }
+    }
+
+    /// A transfer's size class, bytes, and what it has in common with transfers of other sizes; `None` for other operations.
+    fn sized(self) -> Option<(Like, u64)> {
+        match self {
+            Like::Transfer { kind, host_memory, size, rows, flags } => {
+                Some((Like::Transfer { kind, host_memory, size: 0, rows, flags }, size))
+            }
+            Like::Kernel { .. } | Like::Graph { .. } => None,
         }
     }
 }
@@ -170,36 +186,61 @@ struct Alike {
 }
 
 impl Alike {
-    /// Returns the usual length, if the module's rules allow one.
-    fn usual(&self, prior: Prior, measure: impl Fn(&Drawn) -> Option<Measured>) -> Option<Usual> {
-        let all: Vec<Measured> = self.all.drawn.iter().filter_map(&measure).collect();
+    /// Returns the usual length, if the module's rules allow one. `all` is the first sample.
+    fn usual(
+        &self,
+        prior: Prior,
+        all: &[Length],
+        measure: impl Fn(&Drawn) -> Option<Measured>,
+    ) -> Option<Usual> {
         let conclusive = self.conclusive.drawn.iter().filter_map(&measure).filter(|one| one.is_conclusive);
         let usual = Usual::of(conclusive.map(|one| one.length.value).collect());
         if prior == Prior::Always {
             return usual.map(|usual| Usual { from: 0, to: u64::MAX, ..usual });
         }
-        let Some(usual) = usual else { return self.shortest(&all).or_else(|| stalled(&all)) };
-        let contradict = |one: &&Measured| usual.within(one.length.lo, one.length.hi).is_none();
+        let Some(usual) = usual else { return self.shortest(all).or_else(|| stalled(all)) };
+        let contradict = |one: &&Length| usual.within(one.lo, one.hi).is_none();
         let contradicted = all.iter().filter(contradict).count() * 10 > all.len();
         let agree = usual.to.saturating_mul(10) <= usual.from.saturating_mul(AGREE) && !contradicted;
-        if agree { Some(usual) } else { stalled(&all) }
+        if agree { Some(usual) } else { stalled(all) }
     }
 
     /// For kinds without a determined length whose calls all wait for their operation. Returning late only ever adds
     /// time, so the usual length is that of the shortest.
-    fn shortest(&self, all: &[Measured]) -> Option<Usual> {
+    fn shortest(&self, all: &[Length]) -> Option<Usual> {
         let is_blocking = self.all.drawn.iter().all(|one| one.blocking);
-        let usual = Usual::of(all.iter().map(|one| one.length.value).collect()).filter(|_| is_blocking)?;
+        let usual = Usual::of(all.iter().map(|one| one.value).collect()).filter(|_| is_blocking)?;
         Some(Usual { value: usual.from, ..usual.guessed() })
     }
 }
 
 /// For operations after which the host stalled: they may have taken much longer than most others, and nothing shows
 /// that they did.
-fn stalled(all: &[Measured]) -> Option<Usual> {
-    let usual = Usual::of(all.iter().map(|one| one.length.value).collect())?;
-    let most = Usual::of(all.iter().map(|one| one.length.hi).collect())?;
-    (all.len() >= MANY).then(|| Usual { beyond: most.value.saturating_mul(STALLED), ..usual.guessed() })
+fn stalled(all: &[Length]) -> Option<Usual> {
+    let usual = Usual::of(all.iter().map(|one| one.value).collect())?;
+    let most = Usual::of(all.iter().map(|one| one.hi).collect())?;
+    let times = if all.len() >= MANY { STALLED } else { FAR };
+    let beyond = most.value.saturating_mul(times);
+    (all.len() >= FEW).then(|| Usual { beyond, ..usual.guessed() })
+}
+
+/// The lengths of transfers by their size class, of one direction and kind of host memory in one context.
+type BySize = BTreeMap<u64, Vec<Length>>;
+
+/// Returns the usual length of a transfer of this size class by those of comparable sizes, if there are enough. Like
+/// [`stalled`], it applies only to operations that may have taken much longer.
+fn near(sizes: &BySize, size: u64) -> Option<Usual> {
+    let comparable = sizes.range(size / NEAR..=size.saturating_mul(NEAR));
+    let lengths = comparable.flat_map(|(of, lengths)| lengths.iter().map(|one| as_long(*one, *of, size)));
+    stalled(&lengths.collect::<Vec<Length>>())
+}
+
+/// The length that a transfer of `size` bytes has if one of `of` bytes has this one. Part of its time is for its bytes, and
+/// part is the same for all sizes, so that it grows with the square root of the ratio: that is halfway between the two.
+fn as_long(length: Length, of: u64, size: u64) -> Length {
+    let ratio = (size.max(1) as f64 / of.max(1) as f64).sqrt();
+    let scaled = |ns: u64| (ns as f64 * ratio) as u64;
+    Length { lo: scaled(length.lo), value: scaled(length.value), hi: scaled(length.hi) }
 }
 
 /// An upper bound on θ from the records so far.
@@ -267,13 +308,31 @@ impl Lengths {
         if prior == Prior::Never {
             return Typical::default();
         }
-        let usual = self.alike.into_iter().filter_map(|(key, alike)| {
-            let measure = |one: &Drawn| {
-                Some(gpu_interval::measure(&one.pair, one.blocking, clocks.of(key.0, one.time_base)?))
-            };
-            Some((key, alike.usual(prior, measure)?))
-        });
-        Typical { usual: usual.collect() }
+        let measure = |context: u32| {
+            move |one: &Drawn| {
+                Some(gpu_interval::measure(&one.pair, one.blocking, clocks.of(context, one.time_base)?))
+            }
+        };
+        let (mut usual, mut others) = (HashMap::default(), Vec::new());
+        let mut families: HashMap<(u32, Like), BySize> = HashMap::default();
+        for (key, alike) in self.alike {
+            let (context, like) = key;
+            let measured = alike.all.drawn.iter().filter_map(measure(context));
+            let all: Vec<Length> = measured.map(|one| one.length).collect();
+            match alike.usual(prior, &all, measure(context)) {
+                Some(found) => drop(usual.insert(key, found)),
+                None => others.push(key),
+            }
+            if let Some((family, size)) = like.sized() {
+                families.entry((context, family)).or_default().insert(size, all);
+            }
+        }
+        let by_size = |(context, like): (u32, Like)| {
+            let (family, size) = like.sized()?;
+            Some(((context, like), near(families.get(&(context, family))?, size)?))
+        };
+        usual.extend(others.into_iter().filter_map(by_size));
+        Typical { usual }
     }
 
     /// Updates the upper bound on a time base's θ with this pair, and returns it for the moment of submission.
@@ -482,6 +541,45 @@ mod tests {
         let usual = typical.usual(&copies[1], pageable).unwrap();
         assert_eq!((typical.of(&copies[1], pageable), usual.beyond), (None, 0));
         assert!(usual.value <= 7_000, "{usual:?}");
+    }
+
+    /// A copy of 14 KiB whose call was held up for 40 ms was the only one of its size, and counted with 20 or 40 ms.
+    #[test]
+    fn a_copy_whose_call_was_held_up_takes_as_long_as_those_of_sizes_near_it() {
+        const STALL: u64 = 40_000_000;
+        let mut gpu = known();
+        let waits_for = |gpu: &mut Gpu, bytes: u64, seems: u64| {
+            let mut copy = gpu.copy(1 << 40, bytes, false, seems);
+            (copy.lead, copy.submitted) = (seems, copy.call.begin + seems);
+            copy.call.end = copy.submitted + 1_000;
+            gpu.records.pop();
+            gpu.record(Body::Work(copy.clone()));
+            copy
+        };
+        let others = [9_000, 10_700, 12_400, 17_000, 19_000, 25_000, 37_000, 49_000];
+        others.iter().for_each(|bytes| drop(waits_for(&mut gpu, *bytes, 2_000 + bytes / 6)));
+        let held_up = waits_for(&mut gpu, 14_465, STALL);
+        let far = waits_for(&mut gpu, 1 << 20, STALL);
+        let typical = gpu.typical();
+        let of = |copy: &Work, bytes| typical.usual(copy, to_host(HostMemory::Pageable, bytes));
+        let usual = of(&held_up, 14_465).unwrap();
+        assert_eq!(typical.of(&held_up, to_host(HostMemory::Pageable, 14_465)), None, "it is a guess");
+        let best = usual.within(0, STALL).unwrap();
+        assert!(
+            (3_000..9_000).contains(&best),
+            "{usual:?}; others of its size take 4.4 µs and what is over-read"
+        );
+        assert_eq!(usual.within(0, 12_000), None, "its own estimate is as good");
+        assert_eq!(usual.within(STALL / 2, STALL), Some(STALL / 2), "it certainly took that long");
+        assert_eq!(of(&far, 1 << 20), None, "none of a comparable size was timed");
+    }
+
+    #[test]
+    fn of_few_operations_one_stands_out_if_it_may_have_taken_very_long() {
+        let of = |hi: u64| Length { lo: 0, value: hi / 2, hi };
+        let usual = stalled(&[of(4_000), of(40_000_000), of(5_000)]).unwrap();
+        assert_eq!([40_000_000, 300_000].map(|hi| usual.within(0, hi)), [Some(2_500), None]);
+        assert_eq!(stalled(&[of(4_000), of(40_000_000)]), None, "either may be the usual one");
     }
 
     #[test]
