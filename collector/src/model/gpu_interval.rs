@@ -72,7 +72,8 @@
 //! # Units
 //!
 //! Lengths are in ns of the GPU's clock. Positions are in host ns on the [line](super::gpu_clock): an operation
-//! begins no earlier than its call and ends no later than it was observed to be over.
+//! begins no earlier than its call and ends no later than it was observed to be over, and lasts no longer than from the one
+//! to the other. (A start event that is the end event of the operation before can have fired long before the call.)
 //!
 //! # Tests
 //!
@@ -82,7 +83,7 @@
 
 pub(super) mod pair;
 
-use super::gpu_clock::{Bounds, Clock, Theta};
+use super::gpu_clock::{Bounds, Clock, Theta, parted};
 use super::stamps::{MOST_EVENT_COST, Stamps};
 use crate::trace::record::{GpuTime, Work};
 use gpuspy_wire::record::flag;
@@ -145,7 +146,7 @@ pub struct GpuInterval {
     pub length: Length,
     /// What the best estimates rest on.
     pub basis: Basis,
-    /// The raw pair: end event − start event, GPU ns.
+    /// The raw pair: end event − start event, GPU ns, as much of it as may be the operation's.
     pub raw: u64,
     /// Half-width of the clock's interval at the moment of submission, ns; `None` while θ is bounded on one side only.
     pub clock_half_width: Option<u64>,
@@ -174,6 +175,15 @@ impl Length {
     /// Whether the interval is wider than a fifth of the best value, so that the value alone would claim too much.
     pub fn is_wide(&self) -> bool {
         (self.hi - self.lo.min(self.hi)).saturating_mul(5) > self.value
+    }
+}
+
+impl Length {
+    /// Cuts it to the best and the longest time between its positions, host ns; the clocks may part meanwhile.
+    fn at_most(self, (best, most): (i64, i64)) -> Length {
+        let ns = |host: i64| host.max(0).saturating_add(parted(host)) as u64;
+        let hi = self.hi.min(ns(most)).max(self.lo);
+        Length { value: self.value.min(ns(best)).clamp(self.lo, hi), hi, ..self }
     }
 }
 
@@ -311,6 +321,18 @@ pub fn derive(
     let (earliest_start, latest_end) = (begins(pair.start), ends(spread.latest_end));
     let best = (to_host(start), to_host(end));
     let (start, end) = between(best, (pair.began, pair.seen), (earliest_start, latest_end));
+    let ends_moved = [earliest_start > events[0], latest_end < to_host(spread.latest_end)];
+    let error = match ends_moved {
+        [true, true] => Some(0),
+        [false, false] => None,
+        // The other end is as uncertain as the clock.
+        _ => off_by.map(|ns| host(ns) + pair.error() + 1),
+    };
+    let uncut = length.hi;
+    if let Some(error) = error {
+        let most = latest_end.saturating_sub(earliest_start).saturating_add(error);
+        length = length.at_most((end.saturating_sub(start), most));
+    }
     GpuInterval {
         time_base: gpu.time_base,
         earliest_start,
@@ -327,7 +349,7 @@ pub fn derive(
             (false, true) => Basis::Proven,
             (false, false) => Basis::Corrected,
         },
-        raw: pair.raw as u64,
+        raw: (pair.raw as u64).saturating_sub(uncut - length.hi),
         clock_half_width: theta.half_width(),
         off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
     }
@@ -443,7 +465,10 @@ fn estimate(pair: &Pair, spread: &Spread, guess: i64, stamps: &Stamps, blocking:
     // A queued end event is stamped when its own time is over, too.
     let last = spread.last(pair, stamps);
     if blocking {
-        return (pair.start, if spread.end_was_queued { last } else { returned });
+        // A start event of its own is recorded in the call; that of the operation before may have fired long before it.
+        let is_shared = pair.flags & flag::SHARED_START != 0 && guess < MOST_TIME as i64;
+        let called = if is_shared { (guess + pair.began).clamp(pair.start, returned) } else { pair.start };
+        return (called, if spread.end_was_queued { last } else { returned });
     }
     let submitted = returned.min(pair.start + spread.over_start);
     let launch = if spread.over_start > 0 { 0 } else { stamps.launch().queued };
@@ -706,6 +731,24 @@ mod tests {
         let o = alone(&work(100_000, 100_000, 1_000), &gpu(1_000, 100_000), true, &[]);
         assert!(o.lo() <= 96_000 && 96_000 <= o.hi());
         assert!(o.value().abs_diff(96_000) <= 4_000, "{}", o.value());
+    }
+
+    /// Its start event is the end event of an operation that was over 19 µs before its call began. It had lasted 38 µs
+    /// between positions that were 15 µs apart, and 21 µs at most.
+    #[test]
+    fn an_operation_lasts_no_longer_than_from_its_call_to_its_end() {
+        for blocking in [false, true] {
+            let mut o = work(24_000, u64::MAX, 1_000);
+            o.call.begin = 20_000;
+            o.call.flags |= flag::SHARED_START;
+            let time = GpuTime { seen: 33_000, ..gpu(1_000, 30_000) };
+            let o = alone(&o, &time, blocking, &[(10_000, 10_000)]);
+            let [start, finish] = o.bounds();
+            assert_eq!(o.earliest_start, 20_000);
+            assert!(o.hi() >= 11_000, "{o:?}: it may have taken as long as from its call to its end event");
+            assert!(o.hi() as i64 <= finish.1 - start.0, "{o:?}");
+            assert!((o.end - o.start).abs_diff(o.value() as i64) <= 5, "{o:?}");
+        }
     }
 
     /// Three launches of 3 µs each, the first submitted at 10 µs, in one record of the last call, whose end event
