@@ -19,19 +19,24 @@
 //! An operation's time depends on the shape that a kernel is launched in, and on the size of a copy. Each of these is
 //! a sample of its own as long as each has enough data: `strata.rs`.
 //!
+//! **Calls.** A copy that the host waits for runs inside its call, whose time is known for each, timed or not. So all of
+//! those that were called in pauses took no longer than their calls.
+//!
 //! **Bursts.** The launches of a burst have its time together and none of their own, so their times are estimated like those
 //! of operations in pauses. That counts for the totals of their kernels; for the GPU's time the burst does.
 //!
 //! **Neither.** With fewer than five windows or draws, the untimed operations are assumed to take at least as long as
 //! the shortest timed one, and at most as long as the longest (by their best values), or as the mean of the upper
-//! bounds if that is more. Where none of their own shape, size or graph was timed, they may have taken no time.
+//! bounds if that is more. Where none of their own shape, size or graph was timed, they may have taken no time. Transfers
+//! of a size of which none was timed take as long as those of other sizes by their bytes: `strata.rs`.
 
 mod clusters;
 mod draws;
 mod strata;
 
 use super::estimate::{Estimate, Kind, Sum};
-use crate::model::{Reason, When};
+use crate::model::transfer::blocks_host;
+use crate::model::{Operation, Reason, When};
 use crate::trace::record::{Body, Record, Work};
 use clusters::Clusters;
 use draws::Draws;
@@ -117,10 +122,48 @@ impl Doubtful {
         Doubtful { count: self.count + other.count, missing: self.missing + other.missing }
     }
 
+    fn less(self, other: Doubtful) -> Doubtful {
+        Doubtful { count: self.count - other.count, missing: (self.missing - other.missing).max(0.0) }
+    }
+
     /// Takes them out of the time of `all` operations, among which they are: the least that they took is nothing.
     fn out_of(self, time: Range, all: u64) -> Range {
         let left = |gone: f64| (1.0 - gone / all.max(1) as f64).max(0.0);
         Range { lo: time.lo * left(self.count as f64), value: time.value * left(self.missing), ..time }
+    }
+}
+
+/// Untimed operations that ran inside their calls, as copies from and to pageable memory do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Inside {
+    count: u64,
+    /// The time of their calls, ns.
+    calls: u64,
+}
+
+impl Inside {
+    /// Such an operation; `None` if it may have run after its call.
+    fn of(operation: &Operation, body: &Body) -> Option<Inside> {
+        let Body::Work(Work { call, .. }) = body else { return None };
+        let calls = call.end.saturating_sub(call.begin);
+        blocks_host(call.flags, operation.what.moved()).then_some(Inside { count: 1, calls })
+    }
+
+    fn plus(self, other: Inside) -> Inside {
+        Inside { count: self.count + other.count, calls: self.calls.saturating_add(other.calls) }
+    }
+
+    fn less(self, other: Inside) -> Inside {
+        Inside { count: self.count - other.count, calls: self.calls.saturating_sub(other.calls) }
+    }
+
+    /// Cuts the time of `all` operations to that of their calls, if each of them ran inside of its own.
+    fn bound(self, time: Range, all: u64) -> Range {
+        if self.count < all {
+            return time;
+        }
+        let cut = |ns: f64| ns.min(self.calls as f64);
+        Range { lo: cut(time.lo), value: cut(time.value), hi: cut(time.hi) }
     }
 }
 
@@ -141,6 +184,12 @@ pub struct Sample {
     others: u64,
     /// Those of the untimed ones that may never have run, by [`Why`].
     doubtful: [Doubtful; 4],
+    /// Those of the untimed ones that ran inside their calls, by [`Why`].
+    inside: [Inside; 4],
+    /// What all of them moved.
+    bytes: u64,
+    /// How long an untimed one took, ns, where that is known from others.
+    assumed: Option<Range>,
     draws: Draws,
     windows: Clusters,
 }
@@ -219,15 +268,17 @@ impl Range {
 
 impl Sample {
     /// Adds an operation that ran, with its record.
-    pub fn observe(&mut self, windows: &Windows, when: &When, body: &Body) {
-        match when {
-            When::Timed(o) => {
-                let is_drawn =
-                    matches!(body, Body::Work(Work { call, .. }) if call.flags & flag::SAMPLED != 0);
-                self.timed(windows, Sum { value: o.value(), lo: o.lo(), hi: o.hi() }, is_drawn);
-            }
-            _ => Why::of(when).into_iter().for_each(|why| self.untimed(windows, why)),
+    pub fn observe(&mut self, windows: &Windows, operation: &Operation, body: &Body) {
+        let moved = operation.what.moved().map_or(0, |(_, _, bytes)| bytes);
+        self.bytes = self.bytes.saturating_add(moved);
+        if let When::Timed(o) = &operation.when {
+            let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
+            return self.timed(windows, time, is_drawn(body));
         }
+        let Some(why) = Why::of(&operation.when) else { return };
+        self.untimed(windows, why);
+        let inside = &mut self.inside[why as usize];
+        *inside = inside.plus(Inside::of(operation, body).unwrap_or_default());
     }
 
     fn timed(&mut self, windows: &Windows, time: Sum, is_drawn: bool) {
@@ -268,6 +319,8 @@ impl Sample {
         self.in_bursts += other.in_bursts;
         self.others += other.others;
         self.doubtful.iter_mut().zip(other.doubtful).for_each(|(mine, theirs)| *mine = mine.plus(theirs));
+        self.inside.iter_mut().zip(other.inside).for_each(|(mine, theirs)| *mine = mine.plus(theirs));
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.draws.merge(&other.draws);
         self.windows.merge(&other.windows);
     }
@@ -285,10 +338,12 @@ impl Sample {
         let in_runs = || self.drawn_rest().unwrap_or_else(|| self.bounds().times(self.not_drawn));
         let [not_drawn, doubtful @ ..] = self.doubtful;
         let doubtful = doubtful.into_iter().fold(Doubtful::default(), Doubtful::plus);
+        let [_, inside @ ..] = self.inside;
+        let inside = inside.into_iter().fold(Inside::default(), Inside::plus);
         let others = self.in_no_run();
         (self.not_drawn + others > 0).then(|| {
             let in_runs = not_drawn.out_of(in_runs(), self.not_drawn);
-            doubtful.out_of(self.rest(others), others).plus(in_runs)
+            doubtful.out_of(inside.bound(self.rest(others), others), others).plus(in_runs)
         })
     }
 
@@ -321,12 +376,40 @@ impl Sample {
     /// Returns the time of the operations that are in no run and untimed for this reason, ns; `None` without any.
     fn time_of(&self, why: Why) -> Option<Range> {
         let count = self.count(why);
-        (count > 0).then(|| self.doubtful[why as usize].out_of(self.rest(count), count))
+        (count > 0).then(|| self.of_those(why, self.rest(count)))
+    }
+
+    /// Returns the time of the operations that are untimed for this reason if all of them took `time`, ns: no more than
+    /// their calls, and without those that may never have run.
+    fn of_those(&self, why: Why, time: Range) -> Range {
+        let (count, why) = (self.count(why), why as usize);
+        self.doubtful[why].out_of(self.inside[why].bound(time, count), count)
+    }
+
+    /// Takes out the operations of another sample, of which none was timed or is in a run.
+    fn remove(&mut self, other: &Sample) {
+        self.paused -= other.paused;
+        self.in_bursts -= other.in_bursts;
+        self.others -= other.others;
+        self.doubtful.iter_mut().zip(other.doubtful).for_each(|(mine, theirs)| *mine = mine.less(theirs));
+        self.inside.iter_mut().zip(other.inside).for_each(|(mine, theirs)| *mine = mine.less(theirs));
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+    }
+
+    /// Returns the number of all operations.
+    fn len(&self) -> u64 {
+        self.timed + self.not_drawn + self.in_no_run()
+    }
+
+    /// Returns the mean size of a transfer, bytes; `None` if these are none.
+    fn size(&self) -> Option<f64> {
+        (self.bytes > 0).then(|| self.bytes as f64 / self.len().max(1) as f64)
     }
 
     /// Returns the time of `count` untimed operations that are in no run, ns.
     fn rest(&self, count: u64) -> Range {
-        self.windows.mean(self.in_no_run()).unwrap_or_else(|| self.bounds()).times(count)
+        let mean = || self.windows.mean(self.in_no_run()).unwrap_or_else(|| self.bounds());
+        self.assumed.unwrap_or_else(mean).times(count)
     }
 
     /// Whether there are enough draws and windows to estimate the time of the untimed ones.

@@ -4,6 +4,9 @@
 //! If each stratum can be estimated from draws and windows of its own, their estimates are added. If one cannot, all
 //! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
 //! says how long the operations of a stratum took of which none was timed.
+//!
+//! Transfers of a size of which none was timed are never like the mix of the other sizes. Their time follows from their
+//! bytes: `by_bytes`.
 
 use super::{Doubtful, Extent, Range, Sample, Why, Windows};
 use crate::analyze::estimate::Estimate;
@@ -39,9 +42,9 @@ impl<K: Copy + Eq + Hash> Strata<K> {
     /// Takes an operation that ran, with its event.
     pub fn observe(&mut self, key: K, windows: &Windows, operation: &Operation, event: &Event<'_>) {
         let device = self.devices.entry(operation.device).or_default();
-        device.all.observe(windows, &operation.when, &event.record.body);
+        device.all.observe(windows, operation, &event.record.body);
         if let Some(stratum) = device.stratum(key) {
-            stratum.observe(windows, &operation.when, &event.record.body);
+            stratum.observe(windows, operation, &event.record.body);
         }
     }
 
@@ -122,13 +125,16 @@ impl<K: Copy + Eq + Hash> Strata<K> {
         let count = device.all.count(why);
         if device.all.timed > 0 {
             let certain = |sample: &Sample| sample.certain(why);
-            let guessed = if device.all.has_windows() { 0 } else { device.never_timed(certain) };
+            let (guessed, like_others) = match device.all.has_windows() {
+                true => (0, 0),
+                false => (device.never_timed(certain), device.like_others(certain)),
+            };
             let time = device.sum(|sample| sample.time_of(why)).unwrap_or_default();
-            return Extent { known: count, time: device.without(guessed, time), guessed, unknown: 0 };
+            return Extent { known: count, time: device.without(like_others, time), guessed, unknown: 0 };
         }
         let whole = self.whole();
         if whole.timed > 0 {
-            let time = device.all.doubtful[why as usize].out_of(whole.rest(count), count);
+            let time = device.all.of_those(why, whole.rest(count));
             return Extent { known: count, time, ..Extent::default() };
         }
         Extent { unknown: count, ..Extent::default() }
@@ -163,11 +169,11 @@ impl<K: Copy + Eq + Hash> Device<K> {
         let known = self.all.known;
         let Some(rest) = self.sum(Sample::untimed_time) else { return known.estimate() };
         let certain = |sample: &Sample| sample.certain(Why::NotDrawn);
-        let in_runs = if self.all.has_draws() { 0 } else { self.never_timed(certain) };
+        let in_runs = if self.all.has_draws() { 0 } else { self.like_others(certain) };
         let certain = |sample: &Sample| {
             [Why::Paused, Why::InBurst, Why::Other].into_iter().map(|why| sample.certain(why)).sum()
         };
-        let others = if self.all.has_windows() { 0 } else { self.never_timed(certain) };
+        let others = if self.all.has_windows() { 0 } else { self.like_others(certain) };
         self.without(in_runs + others, rest).beside(known)
     }
 
@@ -176,18 +182,62 @@ impl<K: Copy + Eq + Hash> Device<K> {
         self.strata.values().filter(|sample| sample.timed == 0).map(count_of).sum()
     }
 
+    /// Returns how many of those are assumed to be like the operations of other strata.
+    fn like_others(&self, count_of: impl Fn(&Sample) -> u64) -> u64 {
+        let never = self.strata.values().filter(|sample| sample.timed == 0);
+        never.filter(|sample| self.by_bytes(sample).is_none()).map(count_of).sum()
+    }
+
     /// Returns the time of operations without the lower bounds of these.
     fn without(&self, guessed: u64, time: Range) -> Range {
         Range { lo: (time.lo - self.all.bounds().times(guessed).lo).max(0.0), ..time }
     }
 
-    /// Returns a sum over strata, or the estimate of all of them as one sample.
+    /// Returns a sum over strata. Those that were timed count as one sample unless each of them is known.
     fn sum(&self, of: impl Fn(&Sample) -> Option<Range>) -> Option<Range> {
-        if self.is_partial || !self.strata.values().all(Sample::is_known) {
+        if self.is_partial {
             return of(&self.all);
         }
-        self.strata.values().filter_map(of).reduce(Range::plus)
+        let sized: Vec<Sample> = self.strata.values().filter_map(|sample| self.by_bytes(sample)).collect();
+        let others = || self.strata.values().filter(|sample| self.by_bytes(sample).is_none());
+        let others = if others().all(Sample::is_known) {
+            others().filter_map(&of).reduce(Range::plus)
+        } else {
+            let mut all = self.all.clone();
+            sized.iter().for_each(|sample| all.remove(sample));
+            of(&all)
+        };
+        others.into_iter().chain(sized.iter().filter_map(&of)).reduce(Range::plus)
     }
+
+    /// Returns a sample of transfers of a size that was never timed, with the time that follows from their bytes; `None` for
+    /// other samples, and where no transfer of another size was timed.
+    fn by_bytes(&self, sample: &Sample) -> Option<Sample> {
+        let size = sample.size().filter(|_| sample.timed == 0 && sample.not_drawn == 0)?;
+        let timed = self.strata.values().filter(|other| other.timed > 0);
+        let mut timed: Vec<(f64, Range)> =
+            timed.filter_map(|other| Some((other.size()?, other.bounds()))).collect();
+        timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Some(Sample { assumed: Some(of_size(size, &timed)?), ..sample.clone() })
+    }
+}
+
+/// Returns how long a transfer of `size` bytes takes, ns, by those of other sizes, which are given in order; `None` without any.
+/// Between two sizes its time grows evenly with the bytes, beyond the largest in proportion to them. Below the smallest it
+/// falls with their square root, because part of it is the same for all sizes. At most it takes as long for each byte as the
+/// slowest of the others, and as long as the longest if it is smaller. At least it takes no time.
+fn of_size(size: f64, others: &[(f64, Range)]) -> Option<Range> {
+    let (smaller, larger) = others.split_at(others.partition_point(|(of, _)| *of <= size));
+    let value = match (smaller.last(), larger.first()) {
+        (Some((a, from)), Some((b, to))) => {
+            from.value + (to.value - from.value).max(0.0) * (size - a) / (b - a)
+        }
+        (Some((of, time)), None) => time.value * size / of,
+        (None, Some((of, time))) => time.value * (size / of).sqrt(),
+        (None, None) => return None,
+    };
+    let most = others.iter().map(|(of, time)| time.hi * (size / of).max(1.0));
+    Some(Range { lo: 0.0, value, hi: most.fold(value, f64::max) })
 }
 
 #[cfg(test)]
@@ -258,6 +308,17 @@ mod tests {
         assert_eq!(strata.total(), None);
         assert_eq!(strata.paused(Some(0)), Extent { unknown: 7, ..Extent::default() });
         assert_eq!(strata.paused(None), Extent::default(), "of another device");
+    }
+
+    #[test]
+    fn a_size_between_others_takes_as_long_as_lies_between_them() {
+        let time = |value: f64| Range { lo: value / 2.0, value, hi: value * 2.0 };
+        let others = [(1_000.0, time(2_000.0)), (9_000.0, time(4_000.0))];
+        let of = |size: f64| of_size(size, &others).unwrap();
+        assert_eq!(of(5_000.0), Range { lo: 0.0, value: 3_000.0, hi: 20_000.0 });
+        assert_eq!(of(90_000.0), Range { lo: 0.0, value: 40_000.0, hi: 360_000.0 });
+        assert_eq!(of(250.0), Range { lo: 0.0, value: 1_000.0, hi: 8_000.0 });
+        assert_eq!(of_size(5_000.0, &[]), None);
     }
 
     #[test]

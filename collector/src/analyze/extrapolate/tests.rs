@@ -1,7 +1,9 @@
 //! Generated populations: the estimates are compared with their true sums.
 
 use super::*;
-use crate::model::simulation::operation;
+use crate::model::gpu_interval::{GpuInterval, Length};
+use crate::model::simulation::{self, operation};
+use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, Operation};
 use crate::trace::generator::Random;
 
@@ -282,6 +284,72 @@ fn launches_in_bursts_count_for_their_kernel_and_fill_no_other_time() {
     assert_eq!(once.most(Some(0)), None, "nothing says how long the longest of them took");
     add(&mut once, Some(0));
     assert_eq!(once.unseen(Some(0)).known, 1, "no burst has its time");
+}
+
+/// Adds a copy from pageable memory whose call took `call_ns`; without a time it was called in a pause.
+fn copy(strata: &mut Strata<u32>, window: u64, (size, bytes): (u32, u64), call_ns: u64, time: Option<Sum>) {
+    let mut work = crate::model::simulation::work(1_000, 0, call_ns);
+    work.call.begin = 1_000;
+    let record = Record { thread: 0, at: 0, body: Body::Work(work) };
+    let (kind, host_memory) = (TransferKind::HtoD, HostMemory::Pageable);
+    let copy = operation(Action::Transfer { kind, host_memory, bytes }, (1_000, 1_000 + call_ns));
+    let paused = When::Untimed { reason: Reason::Untimed(Untimed::Budget), after: Some(0) };
+    let timed = |Sum { lo, value, hi }: Sum| {
+        When::Timed(GpuInterval { length: Length { lo, value, hi }, ..simulation::exactly(0, hi as i64) })
+    };
+    let copy = Operation { when: time.map_or(paused, timed), ..copy };
+    strata.observe(size, &Windows::alike(window), &copy, &Event::new(&record));
+}
+
+/// One of 60 timed copies was held up for 40 ms, and the 1 200 in pauses were taken to need 50 s at most, in a run of 2 s.
+#[test]
+fn copies_that_the_host_waits_for_take_no_longer_than_their_calls() {
+    let mut strata = Strata::default();
+    for n in 0..60 {
+        let hi = if n == 30 { 40_000_000 } else { 10_000 };
+        copy(
+            &mut strata,
+            2 + n / 6,
+            (1, 14_000),
+            hi + 5_000,
+            Some(Sum { lo: 0, value: 5_000.max(hi / 2), hi }),
+        );
+    }
+    (0..1_200).for_each(|_| copy(&mut strata, 0, (1, 14_000), 15_000, None));
+    let (total, paused) = (strata.total().unwrap(), strata.paused(Some(0)));
+    let calls = 1_200.0 * 15_000.0;
+    assert_eq!((paused.known, paused.time.hi, paused.time.value), (1_200, calls, calls), "{paused:?}");
+    assert_eq!(total.hi, 59 * 10_000 + 40_000_000 + 1_200 * 15_000 + 1, "{total:?}");
+    // A copy from pinned memory may run after its call.
+    let mut pinned = Inside::default();
+    assert_eq!(pinned.bound(Range { lo: 1.0, value: 2.0, hi: 3.0 }, 1).hi, 3.0);
+    pinned = Inside { count: 1, calls: 2 };
+    assert_eq!(
+        pinned.bound(Range { lo: 1.0, value: 3.0, hi: 4.0 }, 1),
+        Range { lo: 1.0, value: 2.0, hi: 2.0 }
+    );
+}
+
+/// Of 2 393 copies in a part of a run, 2 250 had 512 KiB, of which none was timed there: they counted like those of 60 KB, 11 µs
+/// each instead of 84 µs, and the upper bound was below the truth.
+#[test]
+fn copies_of_a_size_that_was_never_timed_take_as_long_as_their_bytes() {
+    let add = |strata: &mut Strata<u32>, large: u64| {
+        for n in 0..60 {
+            copy(strata, 2 + n / 6, (1, 60_000), 20_000, Some(Sum { lo: 0, value: 11_000, hi: 14_000 }));
+        }
+        (0..80).for_each(|_| copy(strata, 0, (1, 60_000), 20_000, None));
+        (0..large).for_each(|_| copy(strata, 0, (3, 512 << 10), 120_000, None));
+    };
+    let (mut strata, mut small) = (Strata::default(), Strata::default());
+    add(&mut strata, 2_250);
+    add(&mut small, 0);
+    let (total, without) = (strata.total().unwrap(), small.total().unwrap());
+    let large = [total.lo - without.lo, total.value - without.value, total.hi - without.hi];
+    let truth = 2_250 * 84_000;
+    assert_eq!(large[0], 0, "nothing says how little they took");
+    assert!(large[1] > truth * 8 / 10 && large[1] < truth * 12 / 10, "{large:?}, {truth}");
+    assert!(large[2] > truth && large[2] < 2 * truth, "{large:?}, {truth}");
 }
 
 #[test]
