@@ -45,7 +45,8 @@ const SURE: u64 = 16;
 const EXACTNESS: f64 = 0.6;
 
 /// How much less a token's distances may agree than those of the steadiest one of its level: a token of each step has other
-/// distances in the warm-up, and one that comes after it only has none.
+/// distances in the warm-up, and one that comes after it only has none. Distances that are [longer](Usual::stretched), as in
+/// a warm-up whose steps contain more, do agree for this.
 const STEADY: f64 = 0.06;
 
 /// The share of a sequence that the regular distances of a level cover at least. The rest is what does not repeat:
@@ -128,6 +129,8 @@ pub(super) struct Level<'l> {
     /// The agreement of its steadiest tokens at least, and how often they occur.
     steadiest: f64,
     count: u64,
+    /// By how much the number of a token's occurrences may differ from that: the last segment may not be complete.
+    spare: u64,
     /// The distance and the host ns from one occurrence to the next.
     distance: f64,
     time: f64,
@@ -236,11 +239,19 @@ impl<'l> Level<'l> {
         // Other tokens are not in all segments, or also elsewhere.
         let best = tokens.iter().map(|token| token.usual.agreement).fold(0.0, f64::max);
         let steadiest = best - STEADY;
-        let counts = tokens.iter().filter(|token| token.usual.agreement >= steadiest);
-        let count = median(counts.map(|token| token.of.count as f64).collect()) as u64;
+        let counts = |tokens: &[&Regular<'_>]| tokens.iter().map(|token| token.of.count as f64).collect();
+        let steady: Vec<_> = tokens.iter().filter(|token| token.usual.agreement >= steadiest).collect();
+        let count = median(counts(&steady));
+        // Tokens of the steps that contain something more, too, come more often. A few more would agree as well.
+        let is_more = |token: &&Regular<'_>| {
+            token.usual.stretched >= steadiest && token.of.count as f64 > count * (1.0 + STEADY)
+        };
+        let more: Vec<_> = tokens.iter().filter(is_more).collect();
+        let has_more = moments(more.iter().copied()) >= 2;
+        let (count, spare) = if has_more { (median(counts(&more)) as u64, 0) } else { (count as u64, 1) };
         let distance = median(tokens.iter().map(|token| token.usual.distance).collect());
         let time = median(tokens.iter().map(|token| token.usual.time).collect());
-        Level { tokens, steadiest, count, distance, time }
+        Level { tokens, steadiest, count, spare, distance, time }
     }
 
     /// Whether the sequence consists of its segments, as far as it repeats.
@@ -326,7 +337,7 @@ impl<'l> Level<'l> {
     fn beginning(&self) -> Option<&Regular<'l>> {
         let operations = || self.tokens.iter().filter(|token| token.of.kind.is_operation());
         let is_in_all = |token: &&Regular<'_>| {
-            token.of.count.abs_diff(self.count) <= 1 && token.usual.agreement >= self.steadiest
+            token.of.count.abs_diff(self.count) <= self.spare && token.usual.stretched >= self.steadiest
         };
         let first = operations().filter(is_in_all).min_by_key(|token| (token.of.first, !token.of.is_plain));
         first.or_else(|| operations().max_by(|a, b| a.usual.agreement.total_cmp(&b.usual.agreement)))

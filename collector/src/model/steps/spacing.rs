@@ -13,6 +13,10 @@ const BINS: u64 = 8;
 /// The distance from which on a launch more or less makes no difference.
 const SMALL: u64 = 5;
 
+/// A step that contains more than others, as statistics that a library takes in the first ones, is longer by less than this
+/// part of it. Where a token is missing in a step, the distance is twice the usual one.
+const STRETCHED: f64 = 0.75;
+
 /// Distances of one bin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bin {
@@ -43,6 +47,8 @@ pub(super) struct Usual {
     pub count: u64,
     /// Their share of all distances.
     pub agreement: f64,
+    /// The share of all distances that are like it or somewhat longer: something more came in between.
+    pub stretched: f64,
     /// The share of all distances that are the same to the place, by a majority vote.
     pub exactness: f64,
     /// The distance in places of the sequence.
@@ -90,9 +96,13 @@ impl Spacings {
             .fold((0u64, 0u64), |(d, t), bin| (d.saturating_add(bin.distance), t.saturating_add(bin.time)));
         let mean = distance as f64 / count as f64;
         let distance = if most.votes > 0 { most.usual as f64 } else { mean };
-        let agreement = count as f64 / self.count as f64;
-        let exactness = most.votes as f64 / self.count as f64;
-        Some(Usual { count, agreement, exactness, distance, time: time as f64 / count as f64 })
+        let share = |count: u64| count as f64 / self.count as f64;
+        let is_longer = |bin: &&Bin| bin.number > most.number + reach;
+        let is_near = |bin: &&Bin| (bin.distance as f64) < bin.count as f64 * distance * (1.0 + STRETCHED);
+        let longer: u64 = self.bins.iter().filter(is_longer).filter(is_near).map(|bin| bin.count).sum();
+        let (agreement, stretched) = (share(count), share(count + longer));
+        let (exactness, time) = (share(most.votes), time as f64 / count as f64);
+        Some(Usual { count, agreement, stretched, exactness, distance, time })
     }
 }
 
@@ -124,6 +134,16 @@ mod tests {
         assert_eq!((usual([2, 2, 2, 3]).distance, usual([2, 2, 2, 3]).agreement), (2.0, 0.75));
         let varies = usual((0..100).map(|n| 1_000 + n % 7 * 10));
         assert!(varies.agreement == 1.0 && (1_000.0..=1_060.0).contains(&varies.distance), "{varies:?}");
+    }
+
+    #[test]
+    fn distances_with_something_more_in_between_are_longer_by_less_than_the_usual_one() {
+        let found = usual((0..40).map(|n| if n < 10 { 23 } else { 15 }));
+        assert_eq!((found.distance, found.agreement, found.stretched), (15.0, 0.75, 1.0));
+        let missing = usual((0..40).map(|n| if n % 10 == 0 { 30 } else { 15 }));
+        assert_eq!((missing.agreement, missing.stretched), (0.9, 0.9));
+        let elsewhere = usual((0..40).map(|n| if n % 10 == 0 { 7 } else { 15 }));
+        assert_eq!(elsewhere.stretched, 0.9);
     }
 
     #[test]
