@@ -557,7 +557,9 @@ mod tests {
             copy
         };
         let others = [9_000, 10_700, 12_400, 17_000, 19_000, 25_000, 37_000, 49_000];
-        others.iter().for_each(|bytes| drop(waits_for(&mut gpu, *bytes, 2_000 + bytes / 6)));
+        for bytes in others {
+            waits_for(&mut gpu, bytes, 2_000 + bytes / 6);
+        }
         let held_up = waits_for(&mut gpu, 14_465, STALL);
         let far = waits_for(&mut gpu, 1 << 20, STALL);
         let typical = gpu.typical();
