@@ -57,7 +57,7 @@ Examples:
   gpuspy diff before.gspy after.gspy --section kernels --top 20
   gpuspy diff runs/before runs/after --json | jq .change
 
-Where both runs have steps, the median step is compared, and the noise is what the steps of both vary by; other figures are \
+Where both runs have steps, the median step is compared, or the mean if rare long steps make most of its change, and the noise is what the steps of both vary by; other figures are \
 of a step. Without steps, or where a step may not be the same work in both, whole runs are compared: the noise is not known, and \
 --fail-over compares the plain times. The filters apply to both traces.
 

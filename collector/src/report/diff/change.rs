@@ -1,5 +1,7 @@
 //! Is the second run faster than the first one, and is that more than noise?
 
+use super::noise::{self, Clock};
+use super::rare;
 use crate::report::rows::Report;
 use crate::report::rows::steps::Steps;
 use crate::report::units::duration;
@@ -9,13 +11,14 @@ use serde::Serialize;
 /// The change from the first run to the second one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
-    /// The change in one sentence.
+    /// The change in one sentence; where rare long steps make it, a second one says so.
     pub text: String,
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
     /// that is not beyond the noise; same: none at all.
     pub verdict: Verdict,
-    /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step from call to
-    /// call on the host, where the two runs' steps are timed differently or the host is ahead of the GPU; gpu: the time from the first operation to
+    /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step, where
+    /// rare long steps make most of its change, or where the two runs' steps are timed differently or the host is ahead of the GPU: then that
+    /// from call to call on the host; gpu: the time from the first operation to
     /// the last on the GPU that was used longest, where a run has no steps or a step may not be the same work in both;
     /// wall: the wall time of the run, where no GPU was used.
     pub basis: Basis,
@@ -58,7 +61,7 @@ pub enum Verdict {
 pub enum Basis {
     /// The median time of a step.
     Step,
-    /// The mean time of a step by the host's calls.
+    /// The mean time of a step.
     #[serde(rename = "step_mean")]
     StepMean,
     /// From the first operation on the GPU to the last.
@@ -67,34 +70,29 @@ pub enum Basis {
     Wall,
 }
 
-/// The least noise, as a share: where libraries and buffers happen to lie changes the speed of a program from run to run
-/// by about so much, which one run's steps cannot show (Mytkowicz et al., "Producing Wrong Data Without Doing Anything
-/// Obviously Wrong!", ASPLOS 2009).
-const LEAST_NOISE: f64 = 0.01;
 /// Counts that differ by more than this, as a share, are not those of the same work.
 const ALIKE: f64 = 0.05;
-/// With fewer steps after the warm-up, the noise is not known.
-const FEWEST: u64 = 5;
-/// Standard deviations on either side of the mean of a normal distribution that contain 99 % of it.
-const IN_99_PERCENT: f64 = 2.576;
-/// The standard error of a median, in standard errors of a mean: √(π/2), for a normal distribution.
-const OF_MEDIAN: f64 = 1.2533;
-/// The standard deviation of a normal distribution, in its median absolute deviations.
-const OF_DEVIATION: f64 = 1.4826;
-/// The 95th percentile of a normal distribution, in standard deviations above its median.
-const TO_P95: f64 = 1.645;
-/// Equal parts of a run whose levels show how much the speed wanders.
-const PARTS: usize = 8;
 
 impl Change {
     /// Compares two runs, by steps if both have them and they are the same work.
     pub fn of(before: &Report, after: &Report) -> Change {
         let (basis, before_ns, after_ns) = times(before, after);
         let noise_ns = match basis {
-            Basis::Step => noise(&before.steps, &after.steps, uncertainty, before_ns),
-            Basis::StepMean => noise(&before.steps, &after.steps, uncertainty_of_mean, before_ns),
+            Basis::Step => noise::of_median(&before.steps, &after.steps),
+            Basis::StepMean => noise::of_mean(&before.steps, &after.steps, Clock::Host),
             Basis::Gpu | Basis::Wall => None,
         };
+        let change = Change::from(basis, before_ns, after_ns, noise_ns);
+        if basis == Basis::Step
+            && let Some(of_mean) = rare::by_mean(&change, &before.steps, &after.steps)
+        {
+            return of_mean;
+        }
+        change
+    }
+
+    /// Returns the change from a time to another one.
+    pub fn from(basis: Basis, before_ns: f64, after_ns: f64, noise_ns: Option<f64>) -> Change {
         let of_before = |ns: f64| (before_ns > 0.0).then(|| ns / before_ns);
         let mut change = Change {
             text: String::new(),
@@ -215,63 +213,6 @@ fn verdict(change: f64, noise: Option<f64>) -> Verdict {
     }
 }
 
-/// Returns what the times of two runs of the same program may differ by, ns, from the standard error of each run's time;
-/// `None` if there are too few steps.
-fn noise(
-    before: &Steps,
-    after: &Steps,
-    uncertainty: fn(&Steps) -> Option<f64>,
-    before_ns: f64,
-) -> Option<f64> {
-    let (of_before, of_after) = (uncertainty(before)?, uncertainty(after)?);
-    let least = LEAST_NOISE * before_ns;
-    Some((IN_99_PERCENT * of_before.hypot(of_after)).max(least))
-}
-
-/// Returns the standard error of a run's median step time, as it would vary from run to run.
-///
-/// Steps are not independent of each other: a clock or a neighbour changes and stays so for a while. So the levels of
-/// equal parts of the run are compared too, and a whole run is taken to vary as much as such a part does.
-fn uncertainty(steps: &Steps) -> Option<f64> {
-    let count = steps.measured.filter(|count| *count >= FEWEST)?;
-    let std = steps.std_ns?;
-    // A few steps that took much longer inflate the standard deviation, and leave the median where it was.
-    let above = steps.p95_ns?.saturating_sub(steps.median_ns?) as f64 / TO_P95;
-    let spread = if steps.outliers.is_empty() { std } else { std.min(above) };
-    Some((OF_MEDIAN * spread / (count as f64).sqrt()).max(wandering(&steps.plot_ns)))
-}
-
-/// Returns the same of the mean of a run's times from call to call on the host. Where the host is ahead, long ones make up
-/// for short ones, so that this is more than it varies.
-fn uncertainty_of_mean(steps: &Steps) -> Option<f64> {
-    let count = steps.count.saturating_sub(steps.warm_up);
-    let std = steps.host_std_ns.filter(|_| count >= FEWEST)?;
-    Some((std / (count as f64).sqrt()).max(wandering(&steps.plot_ns)))
-}
-
-/// Returns the standard deviation of the levels of equal parts of a run; 0 if there are too few times.
-fn wandering(plot: &[u64]) -> f64 {
-    if plot.len() < PARTS {
-        return 0.0;
-    }
-    let part = |at: usize| median(&plot[at * plot.len() / PARTS..(at + 1) * plot.len() / PARTS]);
-    let levels: Vec<u64> = (0..PARTS).map(part).collect();
-    let middle = median(&levels);
-    let deviations: Vec<u64> = levels.iter().map(|level| level.abs_diff(middle)).collect();
-    OF_DEVIATION * median(&deviations) as f64
-}
-
-/// Returns the median, the mean of both in the middle of an even number; 0 of none.
-fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    match (sorted.len(), sorted.len() / 2) {
-        (0, _) => 0,
-        (n, half) if n % 2 == 1 => sorted[half],
-        (_, half) => sorted[half - 1].midpoint(sorted[half]),
-    }
-}
-
 /// Formats a share with its sign: `-24 %`, `+3.1 %`.
 pub fn signed_percent(share: f64) -> String {
     let percent = 100.0 * share;
@@ -292,72 +233,7 @@ fn plain_percent(share: f64) -> String {
 mod tests {
     use super::*;
     use crate::analyze::Tables;
-    use crate::analyze::steps::{HostTimes, StepTimes, Steps as Found, TimedOn};
-    use crate::model::steps::Source;
-
-    /// Returns steps of a median and a standard deviation, ns.
-    fn steps(count: u64, median: u64, std: f64) -> Steps {
-        let time = StepTimes {
-            mean: median as f64,
-            std,
-            median,
-            p95: median + (TO_P95 * std) as u64,
-            measured: count,
-            ..StepTimes::default()
-        };
-        let on_host = Some(HostTimes { mean: median as f64, std });
-        Steps::of(&Found {
-            count,
-            source: Some(Source::Launches),
-            time: Some(time),
-            timed_on: Some(TimedOn::Gpu),
-            on_host,
-            ..Found::default()
-        })
-    }
-
-    fn noise_of(before: &Steps, after: &Steps) -> Option<f64> {
-        noise(before, after, uncertainty, before.median_ns? as f64)
-    }
-
-    #[test]
-    fn more_steps_make_the_noise_smaller_but_not_smaller_than_its_least() {
-        let with = |count| noise_of(&steps(count, 1_000_000, 100_000.0), &steps(count, 1_000_000, 100_000.0));
-        let few = with(16).unwrap();
-        // 2.576 * √2 * 1.2533 * 100 µs / √16
-        assert!((few - 114_140.0).abs() < 100.0, "{few}");
-        assert!((with(64).unwrap() - few / 2.0).abs() < 1.0);
-        assert_eq!(with(1_000_000), Some(10_000.0));
-        assert_eq!(with(4), None, "four steps say nothing about noise");
-    }
-
-    #[test]
-    fn steps_that_took_much_longer_are_not_noise() {
-        let mut hiccups = steps(100, 1_000_000, 900_000.0);
-        hiccups.p95_ns = Some(1_016_450);
-        let quiet = steps(100, 1_000_000, 0.0);
-        let with_hiccups = noise_of(&hiccups, &quiet).unwrap();
-        hiccups.outliers.push(crate::report::rows::steps::Outlier {
-            step: 7,
-            start_ns: 0,
-            duration_ns: 9_000_000,
-            idle_by_cause_ns: std::collections::BTreeMap::new(),
-        });
-        assert!(with_hiccups > 200_000.0);
-        assert_eq!(noise_of(&hiccups, &quiet), Some(10_000.0));
-    }
-
-    #[test]
-    fn a_speed_that_wanders_during_a_run_is_noise() {
-        let mut wanders = steps(10_000, 1_000_000, 1_000.0);
-        wanders.plot_ns = (0..60).map(|at| if at / 15 % 2 == 0 { 900_000 } else { 1_100_000 }).collect();
-        let quiet = steps(10_000, 1_000_000, 1_000.0);
-        assert_eq!(noise_of(&quiet, &quiet), Some(10_000.0));
-        assert!(noise_of(&wanders, &quiet).unwrap() > 200_000.0);
-        wanders.plot_ns = vec![1_000_000; 60];
-        wanders.plot_ns[0] = 90_000_000;
-        assert_eq!(noise_of(&wanders, &quiet), Some(10_000.0), "the first steps are slow in every run");
-    }
+    use crate::report::diff::noise::tests::steps;
 
     /// 4 000 "steps" of 8 launches before and 100 of 93 after were said to be 48 times slower, where the runs took as long.
     #[test]

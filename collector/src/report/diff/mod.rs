@@ -11,7 +11,9 @@ pub mod figure;
 pub mod findings;
 pub mod kernels;
 pub mod memory;
+pub mod noise;
 pub mod parts;
+pub mod rare;
 pub mod steps;
 pub mod work;
 
