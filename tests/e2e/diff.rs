@@ -170,6 +170,22 @@ fn what_cannot_be_compared_is_said_in_one_sentence_with_its_exit_code() {
     assert_eq!(only_one.status.code(), Some(2));
 }
 
+/// The length of the window was compared with itself, and no slowdown exceeded any limit.
+#[test]
+fn a_window_of_time_without_steps_passes_no_limit() {
+    let done = Run::of("array_copies").observed().succeeded();
+    let trace = done.trace();
+    for window in [&["--since", "1us"][..], &["--until", "10s"], &["--since", "1us", "--until", "10s"]] {
+        let of = |options: &[&str]| diff(&trace, &trace, &[window, options].concat());
+        let limited = of(&["--fail-over", "5"]);
+        let said = String::from_utf8_lossy(&limited.stderr);
+        assert_eq!(limited.status.code(), Some(3), "{window:?}: {said}");
+        assert!(said.contains("--fail-over cannot decide: Nothing can be said of the change"), "{said}");
+        let value: Value = serde_json::from_slice(&of(&["--json"]).stdout).unwrap();
+        assert_eq!(value["change"]["verdict"], "unknown", "{window:?}");
+    }
+}
+
 /// What fails early takes less time: such a run was called faster.
 #[test]
 fn a_run_that_failed_passes_no_limit() {

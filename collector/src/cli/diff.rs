@@ -61,6 +61,9 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
     };
     let (before, after) = (read(&options.before)?, read(&options.after)?);
     let (name, other_name) = (options.before.to_string_lossy(), options.after.to_string_lossy());
+    // The times of --step are those of the same steps in both.
+    let is_window = filter.steps.is_none() && (filter.since.is_some() || filter.until.is_some());
+    let side = |path, run| DiffRun { is_window, ..side(path, run) };
     let diff = Diff::of(side(&name, &before), side(&other_name, &after));
     let view = DiffView { sections: options.sections.clone(), top: options.top };
     let text = match options.json {
@@ -82,6 +85,10 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
         say(format_args!("AFTER failed and BEFORE did not ({how}), so --fail-over cannot decide"));
         return Ok(ExitCode::from(UNREADABLE));
     }
+    if options.fail_over.is_some() && !diff.change.is_known() {
+        say(format_args!("--fail-over cannot decide: {}", diff.change.text));
+        return Ok(ExitCode::from(UNREADABLE));
+    }
     match options.fail_over {
         Some(percent) if diff.change.is_slower_than(percent) => {
             say(format_args!("AFTER is slower than --fail-over {percent} allows: {}", diff.change.text));
@@ -92,7 +99,7 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {
-    DiffRun { path, reports: &run.reports, sums: run.sums.as_ref(), unread: &run.unread }
+    DiffRun { path, reports: &run.reports, sums: run.sums.as_ref(), unread: &run.unread, is_window: false }
 }
 
 /// Checks that there is something to compare: all times of a run without a call are 0, and any other run is slower or faster

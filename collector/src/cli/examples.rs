@@ -59,10 +59,11 @@ Examples:
 
 Where both runs have steps, the median step is compared, or the mean if rare long steps make most of its change, and the noise is what the steps of both vary by; other figures are \
 of a step. Without steps, or where a step may not be the same work in both, whole runs are compared: the noise is not known, and \
---fail-over compares the plain times. The filters apply to both traces.
+--fail-over compares the plain times. The filters apply to both traces; without steps, nothing can be said of what --since and \
+--until select.
 
 Exit status: 0; 2 on bad usage; 3 when a side has no call that can be read, or when --fail-over cannot decide because a trace is \
-damaged or AFTER failed and BEFORE did not; 4 when AFTER is slower than --fail-over allows.";
+damaged, AFTER failed and BEFORE did not, or --since or --until leaves no steps to compare; 4 when AFTER is slower than --fail-over allows.";
 
 pub(super) const QUERIES: &str = "\
 Examples:

@@ -76,7 +76,7 @@ fn plain(count: u64, gemm: i64) -> ProcessReport {
 }
 
 fn run<'a>(path: &'a str, reports: &'a [ProcessReport]) -> DiffRun<'a> {
-    DiffRun { path, reports, sums: None, unread: &[] }
+    DiffRun { path, reports, sums: None, unread: &[], is_window: false }
 }
 
 fn compared(before: &[ProcessReport], after: &[ProcessReport]) -> (Diff, Value) {
@@ -175,6 +175,28 @@ fn figures_of_a_step_are_of_one_rank_however_many_there_are() {
     assert_eq!(idle["total_ns"]["change"], value!(0.0));
     let screen = drawn(&diff, 100);
     assert!(screen.contains("idle time per step of a process, by cause"), "{screen}");
+}
+
+/// Of runs without steps, --since 100ms --until 300ms selected 200 ms of both, which were "exactly as before".
+#[test]
+fn windows_of_time_without_steps_are_not_compared_by_their_length() {
+    let (before, after) = ([plain(20, 200_000)], [plain(20, 400_000)]);
+    let of = |before, after| {
+        let window = |reports| DiffRun { is_window: true, ..run("x.gspy", reports) };
+        Diff::of(window(before), window(after))
+    };
+    for diff in [of(&before, &after), of(&before, &before)] {
+        let value: Value = serde_json::from_str(&diff.json()).unwrap();
+        let change = &value["change"];
+        assert_eq!((&change["verdict"], &change["share"]), (&value!("unknown"), &Value::Null), "{change}");
+        assert!(change["text"].as_str().unwrap().starts_with("Nothing can be said of the change: "));
+        assert_eq!((&value["findings"]["gained_ns"], &value["warnings"]), (&Value::Null, &value!([])));
+        assert!(!diff.change.is_slower_than(0.0));
+        assert!(drawn(&diff, 100).starts_with("Nothing can be said of the change: "));
+    }
+    let (steady, faster) = ([stepped(40, 200_000, 3, 300_000)], [stepped(40, 100_000, 3, 200_000)]);
+    let change = of(&steady, &faster).change;
+    assert_eq!(change.speedup, Some(1.5), "steps in a window are compared: {change:?}");
 }
 
 /// The median of the steps would be 50 times as long.

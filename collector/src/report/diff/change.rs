@@ -14,7 +14,8 @@ pub struct Change {
     /// The change in one sentence; where rare long steps make it, a second one says so.
     pub text: String,
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
-    /// that is not beyond the noise; same: none at all.
+    /// that is not beyond the noise; same: none at all; unknown: the times say nothing of the change, since a window of time was
+    /// selected (--since, --until) and there are no steps in it to compare.
     pub verdict: Verdict,
     /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step, where
     /// rare long steps make most of its change, or where the two runs' steps are timed differently or the host is ahead of the GPU: then that
@@ -28,10 +29,11 @@ pub struct Change {
     /// That time in the run after the change.
     #[schemars(range(min = 0))]
     pub after_ns: f64,
-    /// How many times faster the second run is: before divided by after; below 1 it is slower. null = nothing ran.
+    /// How many times faster the second run is: before divided by after; below 1 it is slower. null = nothing ran, or the verdict is
+    /// unknown.
     #[schemars(range(min = 0))]
     pub speedup: Option<f64>,
-    /// After less before, as a share of before; null = before is 0.
+    /// After less before, as a share of before; null = before is 0, or the verdict is unknown.
     pub share: Option<f64>,
     /// What two runs of the same program may differ by, from the spread of both runs' steps; null = not known.
     #[schemars(range(min = 0))]
@@ -53,6 +55,8 @@ pub enum Verdict {
     Noise,
     /// There is no difference.
     Same,
+    /// The times say nothing of the change.
+    Unknown,
 }
 
 /// What is compared.
@@ -107,6 +111,19 @@ impl Change {
         };
         change.text = change.sentence();
         change
+    }
+
+    /// Returns that the times of the parts of two runs say nothing of the change: a window cuts each run at a time, wherever its
+    /// work is then, and most often ends where it is said to end.
+    pub fn of_windows(self) -> Change {
+        let text = "Nothing can be said of the change: without steps to compare, the time that --since and --until select is no \
+                    measure of its work. Compare whole runs, or the same steps of both with --step.";
+        Change { text: text.to_owned(), verdict: Verdict::Unknown, speedup: None, share: None, ..self }
+    }
+
+    /// Whether the times say something of the change.
+    pub fn is_known(&self) -> bool {
+        self.verdict != Verdict::Unknown
     }
 
     /// Whether the second run is slower by more than so many percent. Noise is no slowdown.

@@ -187,16 +187,16 @@ fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
         (None, Some(_)) => "no steps were found before the change".to_owned(),
         (None, None) => "no steps were found".to_owned(),
     };
+    let has_steps = steps.median_ns.is_some() || other_steps.median_ns.is_some();
     match far(launches, other_launches) {
+        _ if !change.is_known() => has_steps.then_some(none),
         Some(share) => Some(format!(
             "{none}, and the kernels launched differ by {}: {} before, {} after. If the runs differ in length, so do all times",
             signed_percent(share),
             count(launches),
             count(other_launches)
         )),
-        None if steps.median_ns.is_some() || other_steps.median_ns.is_some() => {
-            Some(format!("{none}: whole runs are compared"))
-        }
+        None if has_steps => Some(format!("{none}: whole runs are compared")),
         None => None,
     }
 }

@@ -16,8 +16,8 @@ pub struct Findings {
     /// What the findings that are gone were said to cost, of the wall time of the run before the change.
     pub promised_ns: Estimate,
     /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of a step times the steps
-    /// of the run before the change.
-    pub gained_ns: f64,
+    /// of the run before the change. null = the verdict is unknown.
+    pub gained_ns: Option<f64>,
     /// The findings that are gone first, then new ones, then those that are still there; of each the costliest first.
     pub list: Vec<Finding>,
 }
@@ -64,7 +64,7 @@ impl Findings {
         };
         Findings {
             promised_ns: gone.fold(Estimate::exactly(0), plus),
-            gained_ns: (change.before_ns - change.after_ns) * steps,
+            gained_ns: change.is_known().then_some((change.before_ns - change.after_ns) * steps),
             list,
         }
     }

@@ -74,6 +74,8 @@ pub struct Run<'a> {
     pub sums: Option<&'a Tables>,
     /// Its traces that could not be read.
     pub unread: &'a [Unread],
+    /// Whether it is what a window of time has of a run (--since, --until).
+    pub is_window: bool,
 }
 
 /// One of the runs, with its rows.
@@ -83,6 +85,14 @@ pub struct Compared<'a> {
     report: &'a Report,
     /// The number of steps of all processes together.
     all_steps: u64,
+    is_window: bool,
+}
+
+impl<'a> Compared<'a> {
+    fn of(run: Run<'a>, report: &'a Report) -> Compared<'a> {
+        let all_steps = steps::of_all(run.reports, &report.steps);
+        Compared { path: run.path, report, all_steps, is_window: run.is_window }
+    }
 }
 
 impl Diff {
@@ -93,16 +103,14 @@ impl Diff {
             Report::of(run.reports, &all, run.unread)
         };
         let (of_before, of_after) = (rows(before), rows(after));
-        let of_all = |run: Run<'_>, report: &Report| steps::of_all(run.reports, &report.steps);
-        Diff::of_rows(
-            &Compared { path: before.path, report: &of_before, all_steps: of_all(before, &of_before) },
-            &Compared { path: after.path, report: &of_after, all_steps: of_all(after, &of_after) },
-        )
+        Diff::of_rows(&Compared::of(before, &of_before), &Compared::of(after, &of_after))
     }
 
     fn of_rows(before: &Compared<'_>, after: &Compared<'_>) -> Diff {
         let (one, other) = (before.report, after.report);
         let change = Change::of(one, other);
+        let is_of_windows = (before.is_window || after.is_window) && !change.basis.is_step();
+        let change = if is_of_windows { change.of_windows() } else { change };
         // The wall time's parts are those of one GPU, and all else are sums over processes.
         let (per, of_one, scale) = match change.basis {
             Basis::Step | Basis::StepMean => {

@@ -57,6 +57,7 @@ impl Drawn<'_> {
             Verdict::Faster => Tone::Work,
             Verdict::Slower => Tone::Problem,
             Verdict::Noise | Verdict::Same => Tone::Title,
+            Verdict::Unknown => Tone::Waste,
         };
         self.screen.line(Text::toned(tone, &self.diff.change.text));
         for warning in &self.diff.warnings {

@@ -25,8 +25,9 @@ pub fn findings(drawn: &mut Drawn<'_>) {
     let of = |state: State| findings.list.iter().filter(|row| row.state == state).count() as u64;
     let (gone, new, still) = (of(State::Gone), of(State::New), of(State::Still));
     let seen = match findings.gained_ns {
-        gained if gained < 0.0 => format!("the run lost {}", duration((-gained).round() as u64)),
-        gained => format!("the run gained {}", duration(gained.round() as u64)),
+        None => "what the run gained is not known".to_owned(),
+        Some(gained) if gained < 0.0 => format!("the run lost {}", duration((-gained).round() as u64)),
+        Some(gained) => format!("the run gained {}", duration(gained.round() as u64)),
     };
     let mut sentence = format!("{gone} gone, {new} new, {still} still there");
     if gone > 0 {
