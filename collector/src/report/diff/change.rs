@@ -140,6 +140,7 @@ impl Change {
             Basis::Gpu => "from the first GPU operation to the last",
             Basis::Wall => "of wall time",
         };
+        let in_words = if self.basis == Basis::Wall { "in wall time" } else { of };
         let [before, after] = [self.before_ns, self.after_ns].map(|ns| duration(ns.round() as u64));
         if self.verdict == Verdict::Same {
             return format!("There is no change: {after} {of}, exactly as before.");
@@ -157,11 +158,14 @@ impl Change {
                     "There is no change beyond the noise: {after} {of} instead of {before} ({percent}, {noise})."
                 )
             }
-            (Verdict::Faster, Some(speedup)) => format!("AFTER is {speedup:.2}x faster {of}: {figures}."),
-            (Verdict::Slower, Some(speedup)) => {
-                format!("AFTER is {:.2}x slower {of}: {figures}.", 1.0 / speedup)
+            (Verdict::Faster, Some(speedup)) => {
+                format!("AFTER is {} {in_words}: {figures}.", by_factor(speedup, "faster"))
             }
-            _ => format!("AFTER took another time {of}: {figures}."),
+            (Verdict::Slower, Some(speedup)) => {
+                format!("AFTER is {} {in_words}: {figures}.", by_factor(1.0 / speedup, "slower"))
+            }
+            (Verdict::Slower, None) => format!("AFTER takes {after} {of}, and BEFORE took none."),
+            _ => format!("AFTER takes no time, and BEFORE took {before} {of}."),
         }
     }
 }
@@ -238,6 +242,16 @@ pub fn signed_percent(share: f64) -> String {
         ..0.05 => (if percent < 0.0 { "-<0.1 %" } else { "+<0.1 %" }).to_owned(),
         ..9.95 => format!("{percent:+.1} %"),
         _ => format!("{percent:+.0} %"),
+    }
+}
+
+/// Says how many times faster or slower something is: `1.32x faster`, `161x slower`.
+fn by_factor(factor: f64, what: &str) -> String {
+    match factor {
+        ..1.005 => format!("slightly {what}"),
+        ..9.995 => format!("{factor:.2}x {what}"),
+        ..99.95 => format!("{factor:.1}x {what}"),
+        _ => format!("{factor:.0}x {what}"),
     }
 }
 
@@ -328,6 +342,50 @@ mod tests {
             (10e6, 10e6, Some(1.0), "There is no change: 10.0 ms per step, exactly as before.", false),
         ] {
             assert_eq!(said(before, after, noise), (sentence.to_owned(), is_slower));
+        }
+    }
+
+    /// "AFTER is 161.12x slower of wall time" was no sentence, nor was "took another time per step".
+    #[test]
+    fn the_sentence_is_one_whatever_is_compared() {
+        let said = |basis, before, after| Change::from(basis, before, after, None).text;
+        for (basis, before, after, sentence) in [
+            (
+                Basis::Wall,
+                10e6,
+                1_611.2e6,
+                "AFTER is 161x slower in wall time: 1.61 s instead of 10.0 ms (+16012 %, ",
+            ),
+            (
+                Basis::Wall,
+                420e6,
+                10e6,
+                "AFTER is 42.0x faster in wall time: 10.0 ms instead of 420 ms (-98 %, ",
+            ),
+            (Basis::Wall, 10e6, 10e6, "There is no change: 10.0 ms of wall time, exactly as before."),
+            (
+                Basis::Gpu,
+                10e6,
+                20e6,
+                "AFTER is 2.00x slower from the first GPU operation to the last: 20.0 ms instead of",
+            ),
+            (
+                Basis::StepMean,
+                10e6,
+                5e6,
+                "AFTER is 2.00x faster per step on average: 5.00 ms instead of 10.0 ms",
+            ),
+            (
+                Basis::Step,
+                10e6,
+                10.001e6,
+                "AFTER is slightly slower per step: 10.0 ms instead of 10.0 ms (+<0.1 %, ",
+            ),
+            (Basis::Step, 0.0, 10e6, "AFTER takes 10.0 ms per step, and BEFORE took none."),
+            (Basis::Wall, 10e6, 0.0, "AFTER takes no time, and BEFORE took 10.0 ms of wall time."),
+        ] {
+            let text = said(basis, before, after);
+            assert!(text.starts_with(sentence), "{text}");
         }
     }
 
