@@ -325,6 +325,22 @@ fn circumstances_that_differ_are_warned_about() {
     assert!(warnings(&value).contains(&steps), "{:#?}", value["warnings"]);
 }
 
+/// Of a run of which no record was lost, "2 records, which could not be kept" were missing.
+#[test]
+fn a_gpu_time_that_was_lost_is_no_record_that_was() {
+    let before = [stepped(40, 200_000, 3, 300_000)];
+    let lost = |causes: &[(&'static str, u64)]| {
+        let mut after = before.clone();
+        after[0].tables.coverage.dropped_by = causes.iter().copied().collect();
+        let (_, value) = compared(&before, &after);
+        warnings(&value).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let times = "AFTER lacks 2 GPU times, lost because a context or the process ended";
+    assert_eq!(lost(&[("gpu_time_pending", 2)]), [times]);
+    let records = "AFTER lacks 1 record, which could not be kept";
+    assert_eq!(lost(&[("gpu_time_pending", 2), ("ring_full", 1)]), [records, times]);
+}
+
 /// A run that a GPU's error ended was called faster, without a warning.
 #[test]
 fn a_run_that_failed_is_warned_about() {

@@ -8,6 +8,7 @@ use crate::report::rows::processes::Process;
 use crate::report::rows::steps::Steps;
 use crate::report::rows::timing::Mode;
 use crate::report::units::{count, percent, plural};
+use gpuspy_wire::record::LossCause;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -213,9 +214,15 @@ fn timed(steps: &Steps) -> &'static str {
 /// Returns sentences that say what one run lacks.
 fn incomplete(name: &str, report: &Report) -> Vec<String> {
     let mut said: Vec<String> = failures(report).iter().map(|failure| format!("{name}: {failure}")).collect();
-    if report.coverage.dropped > 0 {
-        let records = plural(report.coverage.dropped, "record", "records");
+    let pending = report.coverage.dropped_by.get(LossCause::GpuTimePending.name()).copied().unwrap_or(0);
+    let records = report.coverage.dropped.saturating_sub(pending);
+    if records > 0 {
+        let records = plural(records, "record", "records");
         said.push(format!("{name} lacks {records}, which could not be kept"));
+    }
+    if pending > 0 {
+        let times = plural(pending, "GPU time", "GPU times");
+        said.push(format!("{name} lacks {times}, lost because a context or the process ended"));
     }
     if report.coverage.driver_hooked == Some(false) && report.coverage.launches > 0 {
         said.push(format!("{name} is based on runtime calls only: launches did not pass through the agent"));
