@@ -54,8 +54,8 @@ fn busy_parts(device: &Device) -> [Estimate; 4] {
     [device.compute_ns, device.exposed_comm_ns, device.exposed_copy_ns, device.graph_ns]
 }
 
-/// Returns whether a part's value is its upper bound and less than half of it is certain. Printed alone, such a value would
-/// claim too much.
+/// Returns whether a part's value is close to its upper bound and less than half of it is certain. Printed alone, such a value
+/// would claim too much.
 fn is_loose(time: Estimate) -> bool {
     let is_most = time.hi.saturating_sub(time.value) <= time.value / 20;
     is_most && time.lo.saturating_mul(2) < time.value
@@ -176,15 +176,16 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
         let glyph = Text::toned(row.part.tone, row.part.drawn(screen.style.ascii).to_string());
         let tone = if row.name == "idle" { Tone::Waste } else { Tone::Plain };
         let cell = |text: String| Text::toned(tone, text);
-        let of_span = if row.in_span { percent(row.time.value, span) } else { String::new() };
-        // A value that may well be zero is printed as an upper bound.
+        // Of a part that may well be zero, the upper bound is printed.
         let is_loose = row.part.tone != Tone::Dim && is_loose(row.time);
+        let shown = if is_loose { row.time.hi } else { row.time.value };
+        let of_span = if row.in_span { percent(shown, span) } else { String::new() };
         let at_most = |text: String| if is_loose && !text.is_empty() { format!("<= {text}") } else { text };
-        let time = if is_loose { duration(row.time.value) } else { about(row.time) };
+        let time = if is_loose { duration(shown) } else { about(row.time) };
         table.row([
             glyph.then(" ").then(cell(row.name.to_owned())),
             cell(at_most(time)),
-            cell(at_most(of_wall(row.time.value))),
+            cell(at_most(of_wall(shown))),
             cell(at_most(of_span)),
             range(row, span),
         ]);
@@ -240,5 +241,27 @@ fn remarks(screen: &mut Screen<'_>, device: &Device, paused: u64, rows: &[Row]) 
     if device.late_operations > 0 {
         let late = plural(device.late_operations, "operation", "operations");
         screen.remark(&format!("{late} came too late to be placed: the bounds allow for them"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::view::{Style, View};
+
+    /// A GPU that was idle for 79.1 % at most was said to be idle "<= 75.5 %".
+    #[test]
+    fn a_loose_part_is_printed_as_its_upper_bound() {
+        let (view, style) = (View::default(), Style::default());
+        let mut screen = Screen::new(&view, &style, false);
+        let time = Estimate { value: 755_000, lo: 127_000, hi: 791_000, kind: Kind::Corrected };
+        let part = Part { value: 0, glyph: ['░', '.'], tone: Tone::Waste };
+        let rows = [Row { name: "idle", part, time, in_span: true }];
+        let drawn = table(&screen, &rows, 1_000_000, None);
+        screen.table(&drawn, 0, "gpu");
+        let text = screen.text();
+        let idle = text.lines().find(|line| line.contains("idle")).unwrap();
+        let cells = ["<= 791 µs", "<= 79.1 %", "12.7 % .. 79.1 %"];
+        assert!(cells.iter().all(|cell| idle.contains(cell)) && !idle.contains("75"), "{text}");
     }
 }
