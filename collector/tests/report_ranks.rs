@@ -187,6 +187,32 @@ fn a_selected_rank_is_reported_as_from_its_own_trace() {
     assert!(String::from_utf8_lossy(&missing.stderr).contains("--rank 6 is not in"));
 }
 
+/// A copy of a trace was another process with the same id, and its rank was there twice.
+#[test]
+fn a_copy_of_a_trace_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Ranks { ranks: 3, hosts: 1, late: None, seed: 3, start: 0 };
+    write_ranks(folder.path(), job, 600).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let once = report_json(folder.path(), &[]);
+    std::fs::copy(at("rank0001.gspy"), at("z.gspy")).unwrap();
+    // One that was made while the program ran.
+    let bytes = std::fs::read(at("rank0002.gspy")).unwrap();
+    std::fs::write(at("aborted.gspy"), &bytes[..bytes.len() * 3 / 4]).unwrap();
+    let done = report(folder.path(), &["--json"]);
+    let (twice, said): (Value, _) =
+        (serde_json::from_slice(&done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    for table in ["ranks", "kernels", "coverage"] {
+        assert_eq!(once[table], twice[table], "{table}: {said}");
+    }
+    assert_eq!(twice["processes"].as_array().unwrap().len(), 3, "{said}");
+    for (left_out, kept) in [("z", "rank0001"), ("aborted", "rank0002")] {
+        let [left_out, kept] = [left_out, kept].map(|name| at(&format!("{name}.gspy")));
+        let sentence = format!("{} is left out: it is a copy of {}\n", left_out.display(), kept.display());
+        assert_eq!(said.matches(&sentence).count(), 1, "{said}");
+    }
+}
+
 #[test]
 fn steps_are_those_of_the_process_with_most_of_them_whichever_machine_it_is_on() {
     let folder = tempfile::tempdir().unwrap();

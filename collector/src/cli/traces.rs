@@ -3,11 +3,12 @@
 use super::filter::{self, Contents};
 use super::{Failure, UNREADABLE, say};
 use crate::collect;
+use crate::hash::{HashMap, HashSet};
 use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
-use crate::model::run::{self, Place, Surveyed};
+use crate::model::run::{self, Place, ProcessId, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
@@ -15,6 +16,7 @@ use crate::symbols::{self, Process};
 use crate::trace::record::{Ending, Names, Status};
 use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -67,7 +69,8 @@ pub(super) struct Found {
 /// Traces that could not be read, and why.
 pub(super) type Unread = Vec<(PathBuf, TraceError)>;
 
-/// Looks into a trace, or into all traces of a directory, for where they belong; at least one can be read.
+/// Looks into a trace, or into all traces of a directory, for where they belong; at least one can be read. Of copies of a trace, one
+/// is read.
 pub(super) fn find(path: &Path, patience: Duration) -> Result<(Vec<Found>, Unread), Failure> {
     let deadline = Instant::now() + patience;
     let (mut found, mut unread) = (Vec::new(), Vec::new());
@@ -82,8 +85,41 @@ pub(super) fn find(path: &Path, patience: Duration) -> Result<(Vec<Found>, Unrea
     }
     match unread.last() {
         Some((path, error)) if found.is_empty() => Err(unreadable(path, error)),
-        _ => Ok((found, unread)),
+        _ => Ok((without_copies(found), unread)),
     }
+}
+
+/// Leaves out copies of a trace, which are about the same time of the same process. A copy that was made while the program ran has
+/// less of it: the one with most bytes stays.
+fn without_copies(mut found: Vec<Found>) -> Vec<Found> {
+    let mut most: HashMap<Identity<'_>, (u64, &Path)> = HashMap::default();
+    let traces =
+        || found.iter().filter_map(|one| Some((identity(&one.place)?, one.paths.first()?.as_path())));
+    for (identity, path) in traces() {
+        let bytes = fs::metadata(path).map_or(0, |file| file.len());
+        let of = most.entry(identity).or_insert((bytes, path));
+        if bytes > of.0 {
+            *of = (bytes, path);
+        }
+    }
+    let mut copies: HashSet<PathBuf> = HashSet::default();
+    for (identity, path) in traces() {
+        let kept = most[&identity].1;
+        if path != kept {
+            say(format_args!("{} is left out: it is a copy of {}", path.display(), kept.display()));
+            copies.insert(path.to_owned());
+        }
+    }
+    found.retain(|one| !one.paths.iter().any(|path| copies.contains(path)));
+    found
+}
+
+/// A process, when the collection that a trace is about began in it, and the number of its window.
+type Identity<'a> = (&'a ProcessId, (u64, u32), Option<u64>);
+
+/// Returns what only copies of a trace have in common; `None` if the trace does not say which process it is about.
+fn identity(place: &Place) -> Option<Identity<'_>> {
+    Some((place.process.as_ref()?, place.began?, place.number))
 }
 
 /// Puts the traces of successive windows of a process together.
@@ -242,7 +278,8 @@ pub(super) fn say_damage(path: &Path, damage: Damage) {
 }
 
 /// Returns the trace itself, or the traces of a directory in the order of their names; at least one. A directory in it that is
-/// called like a trace has those of one command with several processes (`run -o rank0.gspy`), which are among them.
+/// called like a trace has those of one command with several processes (`run -o rank0.gspy`), which are among them. Of links to one
+/// file, one is.
 pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -262,7 +299,19 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         );
         return Err(Failure { code: UNREADABLE, sentence });
     }
-    Ok(traces)
+    Ok(without_links(traces))
+}
+
+/// Leaves out paths of files that other paths are of, too: symbolic links rather than the files themselves.
+fn without_links(traces: Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_link = |path: &PathBuf| path.is_symlink();
+    let (links, files): (Vec<PathBuf>, Vec<PathBuf>) = traces.into_iter().partition(is_link);
+    let mut known: HashSet<(u64, u64)> = HashSet::default();
+    let is_new =
+        |path: &PathBuf| fs::metadata(path).map_or(true, |file| known.insert((file.dev(), file.ino())));
+    let mut once: Vec<PathBuf> = files.into_iter().chain(links).filter(is_new).collect();
+    once.sort();
+    once
 }
 
 /// Returns what is called `*.gspy` in a directory, in the order of the names.
@@ -309,6 +358,25 @@ mod tests {
         }
         let whole = Status { session_realtime: None, ..window };
         assert_eq!(process_of(&whole).began, at(5_000));
+    }
+
+    /// Such a trace was another process with the same pid, whose launches counted twice.
+    #[test]
+    fn a_link_to_a_trace_beside_it_is_no_other_trace() {
+        let job = tempfile::tempdir().unwrap();
+        let at = |name: &str| job.path().join(name);
+        fs::create_dir(at("node1.gspy")).unwrap();
+        fs::write(at("b.gspy"), "").unwrap();
+        fs::write(at("node1.gspy/c.gspy"), "").unwrap();
+        fs::write(at("elsewhere"), "").unwrap();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(at(to), at(name)).unwrap();
+        link("b.gspy", "a.gspy");
+        link("b.gspy", "z.gspy");
+        link("node1.gspy", "node2.gspy");
+        link("elsewhere", "linked.gspy");
+        fs::hard_link(at("b.gspy"), at("d.gspy")).unwrap();
+        let found = traces_of(job.path()).map_err(|failure| failure.sentence).unwrap();
+        assert_eq!(found, ["b.gspy", "linked.gspy", "node1.gspy/c.gspy"].map(at));
     }
 
     #[test]
