@@ -36,7 +36,7 @@ function finding(path: string, index: number): HTMLElement {
       h('summary', {}, 'Why, and how to check'),
       h('p', { 'data-text': true }, said('explanation')),
       between && h('p', {}, 'Between ', between, ' less.'),
-      h('pre', { 'data-text': true }, said('verify')),
+      h('pre', { 'data-text': true }, said('verify_shown')),
     ),
   );
 }

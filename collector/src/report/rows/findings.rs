@@ -1,6 +1,6 @@
 //! What to change, and what that would gain.
 
-use super::super::shell::{quoted, quoted_path};
+use super::super::shell::{printable, quoted, quoted_path};
 use super::numbers::Estimate;
 use crate::analyze::{self, ProcessInfo, ProcessReport};
 use crate::diagnose::finding::{self, Id};
@@ -29,6 +29,9 @@ pub struct Finding {
     pub gain: String,
     /// The command that verifies the finding; where several commands started the program, what to do.
     pub verify: String,
+    /// The same for people, without characters that a screen cannot show: where a word of the command has some, as the newlines of a
+    /// script, bash, zsh and ksh read it, and plain sh does not.
+    pub verify_shown: String,
 }
 
 /// What a finding was found by; null = does not apply.
@@ -59,6 +62,7 @@ pub struct Evidence {
 impl Finding {
     /// Returns the row of a finding in a run.
     pub fn of(found: &finding::Finding, reports: &[ProcessReport]) -> Finding {
+        let verify = verify(reports);
         Finding {
             id: found.id.name(),
             title: found.title.clone(),
@@ -67,7 +71,8 @@ impl Finding {
             fix: found.fix.clone(),
             saves_ns: found.saves.into(),
             gain: found.gain(),
-            verify: verify(reports),
+            verify_shown: printable(&verify),
+            verify,
         }
     }
 }

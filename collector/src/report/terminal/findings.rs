@@ -61,7 +61,7 @@ fn draw(screen: &mut Screen<'_>, number: usize, finding: &Finding, wall: u64) {
         }
     };
     labelled(screen, "gain", gain);
-    labelled(screen, "check", &finding.verify);
+    labelled(screen, "check", &finding.verify_shown);
 }
 
 fn labelled(screen: &mut Screen<'_>, label: &str, text: impl Into<Text>) {

@@ -13,6 +13,7 @@ use crate::diagnose::buckets::Bucket;
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
 use crate::report::rows::findings::{Finding, run_path};
+use crate::report::shell::printable;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{bytes, count, duration, percent, plural, rate};
@@ -280,9 +281,9 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let path = run_path(run.reports);
+    let path = printable(&run_path(run.reports));
     let commands = [
-        first.verify.clone(),
+        first.verify_shown.clone(),
         format!("run it again, then gpuspy diff {path} NEW"),
         "run it again, then compare both traces: gpuspy diff".to_owned(),
     ];
