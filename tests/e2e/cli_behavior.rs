@@ -397,3 +397,14 @@ fn collect_draws_no_progress_without_a_terminal() {
     assert_eq!(said.lines().count(), 3, "{said:?}");
     assert!(!said.contains('\r') && !said.contains('\x1b'), "{said:?}");
 }
+
+/// The system's "Illegal seek" did not say what to do.
+#[test]
+fn a_trace_that_is_piped_is_refused_with_what_to_do() {
+    let mut command = Command::new(gpuspy());
+    command.args(["report", "/dev/stdin"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let sentence = "a trace has to be a file: save what is piped to one, and name that\n";
+    assert!(text(&output.stderr).ends_with(sentence), "{}", text(&output.stderr));
+}

@@ -4,6 +4,7 @@ use crate::collect::sys;
 use crate::report::{NARROWEST, Section, Sort, Style, USUAL, View};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
+use std::num::{IntErrorKind, ParseIntError};
 use std::os::fd::AsFd;
 
 #[derive(Args, Debug, Default)]
@@ -52,8 +53,16 @@ enum Color {
     Never,
 }
 
+/// Parses a number; the error is the end of a sentence.
 pub(super) fn at_least<const LEAST: usize>(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n >= LEAST).ok_or_else(|| format!("a number of {LEAST} or more is needed"))
+    let number: Result<usize, ParseIntError> = text.parse();
+    match number {
+        Ok(number) if number >= LEAST => Ok(number),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+            Err(format!("a number of {} or less is needed", usize::MAX))
+        }
+        _ => Err(format!("a number of {LEAST} or more is needed")),
+    }
 }
 
 impl ViewOptions {
@@ -115,6 +124,17 @@ mod tests {
 
     fn of<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
         |name| set.iter().find(|(theirs, _)| *theirs == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    /// It was said to be less than 1.
+    #[test]
+    fn a_number_that_is_too_large_is_said_to_be() {
+        assert_eq!(at_least::<1>("7"), Ok(7));
+        let error = at_least::<1>("99999999999999999999").unwrap_err();
+        assert_eq!(error, format!("a number of {} or less is needed", usize::MAX));
+        for text in ["0", "-1", "x", ""] {
+            assert_eq!(at_least::<1>(text).unwrap_err(), "a number of 1 or more is needed", "{text}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum TraceError {
     NotFound,
     /// It is a directory.
     IsDirectory,
+    /// It is a pipe, a terminal or the like, in which nothing can be read again.
+    NotAFile,
     /// It has no bytes.
     Empty,
     /// It is not a trace.
@@ -38,6 +40,9 @@ impl fmt::Display for TraceError {
         match self {
             TraceError::NotFound => f.write_str("No such file or directory"),
             TraceError::IsDirectory => f.write_str("it is a directory, not a trace file"),
+            TraceError::NotAFile => {
+                f.write_str("a trace has to be a file: save what is piped to one, and name that")
+            }
             TraceError::Empty => f.write_str("the file is empty"),
             TraceError::NotATrace => f.write_str("it is not a gpuspy trace"),
             TraceError::Newer(version) => write!(
@@ -63,6 +68,7 @@ impl From<io::Error> for TraceError {
         match error.kind() {
             io::ErrorKind::NotFound => TraceError::NotFound,
             io::ErrorKind::IsADirectory => TraceError::IsDirectory,
+            io::ErrorKind::NotSeekable => TraceError::NotAFile,
             _ => TraceError::Io(error),
         }
     }
