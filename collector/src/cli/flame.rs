@@ -6,6 +6,10 @@ use crate::export::flame::{self, Process, Weight};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::stacks::{Stacks, as_lines};
+use crate::report::damage::described;
+use crate::trace::Damage;
+use crate::trace::record::Names;
+use gpuspy_wire::record::{Fact, Namespace};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -39,10 +43,26 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
         processes.push(Process::of(name, stacks, &report.tables));
     }
     if processes.iter().all(|process| process.stacks.is_empty()) {
-        let why = "it has no stacks: run the program again with --stacks auto or full";
+        let reasons = opened.traces.iter().map(|trace| why_none(&trace.names, trace.reader.damage()));
+        let why = reasons.max_by_key(|(rank, _)| *rank).map(|(_, why)| why).unwrap_or_default();
         return Err(Failure::usage(format_args!("cannot draw flames of {}: {why}", path.display())));
     }
     Ok(processes)
+}
+
+/// Returns why a trace has no stacks, and how likely it would have some otherwise.
+fn why_none(names: &Names, damage: Damage) -> (u8, String) {
+    let fact = |fact: Fact| names.get(Namespace::Fact, fact as u32);
+    let again = "run the program again";
+    if let Some((what, how)) = described(&damage.into()).into_iter().next() {
+        return (3, format!("no stack in it can be read, since it is {what} ({how}): {again}"));
+    }
+    match (fact(Fact::Stacks), fact(Fact::StacksNote)) {
+        (Some("off"), _) => (2, format!("it was recorded with --stacks off: {again} with --stacks auto or full")),
+        (Some(_), Some(note)) => (1, format!("it has no stacks: {note}")),
+        (Some(_), None) => (0, "no call in it has a stack, though stacks were recorded".to_owned()),
+        (None, _) => (0, format!("it has no stacks: {again} with --stacks auto or full")),
+    }
 }
 
 /// Writes the stacks with this weight; without one, speedscope gets all, and collapsed stacks the time of the GPU. Returns
@@ -61,4 +81,29 @@ pub(super) fn write(
         }
     };
     Ok(stacks? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all of them it was said that the program should be run with --stacks auto, as most were.
+    #[test]
+    fn a_trace_without_stacks_says_why_it_has_none() {
+        let why = |facts: &[(Fact, &str)], damage| {
+            let facts = facts.iter().map(|(fact, text)| ((Namespace::Fact, *fact as u32), (*text).to_owned()));
+            why_none(&Names(facts.collect()), damage).1
+        };
+        let whole = Damage::default();
+        let off = "it was recorded with --stacks off: run the program again with --stacks auto or full";
+        assert_eq!(why(&[(Fact::Stacks, "off")], whole), off);
+        assert_eq!(
+            why(&[(Fact::Stacks, "auto")], whole),
+            "no call in it has a stack, though stacks were recorded"
+        );
+        let note = [(Fact::Stacks, "full"), (Fact::StacksNote, "this Python is not known")];
+        assert_eq!(why(&note, whole), "it has no stacks: this Python is not known");
+        let damaged = why(&[(Fact::Stacks, "auto")], Damage { chunks_lost: 2, ..whole });
+        assert!(damaged.starts_with("no stack in it can be read, since it is damaged (2 chunks could"), "{damaged}");
+    }
 }
