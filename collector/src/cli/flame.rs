@@ -2,6 +2,7 @@
 
 use super::traces::{PATIENCE, filters, open_all, unreadable};
 use super::{Failure, report, say};
+use crate::analyze::Tables;
 use crate::export::flame::{self, Process, Weight};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
@@ -30,7 +31,7 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
         say(&unreadable(path, error).sentence);
     }
     let filters = filters(path, &mut opened.traces, filter)?;
-    let mut processes = Vec::new();
+    let (mut processes, mut reports) = (Vec::new(), Vec::new());
     for (trace, filter) in opened.traces.iter_mut().zip(&filters) {
         let stacks = Stacks::of(&trace.names);
         trace.names = as_lines(&trace.names);
@@ -41,7 +42,10 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
             (None, None) => trace.path.display().to_string(),
         };
         processes.push(Process::of(name, stacks, &report.tables));
+        reports.push(report);
     }
+    let tables: Vec<&Tables> = reports.iter().map(|report| &report.tables).collect();
+    Process::complete(&mut processes, &tables, &Tables::of_run(&reports));
     if processes.iter().all(|process| process.stacks.is_empty()) {
         let reasons = opened.traces.iter().map(|trace| why_none(&trace.names, trace.reader.damage()));
         let why = reasons.max_by_key(|(rank, _)| *rank).map(|(_, why)| why).unwrap_or_default();
@@ -58,7 +62,9 @@ fn why_none(names: &Names, damage: Damage) -> (u8, String) {
         return (3, format!("no stack in it can be read, since it is {what} ({how}): {again}"));
     }
     match (fact(Fact::Stacks), fact(Fact::StacksNote)) {
-        (Some("off"), _) => (2, format!("it was recorded with --stacks off: {again} with --stacks auto or full")),
+        (Some("off"), _) => {
+            (2, format!("it was recorded with --stacks off: {again} with --stacks auto or full"))
+        }
         (Some(_), Some(note)) => (1, format!("it has no stacks: {note}")),
         (Some(_), None) => (0, "no call in it has a stack, though stacks were recorded".to_owned()),
         (None, _) => (0, format!("it has no stacks: {again} with --stacks auto or full")),
@@ -91,7 +97,8 @@ mod tests {
     #[test]
     fn a_trace_without_stacks_says_why_it_has_none() {
         let why = |facts: &[(Fact, &str)], damage| {
-            let facts = facts.iter().map(|(fact, text)| ((Namespace::Fact, *fact as u32), (*text).to_owned()));
+            let facts =
+                facts.iter().map(|(fact, text)| ((Namespace::Fact, *fact as u32), (*text).to_owned()));
             why_none(&Names(facts.collect()), damage).1
         };
         let whole = Damage::default();
@@ -104,6 +111,9 @@ mod tests {
         let note = [(Fact::Stacks, "full"), (Fact::StacksNote, "this Python is not known")];
         assert_eq!(why(&note, whole), "it has no stacks: this Python is not known");
         let damaged = why(&[(Fact::Stacks, "auto")], Damage { chunks_lost: 2, ..whole });
-        assert!(damaged.starts_with("no stack in it can be read, since it is damaged (2 chunks could"), "{damaged}");
+        assert!(
+            damaged.starts_with("no stack in it can be read, since it is damaged (2 chunks could"),
+            "{damaged}"
+        );
     }
 }

@@ -8,7 +8,7 @@
 //! cause is the frame `(no stack)`, so that all stacks sum to the whole.
 
 use crate::analyze::Tables;
-use crate::analyze::source_lines::{OTHER_GRAPHS, Row};
+use crate::analyze::source_lines::{OTHER_GRAPHS, Row, Shares};
 use crate::harmless;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -117,6 +117,31 @@ impl Process {
         process
     }
 
+    /// Gives the operations of a process in which none like them was timed their part of what the tables of all processes,
+    /// `whole`, say beyond what the others have: so all processes together have the time of the whole. `tables` are those of each.
+    pub fn complete(processes: &mut [Process], tables: &[&Tables], whole: &Tables) {
+        let mut rest: BTreeMap<Row<String>, Rest> = BTreeMap::new();
+        for (row, shares) in running(whole) {
+            let rest = rest.entry(kind(row)).or_default();
+            shares.times().for_each(|(_, time)| rest.time = rest.time.saturating_add(time.value));
+        }
+        for (row, shares) in tables.iter().flat_map(|tables| running(tables)) {
+            let rest = rest.entry(kind(row)).or_default();
+            shares.times().for_each(|(_, time)| rest.time = rest.time.saturating_sub(time.value));
+            if is_untimed(shares) {
+                shares.weights().for_each(|(_, amount)| rest.amount = rest.amount.saturating_add(amount));
+            }
+        }
+        for (process, tables) in processes.iter_mut().zip(tables) {
+            for (row, shares) in running(tables).filter(|(_, shares)| is_untimed(shares)) {
+                for (line, amount) in shares.weights() {
+                    let time = rest.get(&kind(row)).map_or(0, |rest| rest.of(amount));
+                    process.add(Weight::Gpu, line.map(|line| line.line), leaf(row), time);
+                }
+            }
+        }
+    }
+
     fn add(&mut self, weight: Weight, stack: Option<u32>, leaf: Option<String>, amount: u64) {
         if amount > 0 {
             *self.weights.entry(weight).or_default().entry((stack, leaf)).or_default() += amount;
@@ -142,6 +167,37 @@ impl Process {
         let more = is_cut.then(|| Drawn::named("…"));
         more.into_iter().chain(frames.into_iter().rev().map(Drawn::of)).collect()
     }
+}
+
+/// What is left of the time of a row for operations of which none like them was timed in their process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// ns.
+    time: u64,
+    /// The launches or bytes of those operations.
+    amount: u64,
+}
+
+impl Rest {
+    /// The part of so many launches or bytes, ns.
+    fn of(self, amount: u64) -> u64 {
+        let part = u128::from(self.time) * u128::from(amount) / u128::from(self.amount.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns the rows that have time of the GPU.
+fn running(tables: &Tables) -> impl Iterator<Item = (&Row<String>, &Shares)> {
+    tables.source_lines.shares().filter(|(row, _)| row.runs())
+}
+
+/// Returns what the same row is in other processes. Graphs have numbers of their own in each, so they are one.
+fn kind(row: &Row<String>) -> Row<String> {
+    if let Row::Graph(_) = row { Row::Graph(OTHER_GRAPHS) } else { row.clone() }
+}
+
+fn is_untimed(shares: &Shares) -> bool {
+    shares.times().next().is_none()
 }
 
 /// What a call did, as the innermost frame.

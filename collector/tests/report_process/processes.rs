@@ -1,6 +1,9 @@
 //! Several processes on one machine: their work on a GPU is one row.
 
 use super::*;
+use gpuspy_collector::analyze::Tables;
+use gpuspy_collector::export::flame::{self, Weight};
+use gpuspy_collector::model::stacks::{Stacks, as_lines};
 use gpuspy_collector::model::survey::Survey;
 use gpuspy_collector::report::{Operations, Section};
 use gpuspy_collector::trace::generator::Random;
@@ -295,4 +298,46 @@ fn processes_that_follow_each_other_are_read_one_after_another() {
     together(&mut reports, members.collect());
     assert_eq!(json(&reports)["coverage"]["launches"], 8);
     assert_eq!(now.get(), (0, 1), "held at the end, and at most");
+}
+
+/// A rank that was killed before the GPU times of its launches were read weighed nothing.
+#[test]
+fn flames_of_several_processes_have_the_time_of_all_of_them() {
+    let mut names = names();
+    names.0.insert((Namespace::Frame, 1), "train\n/home/ann/train.py\n42".to_owned());
+    names.0.insert((Namespace::Stack, 1), "1".to_owned());
+    let of = |number: u32, acts: fn(&mut App)| {
+        let (mut app, _, status) = rank(number, (0, 10 * MS), |app| {
+            for _ in 0..10 {
+                acts(app);
+                app.idle(200_000);
+            }
+        });
+        for record in &mut app.records {
+            if let Body::Work(work) = &mut record.body {
+                work.call.stack = 1;
+            }
+        }
+        (app, as_lines(&names), status)
+    };
+    let timed = of(0, |app| app.timed(LAUNCH, kernel(GEMM), 0, 100_000));
+    let killed = of(1, |app| app.untimed(LAUNCH, kernel(GEMM), Untimed::Budget, 0));
+    let reports = reports_of(vec![timed, killed], &Filter::default());
+    let tables: Vec<&Tables> = reports.iter().map(|report| &report.tables).collect();
+    let named = |(at, tables): (usize, &&Tables)| {
+        flame::Process::of(format!("rank {at}"), Stacks::of(&names), tables)
+    };
+    let mut processes: Vec<flame::Process> = tables.iter().enumerate().map(named).collect();
+    flame::Process::complete(&mut processes, &tables, &Tables::of_run(&reports));
+    let mut text = Vec::new();
+    flame::collapsed(&mut text, &processes, Weight::Gpu).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let times: Vec<u64> =
+        text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    let whole = json(&reports)["kernels"][0]["total_ns"]["value"].as_u64().unwrap();
+    assert_eq!(times.len(), 2, "{text}");
+    assert!(
+        times[0].abs_diff(times[1]) <= 1 && times.iter().sum::<u64>().abs_diff(whole) <= 1,
+        "{text} {whole}"
+    );
 }
