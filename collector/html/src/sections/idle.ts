@@ -49,10 +49,11 @@ function gapList(gaps: string[], timeline: Timeline): HTMLElement {
 function described(gap: string, timeline: Timeline): HTMLElement[] {
   const found = h('span', {}, 'a gap of ', figure(`${gap}.duration_ns`, 'ns'), ' between ', side(`${gap}.before`), ' and ', side(`${gap}.after`), ' ');
   if (!timeline.hasOperations) return [found];
-  const [pid, rank, correlation] = ['pid', 'rank', 'after.correlation'].map((key) => at(`${gap}.${key}`));
+  const [pid, rank, before, after, length] = ['pid', 'rank', 'before.correlation', 'after.correlation', 'duration_ns.value'].map((key) => at(`${gap}.${key}`));
   const number = (found: unknown) => (typeof found === 'number' ? found : null);
-  const show = h('button', { type: 'button', onclick: () => {
-    if (timeline.showOperation(number(pid), number(rank), Number(correlation))) timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
+  const show: HTMLElement = h('button', { type: 'button', onclick: () => {
+    if (timeline.showGap(number(pid), number(rank), Number(before), Number(after), Number(length))) timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
+    else show.replaceWith(h('span', { class: 'dim', 'data-own': true }, 'not on the timeline'));
   } }, 'show');
   return [found, show];
 }

@@ -51,22 +51,35 @@ export class Timeline {
     return this.scene.data.operations.each !== null;
   }
 
-  /** Shows and chooses an operation. Processes of several machines or containers may have the same id. */
-  showOperation(pid: number | null, rank: number | null, correlation: number): boolean {
+  /** Shows a gap, ns long, by the operations around it. Chooses the one that ended it, if that is on the timeline: what was not timed is not. */
+  showGap(pid: number | null, rank: number | null, before: number, after: number, length: number): boolean {
+    const ended = this.place(pid, rank, after);
+    const began = ended ?? this.place(pid, rank, before);
+    if (!began) return false;
+    const { index, lane, at } = began;
+    const slice = lane.order[at] as number;
+    const end = lane.slices.end[slice] as number;
+    if (!ended) {
+      this.show(end, end + length);
+      return true;
+    }
+    const previous = lane.order[at - 1];
+    this.show(previous === undefined ? (lane.slices.begin[slice] as number) : (lane.slices.end[previous] as number), end);
+    this.choose(index, at);
+    return true;
+  }
+
+  /** Returns where an operation is. Processes of several machines or containers may have the same id. */
+  private place(pid: number | null, rank: number | null, correlation: number): { index: number; lane: Lane; at: number } | null {
     const each = this.scene.data.operations.each;
-    if (!each) return false;
+    if (!each) return null;
     for (const [index, lane] of this.scene.lanes.entries()) {
       const process = manifest.processes[lane.process];
       if (lane.kind !== 'stream' || (process?.pid ?? null) !== pid || (process?.rank ?? null) !== rank) continue;
       const at = lane.order.findIndex((one) => each.correlation()[one] === correlation);
-      if (at < 0) continue;
-      const before = lane.order[at - 1];
-      const end = lane.slices.end[lane.order[at] as number] as number;
-      this.show(before === undefined ? (lane.slices.begin[lane.order[at] as number] as number) : (lane.slices.end[before] as number), end);
-      this.choose(index, at);
-      return true;
+      if (at >= 0) return { index, lane, at };
     }
-    return false;
+    return null;
   }
 
   /** The visible time, and what is chosen, for checks. */
