@@ -76,8 +76,7 @@ pub fn reach_at_once(session: Session) {
     }
     let mut state = UNREACHED;
     waiting.with(|environment| {
-        let socket =
-            environment.get("GPUSPY_SOCKET").and_then(|path| connect(path, libc::SOCK_NONBLOCK).ok());
+        let socket = environment.get("GPUSPY_SOCKET").and_then(|path| connect(path).ok().flatten());
         if socket.is_some_and(|socket| hand_over(session, socket).is_ok()) {
             state = REACHED;
         }
@@ -98,7 +97,7 @@ pub fn reach(session: Session) -> bool {
         return true; // a collector was reached before
     };
     let result = match environment.get("GPUSPY_SOCKET") {
-        Some(path) => connect(path, 0).and_then(|socket| hand_over(session, socket)),
+        Some(path) => connect_in_turn(session, path).and_then(|socket| hand_over(session, socket)),
         None => start(session, &environment),
     };
     if let Err(why) = &result {
@@ -107,9 +106,29 @@ pub fn reach(session: Session) -> bool {
     result.is_ok()
 }
 
-/// Connects to the collector that listens there. `flags` are those of socket(2): with SOCK_NONBLOCK, one that has more connections
-/// waiting than listen(2) lets it have is not waited for.
-fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
+/// How long to wait before the next try to connect to a collector that has too many connections waiting, ns.
+const TURN_NS: u64 = 10_000_000;
+
+/// Connects to the collector that listens there, when it can: until the process ends.
+fn connect_in_turn(session: Session, path: &OsStr) -> Result<c_int, String> {
+    loop {
+        if let Some(socket) = connect(path)? {
+            return Ok(socket);
+        }
+        if session.poller.is_stopped() || !session.segment.has_writers() && sys::is_last_thread() {
+            return Err(format!(
+                "its collector at {} has taken no connection for as long as this process ran: it may be stopped, or out of \
+                 descriptors",
+                path.display()
+            ));
+        }
+        sys::sleep_ns(TURN_NS);
+    }
+}
+
+/// Connects to the collector that listens there. `None`: it has as many connections waiting as listen(2) lets it have, for which
+/// nobody waits.
+fn connect(path: &OsStr) -> Result<Option<c_int>, String> {
     let unreachable = |error: std::io::Error| match error.kind() {
         ErrorKind::PermissionDenied => format!(
             "its collector at {} is another user's: put `gpuspy run` behind gosu, setpriv or su, so that both are the same",
@@ -139,16 +158,22 @@ fn connect(path: &OsStr, flags: c_int) -> Result<c_int, String> {
     }
     // SAFETY: a fresh socket, and an address struct of ours.
     unsafe {
-        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, 0);
+        let socket =
+            libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0);
         let address_bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         if socket < 0 || libc::connect(socket, (&raw const address).cast(), address_bytes) != 0 {
             let error = std::io::Error::last_os_error();
             if socket >= 0 {
                 libc::close(socket);
             }
-            return Err(unreachable(error));
+            // connect(2): EAGAIN.
+            return if socket >= 0 && error.kind() == ErrorKind::WouldBlock {
+                Ok(None)
+            } else {
+                Err(unreachable(error))
+            };
         }
-        Ok(sys::out_of_the_way(socket))
+        Ok(Some(sys::out_of_the_way(socket)))
     }
 }
 
@@ -451,7 +476,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no Unix sockets")]
     fn a_collector_that_cannot_be_reached_is_told_with_what_to_do() {
-        let why = |path: &str| connect(path.as_ref(), 0).unwrap_err();
+        let why = |path: &str| connect(path.as_ref()).unwrap_err();
         assert_eq!(
             why("/no/such/socket"),
             "its collector does not answer at /no/such/socket: start it first (`gpuspy collect --dir DIR`) on this machine \
@@ -469,6 +494,28 @@ mod tests {
             "GPUSPY_COLLECTOR=/no/such/gpuspy is not a program that can be executed: set it to the path of `gpuspy`, or \
              unset it"
         );
+    }
+
+    /// Connecting waited for a collector that was stopped, and the end of the process for that.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no Unix sockets")]
+    fn a_collector_with_a_full_queue_is_not_waited_for() {
+        use std::os::fd::AsRawFd;
+        let path = std::env::temp_dir().join(format!("gpuspy-agent-queue-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // SAFETY: lets one connection wait to be accepted.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let connected = || connect(path.as_os_str()).unwrap();
+        let first = connected().unwrap();
+        assert_eq!(connected(), None);
+        drop(listener.accept().unwrap());
+        let second = connected().unwrap();
+        // SAFETY: our own descriptors.
+        unsafe {
+            libc::close(first);
+            libc::close(second);
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     /// The collector leaves the directory before it is executed, so that one with a relative path could never be started; and a

@@ -154,7 +154,13 @@ impl Shared {
     /// Waits at the process's end until `introduced`. A process that ended earlier would take all its records
     /// with it.
     pub fn wait_until_introduced(&self) {
-        wait(INTRODUCTION_NS, 100_000, || self.introduced.load(Ordering::Acquire));
+        let is_introduced = || self.introduced.load(Ordering::Acquire);
+        wait(INTRODUCTION_NS, 100_000, is_introduced);
+        if !is_introduced() {
+            // The poller tries no longer to reach a collector that takes no connection, and says so.
+            self.stop();
+            wait(FINISH_NS, 100_000, is_introduced);
+        }
     }
 }
 

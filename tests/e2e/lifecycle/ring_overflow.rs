@@ -43,6 +43,21 @@ fn a_peer_that_accepts_and_never_reads_does_no_harm() {
     drop(accepting.join().unwrap());
 }
 
+/// The end of the program waited for a connection that its collector, which was stopped, did not take, and nothing was said.
+#[test]
+fn a_collector_that_takes_no_connection_is_told_at_the_programs_end() {
+    use std::os::fd::AsRawFd;
+    let run = Run::of("plain_work");
+    let socket = run.folder().join("full");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    // SAFETY: lets one connection wait to be accepted.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let _waiting = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let done = run.env("GPUSPY_SOCKET", &socket).preloaded().succeeded();
+    let line = super::the_line(&done);
+    assert!(line.contains("runs unobserved") && line.contains("has taken no connection"), "{line}");
+}
+
 #[test]
 fn a_socket_without_a_listener_is_reported_in_one_line() {
     let done = Run::of("plain_work").env("GPUSPY_SOCKET", "/no/such/socket").preloaded().succeeded();
