@@ -394,7 +394,7 @@ impl Names {
         }
     }
 
-    /// Poller: sends the names of all functions that are intercepted.
+    /// Sends the names of all functions that are intercepted.
     pub fn publish_functions(&self, ring: &mut Ring) {
         for hook in Table::all() {
             publish(ring, Namespace::Api, u32::from(hook.api), hook.base.to_bytes());

@@ -233,10 +233,12 @@ fn make() -> Result<Session, &'static str> {
     Ok(session)
 }
 
-/// Returns the poller's ring with the process's identity in it, before anything else.
+/// Returns the poller's ring with the process's identity in it, before anything else, and the names of the functions: without them,
+/// the calls of a process that ends before the poller has begun would be numbers.
 fn introduced(session: Session, claim: Claim) -> Ring {
     let mut ring = Ring::new(session, claim);
     attachment::introduce(session, &mut ring);
+    session.get::<Names>().publish_functions(&mut ring);
     Budget::introduce(session, &mut ring);
     ring
 }

@@ -115,7 +115,6 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
         anchored: 0,
         checked: 0,
     };
-    poller.session.get::<Names>().publish_functions(&mut poller.ring);
     let is_reached = collector::reach(poller.session);
     if !is_reached {
         poller.end_session();
