@@ -83,6 +83,50 @@ fn the_programs_streams_are_its_own() {
     assert_eq!(stderr(&quiet), "");
 }
 
+/// The standard library ends a process by SIGABRT in which an allocation fails: that was what became of the command, too.
+#[test]
+fn a_report_for_which_there_is_no_memory_does_not_change_the_exit_code() {
+    let place = Place::new();
+    let low = "prlimit --pid $PPID --as=1000000";
+    let output = run_script(&place, &["-o", "mine.gspy"], &format!("$AGENT >/dev/null; {low}; exit 7"));
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), output.status.signal()), (Some(7), None), "{said}");
+    assert!(said.contains("there is no report") && said.contains("gpuspy report mine.gspy"), "{said}");
+    let output =
+        run_script(&place, &["-o", "mine.gspy"], &format!("$AGENT >/dev/null; {low}; kill -TERM $$"));
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{}", stderr(&output));
+    assert_eq!(launches(&place.path("mine.gspy")), 10);
+}
+
+/// Whoever sends SIGABRT to gpuspy wants it to end.
+#[test]
+fn an_abort_that_somebody_else_sends_ends_gpuspy() {
+    let place = Place::new();
+    let output = place.run(&["sh", "-c", "kill -ABRT $PPID; exit 3"]);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+}
+
+/// Signals were passed on to the command, which had ended, while gpuspy waited for those that it still collected from.
+#[test]
+fn a_signal_after_the_commands_end_ends_gpuspy() {
+    let place = Place::new();
+    let script = "echo $GPUSPY_SOCKET >part; mv part socket; until [ -e go ]; do sleep 0.02; done; exit 6";
+    let mut run = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", script]).spawn().unwrap();
+    let socket = loop {
+        match fs::read_to_string(place.path("socket")) {
+            Ok(socket) => break socket,
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // Its greeting is waited for, which takes 5 s.
+    let _silent = UnixStream::connect(socket.trim()).unwrap();
+    fs::write(place.path("go"), "").unwrap();
+    std::thread::sleep(Duration::from_millis(1000));
+    // SAFETY: kill takes numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(run.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(ended(&mut run).signal(), Some(libc::SIGTERM));
+}
+
 /// Only "0" was told: with the others the program was said to have made no call.
 #[test]
 fn each_word_that_turns_the_agent_off_is_named() {

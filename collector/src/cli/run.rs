@@ -127,7 +127,14 @@ const GRACE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How often PID 1 waits for processes whose parents have ended.
-const REAP: Duration = Duration::from_secs(1);
+pub(super) const REAP: Duration = Duration::from_secs(1);
+
+/// For so long after the command's end, a signal counts as the one that ended it: timeout(1) and schedulers send one to a process and
+/// one to its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
+
+/// The exit code where the system does not say how the command ended.
+const UNKNOWN: i32 = 1;
 
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let target = match &options.output {
@@ -150,17 +157,27 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     match status {
         Ok(status) => {
             // The exit code is the command's, whatever fails from here on.
+            sys::last_words(without_report(&collector));
             panic::caught(|| {
                 conclude(options, &collector, &sessions);
                 ExitCode::SUCCESS
             });
-            Ok(end_as(status))
+            Ok(ExitCode::from(sys::end_as(status) as u8))
         }
         Err(error) => Err(Failure {
             code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
             sentence: format!("cannot run {}: {}", options.command[0].display(), why_not(&error)),
         }),
     }
+}
+
+/// Returns the line that is printed if abort(3) ends the report. The standard library has said before that an allocation failed.
+fn without_report(collector: &Collector) -> String {
+    let traces = collector.traces();
+    let remedy = traces.whole().map_or_else(String::new, |trace| {
+        format!("; the trace is kept, to be read where there is more memory: gpuspy report {}", quoted(trace))
+    });
+    format!("gpuspy: there is no report{remedy}\n")
 }
 
 /// Returns why a program was not started: the system's own words, and what to do.
@@ -216,7 +233,7 @@ fn again(options: &Options) -> Vec<String> {
 
 /// The result of a command that ran under the agent.
 pub(super) struct Observed {
-    /// Its exit status, or why it could not be started.
+    /// How it ended, or why it could not be started.
     pub(super) status: io::Result<ExitStatus>,
     /// The collector, which has the traces.
     pub(super) collector: Collector,
@@ -280,15 +297,15 @@ pub(super) fn observe(
         });
         // Without this thread, the program runs unobserved, and its agent says so.
         let listening = listening.map_err(|e| say(collect::Error::no_thread("the collector", &e)));
-        let status = signals.restore_in(&mut command).spawn().and_then(|mut child| {
-            attend(&child, &signals)?;
-            // The child is not reaped yet, so that /proc still has its name.
-            wait_for_the_last(&stopper);
-            child.wait()
-        });
+        let status = signals.restore_in(&mut command).spawn().map(|child| end_of(child, &signals, &stopper));
         drop(stopper);
-        // A panic of this thread has been reported already and does not change the command's exit code.
-        let _ = listening.map(|listening| listening.join());
+        if let Ok(listening) = listening {
+            wait_until(ONE_SIGNAL, || listening.is_finished());
+            // The command has ended: from here on, Ctrl-C ends gpuspy, if it would have before.
+            drop(signals);
+            // A panic of this thread has been reported already and does not change the command's exit code.
+            let _ = listening.join();
+        }
         drop(over);
         status
     });
@@ -296,8 +313,6 @@ pub(super) fn observe(
     if shows_progress {
         progress::total(collector.progress(), began);
     }
-    // The command has ended: from here on, Ctrl-C ends gpuspy, if it would have before.
-    drop(signals);
     let sessions = sessions.into_inner();
     Ok(Observed { status, collector, sessions })
 }
@@ -319,9 +334,30 @@ fn forwarded() -> Vec<i32> {
     named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX()).collect()
 }
 
-/// Waits until the command ends, and passes signals on to it. SIGCHLD would not tell the end for sure: in a thread that
+/// Waits for the command's end, and returns how it ended. It runs, so nothing that fails here is a reason not to run it.
+fn end_of(mut child: Child, signals: &Signals, stopper: &Stopper) -> ExitStatus {
+    sys::last_words("gpuspy: nothing more is recorded; the command runs on\n".to_owned());
+    sys::watch_over(child.id());
+    let known = attend(&child, signals);
+    match &known {
+        Ok(status) => {
+            sys::watched_ended(*status);
+            sys::last_words("gpuspy: there is no report, and the trace may end early\n".to_owned());
+        }
+        Err(e) => say(format_args!("signals are not passed on to the command: {}", why(e))),
+    }
+    // The child is not reaped yet, so that /proc still has its name.
+    wait_for_the_last(stopper);
+    let waited = child.wait();
+    waited.or(known).unwrap_or_else(|e| {
+        say(format_args!("the system does not say how the command ends: {}", why(&e)));
+        ExitStatus::from_raw(UNKNOWN << 8)
+    })
+}
+
+/// Waits until the command ends, which stays a zombie, and passes signals on to it. Returns how it ended. SIGCHLD would not tell the end for sure: in a thread that
 /// somebody else started in this process, as compute-sanitizer does, it is not blocked, and such a thread may take it.
-fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
+fn attend(child: &Child, signals: &Signals) -> io::Result<ExitStatus> {
     let end = sys::pidfd_open(child.id()).ok();
     // PID 1 inherits all processes of its container whose parents have ended.
     let is_pid_1 = std::process::id() == 1;
@@ -330,16 +366,20 @@ fn attend(child: &Child, signals: &Signals) -> io::Result<()> {
         Some(_) if is_pid_1 => REAP,
         Some(_) => sys::FOREVER,
     };
-    while !sys::has_ended(child.id())? {
-        sys::wait([Some(signals.as_fd()), end.as_ref().map(AsFd::as_fd)], look_again)?;
+    loop {
+        if let Some(status) = sys::ended(child.id())? {
+            return Ok(status);
+        }
+        if sys::wait([Some(signals.as_fd()), end.as_ref().map(AsFd::as_fd)], look_again).is_err() {
+            std::thread::sleep(LOOK);
+        }
         if is_pid_1 {
-            sys::reap_all_but(child.id());
+            sys::reap_all_but(Some(child.id()));
         }
         if let Some(signal) = signals.next()?.filter(is_for_the_child) {
             sys::send_signal(child.id(), signal.number);
         }
     }
-    Ok(())
 }
 
 /// Whether a signal is to be passed on. The child is in the same foreground group, to which a terminal sends the signals of its
@@ -353,20 +393,15 @@ fn is_for_the_child(signal: &Arrived) -> bool {
 
 /// Waits a moment for processes that end together with the command.
 pub(super) fn wait_for_the_last(stopper: &Stopper) {
-    let deadline = Instant::now() + GRACE;
-    while stopper.running() > 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until(GRACE, || stopper.running() == 0);
 }
 
-/// Ends as the command did: by the same signal, if one ended it. Where that is not possible, the exit code is the one that a shell
-/// has for it.
-fn end_as(status: ExitStatus) -> ExitCode {
-    if let Some(signal) = status.signal() {
-        sys::end_by(signal);
+/// Waits until something is so, and no longer than that.
+fn wait_until(patience: Duration, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !is_so() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
     }
-    let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.unwrap_or(1) as u8)
 }
 
 /// Prints the results.

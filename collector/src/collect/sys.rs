@@ -1,6 +1,7 @@
 //! Which system calls does collecting need beyond the standard library? Each is behind a safe function here, and all
 //! unsafe code of collecting is in this module.
 
+mod aborts;
 mod children;
 mod clocks;
 mod limits;
@@ -9,7 +10,8 @@ mod signals;
 mod sockets;
 mod surroundings;
 
-pub use children::has_ended;
+pub(crate) use aborts::{end_as, last_words, watch_over, watched_ended};
+pub use children::ended;
 pub(crate) use children::{pidfd_open, reap_all_but, wait_status};
 pub(crate) use clocks::{counter, monotonic_raw, tick};
 pub(crate) use limits::{be_the_first_without_memory, bound_free_memory, limit, lower_priority, trim_memory};
