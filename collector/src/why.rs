@@ -11,9 +11,25 @@ pub fn why(error: &io::Error) -> String {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another path",
         ErrorKind::NotADirectory => "part of the path is a file: choose another path",
         ErrorKind::IsADirectory => "name a file",
-        _ => return said(error),
+        ErrorKind::OutOfMemory => "raise the limit on memory (ulimit -v), or free some",
+        _ => match error.raw_os_error() {
+            // gpuspy has raised its own limit as far as it may.
+            Some(libc::EMFILE) => "raise the limit on descriptors (ulimit -Hn)",
+            Some(libc::ENFILE) => "raise the system's limit on open files (fs.file-max)",
+            _ => return said(error),
+        },
     };
     format!("{}; {advice}", said(error))
+}
+
+/// Does the same where a system call was refused that is about no path.
+pub fn why_refused(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("{}; a filter of system calls (seccomp) refuses it", said(error))
+        }
+        _ => why(error),
+    }
 }
 
 /// Returns the system's own words, without the error number that Rust appends.
@@ -36,5 +52,9 @@ mod tests {
         let full = why(&io::Error::from_raw_os_error(libc::ENOSPC));
         assert_eq!(full, "No space left on device; free some space, or choose another path");
         assert_eq!(why(&io::Error::other("ours")), "ours");
+        for number in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            let text = why(&io::Error::from_raw_os_error(number));
+            assert!(text.contains("; raise the ") && text.contains("limit on "), "{text}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,34 @@ fn an_abort_that_somebody_else_sends_ends_gpuspy() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "kill -ABRT $PPID; exit 3"]);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+}
+
+/// A library that has these calls refused, as a seccomp filter does.
+fn refuses(place: &Place, calls: &[&str]) -> PathBuf {
+    let one = |call: &&str| format!("int {call}() {{ errno = EPERM; return -1; }}\n");
+    let all: String = calls.iter().map(one).collect();
+    place.library("refuses.so", &format!("#include <errno.h>\n{all}"));
+    place.path("refuses.so")
+}
+
+/// It waited for a connection for ever when the command had ended, and SIGTERM did not end it.
+#[test]
+fn a_refused_ioctl_does_not_keep_gpuspy_from_ending() {
+    let place = Place::new();
+    let library = refuses(&place, &["ioctl"]);
+    let mut run = place.gpuspy(&["run", "--quiet", "--", "sh", "-c", "exit 5"]);
+    let mut run = run.env("LD_PRELOAD", library).spawn().unwrap();
+    assert_eq!(ended(&mut run).code(), Some(5));
+}
+
+/// Rust's runtime ended gpuspy by SIGABRT without a word.
+#[test]
+fn a_refused_poll_is_told_before_the_command_starts() {
+    let place = Place::new();
+    let library = refuses(&place, &["poll"]);
+    let output = place.gpuspy(&["run", "--", "echo", "ran"]).env("LD_PRELOAD", library).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("refuses poll(2)"), "{}", stderr(&output));
 }
 
 /// Signals were passed on to the command, which had ended, while gpuspy waited for those that it still collected from.
@@ -728,6 +756,30 @@ fn a_process_that_is_gone_before_the_collector_looks_has_its_name_and_its_exit_c
     let is_told = (numbers.next(), numbers.next()) >= (Some(6), Some(16));
     let exit = TraceReader::open(&trace).unwrap().status().unwrap().exit;
     assert_eq!(exit, is_told.then_some(Exit::Code(0)));
+}
+
+/// Nothing was told, and the agent took the file that it had made for the trace.
+#[test]
+fn a_collector_that_cannot_begin_tells_the_agent_why() {
+    use std::os::unix::process::CommandExt;
+    let place = Place::new();
+    let library = refuses(&place, &["pipe2"]);
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let number = theirs.as_raw_fd();
+    let mut command = place.gpuspy(&["collect", "--inherit-fd", "207", "--output", "own.gspy"]);
+    let inherit = move || {
+        // SAFETY: the call takes numbers and is async-signal-safe.
+        unsafe { libc::dup2(number, 207) };
+        Ok(())
+    };
+    // SAFETY: the closure is async-signal-safe.
+    unsafe { command.pre_exec(inherit) };
+    let output = command.env("LD_PRELOAD", library).output().unwrap();
+    drop(theirs);
+    let mut told = String::new();
+    ours.read_to_string(&mut told).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told.starts_with("failed: cannot create a pipe: Operation not permitted"), "{told}");
 }
 
 /// Starts a collector as an agent does, and hands it a segment. Returns both, and the connection between them.

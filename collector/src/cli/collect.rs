@@ -204,7 +204,8 @@ fn serve_agent(number: i32, output: &Path, options: &Options) -> Result<ExitCode
     sys::be_the_first_without_memory();
     let output = std::path::absolute(output).map_err(Failure::usage)?;
     let socket = UnixStream::from(collect::leave_all_but(number)?);
-    let (collector, _stopper) = Collector::new(Target::File(output))?;
+    let made = Collector::new(Target::File(output));
+    let (collector, _stopper) = made.inspect_err(|why| collect::refuse(&socket, why))?;
     let collector = collector.watching(options.hangs.untold()).noting(options.note.as_deref());
     collector.receive(socket)?;
     Ok(ExitCode::SUCCESS)

@@ -10,8 +10,8 @@ use super::recorder::Place;
 use super::session::Session;
 use super::sys::{self, Stop, Stopped};
 use super::windows::Division;
-use super::{Error, Result};
-use crate::why::said;
+use super::{Error, Result, descriptors};
+use crate::why::why_refused;
 use gpuspy_wire::record::Fact;
 use libc::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use parking_lot::{Mutex, MutexGuard};
@@ -60,7 +60,8 @@ impl Collector {
     /// Fails if the system is out of descriptors.
     pub fn new(target: Target) -> Result<(Collector, Stopper)> {
         sys::bound_free_memory();
-        let (stop, stopped) = sys::stop().map_err(|e| Error::io("cannot create a pipe", e))?;
+        let (stop, stopped) =
+            sys::stop().map_err(|e| Error::new(format!("cannot create a pipe: {}", why_refused(&e))))?;
         let running = Arc::new(AtomicUsize::new(0));
         let stopper = Stopper { _stop: stop, running: Arc::clone(&running) };
         let traces = Mutex::new(Traces::new(target));
@@ -118,11 +119,10 @@ impl Collector {
     }
 
     /// Collects from every process that connects, until stopped. Calls `report` with each session that ends, and the path of
-    /// its trace, and once if no more connections can be accepted for now. A process for which there is no thread, or which is one
-    /// too many, is refused; later ones are not. A connection that is closed without a word is no session.
+    /// its trace, and once if no more connections can be accepted for now: those wait. A process for which there is no thread, or which is one
+    /// too many, is refused; later ones are not. A connection that is closed without a word is no session. The listener is one of
+    /// [`bind`]'s: if no connection waits, accepting one fails, so that this thread waits only in `sys::wait`.
     pub fn listen(&self, listener: UnixListener, report: impl Fn(Result<(Session, PathBuf)>) + Sync) {
-        // If accept would block, there is no connection: this thread waits only in `sys::wait`.
-        let _ = listener.set_nonblocking(true);
         let report = &report;
         std::thread::scope(|threads| {
             let serve = |socket: UnixStream| {
@@ -171,9 +171,9 @@ impl Collector {
                         Ok(None) => break,
                         Err(error) => {
                             if !std::mem::replace(&mut is_refused, true) {
-                                let said = said(&error);
+                                let why = why_refused(&error);
                                 report(Err(Error::new(format!(
-                                    "processes wait to be collected from: {said}; raise the limit on descriptors (ulimit -Hn)"
+                                    "processes wait to be collected from: {why}"
                                 ))));
                             }
                             // The connection waits in the queue until another session has ended.
@@ -257,7 +257,7 @@ fn listen_then_show(path: &Path) -> io::Result<UnixListener> {
     let hidden = Path::new(OsStr::from_bytes(&hidden));
     // A collector that was killed may have left it.
     let _ = fs::remove_file(hidden);
-    let listener = UnixListener::bind(hidden)?;
+    let listener = sys::listen(hidden)?;
     // A link, unlike a renaming, fails if the path is taken.
     let shown = fs::hard_link(hidden, path);
     fs::remove_file(hidden)?;

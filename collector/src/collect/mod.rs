@@ -41,6 +41,7 @@ pub use line_table::line as python_line;
 pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
 pub use session::Session;
+pub use receive::refuse;
 pub use windows::{Complete, Division, Window};
 
 use crate::why::why;

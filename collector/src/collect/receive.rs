@@ -145,7 +145,7 @@ impl Peer {
 }
 
 /// Tells an agent why there is no trace, or only a part of one.
-pub(crate) fn refuse(socket: &UnixStream, why: &Error) {
+pub fn refuse(socket: &UnixStream, why: &Error) {
     tell(socket, &format!("{}{}\n", handshake::FAILED, why.to_string().replace('\n', " ")));
 }
 

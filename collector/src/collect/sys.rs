@@ -20,7 +20,7 @@ pub(crate) use signals::{
     Arrived, Mask, Signals, end_by, ignore_signals, is_ignored, keep_statuses, send_signal,
     survive_size_limit,
 };
-pub(crate) use sockets::{is_hung_up, is_listened_on, peer_pid, peer_pidfd, receive};
+pub(crate) use sockets::{is_hung_up, is_listened_on, listen, peer_pid, peer_pidfd, receive};
 pub(crate) use surroundings::{
     inherited, is_in_background, is_writable, leave_everything_but, terminal_width, user,
 };

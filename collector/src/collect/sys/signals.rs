@@ -157,9 +157,25 @@ static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 static BEFORE_MAIN: extern "C" fn() = {
     extern "C" fn before_main() {
         PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+        end_without_poll();
     }
     before_main
 };
+
+/// Ends this process with a sentence where a filter refuses poll(2). Rust's runtime, which asks it for the standard streams, would end it
+/// by SIGABRT.
+#[cfg(not(test))]
+fn end_without_poll() {
+    const SENTENCE: &[u8] = b"gpuspy: this system refuses poll(2), without which gpuspy collects nothing: allow it, or run the program without gpuspy\n";
+    let tolerated = [libc::EINTR, libc::EINVAL, libc::EAGAIN, libc::ENOMEM];
+    // SAFETY: no descriptors; the sentence's bytes; _exit runs nothing.
+    unsafe {
+        if libc::poll(ptr::null_mut(), 0, 0) == -1 && !tolerated.contains(&*libc::__errno_location()) {
+            libc::write(libc::STDERR_FILENO, SENTENCE.as_ptr().cast(), SENTENCE.len());
+            libc::_exit(2);
+        }
+    }
+}
 
 /// The signals that this process was started to ignore or not, and treats as it needs itself.
 #[derive(Clone, Copy, Debug)]

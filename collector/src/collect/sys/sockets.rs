@@ -6,6 +6,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 /// The most descriptors that a message may bring; the kernel discards further ones.
@@ -75,21 +76,8 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// Fails if there is no such socket, or if this process may not connect to it.
 pub(crate) fn is_listened_on(path: &Path) -> io::Result<bool> {
-    // SAFETY: a plain struct for which zeros are a value.
-    let mut address: libc::sockaddr_un = unsafe { zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let bytes = path.as_os_str().as_bytes();
-    // One byte stays zero: it terminates the path.
-    if bytes.len() >= address.sun_path.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = *from as c_char;
-    }
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes three numbers.
-    let ours = owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    let (address, length) = address(path)?;
+    let ours = socket()?;
     // SAFETY: the length passed is that of the struct.
     let result = unsafe { libc::connect(ours.as_raw_fd(), (&raw const address).cast(), length) };
     match checked(result) {
@@ -99,6 +87,52 @@ pub(crate) fn is_listened_on(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Listens on a new Unix socket at a path. If no connection waits, accepting one fails with [`io::ErrorKind::WouldBlock`]: the socket is
+/// made so, because a filter may refuse to change it later.
+///
+/// # Errors
+/// Fails if the path is taken, [too long](MOST_OF_A_PATH) or not writable.
+pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+    let (address, length) = address(path)?;
+    let ours = socket()?;
+    // SAFETY: the length passed is that of the struct.
+    checked(unsafe { libc::bind(ours.as_raw_fd(), (&raw const address).cast(), length) })?;
+    // As many connections may wait as the system lets.
+    // SAFETY: takes two numbers.
+    checked(unsafe { libc::listen(ours.as_raw_fd(), c_int::MAX) })?;
+    Ok(ours.into())
+}
+
+/// A new Unix socket that makes nobody wait.
+fn socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes three numbers.
+    owned(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })
+}
+
+/// The longest path of a Unix socket, bytes: one of the address's stays zero and terminates it.
+const MOST_OF_A_PATH: usize = 107;
+
+/// Returns the address of the Unix socket at a path, and the address's length.
+fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    assert!(MOST_OF_A_PATH < address.sun_path.len());
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > MOST_OF_A_PATH {
+        let long = format!(
+            "the path of a socket may have {MOST_OF_A_PATH} bytes, and this one has {}: choose a directory with a shorter path",
+            bytes.len()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, long));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as c_char;
+    }
+    Ok((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
 }
 
 /// Reads an option of a socket.
