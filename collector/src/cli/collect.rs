@@ -3,6 +3,7 @@
 use super::hangs::HangOptions;
 use super::launch;
 use super::printing::Printing;
+use super::run::REAP;
 use super::time::duration;
 use super::windows::{self, Exporter, Tables};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
@@ -13,6 +14,7 @@ use crate::why::why;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, ArgGroup, Args, ValueEnum};
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -130,7 +132,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
             let _ = std::thread::Builder::new()
                 .spawn_scoped(threads, || show_progress(&collector, &is_over, quiet));
             // An error means that no signal can arrive; then only the end of the processes is waited for.
-            let _ = signals.wait();
+            let _ = wait_for(&signals);
         }
         drop(stopper);
         let_another_signal_end_it(&is_over, signals);
@@ -209,6 +211,18 @@ fn serve_agent(number: i32, output: &Path, options: &Options) -> Result<ExitCode
     let collector = collector.watching(options.hangs.untold()).noting(options.note.as_deref());
     collector.receive(socket)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for a signal. PID 1 inherits all processes of its container whose parents have ended, and lets them go meanwhile.
+fn wait_for(signals: &Signals) -> io::Result<()> {
+    if std::process::id() != 1 {
+        return signals.wait().map(drop);
+    }
+    while signals.next()?.is_none() {
+        sys::wait([Some(signals.as_fd())], REAP)?;
+        sys::reap_all_but(None);
+    }
+    Ok(())
 }
 
 fn stopping_signals() -> Result<Signals, Failure> {
