@@ -493,6 +493,33 @@ fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
     assert_eq!(collect.wait().unwrap().code(), Some(0));
 }
 
+/// Only a connection waited for a descriptor: a process that was accepted and had none for its segment or its trace lost that.
+#[test]
+fn processes_for_which_a_collector_has_no_descriptors_wait_and_all_have_traces() {
+    let place = Place::new();
+    let mut collect = Command::new("sh")
+        .args(["-c", "ulimit -n 26; exec \"$0\" collect --dir traces", env!("CARGO_BIN_EXE_gpuspy")])
+        .current_dir(place.path(""))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
+    let socket = place.path("traces/gpuspy.sock");
+    let agent = || sample_program().env("GPUSPY_SOCKET", &socket).stdout(Stdio::null()).spawn().unwrap();
+    let agents: Vec<Child> = (0..12).map(|_| agent()).collect();
+    agents.into_iter().for_each(|mut agent| assert!(ended(&mut agent).success()));
+    // SAFETY: kill takes numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(collect.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(ended(&mut collect).code(), Some(0));
+    let said: Vec<String> = lines.collect();
+    let traces = names(&place.path("traces"));
+    assert_eq!(traces.len(), 12, "{traces:?} {said:?}");
+    for trace in traces {
+        assert_eq!(launches(&place.path("traces").join(trace)), 10);
+    }
+}
+
 /// `run --json -o config.gspy` wrote over a `config.json` that lay there.
 #[test]
 fn a_file_that_is_no_report_is_not_replaced_by_the_json_beside_the_trace() {

@@ -1,5 +1,6 @@
 //! How are many sessions collected at once? Each process that connects is drained on threads of its own.
 
+use super::descriptors::OF_A_SESSION;
 use super::hangs::HangWatch;
 use super::host_ticks::Pair;
 use super::memory::{Held, MOST_SESSIONS};
@@ -8,6 +9,7 @@ use super::progress::Progress;
 use super::receive::{self, Peer};
 use super::recorder::Place;
 use super::session::Session;
+use super::starting::Starting;
 use super::sys::{self, Stop, Stopped};
 use super::windows::Division;
 use super::{Error, Result, descriptors};
@@ -31,6 +33,8 @@ pub struct Collector {
     traces: Mutex<Traces>,
     stopped: Stopped,
     running: Arc<AtomicUsize>,
+    /// Those of them that do not record yet.
+    starting: AtomicUsize,
     first: Pair,
     progress: Progress,
     hangs: HangWatch,
@@ -70,6 +74,7 @@ impl Collector {
                 traces,
                 stopped,
                 running,
+                starting: AtomicUsize::new(0),
                 first: Pair::now(),
                 progress: Progress::default(),
                 hangs: HangWatch::default(),
@@ -107,9 +112,10 @@ impl Collector {
         self
     }
 
-    fn run(&self, peer: &Peer) -> Result<Session> {
+    fn run(&self, peer: &Peer, starting: &Starting<'_>) -> Result<Session> {
         let share = self.held.share();
-        let place = Place { traces: &self.traces, division: self.division.as_ref() };
+        let (traces, division) = (&self.traces, self.division.as_ref());
+        let place = Place { starting, traces, division };
         let session =
             Session::run(peer, &self.stopped, place, &self.first, &self.progress, self.hangs, &share);
         if let Err(why) = &session {
@@ -128,6 +134,7 @@ impl Collector {
             let serve = |socket: UnixStream| {
                 // Relaxed, with `Stopper::running`.
                 let others = self.running.fetch_add(1, Ordering::Relaxed);
+                let starting = Starting::new(&self.starting);
                 // The thread takes the connection; if there is no thread, it is still there to be answered.
                 let socket = Arc::new(Mutex::new(Some(socket)));
                 let take = Arc::clone(&socket);
@@ -136,7 +143,8 @@ impl Collector {
                 } else {
                     let thread = std::thread::Builder::new().spawn_scoped(threads, move || {
                         let Some(socket) = take.lock().take() else { return };
-                        let session = self.receive_if_greeted(socket);
+                        let session = self.receive_if_greeted(socket, &starting);
+                        drop(starting);
                         self.running.fetch_sub(1, Ordering::Relaxed);
                         // Before anything else: the more sessions end at the same time, the more there is to give back.
                         sys::trim_memory();
@@ -166,7 +174,7 @@ impl Collector {
                 stop = sys::wait(watched, Duration::from_secs(3600)).is_ok_and(|[_, stop]| stop);
                 // Accept all pending connections, also at the end: a process may have connected and ended by now.
                 loop {
-                    match accept(&listener) {
+                    match self.has_room(&listener).and_then(|()| accept(&listener)) {
                         Ok(Some(socket)) => serve(socket),
                         Ok(None) => break,
                         Err(error) => {
@@ -191,15 +199,27 @@ impl Collector {
     /// # Errors
     /// Says why there is no trace, or only a part of one.
     pub fn receive(&self, socket: UnixStream) -> Result<Session> {
-        let session = self.receive_if_greeted(socket)?;
+        let session = self.receive_if_greeted(socket, &Starting::new(&self.starting))?;
         session.ok_or_else(|| Error::new("the process closed the connection before its greeting"))
     }
 
     /// Does the same; `None` if the connection was closed without a word.
-    fn receive_if_greeted(&self, socket: UnixStream) -> Result<Option<Session>> {
-        // On most systems accepted sockets do not inherit the flag; where they do, it must go.
-        socket.set_nonblocking(false).map_err(|e| Error::io("cannot wait for a greeting", e))?;
-        Peer::receive(socket)?.map(|peer| self.run(&peer)).transpose()
+    fn receive_if_greeted(&self, socket: UnixStream, starting: &Starting<'_>) -> Result<Option<Session>> {
+        Peer::receive(socket)?.map(|peer| self.run(&peer, starting)).transpose()
+    }
+
+    /// Whether a session would have its descriptors, beside those that have been accepted. One that is alone has what there is.
+    ///
+    /// # Errors
+    /// Fails as accepting it would.
+    fn has_room(&self, listener: &UnixListener) -> io::Result<()> {
+        // Relaxed, with `Stopper::running`.
+        let running = self.running.load(Ordering::Relaxed);
+        // Relaxed: see `Starting`.
+        let starting = self.starting.load(Ordering::Relaxed);
+        let count = OF_A_SESSION * (starting + 1);
+        let has_room = running == 0 || descriptors::are_free(count, listener.as_fd());
+        if has_room { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
     }
 
     /// Collects from a running process that no collector drains.
@@ -207,7 +227,7 @@ impl Collector {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn attach(&self, pid: u32) -> Result<Session> {
-        self.run(&Peer::open(pid)?)
+        self.run(&Peer::open(pid)?, &Starting::new(&self.starting))
     }
 
     /// What has been collected so far.

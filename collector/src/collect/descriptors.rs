@@ -2,7 +2,8 @@
 //! the usual limit of 1024 is that of a dozen busy programs.
 
 use super::sys;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -37,7 +38,36 @@ fn set(limit: libc::rlimit) {
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
 }
 
+/// The most descriptors that a session takes before it records: its connection, its segment (twice for a moment), its process, what is
+/// read of that in `/proc`, and its trace, with one more for what others may take meanwhile.
+pub(crate) const OF_A_SESSION: usize = 8;
+
+/// Whether this many descriptors can be opened: copies of this one are, for a moment.
+pub(crate) fn are_free(count: usize, descriptor: BorrowedFd<'_>) -> bool {
+    let copies: io::Result<Vec<OwnedFd>> = (0..count).map(|_| descriptor.try_clone_to_owned()).collect();
+    !copies.is_err_and(|e| e.raw_os_error() == Some(libc::EMFILE))
+}
+
 /// Whether a descriptor leaves half of all numbers to sessions, which cannot begin without theirs.
 pub(crate) fn is_spare(descriptor: BorrowedFd<'_>) -> bool {
     (descriptor.as_raw_fd() as u64) < sys::limit(libc::RLIMIT_NOFILE).0 / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// A process was accepted for which there were no descriptors, and lost its trace.
+    #[test]
+    fn more_descriptors_than_the_limit_are_not_free() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(are_free(OF_A_SESSION, null.as_fd()));
+        // Without the memory for all of them: the system's own limit on one process is far below.
+        let most = sys::limit(libc::RLIMIT_NOFILE).0 as usize;
+        if most <= 1 << 20 {
+            assert!(!are_free(most, null.as_fd()), "some are open");
+            assert!(are_free(1, null.as_fd()), "none of the copies is left");
+        }
+    }
 }

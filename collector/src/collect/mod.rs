@@ -25,6 +25,7 @@ mod receive;
 mod recorder;
 mod session;
 mod stacks;
+mod starting;
 mod status;
 pub(crate) mod sys;
 mod taken_over;

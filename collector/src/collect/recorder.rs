@@ -12,6 +12,7 @@ use super::process::Process;
 use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::stacks::{Named, Stacks};
+use super::starting::Starting;
 use super::status::{End, add, is_exiting, shown_pid, status};
 use super::sys;
 use super::taken_over::Beginning;
@@ -50,9 +51,11 @@ pub(super) enum Drained {
     Over(u64),
 }
 
-/// Where sessions write.
+/// What a session has of its collector.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'s> {
+    /// Counts the session until it records.
+    pub starting: &'s Starting<'s>,
     pub traces: &'s Mutex<Traces>,
     /// The windows of time that have traces of their own, if any.
     pub division: Option<&'s Division>,

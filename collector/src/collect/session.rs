@@ -76,6 +76,7 @@ impl Session {
             // This owns the receiver: if there is no recorder, the drain notices that it is gone.
             let recorder =
                 Recorder::new(segment, peer, first, place, &program, hangs, share).map(|mut recorder| {
+                    place.starting.over();
                     peer.tell_begun();
                     recorder.record(&receiver, progress);
                     recorder
