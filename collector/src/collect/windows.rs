@@ -17,8 +17,9 @@ use crate::hash::{HashMap, HashSet};
 use crate::trace::TraceWriter;
 use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work, window_text};
 use crossbeam_channel::Sender;
-use gpuspy_wire::record::{Fact, Namespace, Untimed, flag};
+use gpuspy_wire::record::{Fact, LossCause, Namespace, Untimed, flag};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -119,6 +120,7 @@ impl<'s> Recording<'s> {
             early: HashMap::default(),
             launched: Launched::default(),
             undivided: None,
+            owed: Owed::default(),
         };
         let mut recording = Recording { number, writer, windows: Some(windows) };
         recording.begin(Vec::new()).map_err(|e| Error::io("cannot write the trace", e))?;
@@ -251,6 +253,7 @@ impl<'s> Recording<'s> {
             complete: Complete { window: windows.latest, path },
             until: Instant::now() + GRACE.min(windows.division.length / 2),
         });
+        windows.owed.turn(&first);
         windows.latest = windows.window;
         (windows.began, windows.first, windows.count) = (now, first, windows.count + 1);
         windows.launched.turn();
@@ -329,6 +332,37 @@ struct Windows<'s> {
     early: HashMap<u64, GpuTime>,
     launched: Launched,
     undivided: Option<Error>,
+    owed: Owed,
+}
+
+/// Losses that the status of an earlier window has counted, and that threads have not told yet: each does so with its next record. All by
+/// cause.
+#[derive(Debug, Default)]
+struct Owed {
+    /// All that have been told.
+    told: BTreeMap<LossCause, u64>,
+    /// Those that are still to be told of the time before the window.
+    left: BTreeMap<LossCause, u64>,
+}
+
+impl Owed {
+    /// Begins a window with this status of the process.
+    fn turn(&mut self, first: &Status) {
+        let untold = |(cause, count): (&LossCause, &u64)| {
+            (*cause, count.saturating_sub(self.told.get(cause).copied().unwrap_or(0)))
+        };
+        self.left = first.lost.iter().map(untold).collect();
+    }
+
+    /// Takes a loss that a thread tells. Returns how much of it is of the window.
+    fn pay(&mut self, cause: LossCause, count: u64) -> u64 {
+        let told = self.told.entry(cause).or_default();
+        *told = told.saturating_add(count);
+        let left = self.left.entry(cause).or_default();
+        let earlier = count.min(*left);
+        *left -= earlier;
+        count - earlier
+    }
 }
 
 /// How often each kernel was launched, by the kernel's number: ranks compare the k-th launches of a name.
@@ -393,7 +427,15 @@ impl Windows<'_> {
         writer.push(edge(self.began, false)).and(closed).and(named)
     }
 
-    fn push(&mut self, writer: &mut TraceWriter, record: Record) -> io::Result<()> {
+    fn push(&mut self, writer: &mut TraceWriter, mut record: Record) -> io::Result<()> {
+        if let Body::Loss { cause, count } = &mut record.body {
+            let of_window = self.owed.pay(*cause, *count);
+            // The status of the window before has counted it.
+            if of_window == 0 && *count > 0 {
+                return Ok(());
+            }
+            *count = of_window;
+        }
         let is_carried = self.carry.observe(&record);
         self.finished.observe(&record);
         let is_earlier = self.before.is_some() && is_before(&record, self.began);

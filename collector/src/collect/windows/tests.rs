@@ -377,6 +377,34 @@ fn a_window_counts_its_own_part_of_the_status() {
     assert_eq!((part.calls, part.lost.values().sum::<u64>()), (0, 2), "a hostile peer's counters go back");
 }
 
+/// The window before counted a loss in its status, and the next one had the record of it, which a thread writes with its next call.
+#[test]
+fn a_loss_that_is_told_after_the_edge_counts_in_the_window_that_has_counted_it() {
+    use gpuspy_wire::record::LossCause::RingFull;
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    let status = |ended, lost| Status { pid: 7, ended, lost: [(RingFull, lost)].into(), ..Status::default() };
+    let tell = |recording: &mut Recording<'_>, at, count| {
+        recording.push(Record { thread: 1, at, body: Body::Loss { cause: RingFull, count } }).unwrap();
+    };
+    tell(&mut recording, EDGE - 900, 3);
+    recording.turn(EDGE, &status(EDGE, 10)).unwrap();
+    tell(&mut recording, EDGE + 100, 5);
+    // Two of them were lost before the edge, and two after it.
+    tell(&mut recording, EDGE + 200, 4);
+    recording.finish(&status(9_000_000, 12)).unwrap();
+    let lost = |reader: &mut TraceReader| {
+        let status = reader.status().unwrap().lost.clone();
+        let told = reader.records().map(|record| match record.body {
+            Body::Loss { count, .. } => count,
+            _ => 0,
+        });
+        (status, told.sum::<u64>())
+    };
+    let lost: Vec<_> = collection.readers().iter_mut().map(lost).collect();
+    assert_eq!(lost, [([(RingFull, 10)].into(), 3), ([(RingFull, 2)].into(), 2)]);
+}
+
 #[test]
 fn windows_begin_at_whole_multiples_of_their_length() {
     let ten = Window::now(Duration::from_secs(600));
