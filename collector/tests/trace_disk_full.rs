@@ -4,7 +4,7 @@ mod trace_common;
 
 use gpuspy_collector::trace::generator::{Generator, Options};
 use gpuspy_collector::trace::record::{Ending, Record};
-use gpuspy_collector::trace::{Summary, TraceReader, TraceWriter};
+use gpuspy_collector::trace::{Missing, Summary, TraceReader, TraceWriter};
 use parking_lot::Mutex;
 use std::path::Path;
 use trace_common::{read_whole, status};
@@ -47,6 +47,7 @@ fn a_full_disk_loses_only_new_chunks_and_reports_them() {
     limit_file_size(libc::RLIM_INFINITY);
     writer.flush().unwrap();
     assert_eq!(TraceReader::open(&path).unwrap().records().count(), 5_000);
+    assert!(writer.write_error().is_some() && writer.missing() == Missing::default(), "nothing is lost");
 
     // During a long shortage memory stays bounded, so some chunks are dropped, and the trace says how many.
     limit_file_size(std::fs::metadata(&path).unwrap().len() + 100);
@@ -54,9 +55,11 @@ fn a_full_disk_loses_only_new_chunks_and_reports_them() {
         records[5_000..].iter().filter(|record| writer.push((*record).clone()).is_err()).count() as u64;
     assert!(refused > 0);
     limit_file_size(libc::RLIM_INFINITY);
-    let summary = writer.finish(&status(Ending::Exited)).unwrap();
+    let summary = writer.end_here(&status(Ending::Exited)).unwrap();
     let mut reader = TraceReader::open(&path).unwrap();
     let read = reader.records().count() as u64;
+    assert_eq!(writer.missing(), Missing { something: true, records: 300_000 - read });
+    drop(writer);
     assert_eq!(read, summary.records);
     assert_eq!(reader.damage().records_lost_at_least, 300_000 - read);
     assert!(read < 300_000 && reader.complete() && reader.damage().chunks_lost == refused);

@@ -108,7 +108,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let has_tables = tables.is_some();
     let every = options.every.or(has_tables.then_some(WINDOW));
     let (division, exporter) = every.map(|length| windows::begin(length, tables)).transpose()?.unzip();
-    let collector = collector.watching(options.hangs.watch()).divided(division);
+    let collector = collector.watching(options.hangs.watch()).divided(division).telling(say_error);
     let (over, is_over) = a_stop()?;
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {
@@ -154,7 +154,7 @@ fn attach(pid: u32, output: Option<&Path>, options: &Options) -> Result<ExitCode
     let signals = stopping_signals()?;
     let _printing = Printing::begin(LAST_WORDS);
     let (collector, stopper) = Collector::new(target)?;
-    let collector = collector.watching(options.hangs.watch());
+    let collector = collector.watching(options.hangs.watch()).telling(say_error);
     let (done, is_done) = a_stop()?;
     let began = Instant::now();
     let session = std::thread::scope(|threads| {
@@ -188,6 +188,10 @@ fn let_another_signal_end_it(is_over: &Stopped, signals: Signals) {
     // An error means only that the next signal may come too early.
     let _ = sys::wait([Some(is_over.as_fd())], ONE_SIGNAL);
     drop(signals);
+}
+
+fn say_error(error: &collect::Error) {
+    say(error);
 }
 
 fn a_stop() -> Result<(Stop, Stopped), Failure> {

@@ -33,7 +33,7 @@ mod versions;
 mod view;
 mod windows;
 
-use crate::collect::{Session, descriptors, sys};
+use crate::collect::{Incomplete, Session, descriptors, sys};
 use crate::model::filter::Filter;
 use crate::why::why;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -288,18 +288,33 @@ fn run_command(command: Command) -> Result<ExitCode, Failure> {
 /// Prints what a trace lacks that a report cannot know.
 fn say_what_is_missing(session: &Session, path: &Path) {
     let path = path.display();
-    if let Some(failure) = &session.failure {
-        say(format_args!("{path} is incomplete: {failure}"));
-    }
+    session.incomplete.iter().for_each(|incomplete| say(incomplete_traces(incomplete)));
     if let Some(why) = &session.undivided {
         let pid = session.pid;
-        say(format_args!("not every window of process {pid} has a trace of its own, nothing is lost: {why}"));
+        let lost =
+            if session.incomplete.is_none() { "nothing is lost" } else { "the one before has its time" };
+        say(format_args!("not every window of process {pid} has a trace of its own, {lost}: {why}"));
     }
     if session.unknown > 0 {
         let unknown = session.unknown;
         say(format_args!(
             "{path} lacks {unknown} records of kinds unknown to this gpuspy: the agent is newer"
         ));
+    }
+}
+
+/// Says which traces of a process lack what could not be written.
+fn incomplete_traces(Incomplete { path, later, records, why }: &Incomplete) -> String {
+    let path = path.display();
+    let which = match later {
+        0 => format!("{path} is incomplete"),
+        1 => format!("{path} and a later trace of the process are incomplete"),
+        _ => format!("{path} and {later} later traces of the process are incomplete"),
+    };
+    match records {
+        0 => format!("{which}: {why}"),
+        1 => format!("{which}: {why}; 1 record is missing"),
+        _ => format!("{which}: {why}; {records} records are missing"),
     }
 }
 
@@ -340,6 +355,21 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The last trace was named, which was whole, and the first ones had gaps.
+    #[test]
+    fn traces_that_lack_something_are_named_with_how_much_they_lack() {
+        let said = |later, records| {
+            let (path, why) = ("a/x.gspy".into(), "File too large".to_owned());
+            incomplete_traces(&Incomplete { path, later, records, why })
+        };
+        assert_eq!(said(0, 0), "a/x.gspy is incomplete: File too large");
+        assert_eq!(said(0, 1), "a/x.gspy is incomplete: File too large; 1 record is missing");
+        assert_eq!(
+            said(3, 70),
+            "a/x.gspy and 3 later traces of the process are incomplete: File too large; 70 records are missing"
+        );
+    }
 
     /// The sign was taken for another option's, and a job without a name got the folder job=unknown.
     #[test]

@@ -97,7 +97,10 @@ fn replace(trace: &Path, add: impl FnOnce() -> Result<(), Failure>) {
         Ok(Err(failure)) => say(&failure.sentence),
         Err(_) => say(format_args!("an internal error ended the export of {}", trace.display())),
     }
-    say(format_args!("the trace {} was kept", trace.display()));
+    // Its folder may have been removed.
+    if trace.exists() {
+        say(format_args!("the trace {} was kept", trace.display()));
+    }
 }
 
 /// Whether it is a trace with something in it that no process is writing.

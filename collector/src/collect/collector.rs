@@ -39,6 +39,7 @@ pub struct Collector {
     progress: Progress,
     hangs: HangWatch,
     division: Option<Division>,
+    tell: Option<fn(&Error)>,
     held: Held,
 }
 
@@ -79,6 +80,7 @@ impl Collector {
                 progress: Progress::default(),
                 hangs: HangWatch::default(),
                 division: None,
+                tell: None,
                 held: Held::default(),
             },
             stopper,
@@ -95,6 +97,12 @@ impl Collector {
     #[must_use]
     pub fn divided(self, division: Option<Division>) -> Collector {
         Collector { division, ..self }
+    }
+
+    /// Sets who gets a report at once, once for each trace, that it cannot be written.
+    #[must_use]
+    pub fn telling(self, tell: fn(&Error)) -> Collector {
+        Collector { tell: Some(tell), ..self }
     }
 
     /// Sets the words after `gpuspy run` that launch the same processes again, without the place of the trace.
@@ -115,7 +123,7 @@ impl Collector {
     fn run(&self, peer: &Peer, starting: &Starting<'_>) -> Result<Session> {
         let share = self.held.share();
         let (traces, division) = (&self.traces, self.division.as_ref());
-        let place = Place { starting, traces, division };
+        let place = Place { starting, traces, division, tell: self.tell };
         let session =
             Session::run(peer, &self.stopped, place, &self.first, &self.progress, self.hangs, &share);
         if let Err(why) = &session {

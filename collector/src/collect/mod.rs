@@ -41,9 +41,9 @@ pub use host_ticks::{Clock, Pair, Slope};
 pub use line_table::line as python_line;
 pub use output::{Target, Traces};
 pub use progress::{Figures, Progress};
-pub use session::Session;
 pub use receive::refuse;
-pub use windows::{Complete, Division, Window};
+pub use session::Session;
+pub use windows::{Complete, Division, Incomplete, Window};
 
 use crate::why::why;
 

@@ -18,7 +18,7 @@ use super::sys;
 use super::taken_over::Beginning;
 use super::texts::Texts;
 use super::thread_times::ThreadTimes;
-use super::windows::{Division, Recording};
+use super::windows::{Division, Incomplete, Recording};
 use super::{Error, Result};
 use crate::hash::HashSet;
 use crate::trace::FLUSH_INTERVAL;
@@ -51,7 +51,7 @@ pub(super) enum Drained {
     Over(u64),
 }
 
-/// What a session has of its collector.
+/// What a session has of its collector: where it writes, and whom it tells what.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'s> {
     /// Counts the session until it records.
@@ -59,6 +59,8 @@ pub(crate) struct Place<'s> {
     pub traces: &'s Mutex<Traces>,
     /// The windows of time that have traces of their own, if any.
     pub division: Option<&'s Division>,
+    /// Gets a report at once, once for each trace, that it cannot be written.
+    pub tell: Option<fn(&Error)>,
 }
 
 /// How much earlier than the newest record a record may be placed, ns. Readers keep all chunks that overlap in memory.
@@ -118,8 +120,9 @@ pub(super) struct Recorder<'s> {
     end: End,
     /// When the program was seen to be over: host ns. What has its process id from then on may be another one.
     over: Option<u64>,
-    /// Why the trace is incomplete. The writer tries again, so this is reported at the end.
-    failure: Option<io::Error>,
+    /// Whether the agent has a report that a trace is incomplete. The writer tries again, so what is missing is reported at the end.
+    has_failed: bool,
+    tell: Option<fn(&Error)>,
 }
 
 impl<'s> Recorder<'s> {
@@ -161,7 +164,8 @@ impl<'s> Recorder<'s> {
             beginning,
             end: End::NONE,
             over: None,
-            failure: None,
+            has_failed: false,
+            tell: place.tell,
         })
     }
 
@@ -236,7 +240,7 @@ impl<'s> Recorder<'s> {
         let status = self.status(self.end);
         let written = self.recording.complete(&status);
         self.note(written);
-        if self.failure.is_none() {
+        if !self.has_failed {
             self.peer.tell_written();
         }
     }
@@ -431,16 +435,22 @@ impl<'s> Recorder<'s> {
     /// The figures for display.
     fn figures(&self, status: &Status) -> Figures {
         let lost = status.lost.values().fold(0, |sum: u64, &count| sum.saturating_add(count));
+        let lost = lost.saturating_add(self.recording.missing());
         Figures { records: self.collected, timed: self.timed, lost, bytes: self.recording.bytes() }
     }
 
-    /// Keeps the first error.
+    /// Tells the agent of the first error, and who collects of the first of each trace.
     fn note(&mut self, written: io::Result<()>) {
-        if let Err(error) = written
-            && self.failure.is_none()
-        {
+        let Err(error) = written else { return };
+        if !std::mem::replace(&mut self.has_failed, true) {
             self.peer.tell_failed(&Error::new(why(&error)));
-            self.failure = Some(error);
+        }
+        let Some(tell) = self.tell else { return };
+        for (path, error) in self.recording.troubled() {
+            let (path, why) = (path.display(), why(&error));
+            tell(&Error::new(format!(
+                "cannot write {path} for now, and what finds no room will be missing: {why}"
+            )));
         }
     }
 
@@ -467,8 +477,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Completes the trace. Returns why it is incomplete.
-    pub(super) fn finish(mut self, end: End) -> Option<io::Error> {
+    /// Completes the trace. Returns what is missing because it could not be written.
+    pub(super) fn finish(mut self, end: End) -> Option<Incomplete> {
         if self.over.is_none() {
             let samples = self.thread_times.sample_now(|| self.clock.now());
             self.push_all(samples);
@@ -481,8 +491,11 @@ impl<'s> Recorder<'s> {
             hangs.finish(self.clock.clock(), self.over.unwrap_or_else(|| self.clock.now()), end.ending);
         }
         let status = self.status(end);
-        let finished = self.recording.finish(&status);
-        self.failure.take().or(finished.err())
+        let incomplete = self.recording.finish(&status);
+        if let Some(incomplete) = incomplete.as_ref().filter(|_| !self.has_failed) {
+            self.peer.tell_failed(&Error::new(&*incomplete.why));
+        }
+        incomplete
     }
 }
 

@@ -6,11 +6,12 @@ use super::hangs::{HangWatch, Polled};
 use super::host_ticks::Pair;
 use super::memory::{PAGES_READ, Share};
 use super::output;
-use super::progress::Progress;
+use super::progress::{Figures, Progress};
 use super::receive::Peer;
 use super::recorder::{Drained, Place, Recorder};
 use super::status::{End, is_exiting, shown_pid};
 use super::sys::{self, Stopped};
+use super::windows::Incomplete;
 use super::{Error, Result};
 use crate::trace::record::{Ending, Exit};
 use crossbeam_channel::Sender;
@@ -44,8 +45,8 @@ pub struct Session {
     pub exit: Option<Exit>,
     /// The number of records of kinds that this version does not know, which were skipped.
     pub unknown: u64,
-    /// Why the trace is incomplete; it contains what could be written.
-    pub failure: Option<String>,
+    /// What its traces lack because it could not be written.
+    pub incomplete: Option<Incomplete>,
     /// Why a window of time has no trace of its own: then that of the window before has its time, too.
     pub undivided: Option<String>,
 }
@@ -89,8 +90,11 @@ impl Session {
         let (recorder, End { ending, exit }) = recorded?;
         let (trace, unknown, undivided) =
             (recorder.recording.number(), recorder.unknown, recorder.recording.undivided());
-        let failure = recorder.finish(End { ending, exit }).map(|e| e.to_string());
-        Ok(Session { pid, program, trace, ending, exit, unknown, failure, undivided })
+        let known = recorder.recording.missing();
+        let incomplete = recorder.finish(End { ending, exit });
+        let lost = |lost| Figures { lost, ..Figures::default() };
+        progress.add(lost(known), lost(incomplete.as_ref().map_or(known, |incomplete| incomplete.records)));
+        Ok(Session { pid, program, trace, ending, exit, unknown, incomplete, undivided })
     }
 }
 

@@ -14,14 +14,15 @@ use super::finished::Finished;
 use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::{HashMap, HashSet};
-use crate::trace::TraceWriter;
 use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work, window_text};
+use crate::trace::{Missing, TraceWriter};
+use crate::why::said;
 use crossbeam_channel::Sender;
 use gpuspy_wire::record::{Fact, LossCause, Namespace, Untimed, flag};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a trace takes late records after its window: the drain has them after some 10 ms, and operations that wait in a
@@ -77,8 +78,54 @@ pub struct Complete {
     pub path: PathBuf,
 }
 
+/// What the traces of a session lack because it could not be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Incomplete {
+    /// The first trace that lacks something.
+    pub path: PathBuf,
+    /// The number of later traces that do.
+    pub later: u64,
+    /// The number of records that they lack, as far as it is known.
+    pub records: u64,
+    /// Why.
+    pub why: String,
+}
+
+/// What has become known of the traces that are complete.
+#[derive(Debug, Default)]
+struct Lacking {
+    incomplete: Option<Incomplete>,
+    records: u64,
+}
+
+impl Lacking {
+    /// Takes a trace of which nothing is written any more.
+    fn take(&mut self, writer: &TraceWriter, ended: Option<&io::Error>, path: &Path) {
+        let Missing { something, records } = writer.missing();
+        self.records += records;
+        if !something && ended.is_none() {
+            return;
+        }
+        match &mut self.incomplete {
+            Some(incomplete) => incomplete.later += 1,
+            none => {
+                let error = writer.write_error();
+                let why = error.as_ref().or(ended).map_or_else(String::new, said);
+                *none = Some(Incomplete { path: path.to_owned(), why, ..Incomplete::default() });
+            }
+        }
+        if let Some(incomplete) = &mut self.incomplete {
+            incomplete.records = self.records;
+        }
+    }
+}
+
 /// Where the records of a session go: into a trace, or into one for each window.
 pub(super) struct Recording<'s> {
+    traces: &'s Mutex<Traces>,
+    lacking: Lacking,
+    /// Whether it was reported of the latest trace that it cannot be written.
+    is_reported: bool,
     /// The number of the trace among the [`Traces`].
     number: usize,
     writer: TraceWriter,
@@ -95,7 +142,7 @@ impl<'s> Recording<'s> {
     ) -> Result<Recording<'s>> {
         let Some(division) = division else {
             let (number, writer) = traces.lock().create(program, status)?;
-            return Ok(Recording { number, writer, windows: None });
+            return Ok(Recording::of(traces, number, writer, None));
         };
         let window = Window::now(division.length);
         let (number, mut writer) = traces.lock().create_in(window, program, status)?;
@@ -122,9 +169,41 @@ impl<'s> Recording<'s> {
             undivided: None,
             owed: Owed::default(),
         };
-        let mut recording = Recording { number, writer, windows: Some(windows) };
+        let mut recording = Recording::of(traces, number, writer, Some(windows));
         recording.begin(Vec::new()).map_err(|e| Error::io("cannot write the trace", e))?;
         Ok(recording)
+    }
+
+    fn of(
+        traces: &'s Mutex<Traces>,
+        number: usize,
+        writer: TraceWriter,
+        windows: Option<Windows<'s>>,
+    ) -> Recording<'s> {
+        Recording { traces, lacking: Lacking::default(), is_reported: false, number, writer, windows }
+    }
+
+    /// Where the latest trace is.
+    fn path(&self) -> PathBuf {
+        self.traces.lock().path(self.number).to_owned()
+    }
+
+    /// The number of records that could not be written and are given up.
+    pub fn missing(&self) -> u64 {
+        let before = self.before().map_or(0, |before| before.writer.missing().records);
+        self.lacking.records + before + self.writer.missing().records
+    }
+
+    /// Returns the traces that could not be written at some time, each once, and why.
+    pub fn troubled(&mut self) -> Vec<(PathBuf, io::Error)> {
+        let before = self.windows.as_mut().and_then(|windows| windows.before.as_mut());
+        let earlier = before.filter(|before| !before.is_reported).and_then(|before| {
+            let error = before.writer.write_error()?;
+            before.is_reported = true;
+            Some((before.complete.path.clone(), error))
+        });
+        let latest = self.writer.write_error().filter(|_| !std::mem::replace(&mut self.is_reported, true));
+        earlier.into_iter().chain(latest.map(|error| (self.path(), error))).collect()
     }
 
     /// The number of the latest trace.
@@ -187,7 +266,9 @@ impl<'s> Recording<'s> {
     /// Writes what is due, and completes the trace of the window before, if that is due.
     pub fn flush_if_due(&mut self, now: Instant) -> io::Result<()> {
         let writer = &mut self.writer;
-        let earlier = self.windows.as_mut().map_or(Ok(()), |windows| windows.flush_if_due(writer, now));
+        let lacking = &mut self.lacking;
+        let earlier =
+            self.windows.as_mut().map_or(Ok(()), |windows| windows.flush_if_due(writer, lacking, now));
         self.writer.flush_if_due(now).and(earlier)
     }
 
@@ -228,7 +309,7 @@ impl<'s> Recording<'s> {
     /// [`undivided`](Self::undivided) says why.
     pub fn turn(&mut self, now: u64, status: &Status) -> io::Result<()> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
-        let finished = windows.finish_before(&mut self.writer);
+        let finished = windows.finish_before(&mut self.writer, &mut self.lacking);
         windows.window = Window::now(windows.division.length);
         let (part, first) = windows.divide(now, status);
         let fresh = Status { ended: now, ..since(&first, &first) };
@@ -252,6 +333,7 @@ impl<'s> Recording<'s> {
             status: part,
             complete: Complete { window: windows.latest, path },
             until: Instant::now() + GRACE.min(windows.division.length / 2),
+            is_reported: std::mem::take(&mut self.is_reported),
         });
         windows.owed.turn(&first);
         windows.latest = windows.window;
@@ -295,14 +377,22 @@ impl<'s> Recording<'s> {
         if self.windows.is_some() { self.flush() } else { self.writer.complete(status) }
     }
 
-    /// Completes the last trace.
-    pub fn finish(mut self, status: &Status) -> io::Result<()> {
-        let Some(windows) = &mut self.windows else { return self.writer.finish(status).map(drop) };
-        let earlier = windows.finish_before(&mut self.writer);
-        let finished = self.writer.finish(&windows.part_of(status)).map(drop);
-        let path = windows.traces.lock().path(self.number).to_owned();
+    /// Completes the last trace. Returns what all of them lack, if something could not be written.
+    pub fn finish(mut self, status: &Status) -> Option<Incomplete> {
+        let path = self.path();
+        let Some(windows) = &mut self.windows else {
+            let ended = self.writer.end_here(status);
+            self.lacking.take(&self.writer, ended.err().as_ref(), &path);
+            return self.lacking.incomplete;
+        };
+        // It is among what is lacking if that fails.
+        let _ = windows.finish_before(&mut self.writer, &mut self.lacking);
+        let ended = self.writer.end_here(&windows.part_of(status));
+        self.lacking.take(&self.writer, ended.err().as_ref(), &path);
+        // Unlocked for who gets it.
+        drop(self.writer);
         windows.tell(Complete { window: windows.latest, path });
-        finished.and(earlier)
+        self.lacking.incomplete
     }
 }
 
@@ -404,6 +494,8 @@ struct Before {
     status: Status,
     complete: Complete,
     until: Instant,
+    /// Whether it was reported that it cannot be written.
+    is_reported: bool,
 }
 
 impl Windows<'_> {
@@ -497,23 +589,31 @@ impl Windows<'_> {
         unfinished
     }
 
-    fn flush_if_due(&mut self, writer: &mut TraceWriter, now: Instant) -> io::Result<()> {
+    fn flush_if_due(
+        &mut self,
+        writer: &mut TraceWriter,
+        lacking: &mut Lacking,
+        now: Instant,
+    ) -> io::Result<()> {
         match &mut self.before {
             Some(before) if now < before.until => before.writer.flush_if_due(now),
-            _ => self.finish_before(writer),
+            _ => self.finish_before(writer, lacking),
         }
     }
 
     /// Completes the trace of the window before. `writer` is that of the present one.
-    fn finish_before(&mut self, writer: &mut TraceWriter) -> io::Result<()> {
-        let Some(Before { writer: earlier, mut status, complete, .. }) = self.before.take() else {
+    fn finish_before(&mut self, writer: &mut TraceWriter, lacking: &mut Lacking) -> io::Result<()> {
+        let Some(Before { writer: mut earlier, mut status, complete, .. }) = self.before.take() else {
             return Ok(());
         };
         status.pending = earlier.awaiting() as u64;
         let mut launched = self.launched.in_earlier.iter();
         let counted = launched
             .try_for_each(|(name, count)| writer.name(Namespace::Launched, *name, &count.to_string()));
-        let finished = earlier.finish(&status).map(drop);
+        let finished = earlier.end_here(&status).map(drop);
+        lacking.take(&earlier, finished.as_ref().err(), &complete.path);
+        // Unlocked for who gets it.
+        drop(earlier);
         self.tell(complete);
         let mut early = std::mem::take(&mut self.early).into_iter();
         early

@@ -28,4 +28,4 @@ pub use index::{Damage, TraceError};
 pub use meta::Summary;
 pub use reader::{Records, TraceReader, batch, read_bytes, wait_until_complete};
 pub use windows::Files;
-pub use writer::{FLUSH_INTERVAL, PRIVATE, TraceWriter};
+pub use writer::{FLUSH_INTERVAL, Missing, PRIVATE, TraceWriter};

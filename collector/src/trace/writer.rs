@@ -50,8 +50,10 @@ pub struct TraceWriter {
     file: File,
     /// Size of the whole chunks in the file, bytes.
     bytes: u64,
-    /// Where the latest chunks begin, which may have to give way to the End. The first two are never among them.
-    latest: VecDeque<u64>,
+    /// The latest chunks, which may have to give way to the End. The first two are never among them.
+    latest: VecDeque<Chunk>,
+    /// What is in no chunk because it could not be written.
+    missing: Missing,
     /// Why a part could not be written: the latest error's number.
     write_error: Option<i32>,
     sequence: u64,
@@ -73,6 +75,24 @@ pub struct TraceWriter {
     threads: BTreeMap<u32, u32>,
     /// The number of threads that the last Status in the file lists.
     threads_listed: usize,
+}
+
+/// A chunk in the file.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    /// Where it begins.
+    at: u64,
+    /// The number of its records.
+    records: u64,
+}
+
+/// What a trace lacks because it could not be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Whether it lacks something: records, GPU times, names or its end.
+    pub something: bool,
+    /// The number of records among that.
+    pub records: u64,
 }
 
 /// How long a file without a chunk may be locked by others, and how often that is looked at: a process that was started at the same moment
@@ -108,6 +128,7 @@ impl TraceWriter {
             file,
             bytes: 0,
             latest: VecDeque::new(),
+            missing: Missing::default(),
             write_error: None,
             sequence: 0,
             records: 0,
@@ -138,7 +159,7 @@ impl TraceWriter {
     /// Fails if writing does; then the name was not added.
     pub fn name(&mut self, namespace: Namespace, id: u32, text: &str) -> io::Result<()> {
         if self.names.len() >= NAMES_BYTES || self.names_count == MAX_ENTRIES {
-            self.write_names()?;
+            self.write_names().inspect_err(|_| self.missing.something = true)?;
         }
         meta::push_name(&mut self.names, namespace, id, text);
         self.names_count += 1;
@@ -170,6 +191,7 @@ impl TraceWriter {
         if let Place::Late { at } = self.pending.time(correlation, time) {
             if self.late.len() >= CHUNK_RECORDS {
                 result = self.write_late();
+                self.missing.something |= result.is_err();
                 self.late.clear();
             }
             self.late.push((at, correlation, time));
@@ -201,6 +223,16 @@ impl TraceWriter {
     /// Whether this operation is among them.
     pub fn awaits(&self, correlation: u64) -> bool {
         self.pending.awaits(correlation)
+    }
+
+    /// What the trace lacks, at the latest after [`end_here`](Self::end_here).
+    pub fn missing(&self) -> Missing {
+        self.missing
+    }
+
+    /// Why a part could not be written: the latest error, if any. What it was about may be in the file by now.
+    pub fn write_error(&self) -> Option<io::Error> {
+        self.write_error.map(io::Error::from_raw_os_error)
     }
 
     /// Size of the file so far, bytes.
@@ -265,6 +297,14 @@ impl TraceWriter {
     /// Fails if writing does. The file then contains as much as could be written, and as its end how the process ended
     /// and why something is missing.
     pub fn finish(mut self, status: &Status) -> io::Result<Summary> {
+        self.end_here(status)
+    }
+
+    /// Does the same, and tells then what is [missing](Self::missing). Nothing is added after this.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn end_here(&mut self, status: &Status) -> io::Result<Summary> {
         self.status(status);
         // This is the Status before the End unless something fails.
         self.status.threads.clone_from(&self.threads);
@@ -275,6 +315,7 @@ impl TraceWriter {
         if self.pending.len() > 0 || self.names_count > 0 || !self.late.is_empty() {
             self.give_up(self.pending.len());
         }
+        self.missing.something = true;
         self.status(status);
         self.end_in_place_of_the_latest()?;
         Err(error)
@@ -289,11 +330,12 @@ impl TraceWriter {
                 return Ok(());
             }
             // A Status that fitted without the End is no older chunk: if it alone gave way, there would be no more room than before.
-            self.latest.retain(|chunk| *chunk < whole);
+            self.latest.retain(|chunk| chunk.at < whole);
             // If nothing can give way, such a Status says more than nothing.
             let Some(older) = self.latest.pop_back() else { return Ok(()) };
             // The sequence of the older chunks goes on, so the reader knows that one is missing, and how many records.
-            self.cut_back_to(older)?;
+            self.cut_back_to(older.at)?;
+            self.missing.records += older.records;
             self.sequence = sequence;
             self.status_written = None;
         }
@@ -376,6 +418,7 @@ impl TraceWriter {
         self.sequence += 1;
         self.records += count as u64;
         self.given_up += count as u64;
+        self.missing = Missing { something: true, records: self.missing.records + count as u64 };
         self.pending.give_up(count);
         self.marked = self.marked.map(|marked| marked.saturating_sub(count));
     }
@@ -442,7 +485,8 @@ impl TraceWriter {
             let _uncut = self.cut_back_to(self.bytes);
             return Err(error);
         }
-        self.latest.push_back(self.bytes);
+        let records = if kind == ChunkKind::Records { u64::from(entries) } else { 0 };
+        self.latest.push_back(Chunk { at: self.bytes, records });
         if self.latest.len() > GIVE_WAY {
             self.latest.pop_front();
         }

@@ -80,7 +80,7 @@ fn seen_at(seen: u64) -> GpuTime {
 }
 
 fn finish(recording: Recording<'_>) {
-    recording.finish(&Status { pid: 7, ended: 9_000_000, ..Status::default() }).unwrap();
+    assert_eq!(recording.finish(&Status { pid: 7, ended: 9_000_000, ..Status::default() }), None);
 }
 
 /// Returns `(correlation, at, begin, has a time)` of each.
@@ -174,7 +174,7 @@ fn an_operation_whose_time_comes_after_its_trace_has_it_where_windows_are_read_a
     turn(&mut recording, EDGE);
     recording.flush().unwrap();
     let windows = recording.windows.as_mut().unwrap();
-    windows.finish_before(&mut recording.writer).unwrap();
+    windows.finish_before(&mut recording.writer, &mut recording.lacking).unwrap();
     recording.gpu_time(1, seen_at(EDGE + 400)).unwrap();
     finish(recording);
     let works_of = collection.works();
@@ -318,7 +318,7 @@ fn a_window_says_when_its_session_began() {
     let status = |ended| Status { pid: 7, began_realtime: 77, ended, ..Status::default() };
     recording.turn(EDGE, &status(EDGE)).unwrap();
     recording.turn(2 * EDGE, &status(2 * EDGE)).unwrap();
-    recording.finish(&status(3 * EDGE)).unwrap();
+    assert_eq!(recording.finish(&status(3 * EDGE)), None);
     let began: Vec<Option<u64>> =
         collection.readers().iter().map(|reader| reader.status().unwrap().session_realtime).collect();
     assert_eq!(began, [None, Some(77), Some(77)]);
@@ -392,7 +392,7 @@ fn a_loss_that_is_told_after_the_edge_counts_in_the_window_that_has_counted_it()
     tell(&mut recording, EDGE + 100, 5);
     // Two of them were lost before the edge, and two after it.
     tell(&mut recording, EDGE + 200, 4);
-    recording.finish(&status(9_000_000, 12)).unwrap();
+    assert_eq!(recording.finish(&status(9_000_000, 12)), None);
     let lost = |reader: &mut TraceReader| {
         let status = reader.status().unwrap().lost.clone();
         let told = reader.records().map(|record| match record.body {
