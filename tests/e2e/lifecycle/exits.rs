@@ -62,6 +62,10 @@ fn a_program_that_is_killed_before_the_poller_has_run_leaves_its_launches_and_it
     assert_eq!((&process["ending"], &process["pid"]), (&"killed".into(), &done.said()["pid"]));
     let command = process["command"].to_string();
     assert!(command.contains("kill_me"), "{command}");
+    // Those of calls were numbers: "(api 7)".
+    let named = |api: &Value| api["name"].as_str().is_some_and(|name| name.starts_with("cu"));
+    let apis = report["apis"].as_array().unwrap();
+    assert!(!apis.is_empty() && apis.iter().all(named), "{apis:?}");
 }
 
 #[test]
