@@ -88,13 +88,14 @@ fn the_programs_streams_are_its_own() {
 #[test]
 fn a_report_for_which_there_is_no_memory_does_not_change_the_exit_code() {
     let place = Place::new();
-    let low = "prlimit --pid $PPID --as=1000000";
-    let output = run_script(&place, &["-o", "mine.gspy"], &format!("$AGENT >/dev/null; {low}; exit 7"));
+    // The trace is written when nobody has it locked any more.
+    let low = "$AGENT >/dev/null; until [ -s mine.gspy ] && flock -n mine.gspy true; do sleep 0.02; done; \
+               prlimit --pid $PPID --as=1000000";
+    let output = run_script(&place, &["-o", "mine.gspy"], &format!("{low}; exit 7"));
     let said = stderr(&output);
     assert_eq!((output.status.code(), output.status.signal()), (Some(7), None), "{said}");
     assert!(said.contains("there is no report") && said.contains("gpuspy report mine.gspy"), "{said}");
-    let output =
-        run_script(&place, &["-o", "mine.gspy"], &format!("$AGENT >/dev/null; {low}; kill -TERM $$"));
+    let output = run_script(&place, &["-o", "mine.gspy"], &format!("rm mine.gspy; {low}; kill -TERM $$"));
     assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{}", stderr(&output));
     assert_eq!(launches(&place.path("mine.gspy")), 10);
 }

@@ -1,6 +1,6 @@
 //! How are many sessions collected at once? Each process that connects is drained on threads of its own.
 
-use super::descriptors::OF_A_SESSION;
+use super::descriptors::{OF_A_RUNNING_SESSION, OF_A_SESSION};
 use super::hangs::HangWatch;
 use super::host_ticks::Pair;
 use super::memory::{Held, MOST_SESSIONS};
@@ -225,7 +225,7 @@ impl Collector {
         let running = self.running.load(Ordering::Relaxed);
         // Relaxed: see `Starting`.
         let starting = self.starting.load(Ordering::Relaxed);
-        let count = OF_A_SESSION * (starting + 1);
+        let count = OF_A_SESSION * (starting + 1) + OF_A_RUNNING_SESSION * running;
         let has_room = running == 0 || descriptors::are_free(count, listener.as_fd());
         if has_room { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
     }

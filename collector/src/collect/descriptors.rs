@@ -42,6 +42,9 @@ fn set(limit: libc::rlimit) {
 /// read of that in `/proc`, and its trace, with one more for what others may take meanwhile.
 pub(crate) const OF_A_SESSION: usize = 8;
 
+/// Those that each session takes more while it records: to read how long a thread has run, and for a moment what else is in `/proc`.
+pub(crate) const OF_A_RUNNING_SESSION: usize = 2;
+
 /// Whether this many descriptors can be opened: copies of this one are, for a moment.
 pub(crate) fn are_free(count: usize, descriptor: BorrowedFd<'_>) -> bool {
     let copies: io::Result<Vec<OwnedFd>> = (0..count).map(|_| descriptor.try_clone_to_owned()).collect();
