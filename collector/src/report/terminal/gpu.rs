@@ -90,12 +90,14 @@ fn verdict(device: &Device, timed: u64) -> Text {
 /// Returns the busy share of the span. It is an interval where parts are busy of which less than half is certain.
 fn busy_share(device: &Device, busy: Sum) -> String {
     let (parts, span) = (busy_parts(device), device.span_ns);
-    let loose = parts.iter().filter(|part| is_loose(**part));
-    let loose = loose.fold(0u64, |sum, part| sum.saturating_add(part.value - part.lo));
-    if loose.saturating_mul(20) <= busy.value {
+    let loose = || parts.iter().filter(|part| is_loose(**part));
+    let below = loose().fold(0u64, |sum, part| sum.saturating_add(part.value - part.lo));
+    if below.saturating_mul(20) <= busy.value {
         return about_share(busy.estimate(), span);
     }
-    format!("{} .. {}", percent(busy.value - loose, span), percent(busy.value, span))
+    let above = loose().fold(0u64, |sum, part| sum.saturating_add(part.hi - part.value));
+    let most = busy.value.saturating_add(above).min(span);
+    format!("{} .. {}", percent(busy.value - below, span), percent(most, span))
 }
 
 /// The time of the run outside a GPU's span, in ns.
