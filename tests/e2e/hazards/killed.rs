@@ -121,18 +121,18 @@ fn a_collector_that_is_killed_at_any_call_is_told_and_nothing_else_changes() {
         return;
     }
     holds_what_returned(&whole, "not killed");
-    // Until it has received the program's memory, another collector takes its place. Right after that, none can, and nothing is
-    // written. How many calls come later differs from run to run: on a busy machine, a collector looks for records more often.
+    // Until right after it has received the program's memory, nothing is written. How many calls come later differs from run to run: on
+    // a busy machine, a collector looks for records more often.
     let received = made.iter().position(|(_, number)| *number == libc::SYS_recvmsg).unwrap() + 1;
-    let begins = received + 1..=received + 60;
+    let begins = 1..=received + 60;
     let (mut told, ends) = (0, begins.end() + 1..=made.len());
-    for at in points(1..=received, 10).chain(points(begins.clone(), 20)).chain(points(ends, 10)) {
+    for at in points(1..=received, 10).chain(points(received + 1..=received + 60, 20)).chain(points(ends, 10))
+    {
         let done = killed_collector(at);
         let what = format!("the collector killed before call {at} of {}: {}", made.len(), done.stderr);
         same(&plain, &done, &what);
         nothing_is_left_of(&done, &what);
         let is_told = !done.stderr.contains("the trace is ");
-        assert!(!is_told || at > received, "{what}");
         assert!(is_told || !begins.contains(&at), "{what}");
         told += u32::from(is_told);
         traces_with_content(&done).iter().for_each(|trace| is_read_or_said_to_be_empty(trace, &what));
