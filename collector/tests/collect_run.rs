@@ -465,19 +465,25 @@ fn gpuspy_raises_its_own_limit_on_descriptors_and_the_program_keeps_its_own() {
     assert_eq!((program, soft), ("77", hard));
 }
 
-/// Nothing was said, and the processes that waited had no trace.
-#[test]
-fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
-    let place = Place::new();
+/// Starts a collector that may open so many descriptors. Returns what it says after that it listens, and where it does.
+fn collecting_with_descriptors(place: &Place, most: u32) -> (Child, impl Iterator<Item = String>, PathBuf) {
+    let command = format!("ulimit -n {most}; exec \"$0\" collect --dir traces");
     let mut collect = Command::new("sh")
-        .args(["-c", "ulimit -n 32; exec \"$0\" collect --dir traces", env!("CARGO_BIN_EXE_gpuspy")])
+        .args(["-c", &command, env!("CARGO_BIN_EXE_gpuspy")])
         .current_dir(place.path(""))
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
-    let socket = place.path("traces/gpuspy.sock");
+    (collect, lines, place.path("traces/gpuspy.sock"))
+}
+
+/// Nothing was said, and the processes that waited had no trace.
+#[test]
+fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
+    let place = Place::new();
+    let (mut collect, mut lines, socket) = collecting_with_descriptors(&place, 32);
     let waiting: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     let is_said = |line: &str| line.contains("Too many open files; raise the limit on descriptors");
     assert!(lines.any(|line| is_said(&line)));
@@ -498,15 +504,7 @@ fn a_collector_that_may_open_no_more_descriptors_says_so_once() {
 #[test]
 fn processes_for_which_a_collector_has_no_descriptors_wait_and_all_have_traces() {
     let place = Place::new();
-    let mut collect = Command::new("sh")
-        .args(["-c", "ulimit -n 26; exec \"$0\" collect --dir traces", env!("CARGO_BIN_EXE_gpuspy")])
-        .current_dir(place.path(""))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(collect.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.next().unwrap().contains("traces/gpuspy.sock"));
-    let socket = place.path("traces/gpuspy.sock");
+    let (mut collect, lines, socket) = collecting_with_descriptors(&place, 26);
     let agent = || sample_program().env("GPUSPY_SOCKET", &socket).stdout(Stdio::null()).spawn().unwrap();
     let agents: Vec<Child> = (0..12).map(|_| agent()).collect();
     agents.into_iter().for_each(|mut agent| assert!(ended(&mut agent).success()));

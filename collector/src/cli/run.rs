@@ -355,8 +355,9 @@ fn end_of(mut child: Child, signals: &Signals, stopper: &Stopper) -> ExitStatus 
     })
 }
 
-/// Waits until the command ends, which stays a zombie, and passes signals on to it. Returns how it ended. SIGCHLD would not tell the end for sure: in a thread that
-/// somebody else started in this process, as compute-sanitizer does, it is not blocked, and such a thread may take it.
+/// Waits until the command ends, which stays a zombie, and passes signals on to it. Returns how it ended. SIGCHLD would not tell the end
+/// for sure: in a thread that somebody else started in this process, as compute-sanitizer does, it is not blocked, and such a thread may
+/// take it.
 fn attend(child: &Child, signals: &Signals) -> io::Result<ExitStatus> {
     let end = sys::pidfd_open(child.id()).ok();
     // PID 1 inherits all processes of its container whose parents have ended.

@@ -9,7 +9,7 @@ use crate::analyze::calls::base_name;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::{Cause, HABIT};
 use crate::analyze::source::{Lines, Source};
-use crate::units::{count, duration, plural};
+use crate::units::plural;
 
 const FIX: Advice = Advice {
     pytorch: "Do it in a thread of the program that waits for an event (torch.cuda.Event.synchronize), or enqueue it on a stream \
@@ -31,11 +31,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let most = calls.clone().max_by_key(|(_, calls)| calls.count);
     let all = calls.fold(0u64, |sum, (_, calls)| sum.saturating_add(calls.count));
     let text = format!(
-        "{} of {} each, {} in all, with {} on the streams.",
-        plural(idle.part.count, "gap", "gaps"),
-        duration(idle.part.total.value / idle.part.count),
-        duration(idle.part.total.value),
-        if all == 1 { "one host function".to_owned() } else { format!("{} host functions", count(all)) }
+        "{}, with {} on the streams.",
+        idle.lengths(facts, Cause::HostCallback),
+        plural(all, "host function", "host functions")
     );
     Some(Claimed {
         finding: Finding {

@@ -159,12 +159,11 @@ fn who(idle: &IdleReport) -> &'static str {
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let idle = stalls(facts);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
-    let thread = match site.tid.filter(|_| idle.is_of_one_thread) {
-        Some(tid) => format!("thread {tid}"),
-        None => "the thread that launches".to_owned(),
-    };
-    let mut text =
-        format!("{}, in which {thread} was in no CUDA call.", idle.lengths(facts, Cause::OutsideCuda));
+    let mut text = format!(
+        "{}, in which {} was in no CUDA call.",
+        idle.lengths(facts, Cause::OutsideCuda),
+        idle.leader()
+    );
     if let Some(range) = &site.range {
         text += &format!(" Most of it ended in the NVTX range {range}.");
     }

@@ -62,7 +62,7 @@ pub struct Idle<'a> {
     /// The site of most of it.
     pub main: Option<&'a Site>,
     /// Whether one thread led all of it.
-    pub is_of_one_thread: bool,
+    is_of_one_thread: bool,
     /// The lines of the program that it comes from: those of the waits that it is owed to, else of the calls that the host
     /// was in, or that came too late, ns.
     lines: Lines,
@@ -125,15 +125,19 @@ impl<'a> Idle<'a> {
             sum = sum.saturating_add(*ns);
             sum >= total.value / 2
         });
+        let of_few = duration(sum.min(total.value));
         match few.map(|at| at as u64 + 1).filter(|few| few * FEW <= count) {
-            Some(1) => format!("{gaps}, {all} in all, of which one has {}", duration(sum.min(total.value))),
-            Some(few) => {
-                format!(
-                    "{gaps}, {all} in all, of which the {few} longest have {}",
-                    duration(sum.min(total.value))
-                )
-            }
+            Some(1) => format!("{gaps}, {all} in all, of which one has {of_few}"),
+            Some(few) => format!("{gaps}, {all} in all, of which the {few} longest have {of_few}"),
             None => format!("{gaps} of {} each, {all} in all", duration(total.value / count.max(1))),
+        }
+    }
+
+    /// Names the thread that led it.
+    pub fn leader(&self) -> String {
+        match self.main.and_then(|site| site.tid).filter(|_| self.is_of_one_thread) {
+            Some(tid) => format!("thread {tid}"),
+            None => "the thread that launches".to_owned(),
         }
     }
 

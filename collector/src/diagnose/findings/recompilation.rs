@@ -58,13 +58,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());
     let loader = library.unwrap_or("it");
     let is_cudnn = library.is_some_and(|name| name.starts_with("libcudnn"));
-    let thread = match site.tid.filter(|_| idle.is_of_one_thread) {
-        Some(tid) => format!("thread {tid}"),
-        None => "the thread that launches".to_owned(),
-    };
     let text = format!(
-        "{}, in which {thread} was in no CUDA call and after which {loader} loaded code.",
-        idle.lengths(facts, Cause::OutsideCuda)
+        "{}, in which {} was in no CUDA call and after which {loader} loaded code.",
+        idle.lengths(facts, Cause::OutsideCuda),
+        idle.leader()
     );
     Some(Claimed {
         finding: Finding {

@@ -34,7 +34,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         0 => (launches, "launch"),
         steps => (steps, "step"),
     };
-    // What a program only copies may not be there at one time.
+    // A program that launches nothing has no groups: nothing says which of its copies belong together.
     if groups == 0 || found.all.count < MANY * groups {
         return None;
     }

@@ -64,19 +64,19 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let meant = kernels().filter(|kernel| !most_are_tiny || is_tiny(kernel));
     let commonest = meant.max_by_key(|kernel| kernel.count);
     let waited = format!(
-        "n {} gaps, {} in all, the GPU waited for the next launch",
+        "{} gaps, {} in all, the GPU waited for the next launch",
         count(idle.part.count),
         duration(total.value)
     );
     let mut text = match most_are_tiny {
         true => format!(
-            "{} of {} launches ({}) are of kernels that run for less than {}, and i{waited}",
+            "{} of {} launches ({}) are of kernels that run for less than {}, and in {waited}",
             count(number),
             count(launched),
             percent(number, launched),
             duration(TINY)
         ),
-        false => format!("I{waited}"),
+        false => format!("In {waited}"),
     };
     if let Some(median) = commonest.and_then(|kernel| kernel.durations.median()) {
         let which = if most_are_tiny { "the commonest" } else { "the commonest kernel" };

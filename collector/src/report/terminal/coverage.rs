@@ -333,3 +333,27 @@ fn clock(run: &Run<'_>, whole: bool) -> Text {
     let more = format!("; the drift exceeded that {}", plural(contradictions, "time", "times"));
     line.then(Text::toned(Tone::Waste, more))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::calls::HostTimes;
+
+    /// Half of a program's launches failed, and only the table of calls said so.
+    #[test]
+    fn launches_that_failed_are_counted_and_host_functions_are_none() {
+        let mut all = Tables::default();
+        let calls = |failed| {
+            let mut times = HostTimes::default();
+            (times.count, times.failed) = (400, failed);
+            times
+        };
+        all.apis.insert("cuLaunchHostFunc".to_owned(), calls(9));
+        all.apis.insert("cuMemAlloc".to_owned(), calls(5));
+        assert_eq!(failed(&all), None);
+        all.apis.insert("cuLaunchKernel".to_owned(), calls(200));
+        all.apis.insert("cuGraphLaunch".to_owned(), calls(1));
+        let said = Text::toned(Tone::Waste, "201 calls that launch failed").then(": --section calls");
+        assert_eq!(failed(&all), Some(said));
+    }
+}

@@ -84,7 +84,7 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         let facts = facts.then(format!(", {}, {}", gpus(run), duration(wall(run))));
         let trace = match windows_of_time(run) {
             0 | 1 if parts.len() == 1 => trace(screen, &process.path),
-            0 => dim(plural(parts.len() as u64, "trace", "traces")),
+            0 | 1 => dim(plural(parts.len() as u64, "trace", "traces")),
             several => dim(plural(several, WINDOW.0, WINDOW.1)),
         };
         let more = facts.clone().then(", ").then(trace);
