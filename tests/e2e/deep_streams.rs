@@ -146,6 +146,8 @@ fn a_program_that_fills_its_queue_behind_its_own_wait_is_not_blocked() {
         ("value", "100"),
         ("host-function", "0"),
         ("host-function", "100"),
+        ("among-functions", "0"),
+        ("among-functions", "100"),
         ("spinning", "0"),
     ] {
         let done = Run::of("deep_queue").arg(gate).arg("900").arg(ahead).observed().succeeded();
@@ -206,5 +208,32 @@ fn host_stalls_without_a_wait_are_reported_as_gaps() {
         let compute = &report["devices"][0]["compute_ns"];
         assert!((number(&compute["value"]) / busy - 1.0).abs() <= 0.1, "{timing}: {busy}, said {compute}");
         assert!(number(&report["gaps"]["count"]) >= 40.0, "{timing}: {}", report["gaps"]);
+    }
+}
+
+/// A host function keeps a stream from flowing, and whatever was launched behind one on a deep stream had no time: 30 % of the
+/// time was undecided.
+#[test]
+fn gaps_at_host_functions_inside_a_deep_stream_are_seen() {
+    for timing in ["exact", "auto"] {
+        until_one_is_good(|| {
+            let run = Run::of("deep_host_functions").arg("3000").arg("30");
+            let done = run.observed_with(&["--timing", timing]).succeeded();
+            let (report, truth) = (done.report(), done.truth().operations());
+            let (device, busy) = (&report["devices"][0], union(&truth) as f64);
+            let [told, lo, hi] = ["value", "lo", "hi"].map(|end| number(&device["compute_ns"][end]));
+            assert!(lo <= 1.001 * busy && busy <= 1.001 * hi, "{timing}: busy for {busy}, said {device}");
+            let is_at_function = |pair: &&[Operation]| pair[1].interval.0 - pair[0].interval.1 > 250_000;
+            let waits = truth[1..].windows(2).filter(is_at_function);
+            let waits: u64 = waits.map(|pair| pair[1].interval.0 - pair[0].interval.1).sum();
+            let causes = report["idle"]["by_cause"].as_array().unwrap();
+            let waited = causes.iter().filter(|row| row["cause"] == "host_callback");
+            let waited: f64 = waited.map(|row| number(&row["total_ns"]["value"])).sum();
+            let is_good = (told / busy - 1.0).abs() <= 0.04
+                && number(&device["undecided_ns"]["value"]) <= 0.05 * busy
+                && (waited / waits as f64 - 1.0).abs() <= 0.1;
+            let said = || format!("{timing}: busy for {busy}, waits {waits}, said {waited}, {device}");
+            is_good.then_some(()).ok_or_else(said)
+        });
     }
 }

@@ -123,7 +123,7 @@ pub fn join(call: &Call, driver: &Driver, stream: &'static Stream, overlap: &Ove
         // This start event cuts the sequence, but it is recorded already.
         Some(end) if overlap.follows(end.since) => {
             call.session.get::<Bursts>().set_followed(end.function);
-            Start { event: end.event, shared: true, begun: end.begun }
+            Start { event: end.event, shared: true, begun: end.begun, position: end.position }
         }
         stale => {
             stale.into_iter().for_each(|end| context.pool.give(end.event));
@@ -189,17 +189,19 @@ pub fn run(
     if is_sampled && !draw::is_really_deep(session, driver, &stream.entries, context, &last.draw) {
         return Ok(Joined::Alone { hold, by_chance: false });
     }
-    let follows = last.end.take_if(|end| overlap.follows(end.since));
-    let Some(End { event, begun, position, .. }) = follows else {
-        return if is_sampled {
-            Ok(Joined::Alone { hold, by_chance: false })
-        } else {
-            Err(Untimed::DeepQueue)
-        };
+    let start = match last.end.take_if(|end| overlap.follows(end.since)) {
+        Some(End { event, begun, position, .. }) => Start { event, shared: true, begun, position },
+        None if is_sampled => return Ok(Joined::Alone { hold, by_chance: false }),
+        // What came in between keeps the stream from flowing, as a host function does. The GPU may idle beside it, which
+        // only an event after it shows.
+        None if stream.may_take_events(*session.get::<Queue>()) => {
+            event_pairs::recorded(call, driver, context, stream)?
+        }
+        None => return Err(Untimed::DeepQueue),
     };
-    last.draw.run_started(context, event, position);
+    let last = hold.last();
+    last.draw.run_started(context, start.event, start.position);
     let left = last.draw.length(density);
-    let start = Start { event, shared: true, begun };
     Ok(Joined::Member(Member { hold, start: Some((context, start)), left, is_programmatic: false }))
 }
 
@@ -355,7 +357,7 @@ fn record_end(
         event.into_iter().chain([start]).for_each(|event| context.pool.give(event));
         Err(why)
     };
-    if !next.is_wait() && stream.entries.density(*call.session.get::<Queue>()) == Density::None {
+    if !next.is_wait() && stream.density(*call.session.get::<Queue>()) == Density::None {
         return refuse(Untimed::DeepQueue, None);
     }
     let Some(event) = context.take_event(call) else { return refuse(Untimed::NoEvent, None) };

@@ -27,7 +27,8 @@ pub enum Density {
     Each,
     /// One operation in several may have a pair; the others are timed as a run. Entries are completing.
     Sampled,
-    /// One event in many entries is recorded. No entry was observed to complete lately.
+    /// One event in many entries is recorded, besides those that start anew what another entry has cut, which are limited by
+    /// [`Queue::most_events`]. No entry was observed to complete lately.
     Sparse,
     /// No event is recorded: it could be the entry that blocks the program.
     None,
@@ -62,6 +63,13 @@ impl Queue {
     /// The depth up to which each operation may have a pair while entries are completing.
     fn flowing(self) -> u64 {
         self.entries / 4
+    }
+
+    /// How many of our events may be pending on a stream so deep that is not flowing, for one to be recorded besides those of
+    /// [`Density::Sparse`]: as many as there are if each operation had a pair up to [`shallow`](Self::shallow), and one entry
+    /// in 32 an event from there on.
+    pub fn most_events(self, depth: u64) -> u64 {
+        self.shallow() / 2 + depth / 32
     }
 
     /// The depth from which no event is recorded unless entries are completing.

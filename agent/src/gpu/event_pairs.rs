@@ -69,6 +69,8 @@ pub struct Start {
     pub shared: bool,
     /// The last ticks at which it is known not to have fired.
     pub begun: u64,
+    /// Its entry number.
+    pub position: u64,
 }
 
 impl Drop for Events {
@@ -153,12 +155,14 @@ fn open_deep(
     is_apart: &dyn Fn() -> bool,
 ) -> Result<Opened, Untimed> {
     let (session, stream) = (call.session, hold.stream());
+    let queue = *session.get::<Queue>();
     query_at_intervals(session, driver, stream, context);
-    match stream.entries.density(*session.get::<Queue>()) {
+    match stream.density(queue) {
         Density::Each => pair(call, driver, context, hold, overlap, false),
         Density::Sampled if kernel == 0 || is_apart() => pair(call, driver, context, hold, overlap, false),
         Density::None => Err(Untimed::DeepQueue),
-        Density::Sparse if kernel == 0 => Err(Untimed::DeepQueue),
+        Density::Sparse if kernel == 0 && !stream.may_take_events(queue) => Err(Untimed::DeepQueue),
+        Density::Sparse if kernel == 0 => pair(call, driver, context, hold, overlap, false),
         density => match burst::run(call, driver, hold, overlap, density, kernel)? {
             Joined::Member(member) => Ok(Opened::Member(member)),
             Joined::Alone { hold, by_chance } => pair(call, driver, context, hold, overlap, by_chance),
@@ -202,7 +206,7 @@ fn start(
     burst::end(call, driver, hold, |since| overlap.follows(since));
     if let Some(end) = hold.last().end.take() {
         if let Some(begun) = shareable_since(call.session, driver, context, hold, &end, overlap) {
-            return Ok(Start { event: end.event, shared: true, begun });
+            return Ok(Start { event: end.event, shared: true, begun, position: end.position });
         }
         context.pool.give(end.event);
     }
@@ -213,11 +217,11 @@ fn start(
 pub fn recorded(call: &Call, driver: &Driver, context: &Context, stream: &Stream) -> Result<Start, Untimed> {
     let event = context.take_event(call).ok_or(Untimed::NoEvent)?;
     let begun = ticks();
-    if record(call, driver, context, event, stream).is_none() {
+    let Some(position) = record(call, driver, context, event, stream) else {
         context.pool.give(event);
         return Err(unrecorded(context));
-    }
-    Ok(Start { event, shared: false, begun })
+    };
+    Ok(Start { event, shared: false, begun, position })
 }
 
 /// Records an event on a stream as one more entry, and returns the entry's number: all entries up to it are

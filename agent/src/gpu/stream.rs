@@ -10,7 +10,7 @@ use gpuspy_wire::record::flag;
 
 use crate::cuda::*;
 use crate::gpu::context::Context;
-use crate::gpu::depth::Entries;
+use crate::gpu::depth::{Density, Entries, Queue};
 use crate::gpu::draw::Draw;
 use crate::gpu::open_burst::{Bursts, OpenBurst};
 use crate::gpu::overlap::{CallCounts, Queues, Since, StreamCounts};
@@ -364,6 +364,25 @@ impl Stream {
     pub fn is_watched(&self) -> bool {
         let (oldest, end) = self.unread();
         oldest < end && self.at(end - 1).is_some_and(|op| !self.entries.is_complete(op.position))
+    }
+
+    /// How densely our events may follow the entries that it holds now: where none might, because nothing completes, there may be a
+    /// few if so few of them are pending.
+    pub fn density(&self, queue: Queue) -> Density {
+        match self.entries.density(queue) {
+            Density::None if self.may_take_events(queue) => Density::Sparse,
+            density => density,
+        }
+    }
+
+    /// Whether so few of our events are pending that more do not block the program: see [`Queue::most_events`].
+    pub fn may_take_events(&self, queue: Queue) -> bool {
+        let most = queue.most_events(self.entries.depth());
+        let (oldest, end) = self.unread();
+        let newest_first = (oldest..end).rev().filter_map(|position| self.at(position));
+        let pending =
+            newest_first.take_while(|op| !self.entries.is_complete(op.position)).take(most as usize);
+        pending.map(|op| if op.marker || op.shares_start { 1 } else { 2 }).sum::<u64>() < most
     }
 
     /// The unread operation at a position.
