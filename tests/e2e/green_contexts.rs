@@ -4,6 +4,7 @@ use crate::compare::{Compared, by_name, compare, intervals_contain_the_truth, kn
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run};
+use gpuspy_wire::record::SyncScope;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -69,6 +70,26 @@ fn two_green_contexts_are_counted_and_timed_as_streams_of_one_context() {
         });
         assert!(overlaps.count() > 100);
     }
+}
+
+/// A wait for one half counted as one for the whole device: the GPU was said to be busy for 108 ms at most, of 200, and its clock to be
+/// known to 10 ms.
+#[test]
+fn a_wait_for_a_green_context_says_nothing_of_another_one() {
+    let done = Run::of("green_waits").observed().succeeded();
+    intervals_contain_the_truth(&compare(&done));
+    let report = done.report();
+    let long = done.truth().operations().into_iter().filter(|kernel| kernel.name == "long_20ms");
+    let busy: u64 = long.map(|kernel| kernel.interval.1 - kernel.interval.0).sum();
+    let device = &report["devices"][0];
+    assert!(device["compute_ns"]["hi"].as_u64().unwrap() >= busy, "busy for {busy} at least, said {device}");
+    let uncertainty = report["clock"]["uncertainty_ns"].as_u64().unwrap();
+    assert!(uncertainty < 5_000_000, "{}", report["clock"]);
+    let mut reader = TraceReader::open(&done.trace()).unwrap();
+    let waits = reader.records().filter(
+        |record| matches!(&record.body, Body::Synchronize(sync) if sync.scope == SyncScope::GreenContext),
+    );
+    assert_eq!(waits.count(), 10);
 }
 
 #[test]

@@ -112,6 +112,10 @@ fn check_memory_and_calls(program: &str, kinds: &str) -> Done {
     let (reported, truth) = (reported_uses(&report), true_uses(&done.truth()));
     assert_eq!(reported, truth);
     assert_eq!(reported.0.keys().map(String::as_str).collect::<Vec<_>>().join(" "), kinds);
+    // What a launch of a graph allocated and freed itself was missing in its line.
+    let lines = report["lines"].as_array().unwrap();
+    let by_line: u64 = lines.iter().map(|line| line["allocated_bytes"].as_u64().unwrap()).sum();
+    assert_eq!(by_line, report["memory"]["allocated_bytes"].as_u64().unwrap());
     let calls = by_name(&report["apis"], "name", "count");
     for (name, count) in known_calls(&done.said()) {
         assert_eq!(calls.get(&name), Some(&count), "{name}");

@@ -265,6 +265,8 @@ wire_enum! {
         Stream = 3 "stream",
         /// One event.
         Event = 4 "event",
+        /// Everything in a green context, which is current. Which streams of the primary context, the record's, these are is not kept.
+        GreenContext = 5 "green_context",
     }
 }
 

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use gpuspy_wire::record::{self, Head, Kind, SyncScope};
 
-use crate::calls::{Plain, current_context, stack_of, stream_of};
+use crate::calls::{Plain, stack_of, stream_of};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::burst::{self, Next};
@@ -82,6 +82,16 @@ impl Sync {
 }
 
 impl Sync {
+    /// Returns the number of the context whose work is waited for, and whether it is only that of a green context, which stands for its
+    /// primary context: a wait for a green context leaves others at work (cuda.h, cuCtxSynchronize).
+    fn context(&self, call: &Call) -> (u32, bool) {
+        let Some(driver) = driver::driver() else { return (0, false) };
+        let handle = if self.context.is_null() { driver.current_context() } else { self.context };
+        let contexts = call.session.get::<Contexts>();
+        let context = contexts.get(call, driver, handle);
+        (context.map_or(0, |context| context.number), contexts.greens.primary(handle).is_some())
+    }
+
     fn end_bursts(&self, call: &Call, stream: Option<&'static Stream>, next: Next) {
         match (stream, self.scope) {
             (Some(stream), _) => burst::end_on(call, stream, next),
@@ -89,7 +99,7 @@ impl Sync {
                 burst::end_own(call, Next::WaitForAll);
             }
             (None, SyncScope::Device | SyncScope::Context) => burst::end_own(call, next),
-            (None, SyncScope::Stream | SyncScope::Event) => {}
+            (None, SyncScope::Stream | SyncScope::Event | SyncScope::GreenContext) => {}
         }
     }
 }
@@ -114,24 +124,20 @@ impl Plain for Sync {
         }
         // A burst that got no end event before the call, so as not to hold up other streams, is over now.
         self.end_bursts(call, stream, Next::Nothing);
-        let whose = || match driver::driver() {
-            Some(driver) if !self.context.is_null() => {
-                call.session.get::<Contexts>().get(call, driver, self.context).map_or(0, |c| c.number)
-            }
-            _ => current_context(call),
-        };
+        let (context, is_green) = self.context(call);
         let mut record = record::Synchronize {
             head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
             correlation: call.correlation,
             begin: call.begin,
             end,
             caller: call.caller,
-            context: stream.and_then(Stream::context).map_or_else(whose, |c| c.number),
+            context: stream.and_then(Stream::context).map_or(context, |c| c.number),
             stream: stream.map_or(0, Stream::id),
             event: self.event as u64,
             ..Default::default()
         };
-        record.scope = self.scope as u8;
+        let is_of_all = matches!(self.scope, SyncScope::Device | SyncScope::Context);
+        record.scope = if is_of_all && is_green { SyncScope::GreenContext } else { self.scope } as u8;
         record.stack = stack_of(call, Depth::Whole);
         call.record(&record);
         true

@@ -335,7 +335,12 @@ impl<'a> Analysis<'a> for LineFold<'a> {
         }
         if scope.call() {
             let allocated = scope.memory().iter().filter_map(|change| match change {
-                MemoryChange::Allocated { memory, bytes, .. } if is_device_memory(*memory) => Some(*bytes),
+                MemoryChange::Allocated { memory, bytes, .. }
+                | MemoryChange::Passed { memory, bytes, .. }
+                    if is_device_memory(*memory) =>
+                {
+                    Some(*bytes)
+                }
                 _ => None,
             });
             let bytes = allocated.fold(0u64, u64::saturating_add);

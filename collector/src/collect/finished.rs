@@ -8,13 +8,13 @@ use gpuspy_wire::record::SyncScope;
 /// Limit on the streams and contexts that are followed: more than a process has alive.
 const MOST: usize = 1 << 14;
 
-/// What a wait was for: the stream of a context, or with `None` all of it. `None` if it was for an event, because which operation
-/// that follows is not kept.
+/// What a wait was for: the stream of a context, or with `None` all of it. `None` if it was for an event or a green context, because
+/// which operation an event follows is not kept, nor which streams a green context has.
 pub fn waited_for(sync: &Synchronize) -> Option<(u32, Option<u64>)> {
     match sync.scope {
         SyncScope::Device | SyncScope::Context => Some((sync.call.context, None)),
         SyncScope::Stream => Some((sync.call.context, Some(sync.stream))),
-        SyncScope::Event => None,
+        SyncScope::GreenContext | SyncScope::Event => None,
     }
 }
 

@@ -95,6 +95,8 @@ pub enum MemoryChange {
         bytes: u64,
         /// The most bytes of them that can have existed at the same time.
         at_once: u64,
+        /// The least that certainly did at some moment: the largest of them.
+        largest: u64,
         /// The blocks' origin.
         of: Allocator,
     },

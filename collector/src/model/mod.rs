@@ -582,6 +582,7 @@ impl<'c> Model<'c> {
                 Some(work) => (work.context, Some(work.stream), work.before),
                 None => return Vec::new(),
             },
+            SyncScope::GreenContext => return Vec::new(),
         };
         for (key, last) in &self.stream_ends {
             let is_late = last.end - last.error > end && survey::covers(sync, *key, last.returned);
@@ -860,7 +861,7 @@ mod tests {
         let of = memory::Allocator { context: 1, thread: 1, stream: Some(7), caller: 0, correlation: 0 };
         let came = |bytes| MemoryChange::Allocated { memory: Memory::Graph, bytes, of };
         let memory = Memory::Graph;
-        let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, of };
+        let passed = MemoryChange::Passed { memory, blocks: 1, bytes: 64, at_once: 64, largest: 64, of };
         assert_eq!(memory_of(0), [came(32), passed]);
     }
 

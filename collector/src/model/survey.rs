@@ -239,13 +239,13 @@ pub(super) fn timed(work: &Work) -> Option<&GpuTime> {
     work.gpu.as_ref().filter(|_| ran)
 }
 
-/// Whether a wait covers an operation on a stream whose call returned at `returned`. Waits for an event cover none,
-/// because which operation an event follows is not kept.
+/// Whether a wait covers an operation on a stream whose call returned at `returned`. Waits for an event or a green context
+/// cover none, because which operation an event follows is not kept, nor which streams a green context has.
 pub(super) fn covers(sync: &Synchronize, (context, stream): (u32, u64), returned: u64) -> bool {
     let is_in_scope = match sync.scope {
         SyncScope::Device | SyncScope::Context => true,
         SyncScope::Stream => stream == sync.stream,
-        SyncScope::Event => false,
+        SyncScope::GreenContext | SyncScope::Event => false,
     };
     is_in_scope && context == sync.call.context && returned <= sync.call.begin
 }

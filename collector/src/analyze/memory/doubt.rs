@@ -21,6 +21,8 @@ const MOST_STRETCHES: usize = 1 << 12;
 pub struct Effect {
     /// The most by which it raises what is held at any moment of it, bytes.
     rise: u64,
+    /// The least by which it certainly raises that at some moment of it, if no other call overlaps, bytes.
+    least: u64,
     /// The bytes allocated and freed so far.
     came: u64,
     went: u64,
@@ -29,16 +31,17 @@ pub struct Effect {
 impl Effect {
     /// Adds the call's next change.
     pub fn takes(&mut self, change: &MemoryChange) {
-        let mut passing = 0;
+        let (mut passing, mut largest) = (0, 0);
         match *change {
             MemoryChange::Allocated { bytes, .. } => self.came = self.came.saturating_add(bytes),
             MemoryChange::Freed { bytes, .. } | MemoryChange::Vanished { bytes, .. } => {
                 self.went = self.went.saturating_add(bytes);
             }
-            MemoryChange::Passed { at_once, .. } => passing = at_once,
+            MemoryChange::Passed { at_once, largest: of_one, .. } => (passing, largest) = (at_once, of_one),
             MemoryChange::FreeFailed { .. } => {}
         }
-        self.rise = self.rise.max(self.came.saturating_add(passing).saturating_sub(self.went));
+        let raised = |by: u64| self.came.saturating_add(by).saturating_sub(self.went);
+        (self.rise, self.least) = (self.rise.max(raised(passing)), self.least.max(raised(largest)));
     }
 }
 
@@ -112,8 +115,8 @@ impl Doubt {
             self.lo = self.lo.saturating_sub(effect.went);
         }
         if when.counts {
-            let most = if is_alone && effect.rise > 0 { before.saturating_add(effect.rise) } else { after };
-            self.certain(most.saturating_sub(self.freeing), when.ended);
+            let held = if is_alone && effect.least > 0 { before.saturating_add(effect.least) } else { after };
+            self.certain(held.saturating_sub(self.freeing), when.ended);
         }
     }
 
@@ -186,6 +189,16 @@ mod tests {
             peak = held.max(peak);
         }
         doubt.around(peak)
+    }
+
+    /// A graph that allocates and frees one block after another was said to hold both at once, exactly.
+    #[test]
+    fn blocks_of_a_graph_may_exist_one_after_the_other() {
+        let (memory, of, mut effect) = (Memory::Graph, Allocator::default(), Effect::default());
+        effect.takes(&MemoryChange::Passed { memory, blocks: 2, bytes: 30, at_once: 30, largest: 20, of });
+        let mut doubt = Doubt::default();
+        doubt.call((5, 5), effect, When { began: 10, ended: 20, touches: true, counts: true });
+        assert_eq!(doubt.around(35), (25, 35));
     }
 
     /// Eight threads, each starting after the one before: each allocates 256 MiB and frees them, and no free returns

@@ -94,7 +94,7 @@ fn memory_that_a_graph_allocates_and_frees_is_held_for_a_moment() {
     let mut fold = MemoryTimeline::over(1_000_000, Period::default());
     observe(&mut fold, &[(1_000_500, 10)]);
     let memory = Memory::Graph;
-    let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, of: OF };
+    let passed = MemoryChange::Passed { memory, blocks: 3, bytes: 9, at_once: 7, largest: 7, of: OF };
     let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
     let record = Record { thread: 1, at: 1_002_500, body };
     take(&mut fold, &Event { memory: vec![passed], ..Event::new(&record) });

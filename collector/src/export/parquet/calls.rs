@@ -81,7 +81,7 @@ impl Calls {
             let number = match sync.scope {
                 SyncScope::Event => 1,
                 SyncScope::Stream => 3,
-                SyncScope::Context | SyncScope::Device => 4,
+                SyncScope::Context | SyncScope::GreenContext | SyncScope::Device => 4,
             };
             vec![Cell::Number(number), Cell::text(Some(sync.scope.name()))]
         });

@@ -331,7 +331,7 @@ fn of_stack<S: Sink>(sink: &mut S, stacks: &Stacks, stack: u32, line: u32) -> Op
 fn sync_kind(sync: &Synchronize) -> &'static str {
     match sync.scope {
         // CUPTI has no device scope; it reports a wait for the context's work.
-        SyncScope::Device | SyncScope::Context => "Context Sync",
+        SyncScope::Device | SyncScope::Context | SyncScope::GreenContext => "Context Sync",
         SyncScope::Stream => "Stream Sync",
         SyncScope::Event => "Event Sync",
     }

@@ -6,7 +6,7 @@
 //! have failed with the block still there (cuda.h, cuGraphLaunch), so the graph freed it (AUTO_FREE_ON_LAUNCH).
 //!
 //! **All blocks of one launch count as held at once**, whatever the order of the nodes, because that is the most that
-//! it can hold; except blocks that share addresses, which never exist together. Launches that run at the same time on
+//! it can hold; except blocks that share addresses, which never exist together. The least is the largest of them. Launches that run at the same time on
 //! several streams are not added up: what each frees itself is counted launch by launch.
 
 use super::{Allocator, Block, Blocks, MemoryChange, PendingFree};
@@ -35,6 +35,8 @@ struct Plan {
     before: Vec<(u64, u64)>,
     /// Temporary blocks: their number, the bytes of all, and the bytes of those that can exist at once.
     passing: [u64; 3],
+    /// The bytes of the largest of these.
+    largest: u64,
     /// Remaining blocks that share addresses with larger temporary ones.
     after: Vec<(u64, u64)>,
 }
@@ -81,6 +83,7 @@ impl GraphMemory {
                     place.push((address, bytes));
                 } else {
                     let at_once = if is_free { bytes } else { 0 };
+                    plan.largest = plan.largest.max(bytes);
                     let sums = plan.passing.iter_mut().zip([1, bytes, at_once]);
                     sums.for_each(|(sum, more)| *sum = sum.saturating_add(more));
                 }
@@ -103,7 +106,7 @@ impl Blocks {
             changes.extend(self.displace(address, bytes).into_iter().map(freed_by_launch));
             self.addressed.insert(address, Block { memory, bytes, of, context: 0, handle: 0, references: 1 });
         }
-        let Plan { before, passing: [blocks, bytes, at_once], after } = graph.plan();
+        let Plan { before, passing: [blocks, bytes, at_once], largest, after } = graph.plan();
         let came = |&(_, bytes): &(u64, u64)| MemoryChange::Allocated { memory, bytes, of };
         changes.extend(before.iter().map(came));
         if *blocks > 0 {
@@ -112,6 +115,7 @@ impl Blocks {
                 blocks: *blocks,
                 bytes: *bytes,
                 at_once: *at_once,
+                largest: *largest,
                 of,
             });
         }
