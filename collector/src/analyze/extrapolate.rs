@@ -28,7 +28,8 @@
 //! **Neither.** With fewer than five windows or draws, the untimed operations are assumed to take at least as long as
 //! the shortest timed one, and at most as long as the longest (by their best values), or as the mean of the upper
 //! bounds if that is more. Where none of their own shape, size or graph was timed, they may have taken no time. Transfers
-//! of a size of which none was timed take as long as those of other sizes by their bytes: `strata.rs`.
+//! of a size of which none was timed take as long as those of other sizes by their bytes (`strata.rs`), and of a size of
+//! which fewer than five were, half to twice as long as those.
 
 mod clusters;
 mod draws;
@@ -408,7 +409,7 @@ impl Sample {
 
     /// Returns the time of `count` untimed operations that are in no run, ns.
     fn rest(&self, count: u64) -> Range {
-        let mean = || self.windows.mean(self.in_no_run()).unwrap_or_else(|| self.bounds());
+        let mean = || self.windows.mean(self.in_no_run()).unwrap_or_else(|| self.bounds_of_others());
         self.assumed.unwrap_or_else(mean).times(count)
     }
 
@@ -432,6 +433,16 @@ impl Sample {
 
     fn has_windows(&self) -> bool {
         self.windows.mean(self.in_no_run()).is_some()
+    }
+
+    /// Returns the bounds of an untimed one where only the timed ones are known. Transfers of a few sizes are in one sample, and
+    /// share the bus with others: what a few of them took bounds the rest only to a factor of two.
+    fn bounds_of_others(&self) -> Range {
+        let Range { lo, value, hi } = self.bounds();
+        match self.size() {
+            Some(_) if self.timed < LEAST => Range { lo: lo / 2.0, value, hi: hi * 2.0 },
+            _ => Range { lo, value, hi },
+        }
     }
 
     /// Returns the bounds of one operation where only the timed ones are known.

@@ -14,7 +14,7 @@ use super::graphs::GraphUse;
 use super::kernels::{Kernel, Shaped, symbol};
 use super::scope::Scope;
 use super::timeline::completed;
-use super::transfers::{SizeClass, Transfers};
+use super::transfers::{SizeStep, Transfers};
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -52,7 +52,7 @@ pub enum What {
     /// It launches a graph, by its number.
     Graph(u32),
     /// It copies or memsets memory.
-    Transfer(TransferKind, HostMemory, SizeClass),
+    Transfer(TransferKind, HostMemory, SizeStep),
 }
 
 /// The tables that count operations.
@@ -227,7 +227,7 @@ fn what(event: &Event<'_>, operation: &Operation) -> Option<What> {
     match operation.what {
         Action::Kernel { name, .. } => Some(What::Kernel(name, Shaped::of(&event.record.body))),
         Action::Transfer { kind, host_memory, bytes } => {
-            Some(What::Transfer(kind, host_memory, SizeClass::of(bytes)))
+            Some(What::Transfer(kind, host_memory, SizeStep::of(bytes)))
         }
         Action::Graph { .. } => match &event.record.body {
             Body::Work(Work { what: Ran::Graph { graph, .. }, .. }) => Some(What::Graph(*graph)),

@@ -31,7 +31,7 @@ pub struct Transfer {
     /// The host's time in their calls.
     pub host: HostTimes,
     /// The sample from which the time of the others is estimated, by size.
-    pub strata: Strata<SizeClass>,
+    pub strata: Strata<SizeStep>,
 }
 
 /// The size of one transfer.
@@ -104,6 +104,19 @@ impl SizeClass {
     }
 }
 
+/// The size of a transfer, in steps of a quarter of an octave: the largest of a step is at most a quarter larger than the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SizeStep(u8);
+
+impl SizeStep {
+    /// Returns the step of a transfer of this many bytes.
+    pub fn of(bytes: u64) -> Self {
+        let octave = bytes.max(1).ilog2();
+        let quarter = (u128::from(bytes) << 2 >> octave) as u8 & 3;
+        SizeStep(octave as u8 * 4 + quarter)
+    }
+}
+
 impl SizePart {
     /// Returns the throughput of the timed ones, as [`Transfer::gbps`].
     pub fn gbps(&self) -> Option<Estimate<Option<f64>>> {
@@ -160,7 +173,7 @@ impl Merge for Transfer {
 }
 
 /// Returns the estimated time of untimed transfers on a device, which `extent` selects.
-pub fn untimed(transfers: &Transfers, extent: impl Fn(&Strata<SizeClass>) -> Extent) -> Extent {
+pub fn untimed(transfers: &Transfers, extent: impl Fn(&Strata<SizeStep>) -> Extent) -> Extent {
     let each = transfers.values().map(|transfer| extent(&transfer.strata));
     each.fold(Extent::default(), Extent::plus)
 }
@@ -203,7 +216,7 @@ impl<'a> Analysis<'a> for TransferTimes {
         let sum = self.table.entry((kind, host_memory)).or_default();
         sum.count += 1;
         sum.bytes = sum.bytes.saturating_add(bytes);
-        sum.strata.observe(SizeClass::of(bytes), &self.windows, operation, event);
+        sum.strata.observe(SizeStep::of(bytes), &self.windows, operation, event);
         if let When::Timed(o) = operation.when {
             let time = Sum { value: o.value(), lo: o.lo(), hi: o.hi() };
             one = SizePart { timed: 1, timed_bytes: bytes, time, ..one };
@@ -231,6 +244,14 @@ mod tests {
         assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 3]);
         assert_eq!(SizeClass::of((16 << 20) + 1), SizeClass::Larger);
         assert_eq!(SizeClass::of(u64::MAX).label(), "> 16 MiB");
+    }
+
+    #[test]
+    fn a_step_holds_sizes_that_differ_by_a_quarter_at_most() {
+        let same = |a, b| SizeStep::of(a) == SizeStep::of(b);
+        assert!(same(64, 79) && same(80, 95) && same(112, 127) && same(1 << 40, (1 << 40) * 5 / 4 - 1));
+        assert!(!same(79, 80) && !same(127, 128) && !same(70 << 10, 1_000 << 10));
+        assert!(SizeStep::of(0) < SizeStep::of(2) && SizeStep::of(u64::MAX) == SizeStep(255));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! of them are treated as one sample of the mix that was launched. If that has too few draws or windows as well, nothing
 //! says how long the operations of a stratum took of which none was timed.
 //!
-//! Transfers of a size of which none was timed are never like the mix of the other sizes. Their time follows from their
-//! bytes: `by_bytes`.
+//! Transfers of one size are never like the mix of the other sizes. Where none of a size was timed, their time follows from
+//! their bytes: `by_bytes`.
 
 use super::{Doubtful, Extent, Range, Sample, Why, Windows};
 use crate::analyze::estimate::Estimate;
@@ -38,7 +38,7 @@ struct Device<K> {
     is_partial: bool,
 }
 
-impl<K: Copy + Eq + Hash> Strata<K> {
+impl<K: Copy + Ord + Hash> Strata<K> {
     /// Takes an operation that ran, with its event.
     pub fn observe(&mut self, key: K, windows: &Windows, operation: &Operation, event: &Event<'_>) {
         let device = self.devices.entry(operation.device).or_default();
@@ -154,7 +154,7 @@ impl<K> Default for Device<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Device<K> {
+impl<K: Copy + Ord + Hash> Device<K> {
     /// Returns a stratum, or `None` if there are too many.
     fn stratum(&mut self, key: K) -> Option<&mut Sample> {
         if self.strata.len() == MOST && !self.strata.contains_key(&key) {
@@ -177,6 +177,13 @@ impl<K: Copy + Eq + Hash> Device<K> {
         self.without(in_runs + others, rest).beside(known)
     }
 
+    /// Returns the strata in order, so that the sum of their times does not depend on the seed of a hash.
+    fn in_order(&self) -> Vec<&Sample> {
+        let mut strata: Vec<(&K, &Sample)> = self.strata.iter().collect();
+        strata.sort_unstable_by_key(|(key, _)| **key);
+        strata.into_iter().map(|(_, sample)| sample).collect()
+    }
+
     /// Returns how many operations are in strata of which none was timed.
     fn never_timed(&self, count_of: impl Fn(&Sample) -> u64) -> u64 {
         self.strata.values().filter(|sample| sample.timed == 0).map(count_of).sum()
@@ -193,14 +200,16 @@ impl<K: Copy + Eq + Hash> Device<K> {
         Range { lo: (time.lo - self.all.bounds().times(guessed).lo).max(0.0), ..time }
     }
 
-    /// Returns a sum over strata. Those that were timed count as one sample unless each of them is known.
+    /// Returns a sum over strata. Those that were timed count as one sample unless each of them is known, or they are transfers: of
+    /// these no size is like the mix of the others.
     fn sum(&self, of: impl Fn(&Sample) -> Option<Range>) -> Option<Range> {
         if self.is_partial {
             return of(&self.all);
         }
-        let sized: Vec<Sample> = self.strata.values().filter_map(|sample| self.by_bytes(sample)).collect();
-        let others = || self.strata.values().filter(|sample| self.by_bytes(sample).is_none());
-        let others = if others().all(Sample::is_known) {
+        let strata = self.in_order();
+        let sized: Vec<Sample> = strata.iter().filter_map(|sample| self.by_bytes(sample)).collect();
+        let others = || strata.iter().copied().filter(|sample| self.by_bytes(sample).is_none());
+        let others = if others().all(|sample| sample.is_known() || sample.size().is_some()) {
             others().filter_map(&of).reduce(Range::plus)
         } else {
             let mut all = self.all.clone();
@@ -241,7 +250,7 @@ fn of_size(size: f64, others: &[(f64, Range)]) -> Option<Range> {
 }
 
 #[cfg(test)]
-impl<K: Copy + Eq + Hash> Strata<K> {
+impl<K: Copy + Ord + Hash> Strata<K> {
     /// Adds an operation that took `ns`, or that was called in a pause (`None`).
     pub fn add(&mut self, key: K, window: u64, ns: Option<u64>) {
         use super::Why;

@@ -352,6 +352,22 @@ fn copies_of_a_size_that_was_never_timed_take_as_long_as_their_bytes() {
     assert!(large[2] > truth && large[2] < 2 * truth, "{large:?}, {truth}");
 }
 
+/// 100 copies of 70 KiB were timed, and 200 of 1000 KiB counted like them: 1.3 ms were said of 8.9. Sizes of which a few were timed counted
+/// like the mix of all.
+#[test]
+fn each_size_of_copies_is_extrapolated_from_its_own() {
+    let mut strata = Strata::default();
+    let exactly = |ns| Some(Sum { lo: ns, value: ns, hi: ns });
+    (0..100).for_each(|_| copy(&mut strata, 1, (1, 70_000), 20_000, exactly(5_000)));
+    (0..3).for_each(|_| copy(&mut strata, 2, (2, 1_000_000), 60_000, exactly(45_000)));
+    let known = strata.total().unwrap().value;
+    (0..200).for_each(|_| copy(&mut strata, 0, (2, 1_000_000), 100_000, None));
+    let total = strata.total().unwrap();
+    assert_eq!((known, total.value - known), (635_000, 200 * 45_000));
+    let [lo, hi] = [total.lo - known, total.hi - known];
+    assert!(lo <= 200 * 22_500 && hi >= 200 * 90_000, "three of them say little: {total:?}");
+}
+
 #[test]
 fn the_first_phase_is_not_a_sample_of_the_pauses() {
     let mut sample = Sample::default();
