@@ -177,6 +177,13 @@ fn a_host_that_is_late_with_the_input_is_found_with_what_it_costs() {
     fault.is_absent_from_the_twin();
 }
 
+/// A program that waits for its loader was told not to read the loss, which would gain nothing.
+#[test]
+fn a_loader_that_is_too_slow_is_found_with_its_gain_and_not_the_wait_before_it() {
+    let fault = Fault { program: "slow_loader", id: "host-stall", settings: &[] };
+    fault.is_reported_with_its_gain();
+}
+
 #[test]
 fn kernels_that_wait_for_a_host_function_are_found_with_what_an_event_gains() {
     let fault = Fault { program: "host_function", id: "host-function", settings: &[] };

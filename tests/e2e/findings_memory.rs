@@ -167,7 +167,7 @@ fn allocations_and_frees_in_each_step_cost_what_allocating_once_saves() {
 #[test]
 fn of_three_gaps_in_each_step_only_the_one_behind_the_free_is_promised() {
     shortest_runs_agree(
-        |what| prepare("fault_churn_between_sleeps", what),
+        |what| prepare("fault_churn_between_work", what),
         |findings, truth| {
             let saves = |id: &str| {
                 let found = findings.as_array().unwrap().iter().find(|finding| finding["id"] == id);

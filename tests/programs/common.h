@@ -56,6 +56,17 @@ static inline void pause_us(unsigned us)
     }
 }
 
+// Computes for `us` microseconds of processor time: what a program does between two calls, where it is not waiting.
+static inline void compute_us(unsigned us)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    int64_t until = time.tv_sec * 1000000000LL + time.tv_nsec + us * 1000LL;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    while (time.tv_sec * 1000000000LL + time.tv_nsec < until);
+}
+
 static inline long thread_id(void)
 {
     return syscall(SYS_gettid);

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
             launch(kernel, stream);
         if (is_faulty)
             CHECK(cuCtxSynchronize()); // finding: device-wide-sync
-        pause_us(HOST_US);
+        compute_us(HOST_US);
     }
     return end_loop();
 }

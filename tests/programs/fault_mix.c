@@ -26,7 +26,7 @@ int main(int argc, char **argv)
         CHECK(cuLaunchKernel(kernel, 264, 1, 1, 1024, 1, 1, 0, stream, arguments, NULL));
         if (waits)
             CHECK(cuCtxSynchronize());
-        pause_us(host_us);
+        compute_us(host_us);
     }
     return end_loop();
 }

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
             CHECK(cuMemcpyDtoHAsync(&value, loss, sizeof value, stream));
             CHECK(cuStreamSynchronize(stream)); // finding: sync-per-step
         }
-        pause_us(HOST_US);
+        compute_us(HOST_US);
     }
     return end_loop();
 }

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
             CHECK(cuMemcpyHtoD(input, host, BYTES)); // finding: synchronous-copies
         else
             CHECK(cuMemcpyHtoDAsync(input, host, BYTES, stream));
-        pause_us(HOST_US);
+        compute_us(HOST_US);
         launch(kernel, stream);
     }
     return end_loop();

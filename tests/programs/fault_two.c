@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
         if (waits)
             CHECK(cuCtxSynchronize());
-        pause_us(host_us);
+        compute_us(host_us);
     }
     return end_loop();
 }

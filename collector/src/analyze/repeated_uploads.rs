@@ -3,7 +3,7 @@
 //! A trace does not hold what was copied. But where an asynchronous copy of page-locked memory was certainly not over when
 //! the program called a copy from the same address, of the same size, to the same place, the host cannot have changed
 //! the data between the two calls: the GPU was still reading it. If the host did, that is a fault of its own. Such a copy
-//! is certainly a repeat. Where half of the copies of a buffer or more certainly are, all of them after the first count as
+//! is certainly a repeat, unless something else was copied to that place in between. Where half of the copies of a buffer or more certainly are, all of them after the first count as
 //! **repeats**. Copies of pageable memory return when the data has been read, so nothing is known about those.
 
 use super::analysis::{Analysis, End, Start};
@@ -90,13 +90,20 @@ pub struct Uploads<'a> {
     names: &'a Names,
     began: u64,
     uploads: HashMap<Key, Upload>,
+    /// What was copied last to a place: by the context and the address, the address that it is from.
+    latest: HashMap<(u32, u64), u64>,
 }
 
 impl<'a> Analysis<'a> for Uploads<'a> {
     type Rows = RepeatedUploads;
 
     fn new(start: &Start<'a>) -> Self {
-        Uploads { names: start.names, began: start.began, uploads: HashMap::default() }
+        Uploads {
+            names: start.names,
+            began: start.began,
+            uploads: HashMap::default(),
+            latest: HashMap::default(),
+        }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
@@ -108,6 +115,10 @@ impl<'a> Analysis<'a> for Uploads<'a> {
         else {
             return;
         };
+        if self.latest.len() >= MOST {
+            self.latest.clear();
+        }
+        let is_there = self.latest.insert((operation.context, dst), src) == Some(src);
         let is_plain = rows == 1 && work.call.flags & (flag::BATCH | flag::PREFETCH) == 0;
         let is_read_later =
             host_memory == HostMemory::Pinned && !blocks_host(work.call.flags, operation.what.moved());
@@ -128,7 +139,8 @@ impl<'a> Analysis<'a> for Uploads<'a> {
         match self.uploads.entry((operation.context, src, dst, bytes)) {
             Entry::Occupied(mut known) => {
                 let upload = known.get_mut();
-                let certain = u64::from(upload.until.is_some_and(|until| until > host(operation.called)));
+                let is_read = upload.until.is_some_and(|until| until > host(operation.called));
+                let certain = u64::from(is_read && is_there);
                 let first = operation.called.saturating_sub(self.began);
                 let buffers = u64::from(upload.repeats.count == 0);
                 let timed = u64::from(matches!(operation.when, When::Timed(_)));

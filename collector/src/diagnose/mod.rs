@@ -13,6 +13,8 @@ pub mod framework;
 pub mod running;
 pub mod verdict;
 
+use crate::analyze::idle::running::Outside;
+use crate::analyze::idle::{Cause, Site};
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
 use crate::analyze::startup::FirstLaunches;
@@ -20,6 +22,7 @@ use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::{Claimed, Finding};
 use findings::{FINDERS, straggler_rank};
+use running::State;
 use verdict::Verdict;
 
 /// What a diagnosis is made from.
@@ -107,6 +110,24 @@ impl<'a> Facts<'a> {
     pub fn steps(&self) -> u64 {
         let steps = self.reports.iter().map(|report| report.tables.steps.count).sum::<u64>();
         steps.max(self.all.steps.count)
+    }
+
+    /// Whether the threads that lead gaps were off the CPU for most of the time that they spent outside CUDA for long.
+    pub fn is_host_off_cpu(&self) -> bool {
+        let long = self.all.idle.running.get(&Outside::Long);
+        long.and_then(running::state) == Some(State::OffCpu)
+    }
+
+    /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock
+    /// or another thread, and would only wait for longer if it came there earlier: that is owed to no wait for the GPU.
+    pub fn owed_to<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
+        let waits_for_others = || cause == Cause::OutsideCuda && site.is_long && self.is_host_off_cpu();
+        site.wait().filter(|_| !waits_for_others())
+    }
+
+    /// Returns that API, if such waits are a habit of the program.
+    pub fn owed_to_habit<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
+        self.owed_to(cause, site).and(self.all.idle.habit(site))
     }
 
     /// Returns the tables of the process of which something is; those of all if it is of none.

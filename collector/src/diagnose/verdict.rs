@@ -6,11 +6,12 @@
 //! - `gpu`: kernels and graph launches ran; `communication` and `copies`: only those ran, or the host was in a call that
 //!   copies;
 //! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or because the host had
-//!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits;
+//!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits, unless the thread was off the
+//!   CPU for long meanwhile, or the wait was in a free;
 //! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average, or while a stream waited for
 //!   a function that the program had put onto it;
 //! - `launches`: the GPU was idle while the host was in a launch or in another call, or outside CUDA for a shorter time;
-//! - `allocations`: the host allocated or freed; `start_up`: before the first operation, or while modules were loaded, also by the
+//! - `allocations`: the host allocated or freed, or had waited in a free; `start_up`: before the first operation, or while modules were loaded, also by the
 //!   first launch of a kernel;
 //! - `tail`: after the last operation.
 //!
@@ -32,7 +33,7 @@ mod safety;
 
 use super::buckets::Bucket;
 use super::finding::{Finding, Id, WORTH};
-use super::findings;
+use super::findings::{self, pageable_copies};
 use super::{Facts, Part};
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
@@ -116,13 +117,14 @@ impl Verdict {
         // What is judged may be the steps alone.
         let is_judged = |id| facts.buckets.around == 0 || id != Id::ColdStart;
         let gaining = || findings.iter().filter(|finding| finding.saves.value > 0 && is_judged(finding.id));
-        let removing = gaining().find(|finding| removes(finding.id, bound, &group));
+        let removing = gaining().find(|finding| removes(facts, finding, bound, &group));
         // A remedy may remove more than the bound, as what follows from it.
         let most = removing.map_or(0, |finding| finding.saves.value).min(facts.buckets.judged());
         let saves = saves(facts, bound, &group).max(most);
         // Of kernels not all can be saved; of anything else, what is said to be saved is what the share is of.
         let lost = if bound == Bound::Gpu { group.ns } else { saves };
-        let mut text = vec![what(facts, bound, &group, lost), gain(facts, bound, &group, saves)];
+        let is_beside = removing.is_some_and(|finding| finding.id == Id::DefaultStream);
+        let mut text = vec![what(facts, bound, &group, lost), gain(facts, bound, &group, saves, is_beside)];
         let largest = gaining().max_by_key(|finding| (finding.saves.value, Reverse(finding.id)));
         let is_first = |removing: &&Finding| {
             largest.is_none_or(|largest| removing.saves.value.saturating_mul(MUCH_MORE) > largest.saves.value)
@@ -199,13 +201,20 @@ fn removed_by(fault: Id) -> Option<Bound> {
 
 /// Whether the remedy of a fault removes a bound, or a part of it. What a stream waits for is not prepared ahead like what the host does
 /// between launches, and is no wait of the host.
-fn removes(fault: Id, bound: Bound, group: &Group) -> bool {
-    let is_of_its_waits = match bound {
-        Bound::Host => (fault == Id::HostFunction) == group.is_on_stream(),
-        Bound::Syncs => fault == Id::DefaultStream || !group.is_on_stream(),
-        _ => true,
-    };
-    removed_by(fault) == Some(bound) && is_of_its_waits
+fn removes(facts: &Facts<'_>, finding: &Finding, bound: Bound, group: &Group) -> bool {
+    let (fault, main_call) = (finding.id, group.main_call().map(|(call, _)| call.as_str()));
+    match (bound, fault) {
+        // Streams that take turns for nothing wait, and keep the GPU busy one after the other.
+        (Bound::Gpu | Bound::Syncs, Id::DefaultStream) => true,
+        // The waits may be those of the copies.
+        (Bound::Syncs, Id::PageableCopies) => {
+            let of_copies = [finding.evidence.api.as_deref(), pageable_copies::own_wait(facts)];
+            main_call.is_some() && of_copies.contains(&main_call)
+        }
+        (Bound::Host, _) if (fault == Id::HostFunction) != group.is_on_stream() => false,
+        (Bound::Syncs, _) if group.is_on_stream() => false,
+        _ => removed_by(fault) == Some(bound),
+    }
 }
 
 /// Returns the most that removing a bound would save, ns.
@@ -261,6 +270,11 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
             }
             None => format!("GPU-bound: kernels and graph launches run for {share} of {whole}."),
         },
+        Bound::Launches if group.in_others > group.idle / 2 => format!(
+            "Launch-bound: for {share} of {whole} the GPU is idle, {} each, during {}.",
+            duration(group.mean_gap()),
+            call("other calls")
+        ),
         Bound::Launches => format!(
             "Launch-bound: for {share} of {whole} the GPU waits for launches, {} each.",
             duration(group.mean_gap())
@@ -285,7 +299,8 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
         }
         Bound::Copies => format!("Copy-bound: for {share} of {whole} copies keep the GPU from kernels."),
         Bound::Allocations => format!(
-            "Allocation-bound: for {share} of {whole} the GPU is idle during {}.",
+            "Allocation-bound: for {share} of {whole} the GPU {} {}.",
+            if group.owed > group.idle / 10 { "idles in and after" } else { "is idle during" },
             call("allocations")
         ),
         Bound::Communication => {
@@ -306,14 +321,14 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
 }
 
 /// Returns the second sentence: what there is to gain.
-fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64) -> String {
+/// `is_beside`: kernels that run one after the other could run side by side.
+fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64, is_beside: bool) -> String {
     let wall = facts.buckets.judged();
     if bound == Bound::Gpu {
-        let rest = duration(wall.saturating_sub(group.ns));
-        return format!(
-            "All but GPU work takes {rest} of {}: the rest needs faster kernels.",
-            duration(wall)
-        );
+        let (rest, whole) = (duration(wall.saturating_sub(group.ns)), duration(wall));
+        let rest_is =
+            if is_beside { "; kernels could run side by side" } else { ": the rest needs faster kernels" };
+        return format!("All but GPU work takes {rest} of {whole}{rest_is}.");
     }
     if bound == Bound::Tail {
         return "The program goes on without it, or was ended then.".to_owned();

@@ -41,6 +41,8 @@ pub struct Spent {
 /// A wait of a thread for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
+    /// The number of the thread.
+    pub thread: u32,
     /// The number of its API.
     pub api: u16,
     /// The number of the line that made it; 0 = not known.
@@ -209,7 +211,7 @@ impl History {
         let since = self.waited_until.max(from);
         let total = before.saturating_add(period.length(since, until.max(since)));
         self.waited_until = until.max(since);
-        self.waited = Some(Waited { api, line, from, to, total });
+        self.waited = Some(Waited { thread: number, api, line, from, to, total });
         self.of(number).0.waited = self.waited;
     }
 

@@ -112,6 +112,11 @@ impl HostTimes {
         self.paused.leave_out(&set_up.paused);
     }
 
+    /// Returns the time outside CUDA for [`LONG`] or more at once, ns.
+    pub fn long_outside(&self) -> u64 {
+        self.timed.outside[1].saturating_add(self.paused.outside[1])
+    }
+
     /// Returns all of the time in calls of this cause.
     pub fn in_calls(&self, cause: Cause) -> u64 {
         let all = [&self.before, &self.timed, &self.paused];

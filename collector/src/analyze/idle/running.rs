@@ -28,7 +28,7 @@ pub type LineTimes = Arc<[Arc<ThreadTimes>]>;
 pub enum Outside {
     /// All that has the cause [`OutsideCuda`](super::Cause::OutsideCuda).
     Any,
-    /// Of that, what [`is_long`](super::Site::is_long).
+    /// Of that, what [`is_long`](super::Site::is_long), and is not owed to a wait of another thread for the GPU.
     Long,
     /// What has the cause [`SetUp`](super::Cause::SetUp).
     SetUp,

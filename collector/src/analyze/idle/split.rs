@@ -294,7 +294,10 @@ impl Tally {
             let total = Sum { value, lo, hi: hi.min(gap.duration.hi).max(value) };
             // Each end of the gap may lie so far away.
             let doubt = shorter.saturating_add(2 * off_by.unsigned_abs());
-            let running = self.outside(gap, (process, thread), (at, cause, value >= LONG), doubt, period);
+            // While another thread waits for the GPU, this one may wait for that.
+            let is_held = owed.ns > 0 && lead.waited.is_some_and(|waited| waited.thread != thread);
+            let is_own = value >= LONG && !is_held;
+            let running = self.outside(gap, (process, thread), (at, cause, is_own), doubt, period);
             let part = Part { count: gap.count(), total };
             self.owe(cause, place(doing, value >= LONG), part, of_wait, running);
         }
@@ -356,12 +359,12 @@ impl Tally {
         &mut self,
         gap: &Closed,
         thread: (u32, u32),
-        (slot, cause, is_long): (usize, Cause, bool),
+        (slot, cause, is_own): (usize, Cause, bool),
         doubt: u64,
         period: &Period,
     ) -> Running {
         let kinds: &[Outside] = match cause {
-            Cause::OutsideCuda if is_long => &[Outside::Any, Outside::Long],
+            Cause::OutsideCuda if is_own => &[Outside::Any, Outside::Long],
             Cause::OutsideCuda => &[Outside::Any],
             Cause::SetUp => &[Outside::SetUp],
             _ => return Running::default(),

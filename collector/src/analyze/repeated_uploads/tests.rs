@@ -72,6 +72,19 @@ fn a_copy_that_is_called_while_the_same_one_runs_is_certainly_a_repeat() {
     assert_eq!(found, expected);
 }
 
+/// Eight batches that are copied into one buffer by turns were said to be there already.
+#[test]
+fn what_was_overwritten_by_another_copy_is_no_repeat() {
+    let other = |called, over| Copy { src: 128, ..copy(called, over) };
+    assert_eq!(
+        found(&[copy(1_000, 4_000), other(1_100, 4_100), copy(1_200, 4_200), other(1_300, 4_300)]),
+        None
+    );
+    let elsewhere = |called, over| Copy { dst: 8_192, ..other(called, over) };
+    let two = [copy(1_000, 4_000), elsewhere(1_100, 4_100), copy(1_200, 4_200), elsewhere(1_300, 4_300)];
+    assert_eq!(found(&two).map(|found| found.certain), Some(2));
+}
+
 #[test]
 fn the_host_may_have_changed_what_was_read_before() {
     assert_eq!(found(&[copy(1_000, 2_000), copy(2_001, 3_000)]), None);
@@ -98,7 +111,8 @@ fn other_addresses_are_other_data() {
     assert_eq!(found(&[first, Copy { src: 65, ..copy(1_100, 2_100) }]), None);
     assert_eq!(found(&[first, Copy { dst: 65, ..copy(1_100, 2_100) }]), None);
     let another = |called| Copy { src: 65, ..copy(called, 2_100) };
-    let both = found(&[first, another(1_010), copy(1_100, 2_100), another(1_200)]).unwrap();
+    let elsewhere = |called| Copy { dst: 65_536, ..another(called) };
+    let both = found(&[first, elsewhere(1_010), copy(1_100, 2_100), elsewhere(1_200)]).unwrap();
     assert_eq!((both.buffers, both.count), (2, 2));
 }
 
@@ -126,7 +140,8 @@ fn untimed_repeats_count_like_the_timed_ones() {
 
 #[test]
 fn buffers_that_are_copied_once_do_not_fill_the_memory() {
-    let once = (0..3 * MOST as u64).map(|at| Copy { src: 10_000 + at, ..copy(3_000 + at, 4_000) });
+    let once =
+        (0..3 * MOST as u64).map(|at| Copy { src: 10_000 + at, dst: 1 << 40, ..copy(3_000 + at, 4_000) });
     let repeated = [copy(1_000, 2_000), copy(1_100, 2_100)];
     let (found, kept) = uploads(repeated.into_iter().chain(once).chain([copy(2_050, 2_150)]));
     assert_eq!(found.map(|found| (found.count, found.certain)), Some((2, 2)));

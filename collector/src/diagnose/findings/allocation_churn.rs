@@ -14,6 +14,11 @@ use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, plural};
 use std::collections::{BTreeMap, BTreeSet};
 
+const WHY: &str = "The driver takes its time to allocate and to free, and a free waits until the GPU has done all its work: the GPU has \
+                   nothing to do until the next launch arrives.";
+const WHY_OF_HOST: &str = "To page-lock memory, the system has to find and pin each of its pages, which takes as long as to copy it, and to free \
+                           it waits until the GPU has done all its work.";
+
 /// Calls in at least this share of the run are made again and again, and not in a phase.
 const OFTEN: f64 = 0.5;
 
@@ -25,6 +30,14 @@ const ADVICE: Advice = Advice {
     jax: "Leave memory to XLA's own pool: unset XLA_PYTHON_CLIENT_ALLOCATOR=platform, which calls CUDA for each array.",
     cuda: "Allocate once before the loop, or take memory from a pool: cudaMallocAsync and cudaFreeAsync, with \
            cudaMemPoolAttrReleaseThreshold above what a step needs.",
+};
+
+/// If it is page-locked memory of the host.
+const PINNED: Advice = Advice {
+    pytorch: "Take pinned memory from PyTorch's own cache (tensor.pin_memory(), DataLoader(pin_memory=True)): an extension should \
+              not call cudaMallocHost or cudaHostRegister for each batch.",
+    jax: "The calls are made by a library: let it page-lock its buffers once and use them in turn.",
+    cuda: "Page-lock a few buffers once before the loop (cudaMallocHost, cudaHostRegister), and use them in turn.",
 };
 
 /// Looks for it.
@@ -69,15 +82,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     claims.values().for_each(|claim| total.add(*claim));
     let evidence =
         holding::evidence(&churn.origin, text, counts.allocations + counts.frees, Some(churn.first_ns));
+    let is_of_host = churn.origin.api.as_deref().is_some_and(|api| api.contains("Host"));
     let finding = Finding {
         id: Id::AllocationChurn,
-        title: "Memory is allocated and freed again and again".to_owned(),
+        title: match is_of_host {
+            true => "Page-locked memory is allocated and freed again and again".to_owned(),
+            false => "Memory is allocated and freed again and again".to_owned(),
+        },
         evidence: Evidence { total: Some(total), ..evidence },
-        explanation:
-            "The driver takes its time to allocate and to free, and a free waits until the GPU has done all \
-                      its work: the GPU has nothing to do until the next launch arrives."
-                .to_owned(),
-        fix: ADVICE.of(facts),
+        explanation: if is_of_host { WHY_OF_HOST } else { WHY }.to_owned(),
+        fix: if is_of_host { PINNED } else { ADVICE }.of(facts),
         saves: Estimate::exactly(0),
     };
     Some(Claimed { finding, claims, sites })
@@ -91,9 +105,9 @@ fn waits(facts: &Facts<'_>) -> (u64, u64) {
 
 /// Returns the share of a site's idle time that goes with the allocations and frees: the host was in one, or the GPU had
 /// run out of work because a free had waited for it. Where it is not known which calls waited, that is `behind_frees`.
-fn share(cause: Cause, site: &Site, behind_frees: f64) -> f64 {
+fn share(facts: &Facts<'_>, cause: Cause, site: &Site, behind_frees: f64) -> f64 {
     let is_free = |api: Option<&str>| api.is_some_and(waits::Cause::is_free);
-    match (cause, site.wait()) {
+    match (cause, facts.owed_to(cause, site)) {
         (Cause::Allocating | Cause::Freeing, _) => 1.0,
         (Cause::ImplicitSync, _) if is_free(site.api.as_deref()) => 1.0,
         (_, after) if is_free(after) => 1.0,
@@ -135,7 +149,7 @@ fn claims(facts: &Facts<'_>, churn: &Churn) -> (BTreeMap<Bucket, Sum>, Sites) {
         // The sites are those of all devices, the buckets those of one.
         let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
             / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
-        let of_site = share(*cause, site, behind_frees) * churn.share;
+        let of_site = share(facts, *cause, site, behind_frees) * churn.share;
         let share = of_site * of_device.min(1.0);
         if share > 0.0 {
             let claimed = (part.total.value as f64 * of_site) as u64;

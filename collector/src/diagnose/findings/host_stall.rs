@@ -1,6 +1,7 @@
 //! `host-stall`: the host is elsewhere, in no CUDA call, while the GPU has nothing to do.
 
 use super::super::Facts;
+use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled, only_infers};
 use super::super::running::{self, State};
@@ -9,7 +10,8 @@ use super::recompilation;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, IdleReport, Next, Site};
-use crate::units::percent;
+use crate::model::framework::Framework;
+use crate::units::{duration, percent};
 
 /// Of gaps that end with a copy to the device: the host prepared input.
 const INPUT: Advice = Advice {
@@ -18,7 +20,7 @@ const INPUT: Advice = Advice {
               to stay free. py-spy dump --pid PID shows what it does.",
     jax: "Prepare batches in another thread or process (grain, tf.data with prefetch), and put them on the device one \
           or two steps ahead.",
-    cuda: "Prepare the input of the next steps in another thread, so that the thread that launches always finds it \
+    cuda: "Prepare the input of the next steps in other threads, so that the thread that launches always finds it \
            ready. A sampling profiler (perf, py-spy) shows what the thread does meanwhile.",
 };
 
@@ -59,7 +61,7 @@ const OFF_CPU: Advice = Advice {
               checkpoints and logs, and read files, in other threads. py-spy dump --pid PID shows where it waits.",
     jax: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. py-spy dump \
           --pid PID shows where.",
-    cuda: "Load the input of the next steps ahead in another thread: the one that launches slept, or waited for input, I/O \
+    cuda: "Load the input of the next steps ahead in other threads: the one that launches slept, or waited for input, I/O \
            or a lock. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
 };
 
@@ -89,6 +91,9 @@ const SERVES: &str = "If the program serves requests, it may have waited for one
 /// If the thread also waits for a processor.
 const BUSY: &str = " Other threads take the processors that it needs: start fewer (OMP_NUM_THREADS, num_workers), or use more \
                     processors.";
+
+/// The most threads that are worth naming: a GPU that has so little to do needs more work, and not more threads.
+const MOST_THREADS: u64 = 16;
 
 /// The fewest gaps that are a habit of the program.
 const HABIT: u64 = 3;
@@ -135,6 +140,24 @@ fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool) -> String {
     advice.of(facts)
 }
 
+/// Says how many threads have to share what a thread does outside CUDA, where one more would not keep the GPU busy. What the workers of
+/// a framework do meanwhile is not known.
+fn threads(facts: &Facts<'_>) -> Option<String> {
+    let is_plain = facts.reports.iter().all(|report| report.process.framework == Framework::Cuda);
+    let work = [Bucket::Compute, Bucket::Graphs, Bucket::ExposedCopies, Bucket::ExposedCommunication];
+    let work = work.iter().fold(0u64, |sum, part| sum.saturating_add(facts.buckets.get(*part).value));
+    let outside = facts.all.idle.host.long_outside();
+    let number = outside.div_ceil(work.max(1));
+    let is_one = facts.all.idle.threads.len() == 1 && facts.gpus() == 1;
+    (is_plain && is_one && (2..=MOST_THREADS).contains(&number)).then(|| {
+        format!(
+            " It was outside CUDA for {}, and the GPU worked for {}: at least {number} threads have to share what it does there.",
+            duration(outside),
+            duration(work)
+        )
+    })
+}
+
 /// Whether the host was elsewhere for long.
 fn is_stall(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long
@@ -146,7 +169,8 @@ fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
     let compiles = recompilation::compiling(facts).is_some();
     let is_own = |cause, site: &Site| is_stall(cause, site) && !(compiles && site.next == Next::Code);
     let all = Idle::of(facts, is_own);
-    let own = Idle::of(facts, |cause, site| is_own(cause, site) && facts.all.idle.habit(site).is_none());
+    let own =
+        Idle::of(facts, |cause, site| is_own(cause, site) && facts.owed_to_habit(cause, site).is_none());
     if own.part.total.value >= all.part.total.value / 2 { all } else { own }
 }
 
@@ -179,7 +203,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         let share = percent(before_input.min(idle.part.total.value), idle.part.total.value);
         text += &format!(" {share} of it ended with a copy to the GPU.");
     }
-    let fix = remedy(facts, state, is_input);
+    let mut fix = remedy(facts, state, is_input);
+    fix += &threads(facts).unwrap_or_default();
+    if running::queued(&running).is_some() {
+        fix += BUSY;
+    }
     Some(Claimed {
         finding: Finding {
             id: Id::HostStall,
@@ -195,7 +223,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
                 tid: site.tid,
             },
             explanation: explanation(state, is_input),
-            fix: if running::queued(&running).is_some() { fix + BUSY } else { fix },
+            fix,
             saves: Estimate::exactly(0),
         },
         claims: idle.claims,
@@ -209,7 +237,6 @@ mod tests {
     use crate::analyze::kernels::Kernel;
     use crate::analyze::{ProcessInfo, ProcessReport, Tables};
     use crate::diagnose::buckets::Buckets;
-    use crate::model::framework::Framework;
 
     /// A server that waited for requests was told to load its data in workers.
     #[test]

@@ -86,7 +86,8 @@ impl<'a> Idle<'a> {
             idle.sites.insert((Bucket::Idle(*cause), at), OfSite { claimed: whole, whole });
             *by_cause.entry(*cause).or_default() += part.total.value;
             *by_call.entry((*cause, site.api.as_deref())).or_default() += part.count;
-            let wait = site.after_wait.as_ref().map(|wait| &wait.line);
+            let is_owed = facts.owed_to(*cause, site).is_some();
+            let wait = site.after_wait.as_ref().filter(|_| is_owed).map(|wait| &wait.line);
             idle.lines.add(wait.unwrap_or(&site.source.line).clone(), part.total.value);
             if part.total.value > most {
                 (most, idle.main) = (part.total.value, Some(site));

@@ -23,7 +23,7 @@ mod memory_grows;
 mod never_freed;
 mod no_overlap;
 mod out_of_memory;
-mod pageable_copies;
+pub mod pageable_copies;
 mod peak_memory;
 mod profiler_cost;
 mod queue_full;

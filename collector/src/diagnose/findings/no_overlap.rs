@@ -18,7 +18,7 @@ const FIX: Advice = Advice {
               current_stream().wait_stream(copy_stream) before the batch is used.",
     jax: "Put the next batch on the device (jax.device_put) before the step that computes this one is waited for.",
     cuda: "Copy on a stream of its own into a second buffer, record an event behind the copy, and let the computing \
-           stream wait for it (cudaStreamWaitEvent).",
+           stream wait for it (cudaStreamWaitEvent). Let the copy wait for no kernels but those that used its buffer last.",
 };
 
 const TURNS: &str = "The GPU can copy while it computes, but operations of one stream run one after the other: the kernels wait for the \
@@ -26,7 +26,7 @@ const TURNS: &str = "The GPU can copy while it computes, but operations of one s
 
 /// If there are several streams: the copies may have one of their own already.
 const LATE: &str = "The GPU can copy while it computes, but operations of one stream run one after the other, and a copy on another \
-                    stream runs beside kernels only if it is launched before they end.";
+                    stream runs beside kernels only if it is launched before they end, and waits for no event that is behind them.";
 
 /// The share of the copies' time that no kernel covers from which on they do not overlap.
 const EXPOSED: f64 = 0.8;

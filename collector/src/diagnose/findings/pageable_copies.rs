@@ -54,21 +54,27 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let waited = idle.claims.values().map(|claim| claim.value).sum();
     // The copies are those of all GPUs, and the claims those of one.
     let [least, usual, most] = left(facts, facts.gpus().saturating_mul(waited));
-    let (mut claims, mut sites) = (idle.claims, idle.sites);
+    let (mut claims, mut of_sites) = (idle.claims, idle.sites);
     claims.insert(Bucket::ExposedCopies, found.exposed);
     claims.values_mut().for_each(|sum| *sum = times(*sum, [1.0 - most, 1.0 - usual, 1.0 - least]));
     // A copy may have run, or the GPU may have been idle, for as long as its call took, but not both.
     let longest = found.all.time.hi.checked_div(found.all.timed).unwrap_or(0).saturating_mul(found.all.count);
     bound(&mut claims, (longest as f64 * (1.0 - least)) as u64 / facts.gpus());
-    if let Some(wait) = own_wait(facts) {
-        let is = |api: Option<&str>| api == Some(wait);
-        let owed = Idle::of(facts, |cause, site| {
-            !is_in_copy(cause, site)
-                && (is(site.wait()) || cause == Cause::ExplicitSync && is(site.api.as_deref()))
-        });
-        owed.claims.into_iter().for_each(|(bucket, claim)| claims.entry(bucket).or_default().add(claim));
-        sites.extend(owed.sites);
-    }
+    let own_wait = own_wait(facts);
+    let is_own = |api: Option<&str>| api.is_some() && api == own_wait;
+    // What the copies themselves waited for empties the GPU's queue, too.
+    let is_owed = |api: Option<&str>| is_own(api) || api.is_some_and(|api| found.apis.contains(api));
+    let owed = Idle::of(facts, |cause, site| {
+        let is_own_wait = || cause == Cause::ExplicitSync && is_own(site.api.as_deref());
+        !is_in_copy(cause, site) && (is_owed(facts.owed_to(cause, site)) || is_own_wait())
+    });
+    // Where the host needs at once what it reads, it waits for that all the same.
+    let reads = sites(facts, HostMemory::Pageable, TransferKind::DtoH).next().is_some();
+    owed.claims.into_iter().for_each(|(bucket, claim)| {
+        let lo = if reads { 0 } else { claim.lo };
+        claims.entry(bucket).or_default().add(Sum { lo, ..claim });
+    });
+    of_sites.extend(owed.sites);
     let main = found.main.kind;
     let (pageable, pinned) = (rate(facts, HostMemory::Pageable, main), rate(facts, HostMemory::Pinned, main));
     let (number, size) = (plural(found.all.count, "copy", "copies"), bytes(found.all.bytes));
@@ -93,7 +99,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         claims,
-        sites,
+        sites: of_sites,
     })
 }
 

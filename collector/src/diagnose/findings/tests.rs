@@ -10,7 +10,7 @@ use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::gaps::rows::{GapRow, Side};
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
-use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
+use crate::analyze::idle::{Cause, IdleReport, Part, Site, ThreadUse, Wait};
 use crate::analyze::kernels::{Kernel, Shaped};
 use crate::analyze::legacy_stream::Turns;
 use crate::analyze::memory::churn::{Churn, Counts};
@@ -394,6 +394,69 @@ fn of_four_gaps_in_each_step_one_is_behind_the_free() {
     assert_eq!(of(Some(free)), [100, 10]);
     let other = Wait { api: "cuStreamSynchronize".to_owned(), line: None };
     assert_eq!(of(Some(other)), [75, 10], "it is owed to something else");
+}
+
+/// A program that pins a buffer in each step was told to take memory of the device from a pool.
+#[test]
+fn memory_of_the_host_that_is_pinned_again_and_again_has_its_own_remedy() {
+    let said = |api: &str| {
+        let mut one = process(1);
+        let counts = Counts { allocations: STEPS, frees: STEPS, ..Counts::default() };
+        let origin = Origin { api: Some(api.to_owned()), ..Origin::default() };
+        one.memory.holders.churn =
+            Some(Churn { counts, spread: 1.0, share: 1.0, origin, ..Churn::default() });
+        found(vec![one], &[], allocation_churn::find).unwrap().finding
+    };
+    let [host, device] = [said("cuMemAllocHost"), said("cuMemAlloc")];
+    assert!(host.title.starts_with("Page-locked memory") && host.fix.starts_with("Page-lock a few buffers"));
+    assert!(device.title.starts_with("Memory is") && device.fix.contains("cudaMallocAsync"));
+}
+
+/// A program that loads for 5 ms what its GPU works on for 2 was told to do so in another thread, which gains nothing.
+#[test]
+fn a_host_that_takes_longer_than_the_gpu_needs_several_threads() {
+    let said = |outside: u64, framework| {
+        let mut one = process(1);
+        let part = Part { count: STEPS, total: exactly(3 * S) };
+        let site = Site { is_long: true, tid: Some(7), ..Site::default() };
+        one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
+        one.idle.sites = [((Cause::OutsideCuda, site), part)].into();
+        one.idle.threads = vec![ThreadUse { tid: Some(7), ..ThreadUse::default() }];
+        one.idle.host.timed.outside(outside);
+        let info = ProcessInfo { framework, ..ProcessInfo::default() };
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), 3 * S), (Bucket::Compute, 2 * S)];
+        found_in(&info, vec![one], &parts, host_stall::find).unwrap().finding.fix
+    };
+    let more = "outside CUDA for 5.00 s, and the GPU worked for 2.00 s: at least 3 threads have to share what it does there.";
+    assert!(said(5 * S, Framework::Cuda).ends_with(more), "{}", said(5 * S, Framework::Cuda));
+    assert!(!said(2 * S, Framework::Cuda).contains("at least"), "one more is enough");
+    assert!(!said(5 * S, Framework::PyTorch).contains("at least"), "its workers are not known");
+    assert!(!said(50 * S, Framework::Cuda).contains("at least"), "the GPU needs more work");
+}
+
+/// The idle time behind a copy to pageable memory, 60 ms of it, was in no promise.
+#[test]
+fn what_is_owed_to_waits_in_copies_of_pageable_memory_is_theirs() {
+    let claim = |kind: TransferKind| {
+        let copied = Copied { count: 20, timed: 20, time: exactly(20 * MS), ..Copied::default() };
+        let of = copies(SizeClass::Larger, copied).into_iter();
+        let mut one = process(1);
+        one.copy_sites =
+            of.map(|(site, of)| (CopySite { kind, host_memory: HostMemory::Pageable, ..site }, of)).collect();
+        let after_wait = Some(Wait { api: "cudaMemcpyAsync".to_owned(), line: None });
+        let part = Part { count: STEPS, total: exactly(60 * MS) };
+        one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
+        one.idle.sites = [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into();
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), 60 * MS), (Bucket::ExposedCopies, 20 * MS)];
+        let claims = found(vec![one], &parts, pageable_copies::find).unwrap().claims;
+        claims[&Bucket::Idle(Cause::OutsideCuda)]
+    };
+    assert_eq!(claim(TransferKind::HtoD), exactly(60 * MS));
+    assert_eq!(
+        claim(TransferKind::DtoH),
+        Sum { lo: 0, ..exactly(60 * MS) },
+        "the host may need what it reads"
+    );
 }
 
 /// The changes of eight processes were taken for those of one thread: 400 in a second of each seemed to be 3 200.

@@ -50,7 +50,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let number: u64 = kernels().filter(|kernel| is_tiny(kernel)).map(|kernel| kernel.count).sum();
     let idle = Idle::of(facts, |cause, site| {
         let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
-        is_launching && facts.all.idle.habit(site).is_none()
+        is_launching && facts.owed_to_habit(cause, site).is_none()
     });
     let claims = without_first_launches(facts, idle.claims.clone());
     let [later, all] = [&claims, &idle.claims].map(|claims| claims.values().map(|claim| claim.value).sum());

@@ -6,7 +6,7 @@
 
 use super::super::Facts;
 use super::idle::Idle;
-use crate::analyze::idle::{Cause, HABIT};
+use crate::analyze::idle::{Cause, HABIT, Site};
 
 /// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
 const OFTEN: u64 = 10;
@@ -18,6 +18,8 @@ pub struct Waits<'a> {
     pub idle: Idle<'a>,
     /// How many of them left the GPU idle.
     pub count: u64,
+    /// The API that most of the idle time is behind.
+    api: Option<&'a str>,
     /// Whether they were in more than one API.
     is_of_several: bool,
 }
@@ -26,14 +28,20 @@ impl<'a> Waits<'a> {
     /// Returns the cost of the waits in these APIs; `None` if they leave the GPU idle rarely.
     pub fn of(facts: &Facts<'a>, is_wait: impl Fn(&str) -> bool) -> Option<Waits<'a>> {
         let is = |api: Option<&str>| api.is_some_and(&is_wait);
-        let idle =
-            Idle::of(facts, |cause, site| is_in_wait(cause) && is(site.api.as_deref()) || is(site.wait()));
+        let idle = Idle::of(facts, |cause, site| {
+            is_in_wait(cause) && is(site.api.as_deref()) || is(facts.owed_to(cause, site))
+        });
         let counts = || facts.all.idle.waits.iter().filter(|(api, count)| is_wait(api) && **count > 0);
         // A wait that leaves several GPUs idle is counted for each of them.
         let calls =
             |api: &String, most: u64| facts.all.apis.get(api).map_or(most, |calls| calls.count.min(most));
         let count = counts().map(|(api, count)| calls(api, *count)).sum();
-        let waits = Waits { idle, count, is_of_several: counts().nth(1).is_some() };
+        // The site may be that of a wait that is owed to another one.
+        let api = idle.main.and_then(|site: &Site| {
+            let of_wait = site.wait().filter(|api| is_wait(api));
+            of_wait.or(site.api.as_deref().filter(|api| is_wait(api)))
+        });
+        let waits = Waits { idle, count, api, is_of_several: counts().nth(1).is_some() };
         waits.are_habit(facts).then_some(waits)
     }
 
@@ -47,8 +55,7 @@ impl<'a> Waits<'a> {
 
     /// Returns the API that most of the idle time is behind.
     pub fn api(&self) -> Option<&'a str> {
-        let site = self.idle.main?;
-        site.wait().or(site.api.as_deref())
+        self.api
     }
 }
 
@@ -75,7 +82,8 @@ mod tests {
     use super::*;
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
-    use crate::analyze::idle::{Part, Site, Wait};
+    use crate::analyze::idle::running::{Outside, Running};
+    use crate::analyze::idle::{Part, Wait};
 
     const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
     const WAIT: &str = "cuStreamSynchronize";
@@ -101,6 +109,46 @@ mod tests {
         let waits = Waits::of(&facts, |api| api == WAIT)?;
         assert_eq!(waits.api(), Some(WAIT));
         Some(waits.idle.claims[&OUTSIDE].value)
+    }
+
+    /// A wait in `cuStreamSynchronize` behind another one was told with that one's name and its own count.
+    #[test]
+    fn a_wait_that_is_owed_to_another_has_its_own_name() {
+        let after_wait = Some(Wait { api: "cuMemcpyHtoDAsync".to_owned(), line: None });
+        let site = Site { api: Some(WAIT.to_owned()), after_wait, ..Site::default() };
+        let part = Part { count: 20, total: exactly(1_000) };
+        let mut all = Tables::default();
+        all.idle.sites = [((Cause::ExplicitSync, site), part)].into();
+        all.idle.by_cause = [(Cause::ExplicitSync, part)].into();
+        all.idle.waits = [(WAIT.to_owned(), 20), ("cuMemcpyHtoDAsync".to_owned(), 5)].into();
+        let buckets = Buckets::default();
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api(), Some(WAIT));
+    }
+
+    /// A thread that waits for its data loader was told not to read the loss, which gains nothing: the loader comes no earlier.
+    #[test]
+    fn what_a_thread_waits_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
+        let owed = |runnable: u64, is_long| {
+            let wait = Wait { api: WAIT.to_owned(), line: None };
+            let site = Site { after_wait: Some(wait), is_long, ..Site::default() };
+            let running = Running {
+                outside: exactly(1_000),
+                sampled: 1_000,
+                runnable: exactly(runnable),
+                ..Running::default()
+            };
+            let mut all = Tables::default();
+            all.idle.running = [(Outside::Long, running)].into();
+            all.idle.waits = [(WAIT.to_owned(), 20)].into();
+            let buckets = Buckets::default();
+            let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+            let of = |cause| facts.owed_to_habit(cause, &site).is_some();
+            [of(Cause::OutsideCuda), of(Cause::Launching)]
+        };
+        assert_eq!(owed(100, true), [false, true]);
+        assert_eq!(owed(900, true), [true, true], "it computes");
+        assert_eq!(owed(100, false), [true, true], "Python does that between two calls");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Bound;
 use crate::analyze::idle::{Cause, IdleReport, Next, Part, Site};
 use crate::analyze::source::Source;
+use crate::analyze::waits;
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
 use std::collections::BTreeMap;
@@ -24,6 +25,10 @@ pub struct Group {
     /// Of that, time in which an enqueued operation waited on its stream, ns: for a function of the program if the bound is the host, and
     /// for another stream if it is synchronization.
     pub on_stream: u64,
+    /// Of the idle time, what is owed to a wait before it, ns.
+    pub owed: u64,
+    /// Of the idle time, that in which the host was in calls that are no launches, ns.
+    pub in_others: u64,
     /// The idle gaps on all GPUs that it is in.
     pub gaps: u64,
     /// How long they are in all, as far as it is in them, ns.
@@ -33,9 +38,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the call that most of it comes from, and says if other calls have a part of it.
+    /// Returns the call that most of it comes from, with its ns.
+    pub fn main_call(&self) -> Option<(&String, &u64)> {
+        self.calls.iter().max_by_key(|(_, ns)| **ns)
+    }
+
+    /// Returns the name of that call, and says if other calls have a part of it.
     pub fn call(&self) -> Option<String> {
-        let (call, most) = self.calls.iter().max_by_key(|(_, ns)| **ns)?;
+        let (call, most) = self.main_call()?;
         let is_nearly_all = *most as f64 >= self.idle as f64 * NEARLY_ALL;
         Some(if is_nearly_all { call.clone() } else { format!("{call} and others") })
     }
@@ -72,7 +82,10 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         group.ns = group.ns.saturating_add(buckets.get(bucket).value);
     }
     for (cause, site, part) in parts(idle) {
-        let Some(bound) = bound(cause, idle.habit(site), &part) else { continue };
+        let owed_to = facts.owed_to_habit(cause, site);
+        let Some(bound) = bound(cause, owed_to.or(site.api.as_deref()), owed_to.is_some(), &part) else {
+            continue;
+        };
         let of_all = idle.by_cause.get(&cause).map_or(0, |all| all.total.value);
         let of_this = buckets.get(Bucket::Idle(cause)).value;
         // The sites are those of all devices.
@@ -88,9 +101,16 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         if matches!(cause, Cause::HostCallback | Cause::StreamWait) {
             group.on_stream = group.on_stream.saturating_add(ns);
         }
+        if owed_to.is_some() {
+            group.owed = group.owed.saturating_add(ns);
+        }
+        if cause == Cause::OtherCall {
+            group.in_others = group.in_others.saturating_add(ns);
+        }
         group.gaps = group.gaps.saturating_add(part.count);
         group.in_gaps = group.in_gaps.saturating_add(part.total.share(ns, whole).value);
-        if let Some(call) = site.wait().filter(|_| bound == Bound::Syncs).or(site.api.as_deref()) {
+        let is_of_waits = matches!(bound, Bound::Syncs | Bound::Allocations);
+        if let Some(call) = facts.owed_to(cause, site).filter(|_| is_of_waits).or(site.api.as_deref()) {
             let sum = group.calls.entry(call.to_owned()).or_default();
             *sum = sum.saturating_add(ns);
         }
@@ -116,19 +136,26 @@ fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
     sites.chain(without.map(|(cause, part)| (*cause, &NOWHERE, *part))).collect()
 }
 
-/// Returns what bounds the program in an idle part; `None` if that is not known.
-fn bound(cause: Cause, wait: Option<&str>, part: &Part) -> Option<Bound> {
+/// Returns what bounds the program in an idle part; `None` if that is not known. It is owed to `call` if `is_owed`, and otherwise the
+/// host was in it.
+fn bound(cause: Cause, call: Option<&str>, is_owed: bool, part: &Part) -> Option<Bound> {
+    let is_of_free = call.is_some_and(waits::Cause::is_free);
     let is_long = part.total.value / part.count.max(1) >= BETWEEN_LAUNCHES;
     Some(match cause {
+        Cause::ImplicitSync if is_of_free => Bound::Allocations,
         Cause::ExplicitSync | Cause::ImplicitSync | Cause::StreamWait => Bound::Syncs,
         Cause::OutsideCuda
         | Cause::Launching
         | Cause::BetweenLaunches
         | Cause::Starting
         | Cause::OtherCall
-            if wait.is_some() =>
+            if is_owed =>
         {
-            Bound::Syncs
+            if is_of_free {
+                Bound::Allocations
+            } else {
+                Bound::Syncs
+            }
         }
         Cause::OutsideCuda if is_long => Bound::Host,
         Cause::OutsideCuda

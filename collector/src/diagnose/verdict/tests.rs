@@ -232,6 +232,62 @@ fn idle_time_that_is_owed_to_waits_is_theirs_and_the_rest_the_hosts() {
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(250 * MS)));
 }
 
+/// The verdict said that the program waits in cuMemFree, and called the remedy of that, no more frees, another gain.
+#[test]
+fn what_is_owed_to_waits_in_frees_is_bound_by_allocations() {
+    let idle = [
+        (Cause::ImplicitSync, inside("cuMemFree"), 50, 1_000),
+        (Cause::OutsideCuda, after("cuMemFree"), 350, 1_000),
+    ];
+    let findings = [finding(Id::AllocationChurn, 380 * MS, "allocate once")];
+    let all = run(0, [600, 0, 0, 0], &idle);
+    let verdict = judged_with(&all, ProcessInfo::default(), &findings);
+    assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Allocations), Some(400 * MS)));
+    assert_eq!(
+        [&verdict.text[0], &verdict.text[2]],
+        [
+            "Allocation-bound: for 40.0 % of the wall the GPU idles in and after cuMemFree.",
+            "First: allocate once"
+        ]
+    );
+}
+
+/// A program whose streams take turns with the default stream was told that only faster kernels help.
+#[test]
+fn kernels_that_could_run_side_by_side_are_a_gain_where_the_gpu_is_busy() {
+    let findings = [finding(Id::DefaultStream, 450 * MS, "create streams that do not wait")];
+    let mut all = run(20, [900, 0, 0, 0], &[(Cause::Launching, inside("cudaLaunchKernel"), 60, 600)]);
+    all.kernels = vec![Kernel::of_launches("gemm", 3, MS)];
+    let text = judged_with(&all, ProcessInfo::default(), &findings).text;
+    let said = "All but GPU work takes 100 ms of 1.00 s; kernels could run side by side.";
+    assert_eq!((text[1].as_str(), text[2].as_str()), (said, "First: create streams that do not wait"));
+}
+
+/// To page-lock the memory removes what was called a wait in a copy, and was called another gain.
+#[test]
+fn waits_in_copies_of_pageable_memory_are_removed_by_pinning_it() {
+    let all = run(0, [600, 0, 0, 0], &[(Cause::OutsideCuda, after("cuMemcpyDtoHAsync"), 400, 1_000)]);
+    let first = |api: &str| {
+        let mut pin = finding(Id::PageableCopies, 400 * MS, "pin it");
+        pin.evidence.api = Some(api.to_owned());
+        judged_with(&all, ProcessInfo::default(), &[pin]).text[2].clone()
+    };
+    assert_eq!(first("cuMemcpyDtoHAsync"), "First: pin it");
+    assert_eq!(first("cuMemcpyHtoDAsync"), "Another gain: pin it", "other copies made it wait");
+}
+
+/// A program that creates events in each step was told that the GPU waits for launches.
+#[test]
+fn a_gpu_that_is_idle_in_other_calls_is_said_to_be() {
+    let idle = [
+        (Cause::OtherCall, inside("cuEventDestroy"), 300, 1_000),
+        (Cause::Launching, inside("cuLaunchKernel"), 100, 1_000),
+    ];
+    let verdict = judged_at_any_width(&run(0, [600, 0, 0, 0], &idle));
+    let said = "Launch-bound: for 40.0 % of the wall the GPU is idle, 200 µs each, during cuEventDestroy and others.";
+    assert_eq!((verdict.bound, verdict.text[0].as_str()), (Some(Bound::Launches), said));
+}
+
 #[test]
 fn each_other_bound_has_its_sentence() {
     let malloc = run(0, [600, 0, 0, 0], &[(Cause::Allocating, inside("cudaMalloc"), 400, 400)]);

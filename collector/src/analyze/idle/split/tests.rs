@@ -56,7 +56,7 @@ fn causes(tally: &Tally) -> Vec<(Cause, [u64; 3])> {
 
 /// A wait from host ns `from` to `to`, the first of its process.
 fn wait(from: i64, to: i64) -> Waited {
-    Waited { api: 3, line: 0, from, to, total: (to - from) as u64 }
+    Waited { thread: 1, api: 3, line: 0, from, to, total: (to - from) as u64 }
 }
 
 /// The time in places that are owed to a wait, and in others.
@@ -112,6 +112,19 @@ fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
     assert_eq!(divided(gap(100, 1_000, 0), waited(0, 130)), ([129, 771], once), "no more than that");
     let ahead = Lead { called: 50, returned: 60, enqueued: Cause::StreamWait, ..waited(-5_000, 40) };
     assert_eq!(divided(gap(100, 1_000, 5), ahead), ([0, 900], HashMap::default()), "the host was ahead");
+}
+
+/// The thread of PyTorch's backward pass sleeps until the main thread has read the loss, which is no stall of its own.
+#[test]
+fn a_thread_that_another_one_holds_up_is_not_off_the_cpu_for_its_own_reasons() {
+    let long = |thread| {
+        let waited = Some(Waited { thread, ..wait(-500_000, 1_000) });
+        let tally = split(gap(0, 300_000, 0), &Lead { waited, ..lead(&[], 300_000, 300_100) });
+        let running = tally.running.finish();
+        [Outside::Any, Outside::Long].map(|kind| running.get(&kind).map_or(0, |of| of.outside.value))
+    };
+    assert_eq!(long(1), [300_000, 300_000]);
+    assert_eq!(long(2), [300_000, 0]);
 }
 
 /// Beside untimed work, all the time of every place after the 64th was taken to be certain.

@@ -75,7 +75,8 @@ impl Machine {
                     let (from, to) = (self.host, self.host.max(self.gpu));
                     self.host = to;
                     self.waited += (to - from) as u64;
-                    self.last_wait = Some(Waited { api: 2, line: 0, from, to, total: self.waited });
+                    self.last_wait =
+                        Some(Waited { thread: 0, api: 2, line: 0, from, to, total: self.waited });
                 }
             }
         }

@@ -1,16 +1,16 @@
-// A loop of three parts, each of which sleeps before its launch and has a line of its own. faulty: each step also allocates a block,
+// A loop of three parts, each of which computes before its launch and has a line of its own. faulty: each step also allocates a block,
 // and frees it behind the last part, which waits for the GPU; fixed: the block is allocated once. Prints how long the loop took.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 60, SLEEP_US = 1650, BYTES = 4 << 20 };
+enum { STEPS = 60, WORK_US = 1650, BYTES = 4 << 20 };
 
 #define PART(name)                                                                                                     \
     static void name(void)                                                                                             \
     {                                                                                                                  \
         uint64_t nothing = 0;                                                                                          \
         void *arguments[] = {&nothing};                                                                                \
-        pause_us(SLEEP_US);                                                                                            \
+        compute_us(WORK_US);                                                                                           \
         CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));                                  \
     }
 
