@@ -177,6 +177,14 @@ fn a_host_that_is_late_with_the_input_is_found_with_what_it_costs() {
     fault.is_absent_from_the_twin();
 }
 
+/// A loop that asks whether the GPU is done was said to be busy outside CUDA.
+#[test]
+fn a_loop_of_queries_in_every_step_is_found_as_the_wait_that_it_is() {
+    let fault = Fault { program: "polls", id: "sync-per-step", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
 /// A program that waits for its loader was told not to read the loss, which would gain nothing.
 #[test]
 fn a_loader_that_is_too_slow_is_found_with_its_gain_and_not_the_wait_before_it() {

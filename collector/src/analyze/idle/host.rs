@@ -6,7 +6,7 @@ use super::super::waits;
 use super::enqueued::Enqueued;
 use super::history::{History, Spent};
 use super::lead::Lead;
-use super::{Cause, Next};
+use super::{Cause, LONG, Next};
 use crate::model::gpu_interval::host;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
@@ -218,14 +218,15 @@ impl Host {
         }
     }
 
-    /// Takes queries in a row, which are one record. A program that spends half of that time or more in them spins: it waits
-    /// for the GPU. Else the time between them is the program's own.
+    /// Takes queries in a row, which are one record. A program that spends half of that time or more in them, or makes the next one
+    /// [soon](LONG), polls: it waits for the GPU. Else the time between them is the program's own.
     fn queries(&mut self, event: &Event<'_>, api: &Api, period: &Period) {
         let (number, caller, is_paused) = (event.record.thread, event.caller, self.is_paused);
         let (thread, most) = self.history.of(number);
         let (from, to) = (host(api.call.begin), host(api.call.end));
         thread.reach(from, to, is_paused, period);
-        if api.inside.saturating_mul(2) < api.call.end.saturating_sub(api.call.begin) {
+        let between = api.call.end.saturating_sub(api.call.begin).saturating_sub(api.inside);
+        if between > api.inside && between / u64::from(api.calls) >= LONG {
             return thread.count(
                 Cause::OtherCall,
                 from,
