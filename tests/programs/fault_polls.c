@@ -3,7 +3,7 @@
 // link: -l:libcuda.so.1
 #include "fault.h"
 
-enum { STEPS = 60, LAUNCHES = 10, RARELY = 30, PAUSE_US = 20, HOST_US = 1000 };
+enum { STEPS = 60, LAUNCHES = 10, RARELY = 30, BETWEEN_US = 20, HOST_US = 1000 };
 
 int main(int argc, char **argv)
 {
@@ -17,7 +17,7 @@ int main(int argc, char **argv)
         CHECK(cuEventRecord(done, stream));
         if (is_faulty || step % RARELY == 0)
             while (cuEventQuery(done) == CUDA_ERROR_NOT_READY) // finding: sync-per-step
-                pause_us(PAUSE_US);
+                compute_us(BETWEEN_US);
         compute_us(HOST_US);
     }
     return end_loop();
