@@ -159,6 +159,40 @@ impl<'a> Analysis<'a> for SyncTimes<'a> {
     }
 }
 
+/// Calls that a filter on devices leaves out since their device is unknown: each may be of a selected one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub count: u64,
+}
+
+impl Merge for LeftOut {
+    fn merge(&mut self, other: &LeftOut) {
+        self.count += other.count;
+    }
+}
+
+/// The analysis of the calls that are left out.
+#[derive(Debug)]
+pub struct CallsLeftOut(LeftOut);
+
+impl<'a> Analysis<'a> for CallsLeftOut {
+    type Rows = LeftOut;
+
+    fn new(_: &Start<'a>) -> Self {
+        CallsLeftOut(LeftOut::default())
+    }
+
+    fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        let call = event.call.filter(|_| scope.is_of_unknown_device());
+        self.0.count += call.map_or(0, |call| u64::from(call.calls.max(1)));
+    }
+
+    fn finish(self, _: &End<'_>) -> LeftOut {
+        self.0
+    }
+}
+
 /// Returns the base name of an API, by its number in a trace.
 pub fn api_name(names: &Names, api: u16) -> String {
     shown_name(names.get(Namespace::Api, u32::from(api)), api)

@@ -5,7 +5,7 @@
 //! another's rows. What is computed from several tables (`Tables::relate`) comes after all of them are finished.
 
 use super::analysis::{Analysis, End, Line, Start};
-use super::calls::{ApiTimes, ByApi, SyncTimes};
+use super::calls::{ApiTimes, ByApi, CallsLeftOut, LeftOut, SyncTimes};
 use super::collectives::{CollectiveFold, Collectives};
 use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
@@ -236,6 +236,8 @@ analyses! {
         gpu_errors: ErrorFold<'a> => GpuErrors,
         /// API calls.
         apis: ApiTimes<'a> => ByApi,
+        /// Calls that the filter leaves out since their device is unknown.
+        left_out: CallsLeftOut => LeftOut,
         /// API calls that synchronize.
         syncs: SyncTimes<'a> => ByApi,
         /// Calls that waited for the GPU though they are no synchronize calls.

@@ -54,7 +54,7 @@ impl<'e> Scope<'e> {
 
     /// The scope of an event that passes whole. Its call passes if `call` says so.
     pub fn whole(event: &'e Event<'e>, call: bool) -> Scope<'e> {
-        let passed = Passed { concerns: true, call, operation: true };
+        let passed = Passed { call, ..Passed::WHOLE };
         Scope { event, passed, limited: None, memory: &event.memory }
     }
 
@@ -67,6 +67,11 @@ impl<'e> Scope<'e> {
     /// answer for records that are no calls (NVTX ranges and markers).
     pub fn call(&self) -> bool {
         self.passed.call
+    }
+
+    /// Whether the event's call is left out because its device is unknown.
+    pub fn is_of_unknown_device(&self) -> bool {
+        self.passed.is_of_unknown_device
     }
 
     /// The event's operation if it concerns what the filter selects, whenever it ran, with all members of a graph or a

@@ -69,6 +69,9 @@ pub struct Report {
     pub memory: memory::Memory,
     /// Calls by the outermost API, variants of one added.
     pub apis: Vec<calls::Api>,
+    /// Calls that are in no table since their device is unknown, where devices were selected: most are of no device, as
+    /// cuInit, and failed copies, copies of 0 bytes and host functions are among them. 0 = none, or the process uses only one device.
+    pub calls_of_unknown_device: u64,
     /// Calls that waited for the GPU, by the outermost API.
     pub syncs: Vec<calls::Sync>,
     /// Calls that are no synchronize calls and waited for the GPU all the same: work that such calls wait for was
@@ -132,6 +135,7 @@ impl Report {
             transfers: all.transfers.iter().map(|row| transfers::Transfer::of(row, lines_of)).collect(),
             memory: memory::Memory::of(&all.memory),
             apis: all.apis.iter().filter_map(|row| calls::Api::of(row, lines_of)).collect(),
+            calls_of_unknown_device: all.left_out.count,
             syncs: all.syncs.iter().filter_map(|row| calls::Sync::of(row, lines_of)).collect(),
             implicit_syncs: implicit
                 .by_api

@@ -7,6 +7,7 @@ use crate::report::names::cut;
 use crate::report::rows::calls::{Api, CallTimes};
 use crate::report::rows::numbers::Estimate;
 use crate::report::rows::source_lines::MainLine;
+use crate::report::text::dim;
 use crate::report::units::{count, duration, percent, plural};
 
 /// The number of rows that the overview shows.
@@ -18,6 +19,13 @@ pub fn calls(screen: &mut Screen<'_>, run: &Run<'_>) {
         return screen.none("Calls", "no call was made");
     }
     section(screen, run, "Calls", run.rows.apis.iter().map(of_api).collect(), "calls");
+    let left_out = run.rows.calls_of_unknown_device;
+    if left_out > 0 {
+        screen.more(dim(format!(
+            "{} left out: the trace does not say of which device, if of any",
+            plural(left_out, "call is", "calls are")
+        )));
+    }
 }
 
 /// Draws a section of calls, of which there is at least one.
