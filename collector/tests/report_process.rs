@@ -882,6 +882,8 @@ mod event_waits;
 mod hostile;
 #[path = "report_process/limits.rs"]
 mod limits;
+#[path = "report_process/periods.rs"]
+mod periods;
 #[path = "report_process/processes.rs"]
 mod processes;
 #[path = "report_process/ranges.rs"]

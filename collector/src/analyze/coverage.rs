@@ -33,8 +33,8 @@ pub struct CoverageFold<'a> {
     called: BTreeSet<u16>,
 }
 
-/// Launches of a run or a burst that passed the filter. On time alone they pass by when they were called, and the run by when it
-/// started on the GPU, so that some of its launches may count without it, and it without some of its launches.
+/// Launches of a run or a burst that passed the filter. In time, each passes by itself, where it lies in the run
+/// ([`placement`](crate::model::placement)), so that the last launches of a run may count without it, and it without them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     ordinary: u32,

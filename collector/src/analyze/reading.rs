@@ -48,12 +48,11 @@ impl<'a> Reading<'a> {
         clocks: &'a Clocks,
         filter: &'a Filter,
     ) -> Reading<'a> {
-        let began = clocks.began(status);
         Reading {
             model: Model::new(names, clocks),
             steps: StepCounter::new(&clocks.steps),
-            filter: RecordFilter::new(filter, names, status, began, &clocks.capture_ranges),
-            last: began,
+            filter: RecordFilter::of(filter, names, status, clocks),
+            last: clocks.began(status),
         }
     }
 

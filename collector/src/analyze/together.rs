@@ -477,8 +477,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
     /// line.
     fn new(member: Member<'a, Records>, report: &'a ProcessReport, devices: &mut Vec<DeviceReport>) -> Self {
         let Member { names, status, clocks, filter, records, not_before } = member;
-        let began = clocks.began(status);
-        let record_filter = RecordFilter::new(filter, names, status, began, &clocks.capture_ranges);
+        let record_filter = RecordFilter::of(filter, names, status, clocks);
         let mut numbers = HashMap::default();
         for own in &report.tables.devices {
             let Some(id) = own.id else { continue };

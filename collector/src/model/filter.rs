@@ -14,16 +14,19 @@
 //! - An NVTX range or marker concerns the thread that made it.
 //! - Records about the process itself (its devices, its modules, losses) match every filter.
 //!
-//! An operation is in time if its best estimate starts in time or, if its start is unknown, if it was called in time.
-//! A call or a range is in time if it begins in time. So something that spans a boundary is counted once, on one
-//! side. If ranges were captured, only the time in them counts ([`period`](super::period)).
+//! An operation is in time if it starts in time by the best estimate: its own, or if it is untimed, by what was before it on
+//! its stream ([`placement`](super::placement)). A call or a range is in time if it begins in time. So something that spans a
+//! boundary is counted once, on one side. If ranges were captured, only the time in them counts ([`period`](super::period)).
 
+use super::clocks::Clocks;
 use super::gpu_interval::host;
 use super::graphs::Contents;
 use super::memory::Allocator;
 use super::names::demangle;
 use super::period::{self, CaptureRanges, Period};
+use super::placement::Placement;
 use super::streams::StreamNumbers;
+use super::typical::Typical;
 use super::{Action, Event, Operation, When};
 use crate::hash::{HashMap, HashSet};
 use crate::trace::record::{Body, Names, Status};
@@ -193,11 +196,19 @@ pub struct RecordFilter<'a> {
     /// The free that a thread has begun, by its thread: its correlation, and what its record names. At most one of each
     /// thread, since a thread's next record is the end of its free.
     frees: HashMap<u32, (u64, Place)>,
+    /// When operations started; `None` if it does not matter.
+    placement: Option<Placement<'a>>,
 }
 
 impl<'a> RecordFilter<'a> {
-    /// A filter for a process whose collection began at host ns `began` and in which `captures` were captured.
-    /// Without a status, no thread's tid is known.
+    /// A filter for a process of which these are the clocks. Without a status, no thread's tid is known.
+    pub fn of(filter: &'a Filter, names: &'a Names, status: Option<&Status>, clocks: &'a Clocks) -> Self {
+        let (began, captures) = (clocks.began(status), &clocks.capture_ranges);
+        RecordFilter::with(Some(&clocks.typical), filter, names, status, began, captures)
+    }
+
+    /// The same for a collection that began at host ns `began` and in which `captures` were captured, without knowing how
+    /// long operations typically take.
     pub fn new(
         filter: &'a Filter,
         names: &'a Names,
@@ -205,14 +216,28 @@ impl<'a> RecordFilter<'a> {
         began: u64,
         captures: &CaptureRanges,
     ) -> Self {
+        RecordFilter::with(None, filter, names, status, began, captures)
+    }
+
+    fn with(
+        typical: Option<&'a Typical>,
+        filter: &'a Filter,
+        names: &'a Names,
+        status: Option<&Status>,
+        began: u64,
+        captures: &CaptureRanges,
+    ) -> Self {
         let period = captures.period(names, status, filter.between(began));
+        let counts_by_call = period::window(names).is_some();
+        let is_limited = filter.since.is_some() || filter.until.is_some() || period.is_span();
         let claims = status.iter().flat_map(|status| &status.threads);
         let threads = claims.filter(|(_, tid)| filter.threads.contains(tid)).map(|(claim, _)| *claim);
         RecordFilter {
             filter,
             names,
             is_everything: filter.is_everything() && !period.is_span(),
-            counts_by_call: period::window(names).is_some(),
+            counts_by_call,
+            placement: (is_limited && !counts_by_call).then(|| Placement::new(typical)),
             period,
             threads: threads.collect(),
             kernels: HashMap::default(),
@@ -240,12 +265,16 @@ impl<'a> RecordFilter<'a> {
         if self.is_everything {
             return Passed::WHOLE;
         }
+        let starts_in_time = match &mut self.placement {
+            Some(placement) => placement.observe(event).is_none_or(|start| self.period.contains(start)),
+            None => true,
+        };
         let is_call = event.operation.is_none() && event.record.body.call().is_some();
         let place = if is_call { self.place(event) } else { (0, None) };
         let concerns = self.concerns(event, place);
         let began_in_time = event.record.began().is_none_or(|begin| self.period.contains(host(begin)));
         let call = concerns && began_in_time;
-        let operation = if self.counts_by_call { call } else { concerns && self.starts_in_time(event) };
+        let operation = if self.counts_by_call { call } else { concerns && starts_in_time };
         let is_of_unknown_device = event.call.is_some()
             && is_call
             && !concerns
@@ -400,16 +429,6 @@ impl<'a> RecordFilter<'a> {
         let (filter, names) = (self.filter, self.names);
         let is_asked_for = || names.get(Namespace::Kernel, name).is_some_and(|symbol| filter.names(symbol));
         filter.kernel.is_none() || *self.kernels.entry(name).or_insert_with(is_asked_for)
-    }
-
-    fn starts_in_time(&self, event: &Event<'_>) -> bool {
-        let start = match (&event.operation, &event.node) {
-            (Some(Operation { when: When::Timed(interval), .. }), _) | (None, Some(interval)) => {
-                Some(interval.start)
-            }
-            _ => event.record.body.call().map(|call| host(call.begin)),
-        };
-        start.is_none_or(|start| self.period.contains(start))
     }
 }
 

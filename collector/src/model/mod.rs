@@ -35,6 +35,7 @@
 //! Selection and context:
 //!
 //! - [`filter`], [`period`]: which part and which time of a trace is selected?
+//! - [`placement`]: when did untimed work start?
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
 //! - [`outcome`]: how did a process end? [`gpu_error`]: which errors say that a GPU stopped?
 #![forbid(unsafe_code)]
@@ -65,6 +66,7 @@ pub mod native_stacks;
 pub mod order;
 pub mod outcome;
 pub mod period;
+pub mod placement;
 pub mod range_names;
 pub mod ranges;
 pub mod run;

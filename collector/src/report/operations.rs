@@ -81,13 +81,7 @@ impl<'a> Operations<'a> {
             model: Model::new(names, clocks),
             status,
             filter,
-            record_filter: RecordFilter::new(
-                filter,
-                names,
-                status,
-                clocks.began(status),
-                &clocks.capture_ranges,
-            ),
+            record_filter: RecordFilter::of(filter, names, status, clocks),
             demangled: HashMap::default(),
             stacks: Stacks::of(names),
         }

@@ -34,7 +34,7 @@ fn kernels(app: &mut App, count: u64, every: u64) {
     }
 }
 
-fn value_of(row: &Value, key: &str) -> u64 {
+pub(super) fn value_of(row: &Value, key: &str) -> u64 {
     row[key]["value"].as_u64().unwrap_or_else(|| panic!("no {key}: {row}"))
 }
 

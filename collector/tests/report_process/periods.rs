@@ -1,0 +1,71 @@
+//! Parts of a run in time: what the tables say of a part agrees with what the GPU did in it.
+
+use super::processes::value_of;
+use super::*;
+
+/// Launches in the run of [`deep`].
+const RUN: u32 = 20;
+/// How long each of its kernels takes, ns.
+const EACH: i64 = 100_000;
+
+/// Pushes work that starts when the work before it is over, at host ns `over`, and takes `ns`.
+fn queued(app: &mut App, over: &mut i64, (api, what): (u16, What), ns: i64) {
+    let submitted = app.now as i64 + 4_000;
+    app.timed(api, what, *over - submitted, ns);
+    *over += ns;
+}
+
+/// A program whose launches are far ahead of the GPU: some that are timed alone, a run, and some again. Then it waits. `launched` is called
+/// before it waits. Returns when the run starts: host ns.
+fn deep(app: &mut App, launched: impl FnOnce(&mut App)) -> i64 {
+    // Before that it is not ahead, which shows how the clocks of host and GPU relate.
+    app.timed(LAUNCH, kernel(ADD), 0, 20_000);
+    app.sync(20_000);
+    let mut over = app.now as i64 + 1_000_000;
+    for _ in 0..10 {
+        queued(app, &mut over, (LAUNCH, kernel(GEMM)), EACH);
+    }
+    let start = over;
+    for _ in 0..RUN {
+        app.untimed(LAUNCH, kernel(GEMM), Untimed::Run, flag::BURST);
+    }
+    let run = What::Burst { launches: RUN, ordinary: RUN, closing: 0 };
+    queued(app, &mut over, (0, run), i64::from(RUN) * EACH);
+    for _ in 0..10 {
+        queued(app, &mut over, (LAUNCH, kernel(GEMM)), EACH);
+    }
+    launched(app);
+    let wait = over as u64 - app.now + 5_000;
+    app.sync(wait);
+    start
+}
+
+/// With `--since`, launches of runs were placed by their calls and the runs by the GPU: in half of a program the GPU computed all
+/// the time, and no kernel was launched.
+#[test]
+fn the_kernels_of_a_part_are_those_that_the_gpu_ran_in_it() {
+    let report = |since, until| {
+        let mut app = App::new();
+        let start = deep(&mut app, |_| ());
+        let status = Status { ended: app.now, ..status() };
+        let report = json(&[app.report_of(
+            &Filter { since, until, ..Filter::default() },
+            Some(&status),
+            Damage::default(),
+        )]);
+        assert_valid(&report);
+        (report, start as u64 - BEGAN)
+    };
+    let (_, start) = report(None, None);
+    // A quarter of the run has started.
+    let cut = start + u64::from(RUN) / 4 * EACH as u64 - EACH as u64 / 2;
+    let [early, late] = [report(None, Some(cut)).0, report(Some(cut), None).0];
+    let launches = |report: &Value| report["coverage"]["launches"].as_u64().unwrap();
+    let (before, after) = (u64::from(RUN) / 4, u64::from(RUN) * 3 / 4);
+    assert_eq!((launches(&early), launches(&late)), (11 + before, after + 10));
+    assert_eq!(late["kernels"][0]["count"], value!(after + 10));
+    assert_eq!(late["coverage"]["runs"]["launches"], value!(after), "its launches, though it began before");
+    let compute = value_of(&late["devices"][0], "compute_ns");
+    let by_kernels = value_of(&late["kernels"][0], "total_ns");
+    assert!(compute.abs_diff(by_kernels) <= EACH as u64, "{compute} and {by_kernels}");
+}
