@@ -71,6 +71,9 @@ pub struct Coverage {
     /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
     /// and graph launches). No other figure includes them.
     pub outside: (u64, u64),
+    /// Calls in the capture ranges whose work ran after them: kernel launches, and other work. The work is in no other figure
+    /// but those of NVTX ranges, which have all that was called in them.
+    pub ran_after: (u64, u64),
     /// Whether a driver launch function passed through the agent; `None` without a status, and if none had to, since the
     /// program launched nothing and called no function of the runtime.
     pub driver_hooked: Option<bool>,
@@ -118,6 +121,8 @@ impl Merge for Coverage {
         self.pending = self.pending.saturating_add(other.pending);
         self.outside.0 = self.outside.0.saturating_add(other.outside.0);
         self.outside.1 = self.outside.1.saturating_add(other.outside.1);
+        self.ran_after.0 += other.ran_after.0;
+        self.ran_after.1 += other.ran_after.1;
         self.driver_hooked = match (self.driver_hooked, other.driver_hooked) {
             (Some(mine), Some(theirs)) => Some(mine && theirs),
             (mine, theirs) => mine.or(theirs),
@@ -226,6 +231,11 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             scope.operation_at_any_time()
         {
             return self.burst(operation, *launches, *ordinary, scope.operation().is_some());
+        }
+        if let Some(operation) = scope.operation_at_any_time().filter(|_| scope.ran_after_capture()) {
+            let is_launch = matches!(operation.what, Action::Kernel { .. });
+            let (launches, others) = &mut self.coverage.ran_after;
+            *if is_launch { launches } else { others } += 1;
         }
         let Some(operation) = scope.operation() else { return };
         let is_lost = matches!(operation.when, When::Untimed { reason: Reason::Lost, .. });

@@ -74,6 +74,11 @@ impl<'e> Scope<'e> {
         self.passed.is_of_unknown_device
     }
 
+    /// Whether the event's operation was called in a capture range and ran after it.
+    pub fn ran_after_capture(&self) -> bool {
+        self.passed.ran_after_capture
+    }
+
     /// The event's operation if it concerns what the filter selects, whenever it ran, with all members of a graph or a
     /// burst. GPU time is computed from these: an operation that began before the period may fill some of it, and one that
     /// comes after ends its last gap.

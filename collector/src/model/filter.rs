@@ -151,12 +151,20 @@ pub struct Passed {
     /// It has a call in time that concerns everything else that is selected, but whose device is unknown: it may be of a
     /// selected one, and is left out.
     pub is_of_unknown_device: bool,
+    /// It has an operation whose call passes, in a capture range, and that started after that range and in no other: it is in
+    /// no figure of what ran.
+    pub ran_after_capture: bool,
 }
 
 impl Passed {
     /// What passes of an event that passes whole.
-    pub const WHOLE: Passed =
-        Passed { concerns: true, call: true, operation: true, is_of_unknown_device: false };
+    pub const WHOLE: Passed = Passed {
+        concerns: true,
+        call: true,
+        operation: true,
+        is_of_unknown_device: false,
+        ran_after_capture: false,
+    };
 }
 
 /// What a call that is not an operation names: its context (0 = unknown) and its stream, if any.
@@ -178,6 +186,8 @@ pub struct RecordFilter<'a> {
     names: &'a Names,
     is_everything: bool,
     period: Period,
+    /// The capture ranges, whatever is selected of them; `None` if the whole run was recorded.
+    captured: Option<Period>,
     /// Whether an operation counts where its call began, not where it started: so it counts in one of the traces of a
     /// collection in windows of time, however uncertain its start is.
     counts_by_call: bool,
@@ -228,6 +238,7 @@ impl<'a> RecordFilter<'a> {
         captures: &CaptureRanges,
     ) -> Self {
         let period = captures.period(names, status, filter.between(began));
+        let captured = Some(captures.period(names, status, (i64::MIN, i64::MAX))).filter(Period::is_span);
         let counts_by_call = period::window(names).is_some();
         let is_limited = filter.since.is_some() || filter.until.is_some() || period.is_span();
         let claims = status.iter().flat_map(|status| &status.threads);
@@ -239,6 +250,7 @@ impl<'a> RecordFilter<'a> {
             counts_by_call,
             placement: (is_limited && !counts_by_call).then(|| Placement::new(typical)),
             period,
+            captured,
             threads: threads.collect(),
             kernels: HashMap::default(),
             devices: HashMap::default(),
@@ -265,10 +277,8 @@ impl<'a> RecordFilter<'a> {
         if self.is_everything {
             return Passed::WHOLE;
         }
-        let starts_in_time = match &mut self.placement {
-            Some(placement) => placement.observe(event).is_none_or(|start| self.period.contains(start)),
-            None => true,
-        };
+        let start = self.placement.as_mut().and_then(|placement| placement.observe(event));
+        let starts_in_time = start.is_none_or(|start| self.period.contains(start));
         let is_call = event.operation.is_none() && event.record.body.call().is_some();
         let place = if is_call { self.place(event) } else { (0, None) };
         let concerns = self.concerns(event, place);
@@ -283,7 +293,10 @@ impl<'a> RecordFilter<'a> {
             && self.is_of_stream(place.0, place.1)
             && self.is_of_thread(event.record.thread)
             && self.filter.kernel.is_none();
-        Passed { concerns, call, operation, is_of_unknown_device }
+        let starts_outside = |captured: &Period| start.is_some_and(|start| !captured.contains(start));
+        let ran_after_capture =
+            call && event.operation.is_some() && self.captured.as_ref().is_some_and(starts_outside);
+        Passed { concerns, call, operation, is_of_unknown_device, ran_after_capture }
     }
 
     /// Returns the graph launch or the burst that was checked last, reduced to the members that pass; `None` if the event's

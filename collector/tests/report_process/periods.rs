@@ -69,3 +69,56 @@ fn the_kernels_of_a_part_are_those_that_the_gpu_ran_in_it() {
     let by_kernels = value_of(&late["kernels"][0], "total_ns");
     assert!(compute.abs_diff(by_kernels) <= EACH as u64, "{compute} and {by_kernels}");
 }
+
+/// Launches in a capture range that ran after it were in no table, and coverage said that all were recorded and timed; for a GPU
+/// that idled in the range, the advice was a machine with idle processors.
+#[test]
+fn launches_in_a_capture_range_that_run_after_it_are_counted() {
+    let mut names = names();
+    names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "nvtx:step".to_owned());
+    let report = |waits_inside: bool| {
+        let mut app = App::new();
+        app.push(Body::CaptureEdge { begins: true });
+        app.push_range(STEP);
+        let end = |app: &mut App| {
+            app.pop_range();
+            app.push(Body::CaptureEdge { begins: false });
+        };
+        deep(&mut app, |app| {
+            if !waits_inside {
+                end(app)
+            }
+        });
+        if waits_inside {
+            end(&mut app);
+        }
+        let status = Status { ended: app.now, ..status() };
+        let reports = reports_of(vec![(app, names.clone(), status)], &Filter::default());
+        let screen = terminal(&reports, &everything(), &wide(200));
+        (json(&reports), screen.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let launches = u64::from(RUN) + 21;
+    let (late, screen) = report(false);
+    assert_valid(&late);
+    assert_eq!(late["coverage"]["ran_after_range"], value!({ "launches": launches - 1, "others": 0 }));
+    assert_eq!(late["coverage"]["launches"], value!(1), "the one that the program waited for");
+    let text = value!([
+        "No verdict: 97.6 % of the launches in the capture range ran after it.",
+        "Synchronize before the end of the range, and run again.",
+    ]);
+    assert_eq!(late["verdict"]["text"], text);
+    assert!(
+        screen.contains("1 launch: 100 % recorded, 100.0 % timed; 40 more ran after the capture range"),
+        "{screen}"
+    );
+    assert!(
+        screen.contains("40 operations ran after the capture range and are in no other table"),
+        "{screen}"
+    );
+    assert_eq!(late["ranges"][0]["operations"], value!(launches), "all that it called");
+
+    let (whole, screen) = report(true);
+    assert_eq!(whole["coverage"]["ran_after_range"], value!({ "launches": 0, "others": 0 }));
+    assert_eq!(whole["coverage"]["launches"], value!(launches));
+    assert!(!screen.contains("after the capture range"), "{screen}");
+}

@@ -51,8 +51,8 @@ pub fn of_run(facts: &Facts<'_>) -> Option<Unsafe> {
             "Run gpuspy doctor with the program to find out why.",
         ));
     }
-    let checks: [fn(&Facts<'_>) -> Option<Unsafe>; 7] =
-        [part_of_a_gpu, unread, unused, blocked, not_timed, lost, untimed];
+    let checks: [fn(&Facts<'_>) -> Option<Unsafe>; 8] =
+        [part_of_a_gpu, unread, ran_after, unused, blocked, not_timed, lost, untimed];
     checks.into_iter().find_map(|check| check(facts))
 }
 
@@ -70,6 +70,20 @@ fn unread(facts: &Facts<'_>) -> Option<Unsafe> {
     let damages = damages.filter(|damage| !damage.is_only_cut());
     let share = too_many(facts, damages.fold(0u64, |sum, damage| sum.saturating_add(damage.records_lost)))?;
     Some(Unsafe::new(format!("{share} of the records cannot be read."), "Run the program again."))
+}
+
+/// Returns that most of what was launched in the capture ranges ran after them, if so: what the GPU did in the ranges is not
+/// what the program did in them.
+fn ran_after(facts: &Facts<'_>) -> Option<Unsafe> {
+    let coverage = &facts.all.coverage;
+    let (after, launches) = (coverage.ran_after.0, coverage.launches.saturating_add(coverage.ran_after.0));
+    (after > launches / 2).then(|| {
+        let share = percent(after, launches);
+        Unsafe::new(
+            format!("{share} of the launches in the capture range ran after it."),
+            "Synchronize before the end of the range, and run again.",
+        )
+    })
 }
 
 /// Returns that the GPU had nothing to do in a run, or in a part of it, of which everything is known, if so.

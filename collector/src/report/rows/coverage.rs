@@ -36,6 +36,7 @@ pub struct Coverage {
     /// The number of operations whose end event was not read before the collection ended.
     pub pending: u64,
     pub outside_range: OutsideRange,
+    pub ran_after_range: RanAfterRange,
     /// The number of ends of NVTX ranges that were not open.
     pub stray_range_ends: u64,
     /// NVTX ranges that started while too many others were open (4096 per thread and domain, 256 started ones). They
@@ -72,6 +73,16 @@ pub struct OutsideRange {
     pub others: u64,
 }
 
+/// Called in the capture range (--capture-range), and run after it. No other figure includes this work, except that ranges
+/// have all operations that were called in them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RanAfterRange {
+    /// The number of kernel launches.
+    pub launches: u64,
+    /// The number of copies, memsets and graph launches.
+    pub others: u64,
+}
+
 /// A function that the agent does not know.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnknownFunction {
@@ -103,6 +114,7 @@ impl Coverage {
             dropped_by: coverage.dropped_by.clone(),
             pending: coverage.pending,
             outside_range: OutsideRange { launches, others },
+            ran_after_range: RanAfterRange { launches: coverage.ran_after.0, others: coverage.ran_after.1 },
             stray_range_ends: all.ranges.stray,
             ranges_not_followed: all.ranges.not_followed,
             driver_hooked: coverage.driver_hooked,

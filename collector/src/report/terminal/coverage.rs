@@ -45,6 +45,7 @@ pub fn in_short(run: &Run<'_>) -> Vec<Text> {
         let timed = coverage.timed.saturating_add(coverage.runs.launches);
         line.push_str(&format!(", {} timed", percent(timed, coverage.launches)));
     }
+    line.push_str(&ran_after(all));
     let lost = records_lost(all);
     line.push_str(if lost.is_empty() { "; no record lost" } else { "" });
     if let Some(cost) = all.overhead.as_ref().and_then(|overhead| overhead.cost(&all.duty)) {
@@ -101,10 +102,19 @@ fn launches(all: &Tables) -> String {
     if let (launches @ 1.., _) = coverage.outside {
         line.push_str(&format!("; {} more outside the capture range, not recorded", count(launches)));
     }
+    line.push_str(&ran_after(all));
     if coverage.captured > 0 {
         line.push_str(&format!("; {} captured into graphs, not run", count(coverage.captured)));
     }
     line
+}
+
+/// Returns how many launches were made in the capture ranges and ran after them, which the others do not include.
+fn ran_after(all: &Tables) -> String {
+    match all.coverage.ran_after {
+        (0, _) => String::new(),
+        (launches, _) => format!("; {} more ran after the capture range", count(launches)),
+    }
 }
 
 /// Returns how many records were lost, by cause.

@@ -51,6 +51,12 @@ fn sentence(rows: &Report) -> String {
         sentence
             .push_str(&format!("; {more} more are not listed because too many were open when they started"));
     }
+    let after = &rows.coverage.ran_after_range;
+    let after = after.launches.saturating_add(after.others);
+    if after > 0 {
+        let after = plural(after, "operation", "operations");
+        sentence.push_str(&format!("; {after} ran after the capture range and are in no other table"));
+    }
     let payloads = rows.markers.iter().fold(sum(|range| range.payloads), |sum, mark| sum + mark.payloads);
     if payloads > 0 {
         let payloads = plural(payloads, "payload", "payloads");
