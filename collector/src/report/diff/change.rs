@@ -11,15 +11,15 @@ use serde::Serialize;
 /// The change from the first run to the second one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
-    /// The change in one sentence; where rare long steps make it, a second one says so.
+    /// The change in one sentence; where the median step is not what changed the run, a second one says what it does.
     pub text: String,
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
     /// that is not beyond the noise; same: none at all; unknown: the times say nothing of the change, since a window of time was
     /// selected (--since, --until) and there are no steps in it to compare.
     pub verdict: Verdict,
     /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step, where
-    /// rare long steps make most of its change, or where the two runs' steps are timed differently or the host is ahead of the GPU: then that
-    /// from call to call on the host; gpu: the time from the first operation to
+    /// rare long steps make most of its change, or the median step does not stand for a run and changed by another share, or where the two
+    /// runs' steps are timed differently or the host is ahead of the GPU: then that from call to call on the host; gpu: the time from the first operation to
     /// the last on the GPU that was used longest, where a run has no steps or a step may not be the same work in both;
     /// wall: the wall time of the run, where no GPU was used.
     pub basis: Basis,

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 pub struct Findings {
     /// What the findings that are gone were said to cost, of the wall time of the run before the change.
     pub promised_ns: Estimate,
-    /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of a step times the steps
+    /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of the mean step times the steps
     /// of the run before the change. null = the verdict is unknown.
     pub gained_ns: Option<f64>,
     /// The findings that are gone first, then new ones, then those that are still there; of each the costliest first.
@@ -58,13 +58,19 @@ impl Findings {
             (row.state, Reverse(saves))
         });
         let gone = list.iter().filter(|row| row.state == State::Gone).filter_map(|row| row.saves_before_ns);
-        let steps = match change.basis {
-            Basis::Step | Basis::StepMean => before.steps.count as f64,
-            Basis::Gpu | Basis::Wall => 1.0,
+        let (before_ns, after_ns, steps) = match change.basis {
+            // What is promised is a total, and the median times the steps is none where other steps are longer.
+            Basis::Step => {
+                let means = before.steps.mean_ns.zip(after.steps.mean_ns);
+                let (of_before, of_after) = means.unwrap_or((change.before_ns, change.after_ns));
+                (of_before, of_after, before.steps.count as f64)
+            }
+            Basis::StepMean => (change.before_ns, change.after_ns, before.steps.count as f64),
+            Basis::Gpu | Basis::Wall => (change.before_ns, change.after_ns, 1.0),
         };
         Findings {
             promised_ns: gone.fold(Estimate::exactly(0), plus),
-            gained_ns: change.is_known().then_some((change.before_ns - change.after_ns) * steps),
+            gained_ns: change.is_known().then_some((before_ns - after_ns) * steps),
             list,
         }
     }
@@ -95,8 +101,11 @@ fn matched(before: &[findings::Finding], after: &[findings::Finding]) -> Vec<Fin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::Tables;
     use crate::analyze::estimate::Estimate as Known;
     use crate::diagnose::finding;
+    use crate::report::diff::noise::tests::steps;
+    use crate::report::rows::steps::Steps;
 
     fn finding(id: Id, saves: u64) -> findings::Finding {
         let found = finding::Finding {
@@ -108,6 +117,19 @@ mod tests {
             saves: Known::exactly(saves),
         };
         findings::Finding::of(&found, &[])
+    }
+
+    /// A wait in few of the steps was promised to cost 7 % of a run, which then "lost 4 µs": the median had not changed.
+    #[test]
+    fn what_a_run_gained_is_of_all_its_steps() {
+        let of = |mean: f64| {
+            let steps = Steps { mean_ns: Some(mean), ..steps(180, 2_800_000, 400_000.0) };
+            Report { steps, ..Report::of(&[], &Tables::default(), &[]) }
+        };
+        let (before, after) = (of(3_000_000.0), of(2_900_000.0));
+        let change = Change::of(&before, &after);
+        assert_eq!(change.basis, Basis::Step);
+        assert_eq!(Findings::of(&before, &after, &change).gained_ns, Some(180.0 * 100_000.0));
     }
 
     #[test]

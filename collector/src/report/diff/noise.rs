@@ -24,6 +24,8 @@ const TO_P95: f64 = 1.645;
 pub const MOST_LONG: usize = 10;
 /// The fewest long steps whose equal distances are no chance.
 const RECURS: usize = 3;
+/// The fewest long steps that are no chance if both runs have them at the same places.
+const PAIRED: usize = 2;
 /// Equal parts of a run whose levels show how much the speed wanders.
 const PARTS: usize = 8;
 
@@ -51,17 +53,24 @@ fn uncertainty(steps: &Steps) -> Option<f64> {
 ///
 /// Rare long steps make most of the spread. How many of them a run has is left to chance, so a run that has none may only have
 /// been lucky, or too short: both runs are taken to have them as often as both together. Long steps that recur at equal
-/// distances over a whole run, as at the start of each epoch, are no chance: of those, one more or less may lie in a run.
+/// distances over a whole run, as at the start of each epoch, are no chance: of those, one more or less may lie in a run. And
+/// those that both runs have at the same places are the program's own: of those, each run has as many.
 pub fn of_mean(before: &Steps, after: &Steps, clock: Clock) -> Option<f64> {
-    let (one, other) = (Spread::of(before, clock)?, Spread::of(after, clock)?);
+    let paired = paired(before, after);
+    let is_paired = paired.is_some();
+    let [of_before, of_after] =
+        paired.map_or_else(|| [recurring(before), recurring(after)], |both| both.map(Some));
+    let (one, other) = (Spread::of(before, clock, of_before)?, Spread::of(after, clock, of_after)?);
     let variance = (one.count * one.variance + other.count * other.variance) / (one.count + other.count);
     let by_chance = (variance * (1.0 / one.count + 1.0 / other.count)).sqrt();
     // A number that is either of two neighbours deviates by at most one half.
-    let by_length = one.recurring.max(other.recurring) / 2.0 * (1.0 / one.count).hypot(1.0 / other.count);
+    let by_length = one.longest.max(other.longest) / 2.0 * (1.0 / one.count).hypot(1.0 / other.count);
+    let by_number = if is_paired { 0.0 } else { by_length };
+    let of_long = one.of_long.hypot(other.of_long);
     // Long steps are in the mean of some of the times in a plot, and hardly in the least of them.
     let least = |plot: &[u64]| plot.iter().copied().min().unwrap_or(0);
     let wanders = wandering(&before.plot_ns, least).hypot(wandering(&after.plot_ns, least));
-    let error = by_chance.hypot(by_length).max(wanders);
+    let error = by_chance.hypot(by_number).hypot(of_long).max(wanders);
     Some((IN_99_PERCENT * error).max(LEAST_NOISE * one.mean))
 }
 
@@ -82,12 +91,15 @@ struct Spread {
     mean: f64,
     /// The variance of what is left to chance.
     variance: f64,
-    /// By how much the longest of the long steps that recur is above the median; 0 without such steps.
-    recurring: f64,
+    /// By how much the longest of the long steps that are no chance is above the median; 0 without such steps.
+    longest: f64,
+    /// The standard error of the mean that comes from how much those steps differ from each other.
+    of_long: f64,
 }
 
 impl Spread {
-    fn of(steps: &Steps, clock: Clock) -> Option<Spread> {
+    /// Returns the spread of a run, of whose long steps some may be no chance.
+    fn of(steps: &Steps, clock: Clock, no_chance: Option<Vec<&Outlier>>) -> Option<Spread> {
         let all = steps.count.saturating_sub(steps.warm_up);
         let (mean, std, count) = match clock {
             Clock::Own => (steps.mean_ns?, steps.std_ns?, steps.measured?),
@@ -96,17 +108,42 @@ impl Spread {
         if count < FEWEST {
             return None;
         }
+        let count = count as f64;
         let is_of_clock = clock == Clock::Own || steps.timed_on != Some(TimedOn::Gpu.name());
-        let recurring = recurring(steps).filter(|_| is_of_clock);
-        let durations = || recurring.iter().flatten().map(|step| step.duration_ns as f64);
-        let variance = match recurring {
-            Some(_) => without(durations(), all as f64, mean, std),
-            None => (std * std).max(of_parts(steps, count as f64)),
+        let Some(long) = no_chance.filter(|_| is_of_clock) else {
+            let variance = (std * std).max(of_parts(steps, count));
+            return Some(Spread { count, mean, variance, longest: 0.0, of_long: 0.0 });
         };
+        let durations = || long.iter().map(|step| step.duration_ns as f64);
+        let number = durations().count() as f64;
+        let middle = durations().sum::<f64>() / number.max(1.0);
+        let squares: f64 = durations().map(|duration| (duration - middle).powi(2)).sum();
         let above = steps.median_ns.unwrap_or(0) as f64;
-        let longest = durations().map(|duration| duration - above).fold(0.0, f64::max);
-        Some(Spread { count: count as f64, mean, variance, recurring: longest })
+        Some(Spread {
+            count,
+            mean,
+            variance: without(durations(), all as f64, mean, std),
+            longest: durations().map(|duration| duration - above).fold(0.0, f64::max),
+            of_long: (squares * number / (number - 1.0).max(1.0)).sqrt() / count,
+        })
     }
+}
+
+/// Returns the long steps of each of two runs if both have as many steps, and long ones at the same places: at least
+/// [`PAIRED`], each one step apart at most.
+pub fn paired<'s>(before: &'s Steps, after: &'s Steps) -> Option<[Vec<&'s Outlier>; 2]> {
+    let long = |steps: &'s Steps| {
+        let mut long = long_steps(steps, longest_excess(steps));
+        long.sort_by_key(|step| step.step);
+        long
+    };
+    let (one, other) = (long(before), long(after));
+    let are_apart = |(one, other): (&&Outlier, &&Outlier)| one.step.abs_diff(other.step) > 1;
+    let are_as_many = before.count.abs_diff(after.count) <= 1 && one.len() == other.len();
+    // Of more, those in between may not be known.
+    let are_known = (PAIRED..MOST_LONG).contains(&one.len());
+    let is_paired = are_as_many && are_known && !one.iter().zip(&other).any(are_apart);
+    is_paired.then_some([one, other])
 }
 
 /// Returns the long steps of a run if they recur: at least [`RECURS`] at distances that are alike, from the start of the run to
