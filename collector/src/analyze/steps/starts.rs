@@ -74,8 +74,8 @@ impl Starts {
         match operation.when {
             When::Captured => return,
             When::Timed(interval) => {
-                if is_drawn {
-                    let run = self.runs.entry(stream).or_default();
+                // One before the run's first launch is not in it, and may have started long before it.
+                if is_drawn && let Some(run) = self.runs.get_mut(&stream) {
                     run.timed.push((run.launches, interval.start));
                     run.launches += 1;
                 }
@@ -128,5 +128,36 @@ impl Starts {
         if let Ok(at) = at {
             self.waiting[at].1 = Gpu::Known(gpu);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Reason, simulation};
+    use gpuspy_wire::record::Untimed;
+
+    /// After a while in which each launch was timed alone, the first run was taken to begin with the launch before that while: a
+    /// step in it started too early, which took 0 ns, and the next one too long.
+    #[test]
+    fn a_launch_that_was_timed_alone_long_before_a_run_is_not_in_it() {
+        let kernel = Action::Kernel { name: 1, communication: false };
+        let timed = |what, start, end| Operation {
+            when: When::Timed(simulation::exactly(start, end)),
+            ..simulation::operation(what, (0, 0))
+        };
+        let mut starts = Starts::default();
+        starts.operation(&timed(kernel, 0, 100), true);
+        starts.operation(&timed(kernel, 10_000, 10_100), false);
+        let reason = Reason::Untimed(Untimed::Run);
+        let when = When::Untimed { reason, after: None };
+        for step in 0..4 {
+            starts.began(step, step);
+            starts.operation(&Operation { when, ..simulation::operation(kernel, (0, 0)) }, false);
+        }
+        let run = Action::Burst { launches: 4, ordinary: 4, communication: false };
+        starts.operation(&timed(run, 10_100, 10_500), false);
+        let gpu: Vec<_> = std::iter::from_fn(|| starts.next()).map(|start| start.gpu).collect();
+        assert_eq!(gpu, [10_100, 10_200, 10_300, 10_400].map(Some));
     }
 }

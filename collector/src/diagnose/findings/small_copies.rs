@@ -38,6 +38,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if groups == 0 || found.all.count < MANY * groups {
         return None;
     }
+    let each = rounded(found.all.count, groups);
     let saved = 1.0 - groups as f64 / found.all.count as f64;
     let idle = Idle::of(facts, |cause, site| {
         cause == Cause::Copying && site.api.as_deref().is_some_and(|api| found.apis.contains(api))
@@ -47,7 +48,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
          for {} while the host made their calls.",
         count(found.all.count),
         bytes(found.all.bytes),
-        count(found.all.count / groups),
+        count(each),
         duration(found.exposed.value),
         duration(idle.part.total.value)
     );
@@ -57,7 +58,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     Some(Claimed {
         finding: Finding {
             id: Id::SmallCopies,
-            title: format!("{} small copies for each {of}", count(found.all.count / groups)),
+            title: format!("{} small copies for each {of}", count(each)),
             evidence: found.evidence(text),
             explanation:
                 "Each copy costs the host a call and the GPU more than a microsecond, whatever its size."
@@ -79,4 +80,20 @@ fn is_small(site: &CopySite) -> bool {
         _ => false,
     };
     is_meant && site.size <= SizeClass::UpTo64KiB
+}
+
+/// Returns how many copies are for each group, to the nearest number.
+fn rounded(copies: u64, groups: u64) -> u64 {
+    copies.saturating_add(groups / 2) / groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4 500 copies in 151 steps, of which the first was the warm-up and had none, were "29 small copies for each step" of 30.
+    #[test]
+    fn copies_for_each_step_are_rounded_to_the_nearest_number() {
+        assert_eq!([rounded(4_500, 151), rounded(4_500, 150), rounded(4_424, 150)], [30, 30, 29]);
+    }
 }
