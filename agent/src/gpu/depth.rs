@@ -27,7 +27,7 @@ pub enum Density {
     Each,
     /// One operation in several may have a pair; the others are timed as a run. Entries are completing.
     Sampled,
-    /// One event in many entries is recorded, besides those that start anew what another entry has cut, which are limited by
+    /// One event in many entries is recorded, besides those that start again what another entry has cut, which are limited by
     /// [`Queue::most_events`]. No entry was observed to complete lately.
     Sparse,
     /// No event is recorded: it could be the entry that blocks the program.

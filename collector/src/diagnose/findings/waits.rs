@@ -111,7 +111,7 @@ mod tests {
         Some(waits.idle.claims[&OUTSIDE].value)
     }
 
-    /// A wait in `cuStreamSynchronize` behind another one was told with that one's name and its own count.
+    /// A wait in `cuStreamSynchronize` behind another one was reported with that one's name and its own count.
     #[test]
     fn a_wait_that_is_owed_to_another_has_its_own_name() {
         let after_wait = Some(Wait { api: "cuMemcpyHtoDAsync".to_owned(), line: None });
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api(), Some(WAIT));
     }
 
-    /// A thread that waits for its data loader was told not to read the loss, which gains nothing: the loader comes no earlier.
+    /// The advice to a thread that waits for its data loader was not to read the loss, which gains nothing: the loader comes no earlier.
     #[test]
     fn what_a_thread_waits_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
         let owed = |runnable: u64, is_long| {

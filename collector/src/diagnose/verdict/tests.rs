@@ -252,7 +252,7 @@ fn what_is_owed_to_waits_in_frees_is_bound_by_allocations() {
     );
 }
 
-/// A program whose streams take turns with the default stream was told that only faster kernels help.
+/// A program whose streams take turns with the default stream was said to need faster kernels.
 #[test]
 fn kernels_that_could_run_side_by_side_are_a_gain_where_the_gpu_is_busy() {
     let findings = [finding(Id::DefaultStream, 450 * MS, "create streams that do not wait")];
@@ -276,7 +276,7 @@ fn waits_in_copies_of_pageable_memory_are_removed_by_pinning_it() {
     assert_eq!(first("cuMemcpyHtoDAsync"), "Another gain: pin it", "other copies made it wait");
 }
 
-/// A program that creates events in each step was told that the GPU waits for launches.
+/// A program that creates events in each step was said to wait for launches.
 #[test]
 fn a_gpu_that_is_idle_in_other_calls_is_said_to_be() {
     let idle = [
