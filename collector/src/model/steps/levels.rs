@@ -10,7 +10,8 @@
 //! 2. The inner level is a **phase**: other tokens recur as often, but not between its own, as do the layers' forward and
 //!    backward kernels.
 //! 3. What the outer level adds to the inner segments is shorter than one of them, both in launches and in host time,
-//!    and it computes: an optimizer's update after some micro-batches.
+//!    and it computes: an optimizer's update after some micro-batches. A wait or a read after some steps that are not
+//!    [short](SHORT) computes nothing, and what follows it is the next step.
 //! 4. The host and the GPU meet (a synchronization, a copy from or to the host) at the outer level only, once or a few times,
 //!    and what it adds is shorter than half of the inner segments: sampling after all layers.
 //!
@@ -61,6 +62,10 @@ const MOST_INNER: f64 = 128.0;
 
 /// How often the host and the GPU meet in a segment at most, for the segment to be told by that.
 const MEETINGS: u64 = 4;
+
+/// The places of a segment from which on it is a step though the host waits after some of them only. A shorter one may be a layer, or
+/// one pass of a loop that is a step with its wait: nothing tells these apart from steps that are so short.
+const SHORT: f64 = 16.0;
 
 /// How far the distances of tokens of a level can differ, as a ratio.
 const ALIKE: f64 = 1.15;
@@ -298,7 +303,8 @@ impl<'l> Level<'l> {
         if is_richer || outer.exactness() >= self.exactness() + 0.3 {
             return true;
         }
-        if added < 0.5 {
+        let meetings = if self.distance < SHORT { 0.0 } else { self.meetings_of(outer, lane) };
+        if added - meetings < 0.5 || self.differs_by(meetings, outer) {
             return false;
         }
         let has =
@@ -314,14 +320,31 @@ impl<'l> Level<'l> {
     /// Whether the host and the GPU meet a few times for each segment of the outer level, and less often than there are
     /// segments of this one. Two copies to the host in each segment have no distance that most of them have.
     fn meets_less_often(&self, outer: &Level<'_>, lane: &Lane) -> bool {
+        self.meetings_of(outer, lane) > 0.0
+    }
+
+    /// How often the host and the GPU meet so for each segment of the outer level: these places are none of what it computes.
+    fn meetings_of(&self, outer: &Level<'_>, lane: &Lane) -> f64 {
         let is_meeting = |of: &&Occurrences| of.kind.is_of_host() && of.is_plain;
-        let mut meetings = lane.tokens.values().filter(is_meeting);
-        meetings.any(|of| {
-            let few = outer.count * 19 / 20..=outer.count * MEETINGS * 21 / 20;
+        let few = outer.count * 19 / 20..=outer.count * MEETINGS * 21 / 20;
+        let meetings = lane.tokens.values().filter(is_meeting).filter(|of| {
             few.contains(&of.count)
                 && of.count * 4 < self.count * 3
                 && (of.last - of.first) as f64 >= lane.len() as f64 * SPANNED
-        })
+        });
+        meetings.map(|of| (of.count as f64 / outer.count.max(1) as f64).round()).sum()
+    }
+
+    /// Whether the outer level's segments are some of its own, and nothing but so many meetings. How many segments that are is
+    /// not told by how often both occur: a wait before the loop and one after it are as many as several segments of it.
+    fn differs_by(&self, meetings: f64, outer: &Level<'_>) -> bool {
+        let in_all = self.tokens.iter().filter(|token| token.of.count.abs_diff(self.count) <= 1);
+        let spacing = |token: &Regular<'_>| {
+            (token.of.last - token.of.first) as f64 / token.of.count.saturating_sub(1).max(1) as f64
+        };
+        let least = in_all.map(spacing).fold(f64::INFINITY, f64::min);
+        let segments = (outer.distance / least).round();
+        meetings > 0.0 && (outer.distance - segments * self.distance - meetings).abs() < 0.5
     }
 
     /// Whether other tokens recur as often, but not between its own.

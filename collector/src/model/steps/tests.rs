@@ -221,6 +221,52 @@ fn a_value_that_is_read_before_an_optimizers_kernel_ends_no_longer_step() {
     assert_eq!(read_now_and_then.steps(), 300);
 }
 
+/// Where a step has few kinds of operations, a wait after every 20 or 50 of them ended the step: of 200 steps of a graph and 100
+/// launches, 5 were found. The kernel after a wait was taken for what the longer step computes.
+#[test]
+fn a_wait_after_some_steps_of_few_kernels_ends_no_longer_step() {
+    for every in [10, 20, 25, 50] {
+        let kernels = of(|p| {
+            // It waits before the loop and after it, too.
+            p.launch(&["side"]);
+            p.wait();
+            for step in 0..400 {
+                p.launch(&["layer"; 10]);
+                p.launch(&["side"; 10]);
+                if step % every == every - 1 {
+                    p.wait();
+                }
+            }
+            p.wait();
+        });
+        assert!((399..=401).contains(&kernels.steps()), "every {every}: {}", kernels.steps());
+        let graphs = of(|p| {
+            p.launch(&["update"]);
+            p.wait();
+            for step in 0..200 {
+                p.graph(3);
+                p.launch(&["update"; 100]);
+                if step % every == every - 1 {
+                    p.wait();
+                }
+            }
+        });
+        assert!((199..=201).contains(&graphs.steps()), "every {every}: {}", graphs.steps());
+    }
+}
+
+#[test]
+fn a_few_launches_that_come_again_and_again_until_a_wait_are_a_part_of_a_step() {
+    let on_two_gpus = of(|p| {
+        for _ in 0..100 {
+            (0..20).for_each(|_| p.launch(&["on_one", "on_other"]));
+            p.wait();
+            p.wait();
+        }
+    });
+    assert_eq!(on_two_gpus.steps(), 100);
+}
+
 #[test]
 fn layers_are_parts_of_a_step() {
     let training = of(|p| {
