@@ -1,9 +1,9 @@
-// Does 100 steps of two kernels of 4 ms each, a load of code that nothing runs, and a pause of 2 ms. The load waits for the
-// kernels, so the GPU has nothing to do in the pause.
+// Does 100 steps of two kernels of 4 ms each, a load of code that nothing runs, and 2 ms of the host. The load waits for the
+// kernels, so the GPU has nothing to do meanwhile.
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-enum { STEPS = 100, PAUSE_US = 2000 };
+enum { STEPS = 100, HOST_US = 2000 };
 
 int main(void)
 {
@@ -14,7 +14,7 @@ int main(void)
         launch(kernel, stream);
         launch(kernel, stream);
         load_kernel("loaded_1us");
-        pause_us(PAUSE_US);
+        compute_us(HOST_US);
     }
     CHECK(cuStreamSynchronize(stream));
     printf("{\"program\":\"load_per_step\",\"steps\":%d}\n", STEPS);

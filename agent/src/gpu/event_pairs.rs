@@ -161,8 +161,8 @@ fn open_deep(
         Density::Each => pair(call, driver, context, hold, overlap, false),
         Density::Sampled if kernel == 0 || is_apart() => pair(call, driver, context, hold, overlap, false),
         Density::None => Err(Untimed::DeepQueue),
-        Density::Sparse if kernel == 0 && !stream.may_take_events(queue) => Err(Untimed::DeepQueue),
-        Density::Sparse if kernel == 0 => pair(call, driver, context, hold, overlap, false),
+        // It does not end a run, after which no launch would follow.
+        Density::Sparse if kernel == 0 => Err(Untimed::DeepQueue),
         density => match burst::run(call, driver, hold, overlap, density, kernel)? {
             Joined::Member(member) => Ok(Opened::Member(member)),
             Joined::Alone { hold, by_chance } => pair(call, driver, context, hold, overlap, by_chance),

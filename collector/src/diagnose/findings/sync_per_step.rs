@@ -4,7 +4,7 @@ use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, only_infers};
 use super::pageable_copies;
-use super::waits::{Waits, is_device_wide};
+use super::waits::{Waits, is_device_wide, is_query};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
@@ -45,7 +45,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let of_copies = pageable_copies::own_wait(facts);
     let is_wait = |api: &str| {
         let is_sync = facts.all.syncs.contains_key(api) && !is_device_wide(api) && Some(api) != of_copies;
-        is_sync || reads().any(|(site, _)| site.blocks && site.api == api)
+        is_sync || is_query(api) || reads().any(|(site, _)| site.blocks && site.api == api)
     };
     let waits = Waits::of(facts, is_wait)?;
     let (site, api, named) = (waits.idle.main?, waits.api()?, waits.named()?);

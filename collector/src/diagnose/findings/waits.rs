@@ -48,7 +48,9 @@ impl<'a> Waits<'a> {
     /// Whether the GPU is idle behind many of the waits. A loop that waits for an earlier step keeps the GPU busy, except
     /// where the host was held up.
     fn are_habit(&self, facts: &Facts<'a>) -> bool {
-        let calls = self.api().and_then(|api| facts.all.apis.get(api)).map_or(0, |calls| calls.count);
+        // One wait is many queries.
+        let api = self.api().filter(|api| !is_query(api));
+        let calls = api.and_then(|api| facts.all.apis.get(api)).map_or(0, |calls| calls.count);
         let is_in_steps = facts.steps() > 0 && self.count >= facts.steps() / 2;
         self.count >= HABIT && (self.count >= calls / OFTEN || is_in_steps)
     }
@@ -69,6 +71,11 @@ impl Waits<'_> {
 
 fn is_in_wait(cause: Cause) -> bool {
     matches!(cause, Cause::ExplicitSync | Cause::ImplicitSync | Cause::Copying)
+}
+
+/// Whether an API asks whether work is done: a loop of such calls is a wait.
+pub fn is_query(api: &str) -> bool {
+    matches!(api, "cudaEventQuery" | "cuEventQuery" | "cudaStreamQuery" | "cuStreamQuery")
 }
 
 /// Whether an API waits for all work of a device or of a context.
