@@ -9,10 +9,18 @@ import torch
 from torch import nn
 
 STEPS, ROWS, CLASSES = 150, 64, 10
-# What a step does besides, such as writing its log, s. It makes the wait cost the same on a fast and on a slow host, and more than
+# What a step computes besides, such as the line of its log, s of processor time. It makes the wait cost the same on a fast and on a slow host, and more than
 # what other programs hold up the host for; the kernels of a step (scripts/test-pytorch.sh) take longer.
 OTHER_WORK = 0.008
 faulty = sys.argv[1] == "faulty"
+
+
+def compute(seconds):
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 model = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, CLASSES)).cuda()
 batches = [torch.randn(ROWS, 128).pin_memory() for _ in range(4)]
 # Kernels compute nothing here, so a label must be correct without one.
@@ -29,7 +37,7 @@ for step in account.timed(range(STEPS)):
     total += loss.detach()
     if faulty:
         total.item()  # sync-per-step
-    time.sleep(OTHER_WORK)
+    compute(OTHER_WORK)
 total.item()
 
 # The remedies must be in PyTorch's words.
