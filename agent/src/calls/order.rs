@@ -124,14 +124,16 @@ impl Plain for Sync {
         }
         // A burst that got no end event before the call, so as not to hold up other streams, is over now.
         self.end_bursts(call, stream, Next::Nothing);
-        let (context, is_green) = self.context(call);
+        // A wait for a stream need not ask which context is current.
+        let of_stream = stream.and_then(Stream::context).map(|context| (context.number, false));
+        let (context, is_green) = of_stream.unwrap_or_else(|| self.context(call));
         let mut record = record::Synchronize {
             head: call.head::<record::Synchronize>(record::flag::BLOCKING | stream.map_or(0, Stream::flags)),
             correlation: call.correlation,
             begin: call.begin,
             end,
             caller: call.caller,
-            context: stream.and_then(Stream::context).map_or(context, |c| c.number),
+            context,
             stream: stream.map_or(0, Stream::id),
             event: self.event as u64,
             ..Default::default()

@@ -19,7 +19,7 @@ const FIX: Advice = Advice {
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let waits = Waits::of(facts, is_device_wide)?;
-    let (site, api, named) = (waits.idle.main?, waits.api()?, waits.named()?);
+    let (site, api, named) = (waits.idle.main?, waits.api?, waits.named()?);
     let calls = facts.all.syncs.iter().filter(|(api, _)| is_device_wide(api)).map(|(_, calls)| calls);
     let (calls, in_them) =
         calls.fold((0, 0u64), |(count, ns), calls| (count + calls.count, ns.saturating_add(calls.total)));

@@ -48,7 +48,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         is_sync || is_query(api) || reads().any(|(site, _)| site.blocks && site.api == api)
     };
     let waits = Waits::of(facts, is_wait)?;
-    let (site, api, named) = (waits.idle.main?, waits.api()?, waits.named()?);
+    let (site, api, named) = (waits.idle.main?, waits.api?, waits.named()?);
     let mut read = Copied::default();
     reads().for_each(|(_, copied)| read.merge(copied));
     let count = waits.count;

@@ -19,7 +19,7 @@ pub struct Waits<'a> {
     /// How many of them left the GPU idle.
     pub count: u64,
     /// The API that most of the idle time is behind.
-    api: Option<&'a str>,
+    pub api: Option<&'a str>,
     /// Whether they were in more than one API.
     is_of_several: bool,
 }
@@ -49,22 +49,17 @@ impl<'a> Waits<'a> {
     /// where the host was held up.
     fn are_habit(&self, facts: &Facts<'a>) -> bool {
         // One wait is many queries.
-        let api = self.api().filter(|api| !is_query(api));
+        let api = self.api.filter(|api| !is_query(api));
         let calls = api.and_then(|api| facts.all.apis.get(api)).map_or(0, |calls| calls.count);
         let is_in_steps = facts.steps() > 0 && self.count >= facts.steps() / 2;
         self.count >= HABIT && (self.count >= calls / OFTEN || is_in_steps)
-    }
-
-    /// Returns the API that most of the idle time is behind.
-    pub fn api(&self) -> Option<&'a str> {
-        self.api
     }
 }
 
 impl Waits<'_> {
     /// Returns that API, and says if other APIs have a part of the waits.
     pub fn named(&self) -> Option<String> {
-        let api = self.api()?;
+        let api = self.api?;
         Some(if self.is_of_several { format!("{api} and others") } else { api.to_owned() })
     }
 }
@@ -114,7 +109,7 @@ mod tests {
         let buckets = Buckets { wall: 10_000, parts, ..Buckets::default() };
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
         let waits = Waits::of(&facts, |api| api == WAIT)?;
-        assert_eq!(waits.api(), Some(WAIT));
+        assert_eq!(waits.api, Some(WAIT));
         Some(waits.idle.claims[&OUTSIDE].value)
     }
 
@@ -130,7 +125,7 @@ mod tests {
         all.idle.waits = [(WAIT.to_owned(), 20), ("cuMemcpyHtoDAsync".to_owned(), 5)].into();
         let buckets = Buckets::default();
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
-        assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api(), Some(WAIT));
+        assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api, Some(WAIT));
     }
 
     /// The advice to a thread that waits for its data loader was not to read the loss, which gains nothing: the loader comes no earlier.
