@@ -309,13 +309,6 @@ pub fn derive(
     let pair = Pair::new(work, gpu);
     let Measured { theta, spread, mut start, mut end, mut length, is_conclusive } =
         measure(&pair, blocking, clock);
-    // If only the start is in doubt, the moment of submission is better than a length that is merely a guess.
-    let helps = |usual: &Usual| !is_conclusive && (usual.is_agreed || !spread.end_was_queued);
-    let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
-    if let Some(usual) = usual {
-        length.value = usual;
-        (start, end) = placed(&pair, &spread, &clock.stamps, start, host(usual));
-    }
     let events = [clock.to_host(pair.start), clock.to_host(pair.end())];
     // Work may start and end long after it was submitted, and the clocks drift apart meanwhile.
     let submitted = theta.off_by(clock.line(pair.submitted));
@@ -330,20 +323,21 @@ pub fn derive(
     let begins = |gpu: i64| to_host(gpu).max(pair.began);
     let ends = |gpu: i64| to_host(gpu).min(pair.seen).max(pair.began);
     let (earliest_start, latest_end) = (begins(pair.start), ends(spread.latest_end));
+    let ends_moved = [earliest_start > events[0], latest_end < to_host(spread.latest_end)];
+    let error = off_by.map(|ns| host(ns) + pair.error() + 1);
+    let most = longest((earliest_start, latest_end), ends_moved, error);
+    let uncut = length.hi;
+    length = most.map_or(length, |most| length.at_most((most, most)));
+    // If only the start is in doubt, the moment of submission is better than a length that is merely a guess.
+    let helps = |usual: &Usual| !is_conclusive && (usual.is_agreed || !spread.end_was_queued);
+    let usual = usual.filter(helps).and_then(|usual| usual.within(length.lo, length.hi));
+    if let Some(usual) = usual {
+        length.value = usual;
+        (start, end) = placed(&pair, &spread, &clock.stamps, start, host(usual));
+    }
     let best = (to_host(start), to_host(end));
     let (start, end) = between(best, (pair.began, pair.seen), (earliest_start, latest_end));
-    let ends_moved = [earliest_start > events[0], latest_end < to_host(spread.latest_end)];
-    let error = match ends_moved {
-        [true, true] => Some(0),
-        [false, false] => None,
-        // The other end is as uncertain as the clock.
-        _ => off_by.map(|ns| host(ns) + pair.error() + 1),
-    };
-    let uncut = length.hi;
-    if let Some(error) = error {
-        let most = latest_end.saturating_sub(earliest_start).saturating_add(error);
-        length = length.at_most((end.saturating_sub(start), most));
-    }
+    length = most.map_or(length, |most| length.at_most((end.saturating_sub(start), most)));
     GpuInterval {
         time_base: gpu.time_base,
         earliest_start,
@@ -364,6 +358,22 @@ pub fn derive(
         clock_half_width: theta.half_width(),
         off_by: off_by.map(|ns| ns.saturating_add(pair.error() as u64 + 1)),
     }
+}
+
+/// Returns the longest time between the positions, host ns, where the host's own calls moved one of them: it began its call
+/// later than the start event fired, or saw the operation complete before the end event did. `error` is that of the clock.
+fn longest(
+    (earliest_start, latest_end): (i64, i64),
+    ends_moved: [bool; 2],
+    error: Option<i64>,
+) -> Option<i64> {
+    let error = match ends_moved {
+        [true, true] => Some(0),
+        [false, false] => None,
+        // The other end is as uncertain as the clock.
+        _ => error,
+    };
+    Some(latest_end.saturating_sub(earliest_start).saturating_add(error?))
 }
 
 /// Returns when an operation ran whose best start and end by the clock are given, on the host's line: not before its call
@@ -777,6 +787,26 @@ mod tests {
             assert!(o.hi() as i64 <= finish.1 - start.0, "{o:?}");
             assert!((o.end - o.start).abs_diff(o.value() as i64) <= 5, "{o:?}");
         }
+    }
+
+    /// Its end event was recorded 400 µs late, and the host had seen it complete 2 µs after its start event. It was taken to
+    /// have lasted as long as others of its kind, which was all the time that it was left.
+    #[test]
+    fn an_operation_that_was_soon_seen_to_be_over_is_not_guessed_to_be_like_the_others() {
+        let o = work(14_000, 4_000, 400_000);
+        let guess = Usual { from: 0, value: 50_000, to: u64::MAX, beyond: 200_000, is_agreed: false };
+        let of = |seen, usual| {
+            let mut bounds = Bounds::default();
+            bounds.stamps = exact();
+            bounds.recorded(10_000, 10_000, 0);
+            bounds.completed(10_100, 10_000, 0);
+            let clocks = Clocks::fit(BTreeMap::from([((1, 1), bounds)]), HashMap::default());
+            derive(&o, &GpuTime { seen, ..gpu(11_000, 400_000) }, false, usual, clocks.of(1, 1).unwrap())
+        };
+        assert_eq!(of(0, Some(guess)).value(), 50_000, "nothing shows that it lasted longer than others");
+        let seen = of(20_000, Some(guess));
+        assert!(seen.hi() < 10_000 && seen.value() < seen.hi(), "{seen:?}");
+        assert_eq!(seen, of(20_000, None), "its own estimate is as good");
     }
 
     /// Three launches of 3 µs each, the first submitted at 10 µs, in one record of the last call, whose end event
