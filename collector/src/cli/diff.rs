@@ -53,6 +53,11 @@ pub(super) struct Options {
 
 pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
     let filter = options.filter.filter()?;
+    if options.fail_over.is_some() && filter.divides_a_gpu() {
+        return Err(Failure::usage(
+            "--fail-over judges whole steps, of which --kernel, --stream and --thread select a part: leave those out",
+        ));
+    }
     let read = |path: &Path| -> Result<Run, Failure> {
         panic::about(path);
         let run = read(path, PATIENCE, &filter)?;
@@ -63,7 +68,8 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
     let (name, other_name) = (options.before.to_string_lossy(), options.after.to_string_lossy());
     // The times of --step are those of the same steps in both.
     let is_window = filter.steps.is_none() && (filter.since.is_some() || filter.until.is_some());
-    let side = |path, run| DiffRun { is_window, ..side(path, run) };
+    let is_part = filter.divides_a_gpu();
+    let side = |path, run| DiffRun { is_window, is_part, ..side(path, run) };
     let diff = Diff::of(side(&name, &before), side(&other_name, &after));
     let view = DiffView { sections: options.sections.clone(), top: options.top };
     let text = match options.json {
@@ -99,7 +105,14 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {
-    DiffRun { path, reports: &run.reports, sums: run.sums.as_ref(), unread: &run.unread, is_window: false }
+    DiffRun {
+        path,
+        reports: &run.reports,
+        sums: run.sums.as_ref(),
+        unread: &run.unread,
+        is_window: false,
+        is_part: false,
+    }
 }
 
 /// Checks that there is something to compare: all times of a run without a call are 0, and any other run is slower or faster

@@ -6,7 +6,7 @@ use super::printing::Printing;
 use super::program::{self, BlindSpot};
 use super::{Failure, html, panic, progress, quoted, report, say, say_what_is_missing};
 use crate::collect::sys::{self, Arrived, Signals};
-use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target, descriptors};
+use crate::collect::{self, Collector, HangWatch, Session, Stopper, Target, Traces, descriptors};
 use crate::trace::record::Ending;
 use crate::why::{said, why};
 use clap::builder::FalseyValueParser;
@@ -421,8 +421,8 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
         }
     }
     let Some(whole) = traces.whole() else {
-        if !options.quiet && sessions.is_empty() {
-            say(nothing_collected(&options.command[0]));
+        if sessions.is_empty() {
+            say_that_nothing_was_collected(options, &traces);
         }
         return;
     };
@@ -437,6 +437,18 @@ fn conclude(options: &Options, collector: &Collector, sessions: &[collect::Resul
     if !options.quiet {
         let (shown, quoted) = (whole.display(), quoted(whole));
         say(format_args!("the trace is {shown}; read it again with: gpuspy report {quoted}"));
+    }
+}
+
+/// Says why there is no trace, and where an earlier one of its name is now.
+fn say_that_nothing_was_collected(options: &Options, traces: &Traces) {
+    let former = traces.set_former_aside();
+    if options.quiet {
+        return;
+    }
+    say(nothing_collected(&options.command[0]));
+    if let Some(former) = former {
+        say(format_args!("the trace of an earlier run is now {}", former.display()));
     }
 }
 

@@ -299,6 +299,20 @@ impl Traces {
         }
     }
 
+    /// Moves an earlier trace of the name that was asked for out of the way, to that name with `.old` behind it, and returns the
+    /// new path. Where this run has no trace, whoever reads that name would take the earlier one for it.
+    pub fn set_former_aside(&self) -> Option<PathBuf> {
+        let Target::File(path) = &self.target else { return None };
+        let is_former = self.count == 0 && fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+        if !is_former || !is_ours(path) {
+            return None;
+        }
+        let mut aside = path.clone().into_os_string();
+        aside.push(".old");
+        let aside = PathBuf::from(aside);
+        fs::rename(path, &aside).ok().map(|()| aside)
+    }
+
     /// The paths of all traces.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.traces.values().map(|trace| trace.path.as_path())
@@ -371,6 +385,24 @@ mod tests {
         assert_eq!(traces.path(again), path.join("python-8-2.gspy"));
         assert_eq!(traces.whole(), Some(&*path));
         assert_eq!(names(place.path()), ["run.gspy"], "nothing is left beside it");
+    }
+
+    /// `run -o after.gspy` of a program that called no CUDA left the trace of an earlier run there, which `diff` then compared.
+    #[test]
+    fn without_a_trace_an_earlier_one_is_set_aside() {
+        let place = tempfile::tempdir().unwrap();
+        let [path, other, text] = ["run.gspy", "other.gspy", "notes.txt"].map(|name| place.path().join(name));
+        let aside = |path: &Path| Traces::new(Target::File(path.to_owned())).set_former_aside();
+        assert_eq!(aside(&path), None, "there is none");
+        fs::write(&path, MAGIC).unwrap();
+        fs::write(&text, "not a trace").unwrap();
+        std::os::unix::fs::symlink("run.gspy", &other).unwrap();
+        assert_eq!([aside(&other), aside(&text)], [None, None]);
+        let mut traces = Traces::new(Target::File(path.clone()));
+        traces.place("python-7".to_owned()).unwrap();
+        assert_eq!(traces.set_former_aside(), None, "it is this run's");
+        assert_eq!(aside(&path), Some(place.path().join("run.gspy.old")));
+        assert_eq!(names(place.path()), ["notes.txt", "other.gspy", "run.gspy.old"]);
     }
 
     /// `run -o /dev/null` as root renamed the device when a second process appeared, and made a directory of its name.

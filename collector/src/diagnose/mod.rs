@@ -119,10 +119,12 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock
-    /// or another thread, and would only wait for longer if it came there earlier: that is owed to no wait for the GPU.
+    /// or another thread, and would only wait for longer if it came there earlier: that is owed to no wait for the GPU. And what
+    /// the host does behind a wait that is [none of the loop](IdleReport::is_rare) would still be there without those of the loop.
     pub fn owed_to<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
         let waits_for_others = || cause == Cause::OutsideCuda && site.is_long && self.is_host_off_cpu();
-        site.wait().filter(|_| !waits_for_others())
+        let is_rare = || site.after_wait.as_ref().is_some_and(|wait| self.all.idle.is_rare(wait));
+        site.wait().filter(|_| !waits_for_others() && !is_rare())
     }
 
     /// Returns that API, if such waits are a habit of the program.

@@ -50,10 +50,15 @@ fn stepped(count: u64, gemm: i64, adds: u32, median: u64) -> ProcessReport {
         warm_up: 1,
         time: Some(time),
         timed_on: Some(TimedOn::Gpu),
-        on_host: Some(HostTimes { mean, std: mean / 100.0 }),
+        on_host: Some(HostTimes { mean, std: mean / 100.0, count }),
         contents: Contents {
             busy: mean * 0.7,
             idle: mean * 0.3,
+            idle_by_cause: [
+                (Cause::ExplicitSync, 20_000.0),
+                (Cause::OutsideCuda, 30_000.0 * f64::from(adds)),
+            ]
+            .into(),
             syncs: 1.0,
             copies: 1.0,
             ..Contents::default()
@@ -76,7 +81,7 @@ fn plain(count: u64, gemm: i64) -> ProcessReport {
 }
 
 fn run<'a>(path: &'a str, reports: &'a [ProcessReport]) -> DiffRun<'a> {
-    DiffRun { path, reports, sums: None, unread: &[], is_window: false }
+    DiffRun { path, reports, sums: None, unread: &[], is_window: false, is_part: false }
 }
 
 fn compared(before: &[ProcessReport], after: &[ProcessReport]) -> (Diff, Value) {

@@ -221,8 +221,8 @@ pub struct IdleReport {
     pub by_cause: BTreeMap<Cause, Part>,
     /// The same by cause and site. At most [`SITES`] sites; the others are added to one without a site.
     pub sites: BTreeMap<(Cause, Site), Part>,
-    /// The waits that such idle time is owed to, by API: how many of them left a GPU idle.
-    pub waits: BTreeMap<String, u64>,
+    /// The waits that such idle time is owed to: how many of them left a GPU idle.
+    pub waits: BTreeMap<Wait, u64>,
     /// HTA's classes.
     pub hta: HtaClasses,
     /// The threads that led gaps, the one that led most idle time first.
@@ -239,6 +239,8 @@ pub struct IdleReport {
 
 /// The fewest waits that are a habit of a program.
 pub const HABIT: u64 = 10;
+/// A line that waits fewer than one in so many times as often as another one does not wait in the loop of that one.
+const RARE: u64 = 10;
 /// The shortest pause of a thread, ns. A framework takes some tens of microseconds from one launch to the next.
 pub const LONG: u64 = 100_000;
 /// The shortest gap that counts as set-up, ns: a shorter one may be of the loop itself, and costs little once.
@@ -270,7 +272,15 @@ impl IdleReport {
     /// Returns the API whose waits a site's idle time is owed to, if these are a habit of the program.
     pub fn habit<'a>(&self, site: &'a Site) -> Option<&'a str> {
         let wait = site.wait()?;
-        (self.waits.get(wait).copied().unwrap_or(0) >= HABIT).then_some(wait)
+        let all = self.waits.iter().filter(|(one, _)| one.api == wait).map(|(_, count)| *count);
+        (all.sum::<u64>() >= HABIT).then_some(wait)
+    }
+
+    /// Whether a line waits rarely, and another one often by the same API: the wait before a checkpoint is none of the loop.
+    pub fn is_rare(&self, wait: &Wait) -> bool {
+        let count = self.waits.get(wait).copied().unwrap_or(0);
+        let others = self.waits.iter().filter(|(one, _)| one.api == wait.api).map(|(_, count)| *count);
+        wait.line.is_some() && count.saturating_mul(RARE) < others.max().unwrap_or(0)
     }
 
     /// Adds idle time that lies in no gap, so that the causes sum to `idle`.
@@ -289,8 +299,8 @@ impl Merge for IdleReport {
     fn merge(&mut self, other: &IdleReport) {
         Merge::merge(&mut self.by_cause, &other.by_cause);
         Merge::merge(&mut self.sites, &other.sites);
-        for (api, count) in &other.waits {
-            *self.waits.entry(api.clone()).or_default() += count;
+        for (wait, count) in &other.waits {
+            *self.waits.entry(wait.clone()).or_default() += count;
         }
         self.hta.add(&other.hta);
         Merge::merge(&mut self.running, &other.running);

@@ -85,8 +85,8 @@ impl Found {
         report.host.leave_out(&self.tally.set_up);
         let early = self.tally.early.iter();
         report.early = early.map(|one| one.named(site(Cause::OutsideCuda, &one.place, resolve))).collect();
-        for ((process, api), count) in &self.tally.waits {
-            *report.waits.entry(api_name(*process, *api, resolve)).or_default() += count;
+        for ((process, api, line), count) in &self.tally.waits {
+            *report.waits.entry(wait(*process, (*api, *line), resolve)).or_default() += count;
         }
         report.threads =
             self.threads.iter().map(|(key, used)| used.named(resolve.tid(key.0, key.1))).collect();
@@ -115,10 +115,6 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
     let process = place.process;
     let text = |space, id: u32| resolve.text(process, space, id);
     let api = |api: u16| api_name(process, api, resolve);
-    let wait = |(number, line)| {
-        let Source { line, .. } = resolve.source(process, Caller { address: 0, line });
-        Wait { api: api(number), line }
-    };
     Site {
         api: place.api.map(api),
         source: resolve.source(process, place.caller),
@@ -127,10 +123,16 @@ fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .then(|| text(Namespace::NvtxRange, place.range))
             .flatten()
             .map(str::to_owned),
-        after_wait: place.waited.map(wait),
+        after_wait: place.waited.map(|waited| wait(process, waited, resolve)),
         is_long: place.is_long,
         next: place.next,
     }
+}
+
+/// Names a wait of a process.
+fn wait(process: u32, (api, line): (u16, u32), resolve: &impl Resolve) -> Wait {
+    let Source { line, .. } = resolve.source(process, Caller { address: 0, line });
+    Wait { api: api_name(process, api, resolve), line }
 }
 
 /// Returns the base name of an API of a process.

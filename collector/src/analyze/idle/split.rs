@@ -103,8 +103,8 @@ pub struct Tally {
     pub by_step: StepIdle,
     /// The same without the threads' waits.
     pub without_waits: WithoutWaits,
-    /// The waits that gaps are owed to, by process and API.
-    pub waits: HashMap<(u32, u16), u64>,
+    /// The waits that gaps are owed to, by process, API and line; beyond [`SITES`] of these, by API alone.
+    pub waits: HashMap<(u32, u16, u32), u64>,
     /// Long gaps of the first steps.
     pub early: EarlyGaps,
     /// The host's time outside CUDA that is set-up.
@@ -149,7 +149,10 @@ impl Tally {
         let least = self.measure(&gap, lead, off_by, period);
         let owed = self.without_waits.owed(&gap, lead);
         if let Some(waited) = lead.waited.filter(|_| owed.is_first) {
-            *self.waits.entry((lead.process, waited.api)).or_default() += 1;
+            let key = (lead.process, waited.api, waited.line);
+            let is_kept = self.waits.len() < SITES || self.waits.contains_key(&key);
+            let line = if is_kept { waited.line } else { 0 };
+            *self.waits.entry((lead.process, waited.api, line)).or_default() += 1;
         }
         self.decide(&gap, lead, (&least, owed), off_by, period)
     }

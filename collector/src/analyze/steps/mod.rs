@@ -6,7 +6,7 @@
 //! - from the start of its first operation on the GPU to the next such start, if that is measured for at least half of the
 //!   steps, or if the host is ahead of the GPU. Steps between two starts that are known are given the mean of their time.
 //! - from call to call on the host otherwise. Where the host is ahead, it issues some steps at once and waits in the next
-//!   one, so that only the mean of such times says how long a step takes.
+//!   one, or once behind the last one, so that only the mean of such times says how long a step takes, if that wait is in it.
 //!
 //! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
@@ -41,6 +41,7 @@ use crate::model::gpu_interval::host;
 use crate::model::named::named;
 use crate::model::period::Period;
 use crate::model::steps::Source;
+use crate::trace::record::Body;
 use contents::Filling;
 use phases::PhaseFold;
 use starts::{Start, Starts};
@@ -53,6 +54,9 @@ use times::Times;
 const AHEAD: f64 = 0.1;
 /// The fewest changes from which that is known.
 const FEWEST: u64 = 4;
+/// The steps of one process take longer than those of another if they take this many times as long: ranks that wait for each other
+/// differ by less.
+const LONGER: f64 = 1.05;
 
 /// The steps that were found; without steps, `count` is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,7 +85,7 @@ pub struct Steps {
     pub steady: Range<u64>,
     /// Phases of a step: NVTX ranges that are opened in nearly every step, and are not the step itself.
     pub phases: Vec<Phase>,
-    /// Kernel and graph launches of the whole process: of several processes, the steps of the one with most count.
+    /// Kernel and graph launches of the whole process: of several processes, they say whose steps stand for the run.
     pub all_launches: u64,
     /// Whether busy time could be added up from the operations in the steps.
     pub is_busy_known: bool,
@@ -102,16 +106,18 @@ named! {
 /// Times of steps from call to call on the host, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostTimes {
-    /// Mean.
+    /// Mean. Where the host is ahead of the GPU, the last step is one of them, which takes until the first wait behind it.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation, without that step.
     pub std: f64,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// Times of steps, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTimes {
-    /// Mean.
+    /// Mean. Where the host is ahead of the GPU, it is that of [the host's times](HostTimes::mean).
     pub mean: f64,
     /// Standard deviation.
     pub std: f64,
@@ -265,11 +271,29 @@ impl Contents {
 }
 
 impl Merge for Steps {
-    /// Steps of two processes are not added: the process that launched more keeps its own.
+    /// Steps of two processes are not added: those of one stand for the run.
     fn merge(&mut self, other: &Steps) {
-        if (other.count > 0, other.all_launches) > (self.count > 0, self.all_launches) {
+        if other.stand_before(self) {
             self.clone_from(other);
         }
+    }
+}
+
+impl Steps {
+    /// Whether these stand for a run and not those of another process. A process that launched much more does the work of the run; of
+    /// those that launched about as much, as the ranks of a job do, the one whose steps take longest ends last.
+    fn stand_before(&self, other: &Steps) -> bool {
+        let most = |steps: &Steps| (steps.count > 0, steps.all_launches);
+        let is_as_much = |one: u64, other: u64| one.saturating_mul(2) >= other;
+        let are_alike = (self.count > 0) == (other.count > 0)
+            && is_as_much(self.all_launches, other.all_launches)
+            && is_as_much(other.all_launches, self.all_launches);
+        let takes = |steps: &Steps| steps.count as f64 * steps.time.map_or(0.0, |time| time.mean);
+        let (one, another) = (takes(self), takes(other));
+        if are_alike && (one > another * LONGER || another > one * LONGER) {
+            return one > another;
+        }
+        most(self) > most(other)
     }
 }
 
@@ -288,8 +312,30 @@ pub struct StepFold<'a> {
     lead: Lead,
     on_gpu: Times,
     on_host: Times,
+    waited: Waited,
     filling: Filling,
     phases: PhaseFold<'a>,
+}
+
+/// The first wait for the GPU behind the begin of the last step.
+#[derive(Debug, Default)]
+struct Waited {
+    /// The thread that began the step.
+    thread: u32,
+    /// When the wait was over, host ns.
+    until: Option<u64>,
+}
+
+impl Waited {
+    /// Takes an event behind the begin of the step.
+    fn observe(&mut self, event: &Event<'_>) {
+        if self.until.is_none()
+            && event.record.thread == self.thread
+            && let Body::Synchronize(wait) = &event.record.body
+        {
+            self.until = Some(wait.call.end);
+        }
+    }
 }
 
 /// How far the host was ahead where a step's start on the GPU is known.
@@ -330,6 +376,22 @@ impl StepFold<'_> {
         }
     }
 
+    /// Adds the last step to the times of the others on the host, which issued them ahead of the GPU: until the first wait
+    /// behind it, in which what is left of all of them is done.
+    fn with_the_last_wait(&self, timed_on: TimedOn, times: HostTimes) -> HostTimes {
+        let is_ahead = timed_on != TimedOn::Host;
+        let begun = self.last.map(|last| last.host);
+        let Some((begun, until)) = begun.zip(self.waited.until).filter(|_| is_ahead) else { return times };
+        if !self.period.contains(host(begun)) || !self.period.contains(host(until)) {
+            return times;
+        }
+        let (count, rest) = (times.count as f64, until.saturating_sub(begun) as f64);
+        if rest <= times.mean {
+            return times;
+        }
+        HostTimes { mean: (times.mean * count + rest) / (count + 1.0), count: times.count + 1, ..times }
+    }
+
     /// Returns from where to where steps are timed.
     fn timed_on(&self) -> TimedOn {
         let are_most = |steps: u64| steps * 2 >= self.on_host.count;
@@ -360,6 +422,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             lead: Lead::default(),
             on_gpu: Times::default(),
             on_host: Times::default(),
+            waited: Waited::default(),
             filling: Filling::default(),
             phases: PhaseFold::new(start.names),
         }
@@ -373,7 +436,9 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             self.count += u64::from(counts);
             self.filling.began(step, counts);
             self.starts.began(step, at);
+            self.waited = Waited { thread: event.record.thread, until: None };
         }
+        self.waited.observe(event);
         if let Some(operation) = &event.operation {
             self.starts.operation(operation, is_drawn(&event.record.body));
         }
@@ -392,8 +457,15 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             return Steps { all_launches, ..Steps::default() };
         }
         let timed_on = self.timed_on();
-        let times = if timed_on == TimedOn::Gpu { self.on_gpu } else { self.on_host.clone() };
-        let told = times.told(self.origin);
+        let times =
+            if timed_on == TimedOn::Gpu { std::mem::take(&mut self.on_gpu) } else { self.on_host.clone() };
+        let mut told = times.told(self.origin);
+        let on_host = self.on_host.since(told.warm_up).map(|times| self.with_the_last_wait(timed_on, times));
+        if timed_on == TimedOn::HostAhead
+            && let Some((time, on_host)) = told.time.as_mut().zip(on_host)
+        {
+            time.mean = on_host.mean;
+        }
         let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
         Steps {
             count: self.count,
@@ -402,7 +474,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             warm_up: filled.warm_up,
             time: told.time,
             timed_on: told.time.map(|_| timed_on),
-            on_host: self.on_host.since(told.warm_up),
+            on_host,
             outliers: told.outliers,
             plot: told.plot,
             contents: filled.contents,
@@ -423,8 +495,8 @@ mod tests {
     use crate::analyze::idle::by_step::StepIdle;
     use crate::analyze::idle::{IdleReport, Part};
     use crate::model::{Action, Operation, Reason, When, simulation};
-    use crate::trace::record::{Body, Names, Record};
-    use gpuspy_wire::record::LossCause;
+    use crate::trace::record::{Call, Names, Record, Synchronize};
+    use gpuspy_wire::record::{LossCause, SyncScope};
 
     const KERNEL: Action = Action::Kernel { name: 1, communication: false };
 
@@ -447,6 +519,35 @@ mod tests {
             12,
             "the idle time of the warm-up is told by the numbers of its steps"
         );
+    }
+
+    /// 150 steps that the host issued at once, and then one wait for all of them: "17.1 µs per step on average instead of 15.9 µs",
+    /// of steps that took 2.4 ms instead of 1.6 ms.
+    #[test]
+    fn the_mean_of_steps_that_are_issued_ahead_has_the_wait_behind_them() {
+        let names = Names::default();
+        let mut fold = StepFold::new(&analysis::Start::of(&names));
+        let mut observe = |step, thread, at, body| {
+            let record = Record { thread, at, body };
+            let event = Event { step: Some(step), ..Event::new(&record) };
+            fold.observe(&event, &Scope::whole(&event, true));
+        };
+        let wait = |begin, end| {
+            let call = Call { begin, end, ..Call::default() };
+            Body::Synchronize(Synchronize { call, scope: SyncScope::Device, stream: 0, event: 0 })
+        };
+        for step in 0..10 {
+            observe(step, 1, 1_000 + 10 * step, Body::Loss { cause: LossCause::RingFull, count: 0 });
+        }
+        // Another thread waits for something else, and what comes later is behind the steps.
+        observe(9, 2, 1_200, wait(1_100, 1_200));
+        observe(9, 1, 2_000, wait(1_100, 2_000));
+        observe(9, 1, 9_000, wait(8_000, 9_000));
+        let steps = finish_at(fold, 10_000);
+        assert_eq!(steps.timed_on, Some(TimedOn::HostAhead));
+        let on_host = steps.on_host.map(|times| (times.mean, times.count));
+        assert_eq!(on_host, Some((100.0, 10)), "ten steps from 1 000 to 2 000");
+        assert_eq!(steps.time.map(|time| (time.mean, time.median)), Some((100.0, 10)));
     }
 
     /// Takes steps of 100 ns on the GPU, after each ten of which the host waits for it, so that it issues nine of them at once.

@@ -131,7 +131,7 @@ impl Times {
         let first = self.first.iter().filter(|taken| taken.step >= step);
         first.for_each(|taken| steady.add(taken.duration));
         let count = steady.quantiles.count();
-        (count > 0).then(|| HostTimes { mean: steady.mean, std: steady.std() })
+        (count > 0).then(|| HostTimes { mean: steady.mean, std: steady.std(), count })
     }
 
     /// Returns what they say, of a run that began at host ns `origin`.

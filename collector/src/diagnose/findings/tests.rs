@@ -44,6 +44,11 @@ fn exactly(value: u64) -> Sum {
     Sum { value, lo: value, hi: value }
 }
 
+/// A wait in an API, of a line that is not known.
+fn wait_in(api: &str) -> Wait {
+    Wait { api: api.to_owned(), line: None }
+}
+
 /// Returns the tables of a process that uses GPUs of 80 GiB.
 fn process(gpus: u32) -> Tables {
     let device = |id| DeviceReport {
@@ -155,12 +160,12 @@ fn small_copies_are_counted_for_each_step_of_their_process() {
 #[test]
 fn waits_are_counted_for_each_step_of_their_process() {
     const WAIT: &str = "cudaStreamSynchronize";
-    let after_wait = Some(Wait { api: WAIT.to_owned(), line: None });
+    let after_wait = Some(wait_in(WAIT));
     let part = Part { count: STEPS, total: exactly(S) };
     let idle = IdleReport {
         by_cause: [(Cause::OutsideCuda, part)].into(),
         sites: [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into(),
-        waits: [(WAIT.to_owned(), STEPS)].into(),
+        waits: [(wait_in(WAIT), STEPS)].into(),
         ..IdleReport::default()
     };
     let mut rank = process(1);
@@ -175,13 +180,13 @@ fn waits_are_counted_for_each_step_of_their_process() {
 /// Returns a PyTorch program that waits in each step and has these copies.
 fn waits_of_pytorch(copied: &[(TransferKind, HostMemory, u64)]) -> Option<Claimed> {
     const WAIT: &str = "cudaStreamSynchronize";
-    let site = Site { after_wait: Some(Wait { api: WAIT.to_owned(), line: None }), ..Site::default() };
+    let site = Site { after_wait: Some(wait_in(WAIT)), ..Site::default() };
     let part = Part { count: STEPS, total: exactly(S) };
     let mut one = process(1);
     one.idle = IdleReport {
         by_cause: [(Cause::OutsideCuda, part)].into(),
         sites: [((Cause::OutsideCuda, site), part)].into(),
-        waits: [(WAIT.to_owned(), STEPS)].into(),
+        waits: [(wait_in(WAIT), STEPS)].into(),
         ..IdleReport::default()
     };
     one.apis.insert(WAIT.to_owned(), calls(8 * STEPS, S));
@@ -222,16 +227,13 @@ fn waits_of_pytorch_are_told_by_what_it_copies() {
 #[test]
 fn copies_that_need_no_wait_have_their_part_of_what_their_call_costs() {
     let of = |needless: u64| {
-        let site = Site {
-            after_wait: Some(Wait { api: "cudaMemcpyAsync".to_owned(), line: None }),
-            ..Site::default()
-        };
+        let site = Site { after_wait: Some(wait_in("cudaMemcpyAsync")), ..Site::default() };
         let part = Part { count: 300, total: exactly(300 * MS) };
         let mut one = process(1);
         one.idle = IdleReport {
             by_cause: [(Cause::OutsideCuda, part)].into(),
             sites: [((Cause::OutsideCuda, site), part)].into(),
-            waits: [("cudaMemcpyAsync".to_owned(), 300)].into(),
+            waits: [(wait_in("cudaMemcpyAsync"), 300)].into(),
             ..IdleReport::default()
         };
         for (host_memory, count) in [(HostMemory::Pinned, needless), (HostMemory::Pageable, 300 - needless)] {
@@ -390,9 +392,9 @@ fn of_four_gaps_in_each_step_one_is_behind_the_free() {
         parts.map(|(bucket, _)| claims[&bucket].value / MS)
     };
     assert_eq!(of(None), [100, 10], "it is not known which calls waited");
-    let free = Wait { api: "cuMemFree".to_owned(), line: None };
+    let free = wait_in("cuMemFree");
     assert_eq!(of(Some(free)), [100, 10]);
-    let other = Wait { api: "cuStreamSynchronize".to_owned(), line: None };
+    let other = wait_in("cuStreamSynchronize");
     assert_eq!(of(Some(other)), [75, 10], "it is owed to something else");
 }
 
@@ -443,7 +445,7 @@ fn what_is_owed_to_waits_in_copies_of_pageable_memory_is_theirs() {
         let mut one = process(1);
         one.copy_sites =
             of.map(|(site, of)| (CopySite { kind, host_memory: HostMemory::Pageable, ..site }, of)).collect();
-        let after_wait = Some(Wait { api: "cudaMemcpyAsync".to_owned(), line: None });
+        let after_wait = Some(wait_in("cudaMemcpyAsync"));
         let part = Part { count: STEPS, total: exactly(60 * MS) };
         one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
         one.idle.sites = [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into();

@@ -7,6 +7,7 @@
 use super::super::Facts;
 use super::idle::Idle;
 use crate::analyze::idle::{Cause, HABIT, Site};
+use std::collections::BTreeMap;
 
 /// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
 const OFTEN: u64 = 10;
@@ -31,17 +32,22 @@ impl<'a> Waits<'a> {
         let idle = Idle::of(facts, |cause, site| {
             is_in_wait(cause) && is(site.api.as_deref()) || is(facts.owed_to(cause, site))
         });
-        let counts = || facts.all.idle.waits.iter().filter(|(api, count)| is_wait(api) && **count > 0);
+        let mut by_api: BTreeMap<&str, u64> = BTreeMap::new();
+        for (wait, count) in &facts.all.idle.waits {
+            if *count > 0 && is_wait(&wait.api) && !facts.all.idle.is_rare(wait) {
+                *by_api.entry(&wait.api).or_default() += count;
+            }
+        }
         // A wait that leaves several GPUs idle is counted for each of them.
         let calls =
-            |api: &String, most: u64| facts.all.apis.get(api).map_or(most, |calls| calls.count.min(most));
-        let count = counts().map(|(api, count)| calls(api, *count)).sum();
+            |api: &str, most: u64| facts.all.apis.get(api).map_or(most, |calls| calls.count.min(most));
+        let count = by_api.iter().map(|(api, count)| calls(api, *count)).sum();
         // The site may be that of a wait that is owed to another one.
         let api = idle.main.and_then(|site: &Site| {
             let of_wait = site.wait().filter(|api| is_wait(api));
             of_wait.or(site.api.as_deref().filter(|api| is_wait(api)))
         });
-        let waits = Waits { idle, count, api, is_of_several: counts().nth(1).is_some() };
+        let waits = Waits { idle, count, api, is_of_several: by_api.len() > 1 };
         waits.are_habit(facts).then_some(waits)
     }
 
@@ -86,6 +92,7 @@ mod tests {
     use crate::analyze::estimate::Sum;
     use crate::analyze::idle::running::{Outside, Running};
     use crate::analyze::idle::{Part, Wait};
+    use crate::model::stacks::Frame;
 
     const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
     const WAIT: &str = "cuStreamSynchronize";
@@ -104,7 +111,7 @@ mod tests {
         all.apis.entry(WAIT.to_owned()).or_default().count = calls;
         all.idle.sites = [Some(WAIT), None].map(|wait| ((Cause::OutsideCuda, site(wait)), part)).into();
         all.idle.by_cause = [(Cause::OutsideCuda, Part { count: 2 * count, total: exactly(2_000) })].into();
-        all.idle.waits = [(WAIT.to_owned(), count)].into();
+        all.idle.waits = [(wait(WAIT), count)].into();
         let parts = [(OUTSIDE, exactly(2_000)), (Bucket::Compute, exactly(8_000))].into();
         let buckets = Buckets { wall: 10_000, parts, ..Buckets::default() };
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
@@ -122,7 +129,8 @@ mod tests {
         let mut all = Tables::default();
         all.idle.sites = [((Cause::ExplicitSync, site), part)].into();
         all.idle.by_cause = [(Cause::ExplicitSync, part)].into();
-        all.idle.waits = [(WAIT.to_owned(), 20), ("cuMemcpyHtoDAsync".to_owned(), 5)].into();
+        let wait = |api: &str| Wait { api: api.to_owned(), line: None };
+        all.idle.waits = [(wait(WAIT), 20), (wait("cuMemcpyHtoDAsync"), 5)].into();
         let buckets = Buckets::default();
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
         assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api, Some(WAIT));
@@ -133,7 +141,7 @@ mod tests {
     fn what_a_thread_waits_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
         let owed = |runnable: u64, is_long| {
             let wait = Wait { api: WAIT.to_owned(), line: None };
-            let site = Site { after_wait: Some(wait), is_long, ..Site::default() };
+            let site = Site { after_wait: Some(wait.clone()), is_long, ..Site::default() };
             let running = Running {
                 outside: exactly(1_000),
                 sampled: 1_000,
@@ -142,7 +150,7 @@ mod tests {
             };
             let mut all = Tables::default();
             all.idle.running = [(Outside::Long, running)].into();
-            all.idle.waits = [(WAIT.to_owned(), 20)].into();
+            all.idle.waits = [(wait, 20)].into();
             let buckets = Buckets::default();
             let facts = Facts { reports: &[], all: &all, buckets: &buckets };
             let of = |cause| facts.owed_to_habit(cause, &site).is_some();
@@ -151,6 +159,29 @@ mod tests {
         assert_eq!(owed(100, true), [false, true]);
         assert_eq!(owed(900, true), [true, true], "it computes");
         assert_eq!(owed(100, false), [true, true], "Python does that between two calls");
+    }
+
+    /// A program that waits in each of a hundred steps waited once more before it wrote a checkpoint for a second: it was told
+    /// that it would gain that second if it did not wait in every step.
+    #[test]
+    fn what_follows_a_single_wait_is_not_owed_to_those_of_the_loop() {
+        let wait = |line: u32| Wait {
+            api: WAIT.to_owned(),
+            line: Some(Frame { file: "train.c".to_owned(), line, ..Frame::default() }),
+        };
+        let site = |line| Site { after_wait: Some(wait(line)), ..Site::default() };
+        let part = |count, ns| Part { count, total: exactly(ns) };
+        let mut all = Tables::default();
+        all.idle.waits = [(wait(10), 99), (wait(33), 1)].into();
+        let places = [(10, 99, 1_000), (33, 1, 50_000)];
+        all.idle.sites =
+            places.map(|(line, count, ns)| ((Cause::OutsideCuda, site(line)), part(count, ns))).into();
+        let buckets = Buckets::default();
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let waits = Waits::of(&facts, |api| api == WAIT).unwrap();
+        assert_eq!((waits.count, waits.idle.part.total), (99, exactly(1_000)));
+        let is_owed = |line| facts.owed_to_habit(Cause::OutsideCuda, &site(line)).is_some();
+        assert_eq!((is_owed(10), is_owed(33)), (true, false), "it is the host's time");
     }
 
     #[test]

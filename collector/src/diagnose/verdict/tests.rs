@@ -47,7 +47,7 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
         (sum.count, sum.total.value) = (sum.count + count, sum.total.value + ms * MS);
         report.sites.insert((*cause, site.clone()), part);
         if let Some(wait) = &site.after_wait {
-            *report.waits.entry(wait.api.clone()).or_default() += count;
+            *report.waits.entry(wait.clone()).or_default() += count;
         }
     }
     Tables { devices: vec![device], idle: report, ..Tables::default() }

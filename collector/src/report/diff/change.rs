@@ -15,7 +15,8 @@ pub struct Change {
     pub text: String,
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
     /// that is not beyond the noise; same: none at all; unknown: the times say nothing of the change, since a window of time was
-    /// selected (--since, --until) and there are no steps in it to compare.
+    /// selected (--since, --until) and there are no steps in it to compare, or since neither a step nor the whole run is the same work in
+    /// both.
     pub verdict: Verdict,
     /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step, where
     /// rare long steps make most of its change, or the median step does not stand for a run and changed by another share, or where the two
@@ -121,6 +122,13 @@ impl Change {
         Change { text: text.to_owned(), verdict: Verdict::Unknown, speedup: None, share: None, ..self }
     }
 
+    /// Returns that the times of two runs say nothing of the change, since neither their steps nor the runs are the same work.
+    pub fn of_other_work(self) -> Change {
+        let text = "Nothing can be said of the change: neither a step nor the whole run is the same work in both. Compare runs of as \
+                    many steps, or name the step with an NVTX range in both.";
+        Change { text: text.to_owned(), verdict: Verdict::Unknown, speedup: None, share: None, ..self }
+    }
+
     /// Whether the times say something of the change.
     pub fn is_known(&self) -> bool {
         self.verdict != Verdict::Unknown
@@ -220,7 +228,7 @@ pub fn far(before: u64, after: u64) -> Option<f64> {
 }
 
 /// Returns the time from the first operation to the last on the GPU that was used longest.
-fn on_gpu(report: &Report) -> u64 {
+pub fn on_gpu(report: &Report) -> u64 {
     let identity = &report.identity;
     identity.wall_ns.saturating_sub(identity.start_up_ns).saturating_sub(identity.tail_ns)
 }

@@ -2,6 +2,7 @@
 
 use super::Compared;
 use super::change::{Basis, Change, far, signed_percent};
+use super::outside;
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
 use crate::report::rows::processes::Process;
@@ -36,6 +37,8 @@ pub struct Side {
     pub launches: u64,
     /// The number of those with a GPU time.
     pub timed: u64,
+    /// The number of those whose GPU time is known together with that of others, in runs.
+    pub timed_in_runs: u64,
     /// The number of records and GPU times that were lost.
     pub dropped: u64,
     /// How it failed, in a few words each: the GPU stopped with an error, or a process was killed, crashed, or exited with
@@ -63,6 +66,7 @@ impl Side {
             all_steps: run.all_steps,
             launches: report.coverage.launches,
             timed: report.coverage.timed,
+            timed_in_runs: report.coverage.runs.launches,
             dropped: report.coverage.dropped,
             failures: failures(report),
         }
@@ -103,7 +107,14 @@ pub fn warnings(before: &Compared<'_>, after: &Compared<'_>, change: &Change) ->
     said.extend(differing("the filter", filters(one), filters(other)));
     said.extend(differing("the capture range", captured(one), captured(other)));
     said.extend(differing_coverage(&one.coverage, &other.coverage));
+    if before.is_part || after.is_part {
+        said.push(
+            "the change is that of whole steps or runs: what the filter selects is in the tables below"
+                .to_owned(),
+        );
+    }
     said.extend(work(one, other, change));
+    said.extend(outside::said(one, other, change));
     for (name, report) in [("BEFORE", one), ("AFTER", other)] {
         said.extend(incomplete(name, report));
     }
@@ -161,6 +172,18 @@ fn differing_coverage(before: &Coverage, after: &Coverage) -> Option<String> {
     })
 }
 
+/// Whether both runs have steps that may not be the same work, and launched other numbers of kernels in all: what repeats in one is
+/// not what repeats in the other, and one may have run for longer.
+pub fn are_of_other_work(before: &Report, after: &Report, change: &Change) -> bool {
+    let have_steps = before.steps.median_ns.is_some() && after.steps.median_ns.is_some();
+    have_steps && !change.basis.is_step() && far(launched(before), launched(after)).is_some()
+}
+
+/// Returns how many kernels a run launched, those of its graphs with them.
+fn launched(report: &Report) -> u64 {
+    report.coverage.launches.saturating_add(report.coverage.in_graphs)
+}
+
 /// Returns a sentence if both runs may not have done the same work.
 fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
     let (steps, other_steps) = (&before.steps, &after.steps);
@@ -174,8 +197,7 @@ fn work(before: &Report, after: &Report, change: &Change) -> Option<String> {
     if change.basis.is_step() {
         return None;
     }
-    let whole = |report: &Report| report.coverage.launches.saturating_add(report.coverage.in_graphs);
-    let (launches, other_launches) = (whole(before), whole(after));
+    let (launches, other_launches) = (launched(before), launched(after));
     let none = match (steps.median_ns, other_steps.median_ns) {
         (Some(_), Some(_)) => format!(
             "a step may not be the same work in both ({} of {} launches before, {} of {} after)",

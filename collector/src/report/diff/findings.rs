@@ -2,6 +2,7 @@
 
 use super::change::{Basis, Change};
 use super::figure::plus;
+use super::outside;
 use crate::diagnose::finding::Id;
 use crate::report::rows::Report;
 use crate::report::rows::findings;
@@ -16,7 +17,8 @@ pub struct Findings {
     /// What the findings that are gone were said to cost, of the wall time of the run before the change.
     pub promised_ns: Estimate,
     /// What the change gained of that wall time; negative = it lost. By steps, it is the gain of the mean step times the steps
-    /// of the run before the change. null = the verdict is unknown.
+    /// of the run before the change, and where both have as many steps, what the runs differ by outside of those. null = the verdict is
+    /// unknown.
     pub gained_ns: Option<f64>,
     /// The findings that are gone first, then new ones, then those that are still there; of each the costliest first.
     pub list: Vec<Finding>,
@@ -70,7 +72,9 @@ impl Findings {
         };
         Findings {
             promised_ns: gone.fold(Estimate::exactly(0), plus),
-            gained_ns: change.is_known().then_some((before_ns - after_ns) * steps),
+            gained_ns: change
+                .is_known()
+                .then(|| (before_ns - after_ns) * steps - outside::of(before, after, change).unwrap_or(0.0)),
             list,
         }
     }

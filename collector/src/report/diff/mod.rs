@@ -12,6 +12,7 @@ pub mod findings;
 pub mod kernels;
 pub mod memory;
 pub mod noise;
+pub mod outside;
 pub mod parts;
 pub mod rare;
 pub mod steps;
@@ -76,6 +77,8 @@ pub struct Run<'a> {
     pub unread: &'a [Unread],
     /// Whether it is what a window of time has of a run (--since, --until).
     pub is_window: bool,
+    /// Whether it is a part of what its GPUs did at one time (--kernel, --stream, --thread).
+    pub is_part: bool,
 }
 
 /// One of the runs, with its rows.
@@ -86,12 +89,14 @@ pub struct Compared<'a> {
     /// The number of steps of all processes together.
     all_steps: u64,
     is_window: bool,
+    is_part: bool,
 }
 
 impl<'a> Compared<'a> {
     fn of(run: Run<'a>, report: &'a Report) -> Compared<'a> {
         let all_steps = steps::of_all(run.reports, &report.steps);
-        Compared { path: run.path, report, all_steps, is_window: run.is_window }
+        let Run { path, is_window, is_part, .. } = run;
+        Compared { path, report, all_steps, is_window, is_part }
     }
 }
 
@@ -110,7 +115,11 @@ impl Diff {
         let (one, other) = (before.report, after.report);
         let change = Change::of(one, other);
         let is_of_windows = (before.is_window || after.is_window) && !change.basis.is_step();
-        let change = if is_of_windows { change.of_windows() } else { change };
+        let change = match is_of_windows {
+            true => change.of_windows(),
+            false if circumstances::are_of_other_work(one, other, &change) => change.of_other_work(),
+            false => change,
+        };
         // The wall time's parts are those of one GPU, and all else are sums over processes.
         let (per, of_one, scale) = match change.basis {
             Basis::Step | Basis::StepMean => {
@@ -126,8 +135,8 @@ impl Diff {
             warnings: warnings(before, after, &change),
             per,
             steps: steps::Steps::of(&one.steps, &other.steps),
-            identity: parts::parts(&one.identity, &other.identity, per, of_one),
-            idle: parts::causes(&one.idle, &other.idle, per, scale),
+            identity: parts::parts(one, other, per, of_one),
+            idle: parts::causes(one, other, per, scale),
             kernels: kernels::kernels(&one.kernels, &other.kernels, scale),
             transfers: work::transfers(one, other, scale),
             syncs: work::syncs(one, other, scale),

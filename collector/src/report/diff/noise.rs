@@ -31,22 +31,50 @@ const PARTS: usize = 8;
 
 /// Returns what the median step times of two runs of the same program may differ by, ns; `None` if there are too few steps.
 pub fn of_median(before: &Steps, after: &Steps) -> Option<f64> {
-    let (of_before, of_after) = (uncertainty(before)?, uncertainty(after)?);
+    let (one, other) = (by_chance(before)?, by_chance(after)?);
+    let error = match beside_a_trend(before, after) {
+        Some(wanders) => one.hypot(other).max(wanders),
+        None => {
+            let wanders = |steps: &Steps| wandering(&steps.plot_ns, median);
+            one.max(wanders(before)).hypot(other.max(wanders(after)))
+        }
+    };
     let least = LEAST_NOISE * before.median_ns? as f64;
-    Some((IN_99_PERCENT * of_before.hypot(of_after)).max(least))
+    Some((IN_99_PERCENT * error).max(least))
 }
 
-/// Returns the standard error of a run's median step time, as it would vary from run to run.
+/// Returns the standard error of a run's median step time, if its steps were independent of each other.
 ///
-/// Steps are not independent of each other: a clock or a neighbour changes and stays so for a while. So the levels of
-/// equal parts of the run are compared too, and a whole run is taken to vary as much as such a part does.
-fn uncertainty(steps: &Steps) -> Option<f64> {
+/// They are not: a clock or a neighbour changes and stays so for a while. So the levels of equal parts of the run are compared,
+/// too, and a whole run is taken to vary [as much as such a part does](wandering).
+fn by_chance(steps: &Steps) -> Option<f64> {
     let count = steps.measured.filter(|count| *count >= FEWEST)?;
     let std = steps.std_ns?;
     // A few steps that took much longer inflate the standard deviation, and leave the median where it was.
     let above = steps.p95_ns?.saturating_sub(steps.median_ns?) as f64 / TO_P95;
     let spread = if steps.outliers.is_empty() { std } else { std.min(above) };
-    Some((OF_MEDIAN * spread / (count as f64).sqrt()).max(wandering(&steps.plot_ns, median)))
+    Some(OF_MEDIAN * spread / (count as f64).sqrt())
+}
+
+/// Returns the standard deviation of what the levels of two runs of as many steps differ by, beside a trend that both have: steps that
+/// become longer from part to part, as with the length of a text, do so in each run of the program. `None` if there is no such trend.
+fn beside_a_trend(before: &Steps, after: &Steps) -> Option<f64> {
+    if far(before.count, after.count).is_some() {
+        return None;
+    }
+    let (one, other) = (levels(&before.plot_ns, median)?, levels(&after.plot_ns, median)?);
+    let grow = |levels: &[u64]| levels.windows(2).all(|pair| pair[0] < pair[1]);
+    let shrink = |levels: &[u64]| levels.windows(2).all(|pair| pair[0] > pair[1]);
+    if !(grow(&one) && grow(&other) || shrink(&one) && shrink(&other)) {
+        return None;
+    }
+    let both = || one.iter().zip(&other).map(|(one, other)| (*one as f64, *other as f64));
+    let mut ratios: Vec<f64> = both().map(|(one, other)| other / one.max(1.0)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = ratios.get(PARTS / 2).copied()?;
+    let deviations: Vec<u64> =
+        both().map(|(one, other)| (other - ratio * one).abs().round() as u64).collect();
+    Some(OF_DEVIATION * median(&deviations) as f64)
 }
 
 /// Returns the same of their mean step times.
@@ -207,13 +235,15 @@ fn parts(values: &[u64]) -> impl Iterator<Item = &[u64]> {
 
 /// Returns the standard deviation of the levels of equal parts of a run; 0 if there are too few times. `level` is that of a part.
 fn wandering(plot: &[u64], level: fn(&[u64]) -> u64) -> f64 {
-    if plot.len() < PARTS {
-        return 0.0;
-    }
-    let levels: Vec<u64> = parts(plot).map(level).collect();
+    let Some(levels) = levels(plot, level) else { return 0.0 };
     let middle = median(&levels);
     let deviations: Vec<u64> = levels.iter().map(|level| level.abs_diff(middle)).collect();
     OF_DEVIATION * median(&deviations) as f64
+}
+
+/// Returns the levels of equal parts of a run; `None` if there are too few times.
+fn levels(plot: &[u64], level: fn(&[u64]) -> u64) -> Option<Vec<u64>> {
+    (plot.len() >= PARTS).then(|| parts(plot).map(level).collect())
 }
 
 /// Returns the median, the mean of both in the middle of an even number; 0 of none.
@@ -243,7 +273,7 @@ pub mod tests {
             measured: count,
             ..StepTimes::default()
         };
-        let on_host = Some(HostTimes { mean: median as f64, std });
+        let on_host = Some(HostTimes { mean: median as f64, std, count });
         Steps::of(&Found {
             count,
             source: Some(Source::Launches),
@@ -292,5 +322,22 @@ pub mod tests {
         wanders.plot_ns = vec![1_000_000; 60];
         wanders.plot_ns[0] = 90_000_000;
         assert_eq!(of_median(&wanders, &quiet), Some(10_000.0), "the first steps are slow in every run");
+    }
+
+    /// Steps that became longer all the time made a noise of 223 %, and steps 1.8 times as long were no change beyond it.
+    #[test]
+    fn a_trend_that_both_runs_have_is_no_noise() {
+        let run = |scale: u64| {
+            let mut steps = steps(300, 1_000_000 * scale, 350_000.0 * scale as f64);
+            steps.plot_ns = (0..60).map(|at| (400_000 + 20_000 * at) * scale).collect();
+            steps
+        };
+        let noise = of_median(&run(1), &run(2)).unwrap();
+        assert!(noise < 200_000.0, "{noise} of 1 ms");
+        let mut turned = run(1);
+        turned.plot_ns.reverse();
+        assert!(of_median(&run(1), &turned).unwrap() > 800_000.0, "the program's steps do not become longer");
+        let longer = Steps { count: 600, ..run(1) };
+        assert!(of_median(&run(1), &longer).unwrap() > 800_000.0, "longer runs have longer steps");
     }
 }

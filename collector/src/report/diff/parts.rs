@@ -4,7 +4,7 @@ use super::figure::{Figure, Scale};
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle;
 use crate::diagnose::buckets::{Bucket, Buckets};
-use crate::report::rows::identity::Identity;
+use crate::report::rows::Report;
 use crate::report::rows::idle::{ByCause, Idle};
 use crate::report::rows::numbers::Estimate;
 use schemars::JsonSchema;
@@ -17,7 +17,8 @@ pub struct Part {
     /// and loading, and idle that of the others.
     #[schemars(extend("enum" = PARTS.map(|(part, _)| part)))]
     pub part: &'static str,
-    /// start_up, set_up and tail are of the run, even where the other parts are of a step.
+    /// start_up, set_up and tail are of the run, even where the other parts are of a step; and so is idle time that is mostly outside of
+    /// the steps.
     pub per: Per,
     pub ns: Figure,
 }
@@ -28,7 +29,8 @@ pub struct Cause {
     /// As in the report's idle.by_cause.
     #[schemars(extend("enum" = idle::Cause::ALL.map(idle::Cause::name)))]
     pub cause: &'static str,
-    /// set_up and loading are of the run, even where the other causes are of a step.
+    /// set_up and loading are of the run, even where the other causes are of a step; and so are causes that are mostly outside of the
+    /// steps.
     pub per: Per,
     /// The number of gaps that have such a part.
     pub count: Figure,
@@ -74,30 +76,48 @@ fn idle_time(buckets: &Buckets, is_of_run: bool) -> Sum {
     })
 }
 
-/// Compares the parts of the wall time, in the order of the identity.
-pub fn parts(before: &Identity, after: &Identity, per: Per, scale: Scale) -> Vec<Part> {
+/// Whether idle time of a run is mostly outside of its steps, as a pause behind them is: `steps` steps have `per_step` each.
+fn is_once(total: u64, per_step: f64, steps: f64) -> bool {
+    per_step * steps < total as f64 / 2.0
+}
+
+/// Compares the parts of the wall time, in the order of the identity. `scale` are the steps of each run.
+pub fn parts(before: &Report, after: &Report, per: Per, scale: Scale) -> Vec<Part> {
+    let is_outside = |report: &Report, steps: f64| {
+        is_once(idle_time(&report.identity.buckets, false).value, report.steps.per_step.idle_ns, steps)
+    };
     let row = |(part, of): Named| {
-        let (per, scale) = if PARTS_OF_RUN.contains(&part) { (Per::Run, Scale::RUN) } else { (per, scale) };
-        let of = |identity: &Identity| Some(of(&identity.buckets).into());
+        let is_idle = part == "idle" && (is_outside(before, scale.before) || is_outside(after, scale.after));
+        let is_of_run = PARTS_OF_RUN.contains(&part) || is_idle;
+        let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
+        let of = |report: &Report| Some(of(&report.identity.buckets).into());
         Part { part, per, ns: scale.times(of(before), of(after)) }
     };
     PARTS.into_iter().map(row).collect()
 }
 
 /// Compares the idle time by cause, the largest change first, and causes of the run behind those of a step. A cause that is
-/// in one run only took no time in the other.
-pub fn causes(before: &Idle, after: &Idle, per: Per, scale: Scale) -> Vec<Cause> {
+/// in one run only took no time in the other. `scale` are the steps of all processes of each run.
+pub fn causes(before: &Report, after: &Report, per: Per, scale: Scale) -> Vec<Cause> {
     let of_run = CAUSES_OF_RUN.map(idle::Cause::name);
     let find = |idle: &Idle, cause: &str| -> (u64, Estimate) {
         let found = idle.by_cause.iter().find(|row| row.cause == cause);
         found.map_or((0, Estimate::exactly(0)), |row| (row.count, row.total_ns))
     };
-    let is_new = |row: &&ByCause| !before.by_cause.iter().any(|known| known.cause == row.cause);
-    let names = before.by_cause.iter().chain(after.by_cause.iter().filter(is_new)).map(|row| row.cause);
-    let mut rows: Vec<Cause> = names
+    let is_outside = |report: &Report, cause: &str, steps: f64| {
+        let per_step = report.steps.per_step.idle_by_cause_ns.get(cause).copied().unwrap_or(0.0);
+        is_once(find(&report.idle, cause).1.value, per_step, steps)
+    };
+    let is_new = |row: &&ByCause| !before.idle.by_cause.iter().any(|known| known.cause == row.cause);
+    let rows = before.idle.by_cause.iter().chain(after.idle.by_cause.iter().filter(is_new));
+    let mut rows: Vec<Cause> = rows
+        .map(|row| row.cause)
         .map(|cause| {
-            let (of_before, of_after) = (find(before, cause), find(after, cause));
-            let (per, scale) = if of_run.contains(&cause) { (Per::Run, Scale::RUN) } else { (per, scale) };
+            let (of_before, of_after) = (find(&before.idle, cause), find(&after.idle, cause));
+            let is_of_run = of_run.contains(&cause)
+                || is_outside(before, cause, scale.before)
+                || is_outside(after, cause, scale.after);
+            let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
             Cause {
                 cause,
                 per,
@@ -113,42 +133,71 @@ pub fn causes(before: &Idle, after: &Idle, per: Per, scale: Scale) -> Vec<Cause>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::Tables;
     use crate::analyze::idle::{IdleReport, Part as Gaps};
+    use crate::analyze::steps as found;
+    use crate::report::rows::identity::Identity;
+    use crate::report::rows::steps::Steps;
+
+    fn exactly(value: u64) -> Sum {
+        Sum { value, lo: value, hi: value }
+    }
+
+    /// A run of so many steps, of which each is idle for 30 µs; besides, it sets itself up, and pauses once.
+    fn run(steps: u64, pause: u64) -> Report {
+        use idle::Cause::{ExplicitSync, Loading, OutsideCuda, SetUp};
+        let causes = [
+            (OutsideCuda, 20_000 * steps + pause),
+            (ExplicitSync, 10_000 * steps),
+            (SetUp, 2_000_000_000),
+            (Loading, 5_000_000),
+        ];
+        let parts = causes.map(|(cause, ns)| (Bucket::Idle(cause), exactly(ns)));
+        let identity = Identity::of(&Buckets { parts: parts.into(), ..Buckets::default() });
+        let by_cause = causes.map(|(cause, ns)| (cause, Gaps { count: 1, total: exactly(ns) }));
+        let idle = Idle::of(&IdleReport { by_cause: by_cause.into(), ..IdleReport::default() });
+        let idle_by_cause = [(OutsideCuda, 20_000.0), (ExplicitSync, 10_000.0)].into();
+        let contents = found::Contents { idle: 30_000.0, idle_by_cause, ..found::Contents::default() };
+        let steps = Steps::of(&found::Steps { count: steps, contents, ..found::Steps::default() });
+        Report { identity, idle, steps, ..Report::of(&[], &Tables::default(), &[]) }
+    }
+
+    /// The part that is named idle, and the causes, of two runs.
+    fn compared(before: &Report, after: &Report) -> ((Per, [f64; 2]), Vec<(&'static str, Per, [f64; 2])>) {
+        let scale = Scale { before: before.steps.count as f64, after: after.steps.count as f64 };
+        let both = |ns: &Figure| [ns.before, ns.after].map(|side| side.map_or(0.0, |side| side.value));
+        let parts = parts(before, after, Per::Step, scale);
+        let idle = parts.iter().find(|row| row.part == "idle").unwrap();
+        let causes = causes(before, after, Per::Step, scale);
+        let causes = causes.iter().map(|row| (row.cause, row.per, both(&row.total_ns))).collect();
+        ((idle.per, both(&idle.ns)), causes)
+    }
 
     /// With a long set-up, a run of more steps seemed to be idle for less time in each.
     #[test]
     fn set_up_is_of_the_run_and_no_idle_time_of_a_step() {
-        let exactly = |value| Sum { value, lo: value, hi: value };
-        let causes_of = |steps: u64| {
-            use idle::Cause::{Loading, OutsideCuda, SetUp};
-            [(OutsideCuda, 30_000 * steps), (SetUp, 2_000_000_000), (Loading, 5_000_000)]
-        };
-        let identity = |steps| {
-            let parts = causes_of(steps).map(|(cause, ns)| (Bucket::Idle(cause), exactly(ns)));
-            Identity::of(&Buckets { parts: parts.into(), ..Buckets::default() })
-        };
-        let idle = |steps| {
-            let by_cause = causes_of(steps).map(|(cause, ns)| (cause, Gaps { count: 1, total: exactly(ns) }));
-            Idle::of(&IdleReport { by_cause: by_cause.into(), ..IdleReport::default() })
-        };
+        let (before, after) = (run(40, 0), run(80, 0));
+        let (idle, causes) = compared(&before, &after);
+        assert_eq!(idle, (Per::Step, [30_000.0; 2]));
+        let expected = [
+            ("outside_cuda", Per::Step, [20_000.0; 2]),
+            ("explicit_sync", Per::Step, [10_000.0; 2]),
+            ("set_up", Per::Run, [2_000_000_000.0; 2]),
+            ("loading", Per::Run, [5_000_000.0; 2]),
+        ];
+        assert_eq!(causes, expected);
         let scale = Scale { before: 40.0, after: 80.0 };
-        let both = |ns: &Figure| [ns.before, ns.after].map(|side| side.map_or(0.0, |side| side.value));
-        let parts = parts(&identity(40), &identity(80), Per::Step, scale);
-        let part = |name: &str| {
-            let row = parts.iter().find(|row| row.part == name).unwrap();
-            (row.per, both(&row.ns))
-        };
-        assert_eq!(part("idle"), (Per::Step, [30_000.0; 2]));
-        assert_eq!(part("set_up"), (Per::Run, [2_005_000_000.0; 2]));
-        let causes = causes(&idle(40), &idle(80), Per::Step, scale);
-        let causes: Vec<_> = causes.iter().map(|row| (row.cause, row.per, both(&row.total_ns))).collect();
-        assert_eq!(
-            causes,
-            [
-                ("outside_cuda", Per::Step, [30_000.0; 2]),
-                ("set_up", Per::Run, [2_000_000_000.0; 2]),
-                ("loading", Per::Run, [5_000_000.0; 2])
-            ]
-        );
+        let parts = parts(&before, &after, Per::Step, scale);
+        let set_up = parts.iter().find(|row| row.part == "set_up").unwrap();
+        assert_eq!((set_up.per, set_up.ns.before.map(|ns| ns.value)), (Per::Run, Some(2_005_000_000.0)));
+    }
+
+    /// A pause of a second behind a hundred steps was 10 ms more in each of them, +547148 %.
+    #[test]
+    fn a_pause_outside_of_the_steps_is_of_the_run() {
+        let (idle, causes) = compared(&run(100, 0), &run(100, 1_000_000_000));
+        assert_eq!(idle, (Per::Run, [3_000_000.0, 1_003_000_000.0]));
+        assert_eq!(causes[0], ("explicit_sync", Per::Step, [10_000.0; 2]));
+        assert!(causes.contains(&("outside_cuda", Per::Run, [2_000_000.0, 1_002_000_000.0])), "{causes:?}");
     }
 }

@@ -55,10 +55,11 @@ pub struct Steps {
     pub max_ns: Option<u64>,
     /// How much longer the steps at the end are than those at the start, as a share of the mean.
     pub drift: Option<f64>,
-    /// The mean time from call to call on the host.
+    /// The mean time from call to call on the host. Where the host is ahead of the GPU, the last step is one of them, until the first wait
+    /// behind it: what the host issued ahead is done only then.
     #[schemars(range(min = 0))]
     pub host_mean_ns: Option<f64>,
-    /// The standard deviation of those times.
+    /// The standard deviation of those times, without that of the last step.
     #[schemars(range(min = 0))]
     pub host_std_ns: Option<f64>,
     /// Steps that took much longer than the others, the longest first; at most ten.

@@ -107,7 +107,7 @@ fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
         (owed(&tally), tally.waits.clone())
     };
     let waited = |from, to| Lead { waited: Some(wait(from, to)), ..lead(&[], 900, 950) };
-    let once: HashMap<(u32, u16), u64> = [((0, 3), 1)].into_iter().collect();
+    let once: HashMap<(u32, u16, u32), u64> = [((0, 3, 0), 1)].into_iter().collect();
     assert_eq!(divided(gap(100, 1_000, 0), waited(-5_000, 130)), ([900, 0], once.clone()));
     assert_eq!(divided(gap(100, 1_000, 0), waited(0, 130)), ([129, 771], once), "no more than that");
     let ahead = Lead { called: 50, returned: 60, enqueued: Cause::StreamWait, ..waited(-5_000, 40) };

@@ -75,7 +75,7 @@ impl Drawn<'_> {
         let launches = format!(
             "{}, {} timed",
             plural(side.launches, "launch", "launches"),
-            percent(side.timed, side.launches)
+            percent(side.timed.saturating_add(side.timed_in_runs), side.launches)
         );
         let facts = [
             (side.processes > 1).then(|| plural(side.processes, "process", "processes")),

@@ -102,7 +102,9 @@ pub fn wall(drawn: &mut Drawn<'_>) {
     drawn.screen.section("Wall", sentence);
     let mut table = figures("part");
     for row in &drawn.diff.identity {
-        add(&mut table, &row.part.replace('_', "-"), &row.ns, Unit::Time);
+        let is_pause = row.part == "idle" && row.per != drawn.diff.per;
+        let of_run = if is_pause { " (of the run)" } else { "" };
+        add(&mut table, &(row.part.replace('_', "-") + of_run), &row.ns, Unit::Time);
     }
     drawn.screen.table(&table, 0, "");
 }

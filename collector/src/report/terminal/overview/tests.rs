@@ -94,7 +94,8 @@ fn idle() -> IdleReport {
         ),
     ];
     let by_cause = sites.iter().map(|((cause, _), part)| (*cause, *part)).collect();
-    let waits = [("cudaStreamSynchronize".to_owned(), STEPS)].into();
+    let wait = Wait { api: "cudaStreamSynchronize".to_owned(), line: None };
+    let waits = [(wait, STEPS)].into();
     IdleReport { by_cause, sites: sites.into(), waits, ..IdleReport::default() }
 }
 

@@ -1,0 +1,84 @@
+//! By how much do two runs of as many steps differ outside of their steps?
+//!
+//! A change is that of a step, and a run has more: a wait that drains the GPU before the program writes a checkpoint, a test at the end.
+
+use super::change::{Change, far, on_gpu};
+use crate::report::rows::Report;
+use crate::report::rows::steps::Steps;
+use crate::report::units::duration;
+
+/// The least difference that is worth a word, as a share of the longer run.
+const LEAST: f64 = 0.1;
+
+/// Returns by how much longer the second run is, from its first GPU operation to its last, than its steps say, ns; `None` if it is about
+/// as long as they say, or if the runs cannot be compared so.
+pub fn of(before: &Report, after: &Report, change: &Change) -> Option<f64> {
+    let (steps, other) = (&before.steps, &after.steps);
+    if !change.basis.is_step() || far(steps.count, other.count).is_some() {
+        return None;
+    }
+    let in_steps = in_steps(other)? - in_steps(steps)?;
+    let [one, another] = [before, after].map(|report| on_gpu(report) as f64);
+    let outside = another - one - in_steps;
+    let noise = change.noise_ns.unwrap_or(0.0) * steps.count as f64;
+    (one > 0.0 && another > 0.0 && outside.abs() > noise.max(LEAST * one.max(another))).then_some(outside)
+}
+
+/// Returns what all steps of a run take, by the mean of those after the warm-up.
+fn in_steps(steps: &Steps) -> Option<f64> {
+    let mean = if steps.timed_on == Some("host_ahead") { steps.host_mean_ns } else { steps.mean_ns };
+    Some(mean? * steps.count as f64)
+}
+
+/// Returns a sentence if the runs differ outside of their steps.
+pub fn said(before: &Report, after: &Report, change: &Change) -> Option<String> {
+    let outside = of(before, after, change)?;
+    let [one, another] = [before, after].map(|report| duration(on_gpu(report)));
+    let ns = duration(outside.abs().round() as u64);
+    let which = if outside > 0.0 { "more" } else { "less" };
+    Some(format!(
+        "AFTER takes {ns} {which} outside of its steps, which the comparison of steps does not show: {one} before and {another} after \
+         from the first GPU operation to the last"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::Tables;
+    use crate::analyze::estimate::Sum;
+    use crate::diagnose::buckets::{Bucket, Buckets};
+    use crate::report::diff::findings::Findings;
+    use crate::report::diff::noise::tests::steps;
+    use crate::report::rows::identity::Identity;
+
+    /// A run of steps that take so long each, and of so much more time on the GPU.
+    fn run(step: u64, count: u64, more: u64) -> Report {
+        let ns = step * count + more;
+        let compute = (Bucket::Compute, Sum { value: ns, lo: ns, hi: ns });
+        let buckets = Buckets { wall: ns, parts: [compute].into(), ..Buckets::default() };
+        let identity = Identity::of(&buckets);
+        Report { steps: steps(count, step, 0.0), identity, ..Report::of(&[], &Tables::default(), &[]) }
+    }
+
+    /// A finding promised 804 ms, which the run gained: "There is no change beyond the noise", "the run gained 16.1 ms".
+    #[test]
+    fn time_outside_of_the_steps_is_said_and_counts_as_gained() {
+        let of = |before: &Report, after: &Report| {
+            let change = Change::of(before, after);
+            let gained = Findings::of(before, after, &change).gained_ns;
+            (said(before, after, &change), gained.map(|ns| ns.round() as i64))
+        };
+        let (long, short) = (run(8_000_000, 100, 1_000_000_000), run(8_000_000, 100, 0));
+        let (sentence, gained) = of(&long, &short);
+        let sentence = sentence.unwrap_or_default();
+        assert!(sentence.starts_with("AFTER takes 1.00 s less outside of its steps"), "{sentence}");
+        assert_eq!(gained, Some(1_000_000_000));
+        let (sentence, gained) = of(&short, &long);
+        assert!(sentence.is_some_and(|text| text.starts_with("AFTER takes 1.00 s more outside")));
+        assert_eq!(gained, Some(-1_000_000_000));
+        let faster = run(7_000_000, 100, 0);
+        assert_eq!(of(&short, &faster), (None, Some(100_000_000)), "the steps say it");
+        assert_eq!(of(&short, &run(8_000_000, 300, 0)).0, None, "the run is longer");
+    }
+}
