@@ -2,13 +2,14 @@
 
 use super::groups::Group;
 use super::{Bound, UNDECIDED};
-use crate::analyze::Damage;
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::idle::Cause;
 use crate::analyze::windows::Timing;
+use crate::analyze::{Damage, ProcessReport, Tables};
 use crate::diagnose::buckets::Bucket;
 use crate::diagnose::framework::Advice;
 use crate::diagnose::{Facts, Part, has_operations};
+use crate::model::outcome::Outcome;
 use crate::units::{duration, percent};
 use gpuspy_wire::record::{LossCause, Untimed};
 
@@ -179,12 +180,27 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
     let open = buckets.get(Bucket::Undecided).value;
     (open as f64 > span as f64 * UNDECIDED).then(|| {
         let share = percent(open, span);
-        let pending = facts.all.pending.iter().map(|pending| pending.left).max().unwrap_or(0);
-        if pending > open / 2 {
+        if let Some(remedy) = pending(facts, open / 2) {
             let why = format!("{share} of the GPU's time is undecided: some work had not ended.");
-            return Unsafe::new(why, "Let the program end, or wait for its work first.");
+            return Unsafe::new(why, remedy);
         }
         Unsafe::new(format!("{share} of the GPU's time is undecided."), time_more(facts))
+    })
+}
+
+/// Says what to do about work that was pending at the end of a process for longer than `least` ns; `None` if none was.
+fn pending(facts: &Facts<'_>, least: u64) -> Option<&'static str> {
+    let is_long = |tables: &Tables| tables.pending.iter().any(|pending| pending.left > least);
+    let processes = || facts.reports.iter().filter(|report| is_long(&report.tables));
+    if processes().next().is_none() && !is_long(facts.all) {
+        return None;
+    }
+    let is_killed = |report: &ProcessReport| matches!(report.process.outcome, Some(Outcome::Killed(_)));
+    let has_hung = facts.reports.iter().any(|report| !report.process.hangs.is_empty());
+    Some(match processes().any(is_killed) {
+        _ if has_hung => "What hung, and where the host waits, is said of its process.",
+        true => "If it hung, run again with --hang-after 5, which says what hangs and where the host waits.",
+        false => "Let the program end, or wait for its work first.",
     })
 }
 

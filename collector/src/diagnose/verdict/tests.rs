@@ -686,6 +686,27 @@ fn work_that_was_pending_at_the_end_is_why_the_time_is_undecided() {
     }
 }
 
+/// Two ranks hung in a collective until they were killed: "Run again with --capture-range".
+#[test]
+fn a_rank_that_was_killed_while_its_work_had_not_ended_may_have_hung() {
+    let mut all = run(0, [600, 0, 0, 100], &[]);
+    all.devices[0].identity.undecided = exactly(300 * MS);
+    all.devices[0].identity.span = WALL;
+    let of_rank = |left, outcome| {
+        let mut tables = all.clone();
+        tables.pending = vec![Pending { left, kinds: Vec::new() }];
+        let process = ProcessInfo { outcome: Some(outcome), ..ProcessInfo::default() };
+        ProcessReport { process, tables, together: None, findings: None }
+    };
+    let exited = of_rank(0, Outcome::Exited(Some(0)));
+    // What is pending is of a process, and no table of all of them has it.
+    let reports = [exited, of_rank(290 * MS, Outcome::Killed(9))];
+    let buckets = Buckets::of(&[], &all);
+    let text = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]).text;
+    assert!(text[0].ends_with("is undecided: some work had not ended."), "{text:?}");
+    assert!(text[1].starts_with("If it hung, run again with --hang-after 5"), "{text:?}");
+}
+
 #[test]
 fn undecided_time_leaves_the_verdict_open() {
     let mut all = run(0, [600, 0, 0, 100], &[]);
