@@ -206,7 +206,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
                 processes[*last].hands_over_at = None;
             }
         }
-        let period = Period::union(processes.iter().map(|process| process.record_filter.period()));
+        let unobserved = between_parts(&parts, &processes);
+        let period = Period::union(processes.iter().map(|process| process.record_filter.period()))
+            .without_stretches(&uncovered(&unobserved, &processes));
         let line = Line::of(began, ended, &period);
         devices.iter_mut().for_each(|device| device.line = line);
         let mut unrecorded = BinaryHeap::new();
@@ -222,6 +224,10 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             if let Some(moment) = process.hands_over_at {
                 unrecorded.push(Reverse((moment, at, Unrecorded::Ended)));
             }
+        }
+        for (at, from, to) in unobserved {
+            let blind = period.between_moments(from, to);
+            unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
         }
         let timelines = Timelines::over(
             period.clone(),
@@ -546,6 +552,39 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
         let (process, model) = ([of.pid, of.job.rank], self.model.finish());
         Known { process, names: self.names, status: self.status, model }
     }
+}
+
+/// Returns when nobody collected what a process did between two of its traces: the place of the first one, and host ns. Windows of
+/// time say in their own traces what they are about.
+fn between_parts<Records: Iterator<Item = Record>>(
+    parts: &[Vec<usize>],
+    processes: &[Process<'_, Records>],
+) -> Vec<(usize, i64, i64)> {
+    let mut unobserved = Vec::new();
+    for parts in parts {
+        let mut places: Vec<usize> = parts.clone();
+        places.retain(|at| period::window(processes[*at].names).is_none());
+        let line = |at: usize| &processes[at].report.process.line;
+        places.sort_by_key(|at| line(*at).began);
+        for pair in places.windows(2) {
+            let (from, to) = (host(line(pair[0]).ended()), host(line(pair[1]).began));
+            if from < to && !processes[pair[0]].is_over() {
+                unobserved.push((pair[0], from, to));
+            }
+        }
+    }
+    unobserved
+}
+
+/// Returns the part of that time in which no other process was collected, either: nothing is known of it.
+fn uncovered<Records: Iterator<Item = Record>>(
+    unobserved: &[(usize, i64, i64)],
+    processes: &[Process<'_, Records>],
+) -> Vec<(i64, i64)> {
+    let lines = processes.iter().map(|process| &process.report.process.line);
+    let own: Vec<Period> = lines.map(|line| Period::between(host(line.began), host(line.ended()))).collect();
+    let collected = Period::union(own.iter());
+    unobserved.iter().flat_map(|(_, from, to)| Period::default().without(&collected, (*from, *to))).collect()
 }
 
 /// Returns a record without any meaning.

@@ -60,6 +60,21 @@ impl Period {
         rest
     }
 
+    /// The same period without some stretches.
+    pub fn without_stretches(&self, gone: &[(i64, i64)]) -> Period {
+        if gone.is_empty() {
+            return self.clone();
+        }
+        let gone: Vec<Period> = gone.iter().map(|(from, to)| Period::between(*from, *to)).collect();
+        let rest = self.without(&Period::union(gone.iter()), (i64::MIN, i64::MAX));
+        Period { stretches: rest.into(), is_span: self.is_span }
+    }
+
+    /// Its stretches between two moments.
+    pub fn between_moments(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
+        self.within(from, to).stretches.to_vec()
+    }
+
     /// Whether it is the span for which a GPU's time is accounted.
     pub fn is_span(&self) -> bool {
         self.is_span

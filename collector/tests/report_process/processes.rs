@@ -176,6 +176,39 @@ fn where_one_process_is_not_captured_the_gpu_is_not_called_idle() {
     assert!(screen.contains("profiler-api: 2 ranges, 300 ms of 900 ms"), "{screen}");
 }
 
+/// `gpuspy collect` was ended, and later `gpuspy collect --pid` observed the same process: what nobody had observed in between was idle time,
+/// and "start-up takes 38.3 % of the wall".
+#[test]
+fn between_two_collections_of_a_process_nothing_is_known() {
+    let part = |(from, to): (u64, u64), ending| {
+        let (app, names, status) = rank(0, (from * MS, to * MS), |app| kernels(app, 20, 20));
+        let status = Status { ending, session_realtime: Some(1), began_realtime: 1 + from, ..status };
+        (app, names, status)
+    };
+    let parts = || vec![part((0, 410), Ending::Detached), part((1_000, 1_410), Ending::Exited)];
+    let reports = reports_of(parts(), &Filter::default());
+    let report = json(&reports);
+    assert_valid(&report);
+    assert_eq!(report["wall_ns"], value!(820 * MS));
+    let device = &report["devices"][0];
+    let ms = |device: &Value, key: &str| (value_of(device, key) + MS / 2) / MS;
+    assert_eq!((ms(device, "compute_ns"), ms(device, "undecided_ns")), (400, 0), "{device}");
+    assert!((390..=410).contains(&ms(device, "idle_ns")), "{device}");
+    let screen = terminal(&reports, &View::default(), &wide(100));
+    assert!(screen.contains("820 ms of 1.41 s"), "{screen}");
+    // Where another process is observed all the time, nobody knows what this one does to the GPU meanwhile.
+    let mut all = parts();
+    all.push(rank(1, (0, 1_410 * MS), |app| kernels(app, 1, 20)));
+    let report = json(&reports_of(all, &Filter::default()));
+    let device = &report["devices"][0];
+    assert_eq!((&report["wall_ns"], ms(device, "undecided_ns")), (&value!(1_410 * MS), 590), "{device}");
+    // A process that has ended uses no GPU until another one begins.
+    let mut ended = parts();
+    (ended[0].2.ending, ended[1].2.pid) = (Ending::Exited, 7);
+    let report = json(&reports_of(ended, &Filter::default()));
+    assert_eq!(report["wall_ns"], value!(1_410 * MS));
+}
+
 #[test]
 fn a_part_of_a_run_counts_from_the_begin_of_its_first_process() {
     let apps = || {

@@ -46,8 +46,8 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Prints the program, its GPUs, how long it ran, the trace, and which part of it is reported.
 pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     whole(screen, run);
-    if let Some(captured) = captured(run) {
-        screen.titled("Range", INDENT, captured);
+    if let Some(range) = captured(run).or_else(|| collected(run)) {
+        screen.titled("Range", INDENT, range);
     }
     if let Some(filter) = run.filter() {
         let only = Text::toned(Tone::Waste, "only ").then(filter);
@@ -62,6 +62,12 @@ fn captured(run: &Run<'_>) -> Option<String> {
     let ranges = plural(all.iter().map(|captured| captured.ranges).sum(), "range", "ranges");
     let (looked, wall) = (duration(run.host_wall()), duration(wall(run)));
     Some(format!("{}: {ranges}, {looked} of {wall}", plain(requested)))
+}
+
+/// Returns which part of the run was collected, if nobody collected anything for a time: between two traces of one process.
+fn collected(run: &Run<'_>) -> Option<String> {
+    let (looked, wall) = (run.host_wall(), wall(run));
+    (run.filter().is_none() && looked < wall).then(|| format!("{} of {}", duration(looked), duration(wall)))
 }
 
 /// Returns the host time from the start of the first process to the end of the last, in ns, without filters.
