@@ -565,6 +565,30 @@ fn launches_wait_for_the_gpu_only_where_it_is_busy_and_they_fill_its_queue() {
     assert!(!of(2_000, &start) && !of(2_000, &[(Bucket::Undecided, 1_000 * MS)]));
 }
 
+/// A kernel that takes longer on one rank than on the others was said to take a different time at each launch.
+#[test]
+fn a_kernel_that_is_slower_on_one_rank_than_on_others_is_not_unstable() {
+    let rank = |ns: &dyn Fn(u64) -> u64| {
+        let mut kernel = Kernel { count: 100, ..Kernel::default() };
+        let blocks = Some((7, 7));
+        let (threads, dynamic_shared_bytes, launches, captured, said) = (128, 0, 100, 0, None);
+        let launched = Launched { threads, dynamic_shared_bytes, launches, captured, blocks, said };
+        kernel.shapes.list = vec![launched];
+        (0..100).map(ns).for_each(|ns| {
+            kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
+            kernel.strata.add(Shaped::default(), 1, Some(ns));
+        });
+        kernel.judge();
+        Tables { kernels: vec![kernel], ..process(1) }
+    };
+    let found = |ranks| found(ranks, &[(Bucket::Compute, 10 * MS)], unstable_kernel::find);
+    assert!(found(vec![rank(&|_| 300_000), rank(&|_| 300_000), rank(&|_| 1_200_000)]).is_none());
+    let varies = |n: u64| if n.is_multiple_of(5) { 200_000 } else { 2_000 };
+    let said = text(found(vec![rank(&|_| 2_000), rank(&varies)]));
+    let expected = "Median 2.00 µs, mean 41.6 µs, longest 200 µs, in 100 timed launches of one shape on one GPU of one process.";
+    assert_eq!(said, expected);
+}
+
 /// A kernel that works on tensors of two sizes, with two grids, was said to take a different time at each launch.
 #[test]
 fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
@@ -584,6 +608,7 @@ fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
             kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
             kernel.strata.add(Shaped::default(), 1, Some(ns));
         });
+        kernel.judge();
         let one = Tables { kernels: vec![kernel].into_iter().collect(), ..process(1) };
         found(vec![one], &[(Bucket::Compute, 10 * MS)], unstable_kernel::find).is_some()
     };
