@@ -29,6 +29,7 @@ use crate::diagnose::finding::{Claimed, Id};
 use crate::model::CountedCall;
 use crate::model::framework::Framework;
 use crate::model::gpu_interval::Length;
+use crate::model::job::Job;
 use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
@@ -694,6 +695,36 @@ fn of_errors_in_several_processes_the_earliest_is_told() {
     assert!(said.starts_with("CUDA_ERROR_ASSERT (710): "), "{said}");
     assert!(said.ends_with("2 processes got such an error; this is the earliest."), "{said}");
     assert!(said.contains("cudaStreamSynchronize returned it first."), "{said}");
+}
+
+/// Of a job in which one rank got an error, or no memory, it was not said which one.
+#[test]
+fn faults_of_one_of_several_processes_say_whose_they_are() {
+    let of = |which: usize, rank: Option<u32>, processes: usize, find: Find| {
+        let mut reports: Vec<ProcessReport> = (0..processes)
+            .map(|at| {
+                let job = Job { rank: rank.map(|first| first + at as u32), ..Job::default() };
+                let process = ProcessInfo { pid: Some(4_000 + at as u32), job, ..ProcessInfo::default() };
+                ProcessReport { process, tables: self::process(1), together: None, findings: None }
+            })
+            .collect();
+        let its = &mut reports[which];
+        let (rank, pid) = (its.process.job.rank, its.process.pid);
+        let first = Stopped { result: 700, rank, pid, ..Stopped::default() };
+        its.tables.gpu_errors = GpuErrors { processes: 1, calls: 1, first: Some(first) };
+        its.tables.memory.out_of_memory = 1;
+        its.tables.memory.holders.failure = Some(Failure { requested: Some(GIB), ..Failure::default() });
+        let (all, buckets) = (Tables::of_run(&reports), Buckets::default());
+        find(&Facts { reports: &reports, all: &all, buckets: &buckets }).unwrap().finding.title
+    };
+    let error = "The GPU stopped with an error: illegal address (700)";
+    assert_eq!(of(1, Some(0), 3, gpu_error::find), format!("{error} in rank 1"));
+    assert_eq!(of(2, None, 3, gpu_error::find), format!("{error} in process 4002"));
+    assert_eq!(of(0, Some(0), 1, gpu_error::find), error);
+    let memory = "1.00 GiB could not be allocated";
+    assert_eq!(of(1, Some(0), 3, out_of_memory::find), format!("Memory ran out in rank 1: {memory}"));
+    assert_eq!(of(2, None, 3, out_of_memory::find), format!("Memory ran out in process 4002: {memory}"));
+    assert_eq!(of(0, Some(0), 1, out_of_memory::find), format!("Memory ran out: {memory}"));
 }
 
 /// NVIDIA does not say of these errors that all later calls return them.
