@@ -154,6 +154,37 @@ fn a_rank_that_sleeps_in_one_step_of_many_is_named_with_that() {
     assert!(screen.contains("20.0 ms longer in all, most of it before 1 of 20 collectives"), "{screen}");
 }
 
+/// Of a job of four ranks whose slowest one had no trace, it was said that none keeps the others waiting.
+#[test]
+fn ranks_without_a_trace_are_said_to_be_missing() {
+    let mut apps = apps(4, |rank| Does { sleeps: if rank == 1 { 20 * MS } else { 0 }, ..Does::default() });
+    let without = |apps: &[(App, Names, Status)], filter: &Filter| reports_of(apps.to_vec(), filter);
+    let whole = terminal(&without(&apps, &Filter::default()), &View::default(), &wide(160));
+    assert!(!whole.contains("no trace"), "{whole}");
+    apps.remove(3);
+    let reports = without(&apps, &Filter::default());
+    let screen = terminal(&reports, &View::default(), &wide(160));
+    for said in [
+        "incomplete job: rank 3 of 4 has no trace, so that this report is about the others.",
+        "rank 1 is slower than the others",
+        "rank 3 of 4 has no trace: how long the others wait for it is not known",
+    ] {
+        assert!(screen.contains(said), "{said}: {screen}");
+    }
+    let found = &json(&reports)["findings"][0]["evidence"]["text"];
+    let said = "Rank 3 of 4 has no trace: how long the others wait for it is not known.";
+    assert!(found.as_str().unwrap().ends_with(said), "{found}");
+    let alike = section(&without(&apps[..1], &Filter::default()), 160);
+    assert!(alike.contains("no two processes have ranks"), "{alike}");
+    apps.remove(1);
+    let two = section(&without(&apps, &Filter::default()), 160);
+    assert!(two.contains("2 of 4 ranks: none keeps the others waiting"), "{two}");
+    assert!(two.contains("ranks 1 and 3 of 4 have no trace: how long the others wait for them"), "{two}");
+    let selected = Filter { ranks: vec![0, 2], ..Filter::default() };
+    let selected = section(&without(&apps, &selected), 160);
+    assert!(!selected.contains("no trace") && selected.contains("2 ranks: none"), "{selected}");
+}
+
 #[test]
 fn a_rank_whose_kernels_take_longer_is_named_with_that() {
     let slow = |rank| Does { computes: if rank == 2 { 3 * MS } else { 0 }, ..Does::default() };

@@ -25,10 +25,21 @@ pub struct Ranks {
     pub rows: Vec<Rank>,
     /// What is known of their collectives.
     pub matched: Matched,
+    /// The ranks of the job that have no trace here.
+    pub missing: Missing,
     /// How long they wait for each other.
     pub waiting: Waiting,
     /// The ranks that the others wait for, if there are any.
     pub odd: Option<Odd>,
+}
+
+/// Ranks of a job of which nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Their numbers.
+    pub ranks: BTreeSet<u32>,
+    /// How many ranks the job has.
+    pub of: u32,
 }
 
 /// How long ranks wait for each other in collectives.
@@ -39,6 +50,9 @@ pub struct Waiting {
     /// The longest time from the first operation on a rank's GPUs to the last, ns.
     pub span: u64,
 }
+
+/// The most ranks of a job among which missing ones are looked for.
+const MOST_RANKS: u32 = 1 << 20;
 
 /// The share of the time of a run below which it is not said that ranks wait for each other. Ranks that do the same work
 /// differ by some percent anyway.
@@ -105,6 +119,8 @@ impl Ranks {
             let moved = |odd: Odd| Odd { places: odd.places.iter().map(|at| before + at).collect(), ..odd };
             self.odd = other.odd.map(moved);
         }
+        self.missing.ranks.extend(other.missing.ranks);
+        self.missing.of = self.missing.of.max(other.missing.of);
         self.waiting.mean += other.waiting.mean;
         self.waiting.span += other.waiting.span;
         self.starts += other.starts;
@@ -135,7 +151,8 @@ impl Ranks {
         };
         let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
         let odd = odd::odd(&of, &rows, &matched, is_one_line);
-        Ranks { starts: 1, waiting: Waiting::of(&rows, &matched), rows, matched, odd }
+        let (waiting, missing) = (Waiting::of(&rows, &matched), Missing::of(&of));
+        Ranks { starts: 1, missing, waiting, rows, matched, odd }
     }
 }
 
@@ -190,6 +207,19 @@ fn starts(reports: &[ProcessReport], mut ranks: Vec<(usize, u32)>) -> Vec<Vec<(u
 fn share_a_line(reports: &[&ProcessReport]) -> bool {
     let Some(first) = reports.first().and_then(|report| report.together.as_ref()) else { return false };
     reports.iter().all(|report| report.together.as_ref().is_some_and(|other| Arc::ptr_eq(first, other)))
+}
+
+impl Missing {
+    fn of(ranks: &[&ProcessReport]) -> Missing {
+        let of = ranks.iter().filter_map(|report| report.process.job.world_size).max().unwrap_or(0);
+        if ranks.iter().any(|report| report.process.selects_ranks) {
+            return Missing { of, ..Missing::default() };
+        }
+        // A number of ranks that no job has is in no sentence.
+        let there: BTreeSet<u32> = ranks.iter().filter_map(|report| report.process.job.rank).collect();
+        let missing = (0..of.min(MOST_RANKS)).filter(|rank| !there.contains(rank));
+        Missing { ranks: missing.collect(), of }
+    }
 }
 
 impl Waiting {

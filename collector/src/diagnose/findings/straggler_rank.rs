@@ -7,7 +7,7 @@ use crate::analyze::ProcessReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
 use crate::analyze::ranks::odd::{Longer, Odd, Unit};
-use crate::analyze::ranks::Ranks;
+use crate::analyze::ranks::{Missing, Ranks};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
@@ -28,11 +28,12 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
     let (verb, them, it) = if numbers.len() > 1 { ("keep", "them", "they") } else { ("keeps", "it", "it") };
     let (last, complete) = odd.last;
     let text = format!(
-        "{} waited for {them} alone, in {last} of {} to which {it} came last{}: {}.",
+        "{} waited for {them} alone, in {last} of {} to which {it} came last{}: {}.{}",
         duration(odd.waited.value),
         plural(complete, "collective", "collectives"),
         beyond(odd),
-        what_they_do(odd)
+        what_they_do(odd),
+        missing(ranks).map_or_else(String::new, |said| format!(" {}.", capital(&unknown(ranks, &said))))
     );
     let claim = bucket(facts, &reports, odd).map(|bucket| (bucket, odd.excess));
     Some(Claimed {
@@ -75,6 +76,21 @@ pub fn named(ranks: &[u32]) -> String {
         Some((last, before)) => format!("ranks {} and {last}", before.join(", ")),
         None => String::new(),
     }
+}
+
+/// Says which ranks have no trace; `None` if all have one.
+pub fn missing(ranks: &Ranks) -> Option<String> {
+    let Missing { ranks: missing, of } = &ranks.missing;
+    let numbers: Vec<u32> = missing.iter().copied().collect();
+    let have = if numbers.len() > 1 { "have" } else { "has" };
+    let each = if ranks.starts > 1 { " of each start" } else { "" };
+    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace{each}", named(&numbers)))
+}
+
+/// Says what is not known about [missing] ranks.
+pub fn unknown(ranks: &Ranks, missing: &str) -> String {
+    let them = if ranks.missing.ranks.len() > 1 { "them" } else { "it" };
+    format!("{missing}: how long the others wait for {them} is not known")
 }
 
 /// Says how much of the wait is not what ranks wait for the others as well.

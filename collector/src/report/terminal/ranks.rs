@@ -191,7 +191,10 @@ fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
 fn sentence(run: &Run<'_>) -> Text {
     let ranks = &run.rows.compared;
     let numbers: BTreeSet<u32> = ranks.rows.iter().map(|row| row.rank).collect();
-    let count = plural(numbers.len() as u64, "rank", "ranks");
+    let count = match &ranks.missing {
+        missing if missing.ranks.is_empty() => plural(numbers.len() as u64, "rank", "ranks"),
+        missing => format!("{} of {}", numbers.len(), plural(missing.of.into(), "rank", "ranks")),
+    };
     let matched = &ranks.matched;
     match &ranks.odd {
         Some(odd) => slower(odd, &straggler_rank::numbers(ranks, odd)),
@@ -248,6 +251,9 @@ fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Says what was compared with what, and what could not be compared.
 fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Ranks { starts, rows, matched, .. } = &run.rows.compared;
+    if let Some(missing) = straggler_rank::missing(&run.rows.compared) {
+        screen.more(Text::toned(Tone::Problem, straggler_rank::unknown(&run.rows.compared, &missing)));
+    }
     if *starts > 1 {
         let is_window = rows.iter().any(|row| run.reports[row.at].process.window.is_some());
         let is_part = || analyze::processes(run.reports).iter().any(|parts| parts.len() > 1);
