@@ -12,6 +12,7 @@ use super::merge::Merge;
 use super::scope::Scope;
 use super::source::Source;
 use crate::hash::HashMap;
+use crate::model::job::Job;
 use crate::model::run::{Machine, Place};
 use crate::model::stacks::{Caller, Frame};
 use crate::model::transfer::{TransferKind, blocks_host};
@@ -57,6 +58,8 @@ pub struct Stopped {
     pub source: Source,
     /// The process.
     pub pid: Option<u32>,
+    /// Its rank in a job.
+    pub rank: Option<u32>,
     /// The thread's id in the system, if known.
     pub tid: Option<u32>,
     /// Launches before it that were not seen to complete: the last ones, the latest at the end, at most [`NAMED`] rows.
@@ -283,6 +286,7 @@ impl<'a> Analysis<'a> for ErrorFold<'a> {
             api: api_name(self.names, api),
             source: end.source(caller),
             pid: end.pid,
+            rank: Job::of(self.names).rank,
             tid: end.status.and_then(|status| status.threads.get(&thread).copied()),
             suspects,
             others,

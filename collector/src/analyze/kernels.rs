@@ -8,6 +8,7 @@ use super::extrapolate::{Extent, Strata, Windows};
 use super::merge::Merge;
 use super::scope::Scope;
 use super::shapes::{ShapeCounts, Shapes};
+use super::unsteady::{ByGpu, Unsteady};
 use crate::hash::HashMap;
 use crate::model::gpu_interval::{GpuInterval, Length, MOST_TIME, host};
 use crate::model::{Action, Event, Operation, When};
@@ -68,6 +69,10 @@ pub struct Kernel {
     pub queue: Durations,
     /// The shapes that it was launched in.
     pub shapes: Shapes,
+    /// How its timed launches differ on the same GPU of the same process.
+    pub unsteady: Unsteady,
+    /// The durations by GPU, until they are judged.
+    pub by_gpu: ByGpu,
 }
 
 impl Kernel {
@@ -90,6 +95,19 @@ impl Kernel {
             hi: each(hi, all).max(value),
             kind,
         })
+    }
+
+    /// Adds the duration of a timed launch.
+    pub(super) fn time(&mut self, gpu: Option<u32>, length: Length) {
+        if let Some(own) = self.by_gpu.next(gpu, &self.durations) {
+            own.add(length);
+        }
+        self.durations.add(length);
+    }
+
+    /// Judges how its launches differ, when all of them in a process are known.
+    pub(crate) fn judge(&mut self) {
+        self.unsteady = std::mem::take(&mut self.by_gpu).judge(&self.durations);
     }
 
     /// The order of the table: the most time first, then the most launches, then the most runs in graphs, then the
@@ -117,6 +135,8 @@ impl Merge for Kernel {
     fn merge(&mut self, other: &Kernel) {
         self.count += other.count;
         self.in_graphs = self.in_graphs.saturating_add(other.in_graphs);
+        self.by_gpu.merge(&self.durations, &other.by_gpu, &other.durations);
+        self.unsteady.merge(&other.unsteady);
         self.durations.merge(&other.durations);
         self.strata.merge(&other.strata);
         self.api.merge(&other.api);
@@ -211,7 +231,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
                 kernel.communication = communication;
                 kernel.strata.observe(Shaped::of(&event.record.body), &self.windows, operation, event);
                 if let When::Timed(interval) = when {
-                    kernel.durations.add(interval.length);
+                    kernel.time(operation.device, interval.length);
                     event.call.into_iter().for_each(|call| kernel.api.add(call));
                     kernel.queue.add(queued(operation, &interval, &event.record.body));
                 }
@@ -238,6 +258,7 @@ impl<'a> Analysis<'a> for KernelTimes<'a> {
         for kernel in &mut kernels {
             kernel.shapes = shapes.remove(kernel.symbol.as_str()).unwrap_or_default();
             kernel.shapes.settle(kernel.in_graphs > 0);
+            kernel.judge();
         }
         kernels
     }

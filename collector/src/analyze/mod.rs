@@ -71,6 +71,7 @@ pub mod summary;
 pub mod timeline;
 pub mod together;
 pub mod transfers;
+pub mod unsteady;
 pub mod waits;
 pub mod whole;
 pub mod windows;

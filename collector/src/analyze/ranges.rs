@@ -334,7 +334,8 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
             }
             NvtxChange::Mark if counts => {
                 let mark = MarkTimes { count: 1, payloads: u64::from(range.payload) };
-                return row(&mut self.marks, Some((range.domain, range.text)), || None).merge(&mark);
+                let name = self.folded.number(range.text);
+                return row(&mut self.marks, Some((range.domain, name)), || None).merge(&mark);
             }
             NvtxChange::Mark => return,
             NvtxChange::Pop => self.open.pop(record.thread, range.domain, record.at),

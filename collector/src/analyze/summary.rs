@@ -79,6 +79,8 @@ pub struct ProcessInfo {
     pub filter: String,
     /// Whether the filter selects a part of what a GPU did at one time.
     pub divides_a_gpu: bool,
+    /// Whether the filter selects ranks, so that others are left out.
+    pub selects_ranks: bool,
     /// Whether its environment let every launch wait for its kernel (CUDA_LAUNCH_BLOCKING).
     pub launch_blocking: bool,
     /// Notes for the reader, most of them the agent's.
@@ -143,6 +145,7 @@ impl ProcessInfo {
             damage,
             filter: filter.to_string(),
             divides_a_gpu: filter.divides_a_gpu(),
+            selects_ranks: !filter.ranks.is_empty(),
             launch_blocking,
             notes: notes.chain(launch_blocking.then_some(BLOCKING)).map(str::to_owned).collect(),
             hangs: hangs.map(|hang| Hang::of(hang, names)).collect(),

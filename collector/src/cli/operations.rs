@@ -27,8 +27,9 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
 }
 
 fn print_one(trace: &mut Opened, filter: &Filter, out: &mut impl Write) -> io::Result<()> {
-    let Opened { names, status, clocks, reader, .. } = trace;
-    let mut operations = Operations::new(names, clocks, status.as_ref(), filter);
+    let Opened { path, names, status, clocks, reader, .. } = trace;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut operations = Operations::new(names, clocks, status.as_ref(), filter).of_trace(&name);
     for record in clocks.callers.on_stacks(reader.records()) {
         if let Some(line) = operations.observe(&record) {
             writeln!(out, "{line}")?;

@@ -7,6 +7,7 @@ use super::{Failure, UNREADABLE, part, say};
 use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
+use crate::model::process_key;
 use crate::trace::{Damage, PRIVATE, TraceReader};
 use crate::units::plural;
 use std::collections::BTreeSet;
@@ -188,7 +189,7 @@ fn all(
             let window = trace.surveyed().place().window;
             let folder = place::of_process(&job(window), &trace.names);
             let file = place::file(&folder, trace.status.as_ref());
-            let key = place::key(&trace.names, trace.status.as_ref(), &file);
+            let key = process_key::key(&trace.names, trace.status.as_ref(), &file);
             if parquet::is_written(&folder, trace.status.as_ref(), &key) {
                 all.traces[1] += 1;
                 continue;

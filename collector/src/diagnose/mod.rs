@@ -137,6 +137,16 @@ impl<'a> Facts<'a> {
         self.reports.iter().map(|report| &report.tables).find(|tables| is_its(tables)).unwrap_or(self.all)
     }
 
+    /// Says which process something is of, with a blank before it, if there are several: ` in rank 1`, ` in process 4711`.
+    pub fn in_process(&self, rank: Option<u32>, pid: Option<u32>) -> String {
+        match (rank, pid) {
+            _ if self.reports.len() < 2 => String::new(),
+            (Some(rank), _) => format!(" in rank {rank}"),
+            (None, Some(pid)) => format!(" in process {pid}"),
+            (None, None) => String::new(),
+        }
+    }
+
     /// Returns where most launches of a kernel are made.
     pub fn source_of_kernel(&self, symbol: &str) -> Source {
         let line = self.all.source_lines.of_kernel(symbol).map(|(line, _)| line.clone());

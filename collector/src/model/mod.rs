@@ -68,6 +68,7 @@ pub mod order;
 pub mod outcome;
 pub mod period;
 pub mod placement;
+pub mod process_key;
 pub mod range_names;
 pub mod ranges;
 pub mod run;

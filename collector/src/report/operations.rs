@@ -10,6 +10,8 @@ use crate::hash::HashMap;
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::GpuInterval;
+use crate::model::job::Job;
+use crate::model::process_key::key;
 use crate::model::stacks::{Frame, Stacks};
 use crate::model::{Action, Model, Operation, When};
 use crate::trace::record::{Body, Call, Names, Record, Status};
@@ -21,6 +23,8 @@ use serde::Serialize;
 #[derive(Debug)]
 pub struct Operations<'a> {
     names: &'a Names,
+    process: String,
+    rank: Option<u32>,
     model: Model<'a>,
     status: Option<&'a Status>,
     record_filter: RecordFilter<'a>,
@@ -31,6 +35,8 @@ pub struct Operations<'a> {
 
 #[derive(Serialize)]
 struct Line<'l> {
+    process: &'l str,
+    rank: Option<u32>,
     pid: Option<u32>,
     tid: Option<u32>,
     correlation: u64,
@@ -78,6 +84,8 @@ impl<'a> Operations<'a> {
     pub fn new(names: &'a Names, clocks: &'a Clocks, status: Option<&'a Status>, filter: &'a Filter) -> Self {
         Operations {
             names,
+            process: key(names, status, "-"),
+            rank: Job::of(names).rank,
             model: Model::new(names, clocks),
             status,
             filter,
@@ -85,6 +93,11 @@ impl<'a> Operations<'a> {
             demangled: HashMap::default(),
             stacks: Stacks::of(names),
         }
+    }
+
+    /// Names the process by the name of its trace, if the trace has no status that tells it from others.
+    pub fn of_trace(self, name: &str) -> Self {
+        Operations { process: key(self.names, self.status, name), ..self }
     }
 
     /// Returns the line of the next record, without a newline; `None` if the record is not an operation or is filtered out.
@@ -124,6 +137,8 @@ impl<'a> Operations<'a> {
             When::Captured => (Times::default(), Some(Untimed::Captured.name())),
         };
         let line = Line {
+            process: &self.process,
+            rank: self.rank,
             pid: self.status.map(|status| status.pid),
             tid: self.status.and_then(|status| status.threads.get(&thread).copied()),
             correlation: operation.correlation,
@@ -154,6 +169,7 @@ mod tests {
     use crate::model::simulation;
     use crate::model::survey::Survey;
     use crate::trace::record::{Context, Ending, GpuTime};
+    use gpuspy_wire::record::Fact;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
@@ -221,10 +237,42 @@ mod tests {
         assert!((took["value"].as_i64().unwrap() - span).abs() <= span / 5_000 + 1, "{took}, {span}");
         assert_eq!((&deep["untimed"], &deep["duration_ns"]), (&json!("deep_queue"), &Value::Null));
         assert_eq!(captured["untimed"], "captured");
+        assert_eq!(
+            (&timed["process"], &timed["rank"]),
+            (&json!("unknown/-/4242/19700101-000000.000000000"), &Value::Null)
+        );
         let documented = include_str!("../../../docs/operations.md");
         for key in timed.as_object().unwrap().keys() {
             assert!(documented.contains(&format!("`{key}`")), "docs/operations.md does not describe {key}");
         }
+    }
+
+    /// With one pid on two machines, lines of both had the same pid and correlation.
+    #[test]
+    fn operations_of_processes_with_one_pid_have_different_keys() {
+        let (clocks, filter) = (Survey::of(std::iter::empty()), Filter::default());
+        let process = |host: &str, rank: &str, status: Option<&Status>, trace: &str| {
+            let fact = |fact: Fact, text: &str| ((Namespace::Fact, fact as u32), text.to_owned());
+            let variables = format!("RANK={rank}");
+            let names = Names(BTreeMap::from([fact(Fact::Host, host), fact(Fact::Environment, &variables)]));
+            let mut operations = Operations::new(&names, &clocks, status, &filter).of_trace(trace);
+            let work = launch(None, Untimed::DeepQueue);
+            let line = operations.observe(&Record { thread: 1, at: 0, body: work }).unwrap();
+            let line: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(line["rank"].to_string(), rank);
+            line["process"].to_string()
+        };
+        let status = Status { pid: PID, ..Status::default() };
+        let again = Status { began_realtime: 7, ..status.clone() };
+        let keys = [
+            process("one", "0", Some(&status), "a.gspy"),
+            process("two", "0", Some(&status), "a.gspy"),
+            process("one", "1", Some(&status), "a.gspy"),
+            process("one", "0", Some(&again), "a.gspy"),
+            process("one", "0", None, "a.gspy"),
+            process("one", "0", None, "b.gspy"),
+        ];
+        assert_eq!(keys.iter().collect::<std::collections::BTreeSet<_>>().len(), keys.len(), "{keys:?}");
     }
 
     #[test]

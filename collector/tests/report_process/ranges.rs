@@ -171,6 +171,20 @@ fn too_many_open_ranges_are_reported_and_their_ends_are_no_strays() {
     assert!(screen.contains("256 ranges; 44 more are not listed"), "{screen}");
 }
 
+/// The first of such markers was said to be all of them, and the others had their own names.
+#[test]
+fn numbered_markers_are_one_row() {
+    let (mut app, mut names) = (App::new(), names());
+    for epoch in 1..=6 {
+        names.0.insert((Namespace::NvtxRange, 10 + epoch), format!("epoch#{epoch}"));
+        app.range(1, NvtxChange::Mark, 0, 0, 10 + epoch);
+    }
+    let status = status_until(app.now);
+    let report = json(&reports_of(vec![(app, names, status)], &Filter::default()));
+    let marker = value!({ "domain": null, "name": "epoch#*", "count": 6, "payloads": 0 });
+    assert_eq!(report["markers"], value!([marker]));
+}
+
 /// `ProfilerStep#0`, `ProfilerStep#1` and so on had a row each, and hid all other ranges.
 #[test]
 fn numbered_ranges_are_one_row() {

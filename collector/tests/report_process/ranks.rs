@@ -19,6 +19,16 @@ struct Does {
     holds: u64,
     /// How far its collectives are from those of others in each step.
     apart: u64,
+    /// If this is not 0, it sleeps only in one of so many steps, the one of its number first.
+    one_of: u64,
+}
+
+impl Does {
+    /// How long it sleeps in a step.
+    fn sleeps_in(self, rank: u32, step: u64) -> u64 {
+        let is_its = self.one_of == 0 || step % self.one_of == u64::from(rank);
+        if is_its { self.sleeps } else { 0 }
+    }
 }
 
 /// Returns a rank of a job of `world`. Each step is a kernel of 5 ms, a synchronization, and an all-reduce that takes 200 µs
@@ -33,7 +43,7 @@ fn rank(rank: u32, world: u32, latest: u64, does: Does) -> (App, Names, Status) 
     app.alloc(MALLOC, Memory::Device, 0x10_0000, (8 << 30) + does.holds);
     for step in 0..STEPS {
         let begin = BEGAN + 100_000 + step * STEP_NS;
-        app.now = begin + does.sleeps + does.apart;
+        app.now = begin + does.sleeps_in(rank, step) + does.apart;
         let compute = 5 * MS + does.computes;
         app.timed(LAUNCH, kernel(GEMM), 0, compute as i64);
         app.sync(compute + 10_000);
@@ -105,6 +115,74 @@ fn ranks_that_come_at_the_same_time_are_no_stragglers() {
     let reports = job(8, |_| Does::default());
     let screen = section(&reports, 80);
     assert!(!screen.contains("slower") && screen.contains("none keeps the others waiting"), "{screen}");
+}
+
+fn each_sleeps_in_turn(_rank: u32) -> Does {
+    Does { sleeps: 20 * MS, one_of: 4, ..Does::default() }
+}
+
+/// That none keeps the others waiting was said wherever no rank came last to more than half of the collectives.
+#[test]
+fn ranks_that_wait_for_each_other_by_turns_are_said_to_wait() {
+    let screen = section(&job(4, each_sleeps_in_turn), 160);
+    // Each of them waits 20 ms in three of four steps.
+    let said = "4 ranks: each waits 300 ms for others in collectives on average (30.";
+    assert!(
+        screen.contains(said) && screen.contains("none stands out (20 collectives compared)"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn two_slow_ranks_of_four_are_both_named() {
+    let reports = job(4, |rank| Does { sleeps: u64::from(rank % 2) * 20 * MS, ..Does::default() });
+    let screen = section(&reports, 120);
+    assert!(screen.contains("ranks 1 and 3 are slower than the others: "), "{screen}");
+    let report = json(&reports);
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|found| found["id"] == "straggler-rank").unwrap();
+    assert_eq!(found["title"], "Ranks 1 and 3 keep the others waiting");
+    let waited = number(&found["evidence"]["total_ns"]["value"]);
+    assert!(waited.abs_diff(STEPS * 20 * MS) < STEPS * 100_000, "{found:#}");
+}
+
+#[test]
+fn a_rank_that_sleeps_in_one_step_of_many_is_named_with_that() {
+    let once = |rank| Does { sleeps: if rank == 2 { 20 * MS } else { 0 }, one_of: STEPS, ..Does::default() };
+    let screen = section(&job(4, once), 160);
+    assert!(screen.contains("rank 2 is slower than the others: "), "{screen}");
+    assert!(screen.contains("20.0 ms longer in all, most of it before 1 of 20 collectives"), "{screen}");
+}
+
+/// Of a job of four ranks whose slowest one had no trace, it was said that none keeps the others waiting.
+#[test]
+fn ranks_without_a_trace_are_said_to_be_missing() {
+    let mut apps = apps(4, |rank| Does { sleeps: if rank == 1 { 20 * MS } else { 0 }, ..Does::default() });
+    let without = |apps: &[(App, Names, Status)], filter: &Filter| reports_of(apps.to_vec(), filter);
+    let whole = terminal(&without(&apps, &Filter::default()), &View::default(), &wide(160));
+    assert!(!whole.contains("no trace"), "{whole}");
+    apps.remove(3);
+    let reports = without(&apps, &Filter::default());
+    let screen = terminal(&reports, &View::default(), &wide(160));
+    for said in [
+        "incomplete job: rank 3 of 4 has no trace, so that this report is about the others.",
+        "rank 1 is slower than the others",
+        "rank 3 of 4 has no trace: how long the others wait for it is not known",
+    ] {
+        assert!(screen.contains(said), "{said}: {screen}");
+    }
+    let found = &json(&reports)["findings"][0]["evidence"]["text"];
+    let said = "Rank 3 of 4 has no trace: how long the others wait for it is not known.";
+    assert!(found.as_str().unwrap().ends_with(said), "{found}");
+    let alike = section(&without(&apps[..1], &Filter::default()), 160);
+    assert!(alike.contains("no two processes have ranks"), "{alike}");
+    apps.remove(1);
+    let two = section(&without(&apps, &Filter::default()), 160);
+    assert!(two.contains("2 of 4 ranks: none keeps the others waiting"), "{two}");
+    assert!(two.contains("ranks 1 and 3 of 4 have no trace: how long the others wait for them"), "{two}");
+    let selected = Filter { ranks: vec![0, 2], ..Filter::default() };
+    let selected = section(&without(&apps, &selected), 160);
+    assert!(!selected.contains("no trace") && selected.contains("2 ranks: none"), "{selected}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use gpuspy_wire::communication::is_collective;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was found of the collectives of all ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matched {
     /// In the order of the ranks.
     pub ranks: Vec<Arrivals>,
@@ -39,7 +39,7 @@ pub struct Matched {
 }
 
 /// The arrivals of one rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrivals {
     /// Collectives to which its arrival was compared.
     pub compared: u64,
@@ -51,8 +51,14 @@ pub struct Arrivals {
     pub last: u64,
     /// By the kernel's symbol: ns by which it came later than half of the ranks, over all that the compared ones stand for.
     pub late: BTreeMap<String, u64>,
+    /// The sum of the squares of how late it came to each, ns².
+    pub squares: f64,
+    /// ns by which it certainly came earlier than the last rank, over all that the compared ones stand for.
+    pub waits: u64,
     /// The time in which all others were there, and only this one was missing, ns, over all that the compared ones stand for.
     pub waited: Sum,
+    /// By how many ns this time varies from collective to collective (its standard deviation), times their number.
+    pub varies: f64,
 }
 
 impl Arrivals {
@@ -85,7 +91,11 @@ struct Tally {
     whole: u64,
     /// Those that were compared, and by how many ns it was late to them.
     compared: u64,
+    complete: u64,
     late: u64,
+    late_squares: f64,
+    /// By how many ns it was earlier than the last rank.
+    waits: u64,
     /// How long the others waited for it alone, ns, and the sum of the squares.
     waited: Sum,
     squares: f64,
@@ -93,6 +103,19 @@ struct Tally {
 
 /// Matches the collectives of the ranks. `is_one_line`: their times are of one clock.
 pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
+    with_group(ranks, is_one_line, &[])
+}
+
+/// Returns the arrivals of the first of several ranks, of which `last`, `waited` and `varies` are those of all of them: to
+/// how many collectives one of them certainly came last, and the time in which all ranks but these were there.
+pub fn of_group(ranks: &[&Collectives], is_one_line: bool, group: &[usize]) -> Arrivals {
+    let mut all = with_group(ranks, is_one_line, group);
+    group.first().map_or_else(Arrivals::default, |first| all.ranks.swap_remove(*first))
+}
+
+/// Matches the collectives of the ranks, of which those of a group count as the first of them where it comes to who was
+/// last.
+fn with_group(ranks: &[&Collectives], is_one_line: bool, group: &[usize]) -> Matched {
     let mut all = Matched { ranks: vec![Arrivals::default(); ranks.len()], ..Matched::default() };
     let symbols: BTreeSet<&String> = ranks.iter().flat_map(|one| one.kinds.keys()).collect();
     let level = ranks.iter().map(|one| one.level).max().unwrap_or(0);
@@ -103,7 +126,7 @@ pub fn matched(ranks: &[&Collectives], is_one_line: bool) -> Matched {
             let counts = || members.iter().map(|(_, kind)| kind.count);
             all.uneven += u64::from(counts().min() != counts().max());
             all.launched += members.iter().map(|(_, kind)| kind.selected).max().unwrap_or(0);
-            all.kind(symbol, &members, level, is_one_line);
+            all.kind(symbol, &members, level, is_one_line, group);
         }
     }
     all
@@ -113,6 +136,11 @@ impl Matched {
     /// Whether enough collectives were compared on all ranks to say which rank the others wait for.
     pub fn is_enough(&self) -> bool {
         self.complete >= LEAST.min(self.launched.max(1))
+    }
+
+    /// Whether so many were that something can be said of the ranks.
+    pub fn is_many(&self) -> bool {
+        self.complete >= LEAST
     }
 
     /// Adds those of other ranks, which come after these.
@@ -126,8 +154,15 @@ impl Matched {
     }
 
     /// Compares the kernels of one name.
-    fn kind(&mut self, symbol: &str, members: &[(usize, &Kind)], level: u32, is_one_line: bool) {
-        let tallies = self.tallies(members, level, is_one_line);
+    fn kind(
+        &mut self,
+        symbol: &str,
+        members: &[(usize, &Kind)],
+        level: u32,
+        is_one_line: bool,
+        group: &[usize],
+    ) {
+        let tallies = self.tallies(members, level, is_one_line, group);
         // Windows of the ranks are independent, so what has no time is left to what several ranks have in common.
         let is_sampled = members.iter().any(|(_, kind)| kind.timed < kind.selected);
         for (rank, kind) in members {
@@ -141,6 +176,9 @@ impl Matched {
             };
             let arrivals = &mut self.ranks[*rank];
             arrivals.stand_for += times(tally.compared, each);
+            arrivals.squares += tally.late_squares * each * each;
+            arrivals.varies += tally.varies(whole);
+            arrivals.waits = arrivals.waits.saturating_add(times(tally.waits, each));
             arrivals.waited.add(if is_sampled { tally.extrapolated(whole) } else { tally.times(whole) });
             if tally.late > 0 {
                 arrivals.late.insert(symbol.to_owned(), times(tally.late, each));
@@ -149,7 +187,13 @@ impl Matched {
     }
 
     /// Compares the kernels of one name that several ranks have.
-    fn tallies(&mut self, members: &[(usize, &Kind)], level: u32, is_one_line: bool) -> Vec<Tally> {
+    fn tallies(
+        &mut self,
+        members: &[(usize, &Kind)],
+        level: u32,
+        is_one_line: bool,
+        group: &[usize],
+    ) -> Vec<Tally> {
         let mut tallies = vec![Tally::default(); self.ranks.len()];
         // With fewer, the median is not that of the ranks.
         let is_common = |of: &Vec<_>| of.len() > 1 && of.len() * 2 >= members.len();
@@ -169,7 +213,8 @@ impl Matched {
                 in_step.or_else(|| ended_in_step(&together, collectives.peek()?)).unwrap_or(false)
             };
             if is_one {
-                self.compare(&mut tallies, &together, is_whole, is_one_line);
+                let came = together.iter().map(|(rank, one)| Came::of(*rank, one, is_one_line)).collect();
+                self.compare(&mut tallies, came, is_whole, group);
             } else {
                 self.apart += 1;
             }
@@ -179,23 +224,21 @@ impl Matched {
     }
 
     /// Compares the kernels of one collective.
-    fn compare(
-        &mut self,
-        all: &mut [Tally],
-        together: &[(usize, Arrival)],
-        is_whole: bool,
-        is_one_line: bool,
-    ) {
-        let came: Vec<Came> = together.iter().map(|(rank, one)| Came::of(*rank, one, is_one_line)).collect();
+    fn compare(&mut self, all: &mut [Tally], came: Vec<Came>, is_whole: bool, group: &[usize]) {
         self.compared += 1;
         self.complete += u64::from(is_whole);
         for (rank, ns) in lateness(&came) {
             self.ranks[rank].compared += 1;
             self.ranks[rank].complete += u64::from(is_whole);
             all[rank].compared += 1;
+            all[rank].complete += u64::from(is_whole);
             all[rank].late = all[rank].late.saturating_add(ns);
+            all[rank].late_squares += (ns as f64).powi(2);
         }
-        if let Some((last, alone)) = last(&came).filter(|_| is_whole) {
+        for (rank, ns) in earliness(&came) {
+            all[rank].waits = all[rank].waits.saturating_add(ns);
+        }
+        if let Some((last, alone)) = last(&as_one(came, group)).filter(|_| is_whole) {
             self.ranks[last].last += 1;
             all[last].waited.add(alone);
             all[last].squares += (alone.value as f64).powi(2);
@@ -219,6 +262,12 @@ impl Tally {
         // The variance of the sum of those that were not timed, and of what is taken for it.
         let off_by = (Z * (variance * whole * each * (each - 1.0).max(0.0)).sqrt()) as u64;
         Sum { value, lo: lo.saturating_sub(off_by).max(self.waited.lo), hi: hi.saturating_add(off_by) }
+    }
+
+    /// Returns by how much that time varies, times the number of collectives, each of which stands for so many.
+    fn varies(&self, each: f64) -> f64 {
+        let (complete, sum) = (self.complete as f64, self.waited.value as f64);
+        each * (complete * self.squares - sum * sum).max(0.0).sqrt()
     }
 }
 
@@ -286,6 +335,18 @@ impl Came {
     }
 }
 
+/// Puts together the ranks of a group: as the first of them, it has come when all of them have.
+fn as_one(mut came: Vec<Came>, group: &[usize]) -> Vec<Came> {
+    let Some((first, _)) = group.split_first() else { return came };
+    let of = |one: &Came| group.contains(&one.rank);
+    let latest =
+        |a: Came, b: Came| Came { rank: *first, at: a.at.max(b.at), lo: a.lo.max(b.lo), hi: a.hi.max(b.hi) };
+    let whole = came.iter().copied().filter(of).reduce(latest);
+    came.retain(|one| !of(one));
+    came.extend(whole.map(|whole| Came { rank: *first, ..whole }));
+    came
+}
+
 /// Returns who certainly came last, and how long the others were there before, ns.
 fn last(came: &[Came]) -> Option<(usize, Sum)> {
     let latest = came.iter().max_by_key(|one| one.at)?;
@@ -295,6 +356,16 @@ fn last(came: &[Came]) -> Option<(usize, Sum)> {
     let value = after(latest.at, others().map(|one| one.at).max());
     let (lo, hi) = (after(latest.lo, Some(before)), after(latest.hi, others().map(|one| one.lo).max()));
     (latest.lo > before).then_some((latest.rank, Sum { value, lo: lo.min(value), hi: hi.max(value) }))
+}
+
+/// Returns by how many ns each came earlier than the last one, 0 where that is not certain.
+fn earliness(came: &[Came]) -> impl Iterator<Item = (usize, u64)> {
+    let most = |of: &dyn Fn(&Came) -> i64| came.iter().map(of).max().unwrap_or(i64::MIN);
+    let (last, lo) = (most(&|one| one.at), most(&|one| one.lo));
+    came.iter().map(move |one| {
+        let early = if one.hi < lo { last.saturating_sub(one.at).max(0) as u64 } else { 0 };
+        (one.rank, early)
+    })
 }
 
 /// Returns by how many ns each came later than half of them, 0 where that is not certain.

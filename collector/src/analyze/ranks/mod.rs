@@ -1,7 +1,7 @@
-//! The ranks of a job beside each other: which one do the others wait for?
+//! The ranks of a job beside each other: which ones do the others wait for?
 //!
 //! [`matching`] puts the collectives of the ranks together and finds who came last to each; [`scores`] compares the time
-//! that ranks need for themselves; [`odd`] says which rank is slower than the others, and by what.
+//! that ranks need for themselves; [`odd`] says which ranks are slower than the others, and by what.
 
 pub mod matching;
 pub mod odd;
@@ -25,9 +25,38 @@ pub struct Ranks {
     pub rows: Vec<Rank>,
     /// What is known of their collectives.
     pub matched: Matched,
-    /// The rank that the others wait for, if there is one.
+    /// The ranks of the job that have no trace here.
+    pub missing: Missing,
+    /// How long they wait for each other.
+    pub waiting: Waiting,
+    /// The ranks that the others wait for, if there are any.
     pub odd: Option<Odd>,
 }
+
+/// Ranks of a job of which nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Their numbers.
+    pub ranks: BTreeSet<u32>,
+    /// How many ranks the job has.
+    pub of: u32,
+}
+
+/// How long ranks wait for each other in collectives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// ns by which they certainly came earlier than the last one, over all collectives, on average of the ranks.
+    pub mean: u64,
+    /// The longest time from the first operation on a rank's GPUs to the last, ns.
+    pub span: u64,
+}
+
+/// The most ranks of a job among which missing ones are looked for.
+const MOST_RANKS: u32 = 1 << 20;
+
+/// The share of the time of a run below which it is not said that ranks wait for each other. Ranks that do the same work
+/// differ by some percent anyway.
+const LEAST_SHARE: f64 = 0.02;
 
 /// One rank.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,11 +113,16 @@ impl Ranks {
 
     /// Adds the ranks of another start.
     fn add(&mut self, other: Ranks) {
-        let late = |ranks: &Ranks| ranks.odd.as_ref().map(|odd| ranks.matched.ranks[odd.place].late());
-        if late(&other) > late(self) {
+        let costs = |ranks: &Ranks| ranks.odd.as_ref().map(|odd| odd.excess.value);
+        if costs(&other) > costs(self) {
             let before = self.rows.len();
-            self.odd = other.odd.map(|odd| Odd { place: before + odd.place, ..odd });
+            let moved = |odd: Odd| Odd { places: odd.places.iter().map(|at| before + at).collect(), ..odd };
+            self.odd = other.odd.map(moved);
         }
+        self.missing.ranks.extend(other.missing.ranks);
+        self.missing.of = self.missing.of.max(other.missing.of);
+        self.waiting.mean += other.waiting.mean;
+        self.waiting.span += other.waiting.span;
         self.starts += other.starts;
         self.rows.extend(other.rows);
         self.matched.add(other.matched);
@@ -98,7 +132,8 @@ impl Ranks {
     fn of_start(reports: &[ProcessReport], ranks: &[(usize, u32)]) -> Ranks {
         let of: Vec<&ProcessReport> = ranks.iter().map(|(at, _)| &reports[*at]).collect();
         let collectives: Vec<_> = of.iter().map(|report| &report.tables.collectives).collect();
-        let matched = matching::matched(&collectives, share_a_line(&of));
+        let is_one_line = share_a_line(&of);
+        let matched = matching::matched(&collectives, is_one_line);
         let scores = scores::scores(&collectives);
         let straggler = |place: usize| {
             let arrivals = &matched.ranks[place];
@@ -115,8 +150,9 @@ impl Ranks {
             Rank { at: *at, rank: *rank, time, straggler: straggler(place) }
         };
         let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
-        let odd = odd::odd(&of, &rows, &matched);
-        Ranks { starts: 1, rows, matched, odd }
+        let odd = odd::odd(&of, &rows, &matched, is_one_line);
+        let (waiting, missing) = (Waiting::of(&rows, &matched), Missing::of(&of));
+        Ranks { starts: 1, missing, waiting, rows, matched, odd }
     }
 }
 
@@ -171,6 +207,37 @@ fn starts(reports: &[ProcessReport], mut ranks: Vec<(usize, u32)>) -> Vec<Vec<(u
 fn share_a_line(reports: &[&ProcessReport]) -> bool {
     let Some(first) = reports.first().and_then(|report| report.together.as_ref()) else { return false };
     reports.iter().all(|report| report.together.as_ref().is_some_and(|other| Arc::ptr_eq(first, other)))
+}
+
+impl Missing {
+    fn of(ranks: &[&ProcessReport]) -> Missing {
+        let of = ranks.iter().filter_map(|report| report.process.job.world_size).max().unwrap_or(0);
+        if ranks.iter().any(|report| report.process.selects_ranks) {
+            return Missing { of, ..Missing::default() };
+        }
+        // A number of ranks that no job has is in no sentence.
+        let there: BTreeSet<u32> = ranks.iter().filter_map(|report| report.process.job.rank).collect();
+        let missing = (0..of.min(MOST_RANKS)).filter(|rank| !there.contains(rank));
+        Missing { ranks: missing.collect(), of }
+    }
+}
+
+impl Waiting {
+    fn of(rows: &[Rank], matched: &Matched) -> Waiting {
+        let waits = matched.ranks.iter().fold(0u64, |sum, one| sum.saturating_add(one.waits));
+        let span = rows.iter().map(|row| row.time.span).max().unwrap_or(0);
+        Waiting { mean: waits / (rows.len() as u64).max(1), span }
+    }
+
+    /// Whether ranks wait for each other more than ranks with the same work do anyway.
+    pub fn is_noticeable(self) -> bool {
+        self.is_much(self.mean as f64)
+    }
+
+    /// Whether a time is a noticeable part of that of the run.
+    fn is_much(self, ns: f64) -> bool {
+        ns > 0.0 && ns >= LEAST_SHARE * self.span as f64
+    }
 }
 
 impl Time {

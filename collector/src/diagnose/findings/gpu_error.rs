@@ -68,7 +68,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     };
     let finding = Finding {
         id: Id::GpuError,
-        title: title(error),
+        title: format!("{}{}", title(error), process(stopped, facts)),
         evidence,
         explanation: explanation(error).to_owned(),
         fix: fix(error, facts),
@@ -81,7 +81,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 /// it first, and what may have caused it.
 pub fn lead(facts: &Facts<'_>) -> Option<Vec<String>> {
     let (stopped, error) = first(facts)?;
-    let said = format!("{}, first returned by {}{}.", title(error), stopped.api, place(stopped));
+    let (title, process) = (title(error), process(stopped, facts));
+    let said = format!("{title}{process}, first returned by {}{}.", stopped.api, place(stopped));
     Some([said].into_iter().chain(suspects(stopped, NAME.1)).collect())
 }
 
@@ -92,6 +93,11 @@ fn first<'f>(facts: &Facts<'f>) -> Option<(&'f Stopped, &'static GpuError)> {
 
 fn title(error: &GpuError) -> String {
     format!("The GPU stopped with an error: {} ({})", error.short, error.result)
+}
+
+/// Says which process it was, with a blank before it.
+fn process(stopped: &Stopped, facts: &Facts<'_>) -> String {
+    facts.in_process(stopped.rank, stopped.pid)
 }
 
 /// Returns where the call was made, with a blank before it; nothing if that is not known.

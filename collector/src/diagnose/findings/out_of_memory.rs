@@ -43,7 +43,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     Some(holding::finding(
         Id::OutOfMemory,
-        title(failure),
+        title(failure, facts),
         holding::evidence(&failure.origin, text, failures, Some(failure.first_at)),
         "An allocation fails if no free part of the GPU's memory is large enough.",
         ADVICE.of(facts),
@@ -59,11 +59,14 @@ pub fn lead(facts: &Facts<'_>) -> Option<String> {
     let Origin { api, source, .. } = &failure.origin;
     let by = api.as_ref().map_or_else(String::new, |api| format!(" by {api}"));
     let at = source.line.as_ref().map_or_else(String::new, |line| format!(" at {}", line.place()));
-    Some(format!("{}{by}{at}.", title(failure)))
+    Some(format!("{}{by}{at}.", title(failure, facts)))
 }
 
-fn title(failure: &Failure) -> String {
-    format!("Memory ran out: {} could not be allocated", requested(failure))
+fn title(failure: &Failure, facts: &Facts<'_>) -> String {
+    let mut all = facts.reports.iter().map(|report| (&report.process, &report.tables.memory.holders.failure));
+    let process = all.find(|(_, own)| own.as_ref() == Some(failure)).map(|(process, _)| process);
+    let process = process.map_or_else(String::new, |its| facts.in_process(its.job.rank, its.pid));
+    format!("Memory ran out{process}: {} could not be allocated", requested(failure))
 }
 
 fn requested(failure: &Failure) -> String {

@@ -1,13 +1,13 @@
-//! `straggler-rank`: one rank of a job comes late to the collectives, and the others wait for it.
+//! `straggler-rank`: one rank of a job, or several, come late to the collectives, and the others wait for them.
 //!
-//! What it costs is the time in which only this rank was missing: if it were as early as the one before it, each collective
-//! would end by so much earlier.
+//! What it costs is the time in which only these ranks were missing, beyond the time for which the others are waited for at
+//! times: if they were like the others, they would also be.
 
 use crate::analyze::ProcessReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::Cause;
-use crate::analyze::ranks::Ranks;
-use crate::analyze::ranks::odd::{Longer, Odd};
+use crate::analyze::ranks::odd::{Longer, Odd, Unit};
+use crate::analyze::ranks::{Missing, Ranks};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
@@ -22,31 +22,34 @@ const NAME: usize = 40;
 /// Looks for it.
 pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
     let odd = ranks.odd.as_ref()?;
-    let row = &ranks.rows[odd.place];
-    let arrivals = &ranks.matched.ranks[odd.place];
-    let report = &facts.reports[row.at];
+    let reports: Vec<&ProcessReport> =
+        odd.places.iter().map(|place| &facts.reports[ranks.rows[*place].at]).collect();
+    let numbers = numbers(ranks, odd);
+    let (verb, them, it) = if numbers.len() > 1 { ("keep", "them", "they") } else { ("keeps", "it", "it") };
+    let (last, complete) = odd.last;
     let text = format!(
-        "{} waited for it alone, in {} of {} to which it came last: {}.",
-        duration(arrivals.waited.value),
-        arrivals.last,
-        plural(arrivals.complete, "collective", "collectives"),
-        what_it_does(odd)
+        "{} waited for {them} alone, in {last} of {} to which {it} came last{}: {}.{}",
+        duration(odd.waited.value),
+        plural(complete, "collective", "collectives"),
+        beyond(odd),
+        what_they_do(odd),
+        missing(ranks).map_or_else(String::new, |said| format!(" {}.", capital(&unknown(ranks, &said))))
     );
-    let claim = bucket(facts, report, odd).map(|bucket| (bucket, arrivals.waited));
+    let claim = bucket(facts, &reports, odd).map(|bucket| (bucket, odd.excess));
     Some(Claimed {
         finding: Finding {
             id: Id::StragglerRank,
-            title: format!("Rank {} keeps the others waiting", row.rank),
+            title: format!("{} {verb} the others waiting", capital(&named(&numbers))),
             evidence: Evidence {
                 text,
-                count: arrivals.last,
-                total: Some(arrivals.waited),
+                count: last,
+                total: Some(odd.waited),
                 kernel: Some(demangle(&odd.collective)),
                 ..Evidence::default()
             },
             explanation: "A collective ends when all ranks have come to it, so the slowest rank sets the pace of the whole job."
                 .to_owned(),
-            fix: fix(odd.why.map(|(what, _)| what), row.rank, report.process.pid),
+            fix: fix(odd.why.map(|(what, _)| what), &numbers, reports.first()?.process.pid),
             saves: Estimate::exactly(0),
         },
         claims: claim.into_iter().collect::<BTreeMap<Bucket, Sum>>(),
@@ -54,15 +57,61 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
     })
 }
 
-/// Returns the part of the wall time in which the wait for a rank is, on the GPU that the parts are about: the other ranks
-/// wait in communication, and the late rank's own GPU does what takes it longer.
-fn bucket(facts: &Facts<'_>, report: &ProcessReport, odd: &Odd) -> Option<Bucket> {
+/// Returns the numbers of the ranks that the others wait for.
+pub fn numbers(ranks: &Ranks, odd: &Odd) -> Vec<u32> {
+    odd.places.iter().map(|place| ranks.rows[*place].rank).collect()
+}
+
+/// The most ranks that are named in a sentence.
+const NAMED: usize = 8;
+
+/// Names ranks: `rank 3`, `ranks 1 and 3`, `ranks 0, 1, 2 and 13 more`.
+pub fn named(ranks: &[u32]) -> String {
+    let mut list: Vec<String> = ranks.iter().take(NAMED).map(u32::to_string).collect();
+    if ranks.len() > NAMED {
+        list.push(format!("{} more", ranks.len() - NAMED));
+    }
+    match list.split_last() {
+        Some((last, [])) => format!("rank {last}"),
+        Some((last, before)) => format!("ranks {} and {last}", before.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Says which ranks have no trace; `None` if all have one.
+pub fn missing(ranks: &Ranks) -> Option<String> {
+    let Missing { ranks: missing, of } = &ranks.missing;
+    let numbers: Vec<u32> = missing.iter().copied().collect();
+    let have = if numbers.len() > 1 { "have" } else { "has" };
+    let each = if ranks.starts > 1 { " of each start" } else { "" };
+    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace{each}", named(&numbers)))
+}
+
+/// Says what is not known about [missing] ranks.
+pub fn unknown(ranks: &Ranks, missing: &str) -> String {
+    let them = if ranks.missing.ranks.len() > 1 { "them" } else { "it" };
+    format!("{missing}: how long the others wait for {them} is not known")
+}
+
+/// Says how much of the wait is not what ranks wait for the others as well.
+fn beyond(odd: &Odd) -> String {
+    let Odd { waited, excess, .. } = odd;
+    if excess.value >= waited.value - waited.value / 50 {
+        return String::new();
+    }
+    format!(", {} more than for ranks like the others", duration(excess.value))
+}
+
+/// Returns the part of the wall time in which the wait for ranks is, on the GPU that the parts are about: the other ranks
+/// wait in communication, and the late ranks' own GPUs do what takes them longer.
+fn bucket(facts: &Facts<'_>, reports: &[&ProcessReport], odd: &Odd) -> Option<Bucket> {
     let used = |report: &ProcessReport, uuid: &Option<String>| {
         report.tables.devices.iter().any(|device| device.timelines > 0 && device.uuid == *uuid)
     };
     let uuid = &facts.all.devices.get(facts.buckets.device?)?.uuid;
-    let others = facts.reports.iter().filter(|other| !std::ptr::eq(*other, report));
-    if !used(report, uuid) || others.into_iter().any(|other| used(other, uuid)) {
+    let is_late = |one: &ProcessReport| reports.iter().any(|late| std::ptr::eq(*late, one));
+    let mut others = facts.reports.iter().filter(|other| !is_late(other));
+    if !reports.iter().any(|report| used(report, uuid)) || others.any(|other| used(other, uuid)) {
         return Some(Bucket::ExposedCommunication);
     }
     Some(match odd.why?.0 {
@@ -72,14 +121,22 @@ fn bucket(facts: &Facts<'_>, report: &ProcessReport, odd: &Odd) -> Option<Bucket
     })
 }
 
-/// Says what the late rank does longer than the others, and where these wait for it.
-pub fn what_it_does(odd: &Odd) -> String {
-    let unit = if odd.is_per_step { "in each step" } else { "before each collective" };
-    let why = match odd.why {
-        Some((what, more)) => format!("{} {} longer {unit}", doing(what), duration(more)),
-        None => format!("it comes {} later {unit}", duration(odd.late)),
+/// Says what the late ranks do longer than the others, and where these wait for them.
+pub fn what_they_do(odd: &Odd) -> String {
+    let (whose, they_come, them) =
+        if odd.places.len() > 1 { ("each one's", "they come", "them") } else { ("its", "it comes", "it") };
+    let unit = match odd.unit {
+        Unit::Step => " in each step".to_owned(),
+        Unit::Collective => " before each collective".to_owned(),
+        Unit::Run(few, compared) => {
+            format!(" in all, most of it before {few} of {}", plural(compared, "collective", "collectives"))
+        }
     };
-    format!("{why}; the others wait for it in {}", operation(&odd.collective))
+    let why = match odd.why {
+        Some((what, more)) => format!("{whose} {} {} longer{unit}", doing(what), duration(more)),
+        None => format!("{they_come} {} later{}", duration(odd.late), unit.replace("before", "to")),
+    };
+    format!("{why}; the others wait for {them} in {}", operation(&odd.collective))
 }
 
 /// The beginnings of NCCL's kernels: before 2.19, since then, and on symmetric memory in 2.27 and since 2.28.
@@ -97,44 +154,54 @@ fn operation(symbol: &str) -> String {
     }
 }
 
-/// Returns what a rank does, up to the time that it does so.
+/// Returns what a rank does, after whose it is and up to the time that it does so.
 fn doing(what: Longer) -> &'static str {
     match what {
-        Longer::Kernels => "its kernels run",
-        Longer::Copies => "its copies run",
-        Longer::Idle(Cause::ExplicitSync) => "its host synchronizes",
-        Longer::Idle(Cause::ImplicitSync) => "its host waits in calls that synchronize",
-        Longer::Idle(Cause::Allocating) => "its host allocates memory",
-        Longer::Idle(Cause::Freeing) => "its host frees memory",
-        Longer::Idle(Cause::Copying) => "its host is in calls that copy",
-        Longer::Idle(Cause::Launching | Cause::BetweenLaunches) => "its host launches",
-        Longer::Idle(Cause::StreamWait) => "its GPU waits for other streams",
-        Longer::Idle(Cause::Starting) => "its enqueued work starts",
-        Longer::Idle(Cause::Loading) => "its host loads modules or compiles",
-        Longer::Idle(Cause::HostCallback) => "its streams run host functions",
-        Longer::Idle(Cause::OtherCall) => "its host is in other CUDA calls",
-        Longer::Idle(Cause::OutsideCuda | Cause::SetUp) => "its host is outside CUDA",
-        Longer::Idle(Cause::Undecided) => "its GPU is idle",
+        Longer::Kernels => "kernels run",
+        Longer::Copies => "copies run",
+        Longer::Idle(Cause::ExplicitSync) => "host synchronizes",
+        Longer::Idle(Cause::ImplicitSync) => "host waits in calls that synchronize",
+        Longer::Idle(Cause::Allocating) => "host allocates memory",
+        Longer::Idle(Cause::Freeing) => "host frees memory",
+        Longer::Idle(Cause::Copying) => "host is in calls that copy",
+        Longer::Idle(Cause::Launching | Cause::BetweenLaunches) => "host launches",
+        Longer::Idle(Cause::StreamWait) => "GPU waits for other streams",
+        Longer::Idle(Cause::Starting) => "enqueued work starts",
+        Longer::Idle(Cause::Loading) => "host loads modules or compiles",
+        Longer::Idle(Cause::HostCallback) => "streams run host functions",
+        Longer::Idle(Cause::OtherCall) => "host is in other CUDA calls",
+        Longer::Idle(Cause::OutsideCuda | Cause::SetUp) => "host is outside CUDA",
+        Longer::Idle(Cause::Undecided) => "GPU is idle",
     }
 }
 
 /// Says what to change.
-fn fix(what: Option<Longer>, rank: u32, pid: Option<u32>) -> String {
+fn fix(what: Option<Longer>, ranks: &[u32], pid: Option<u32>) -> String {
     let pid = pid.map_or("PID".to_owned(), |pid| pid.to_string());
+    let first = ranks.first().copied().unwrap_or(0);
+    let (these, gpu, they, host) = match ranks {
+        [_] => (named(ranks), "its GPU", "it does", format!("rank {first}'s host")),
+        _ => (named(ranks), "their GPUs", "they do", format!("the hosts of {}", named(ranks))),
+    };
     match what {
         Some(Longer::Kernels | Longer::Copies) => format!(
-            "Give rank {rank} no more work than the others (uneven batches, sequence lengths or layers). If the work is the \
-             same, compare its GPU with another one: nvidia-smi -q -d PERFORMANCE,CLOCK shows their clocks, and nvidia-smi \
+            "Give {these} no more work than the others (uneven batches, sequence lengths or layers). If the work is the \
+             same, compare {gpu} with another one: nvidia-smi -q -d PERFORMANCE,CLOCK shows their clocks, and nvidia-smi \
              --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv their links to the host."
         ),
         Some(Longer::Idle(Cause::OutsideCuda | Cause::SetUp)) => format!(
-            "Look at rank {rank}'s host: more or slower input than the others have, logging or checkpoints that only it does, \
-             or busy processors. py-spy dump --pid {pid} shows where it is."
+            "Look at {host}: more or slower input than the others have, logging or checkpoints that only {they}, or busy \
+             processors. py-spy dump --pid {pid} shows where rank {first} is."
         ),
         _ => format!(
-            "Compare rank {rank} with another one: gpuspy report DIR --rank {rank} says what only it does."
+            "Compare {these} with another one: gpuspy report DIR --rank {first} says what only rank {first} does."
         ),
     }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -153,10 +220,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn ranks_are_named_in_a_sentence() {
+        assert_eq!(named(&[3]), "rank 3");
+        assert_eq!(named(&[1, 3]), "ranks 1 and 3");
+        let many: Vec<u32> = (0..12).collect();
+        assert_eq!(named(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more");
+    }
+
     /// `PCIE` is nothing that `nvidia-smi -d` displays.
     #[test]
     fn the_advice_to_compare_gpus_is_a_command_that_nvidia_smi_knows() {
-        let said = fix(Some(Longer::Kernels), 3, None);
+        let said = fix(Some(Longer::Kernels), &[3], None);
         for command in [
             "nvidia-smi -q -d PERFORMANCE,CLOCK ",
             "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv ",

@@ -29,6 +29,7 @@ use crate::diagnose::finding::{Claimed, Id};
 use crate::model::CountedCall;
 use crate::model::framework::Framework;
 use crate::model::gpu_interval::Length;
+use crate::model::job::Job;
 use crate::model::stacks::Frame;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
@@ -567,6 +568,30 @@ fn launches_wait_for_the_gpu_only_where_it_is_busy_and_they_fill_its_queue() {
     assert!(!of(2_000, &start) && !of(2_000, &[(Bucket::Undecided, 1_000 * MS)]));
 }
 
+/// A kernel that takes longer on one rank than on the others was said to take a different time at each launch.
+#[test]
+fn a_kernel_that_is_slower_on_one_rank_than_on_others_is_not_unstable() {
+    let rank = |ns: &dyn Fn(u64) -> u64| {
+        let mut kernel = Kernel { count: 100, ..Kernel::default() };
+        let blocks = Some((7, 7));
+        let (threads, dynamic_shared_bytes, launches, captured, said) = (128, 0, 100, 0, None);
+        let launched = Launched { threads, dynamic_shared_bytes, launches, captured, blocks, said };
+        kernel.shapes.list = vec![launched];
+        (0..100).map(ns).for_each(|ns| {
+            kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
+            kernel.strata.add(Shaped::default(), 1, Some(ns));
+        });
+        kernel.judge();
+        Tables { kernels: vec![kernel], ..process(1) }
+    };
+    let found = |ranks| found(ranks, &[(Bucket::Compute, 10 * MS)], unstable_kernel::find);
+    assert!(found(vec![rank(&|_| 300_000), rank(&|_| 300_000), rank(&|_| 1_200_000)]).is_none());
+    let varies = |n: u64| if n.is_multiple_of(5) { 200_000 } else { 2_000 };
+    let said = text(found(vec![rank(&|_| 2_000), rank(&varies)]));
+    let expected = "Median 2.00 µs, mean 41.6 µs, longest 200 µs, in 100 timed launches of one shape on one GPU of one process.";
+    assert_eq!(said, expected);
+}
+
 /// A kernel that works on tensors of two sizes, with two grids, was said to take a different time at each launch.
 #[test]
 fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
@@ -586,6 +611,7 @@ fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
             kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
             kernel.strata.add(Shaped::default(), 1, Some(ns));
         });
+        kernel.judge();
         let one = Tables { kernels: vec![kernel].into_iter().collect(), ..process(1) };
         found(vec![one], &[(Bucket::Compute, 10 * MS)], unstable_kernel::find).is_some()
     };
@@ -671,6 +697,36 @@ fn of_errors_in_several_processes_the_earliest_is_told() {
     assert!(said.starts_with("CUDA_ERROR_ASSERT (710): "), "{said}");
     assert!(said.ends_with("2 processes got such an error; this is the earliest."), "{said}");
     assert!(said.contains("cudaStreamSynchronize returned it first."), "{said}");
+}
+
+/// Of a job in which one rank got an error, or no memory, it was not said which one.
+#[test]
+fn faults_of_one_of_several_processes_say_whose_they_are() {
+    let of = |which: usize, rank: Option<u32>, processes: usize, find: Find| {
+        let mut reports: Vec<ProcessReport> = (0..processes)
+            .map(|at| {
+                let job = Job { rank: rank.map(|first| first + at as u32), ..Job::default() };
+                let process = ProcessInfo { pid: Some(4_000 + at as u32), job, ..ProcessInfo::default() };
+                ProcessReport { process, tables: self::process(1), together: None, findings: None }
+            })
+            .collect();
+        let its = &mut reports[which];
+        let (rank, pid) = (its.process.job.rank, its.process.pid);
+        let first = Stopped { result: 700, rank, pid, ..Stopped::default() };
+        its.tables.gpu_errors = GpuErrors { processes: 1, calls: 1, first: Some(first) };
+        its.tables.memory.out_of_memory = 1;
+        its.tables.memory.holders.failure = Some(Failure { requested: Some(GIB), ..Failure::default() });
+        let (all, buckets) = (Tables::of_run(&reports), Buckets::default());
+        find(&Facts { reports: &reports, all: &all, buckets: &buckets }).unwrap().finding.title
+    };
+    let error = "The GPU stopped with an error: illegal address (700)";
+    assert_eq!(of(1, Some(0), 3, gpu_error::find), format!("{error} in rank 1"));
+    assert_eq!(of(2, None, 3, gpu_error::find), format!("{error} in process 4002"));
+    assert_eq!(of(0, Some(0), 1, gpu_error::find), error);
+    let memory = "1.00 GiB could not be allocated";
+    assert_eq!(of(1, Some(0), 3, out_of_memory::find), format!("Memory ran out in rank 1: {memory}"));
+    assert_eq!(of(2, None, 3, out_of_memory::find), format!("Memory ran out in process 4002: {memory}"));
+    assert_eq!(of(0, Some(0), 1, out_of_memory::find), format!("Memory ran out: {memory}"));
 }
 
 /// NVIDIA does not say of these errors that all later calls return them.

@@ -1,4 +1,4 @@
-//! `unstable-kernel`: a kernel whose launches of one shape take very different times.
+//! `unstable-kernel`: a kernel whose launches of one shape take very different times on the same GPU, in the same process.
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
@@ -7,6 +7,7 @@ use super::super::framework::Advice;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::shapes::Launched;
+use crate::analyze::unsteady::Spread;
 use crate::model::names::demangle;
 use crate::units::{duration, plural};
 use std::collections::BTreeMap;
@@ -21,16 +22,14 @@ const FIX: Advice = Advice {
            other processes on the GPU, or its clocks (nvidia-smi -q -d PERFORMANCE).",
 };
 
-/// The fewest timed launches from which a spread can be judged.
-const FEWEST: u64 = 20;
 /// By how much the mean of the timed launches may differ from that of all, as a share. Beyond, they are no fair sample.
 const FAIR: f64 = 0.1;
-/// By how much the mean exceeds the median at least, as a factor.
-const SKEWED: f64 = 1.25;
 
-/// What the launches of a kernel took beyond its median.
+/// What the launches of a kernel took beyond their medians.
 struct Excess<'a> {
     kernel: &'a Kernel,
+    /// Its launches on the GPU where they differ most.
+    worst: Spread,
     /// Its share of the time of all kernels, numerator and denominator, ns.
     excess: u64,
     all: u64,
@@ -40,17 +39,17 @@ struct Excess<'a> {
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
     let all = facts.all.kernels.iter().map(total).sum();
-    let excess = |kernel| Some(Excess { kernel, excess: excess(kernel)?, all });
-    let Excess { kernel, excess, all } =
-        facts.all.kernels.iter().filter_map(excess).max_by_key(|found| found.excess)?;
-    let (median, most) = (kernel.durations.median()?, kernel.durations.max()?);
-    let mean = kernel.durations.mean()?;
+    let excess = |kernel: &Kernel| excess(kernel).zip(kernel.unsteady.worst);
+    let of = |kernel| excess(kernel).map(|(excess, worst)| Excess { kernel, worst, excess, all });
+    let Excess { kernel, worst, excess, all } =
+        facts.all.kernels.iter().filter_map(of).max_by_key(|found| found.excess)?;
+    let place = if worst.count < kernel.durations.count() { " on one GPU of one process" } else { "" };
     let text = format!(
-        "Median {}, mean {}, longest {}, in {} of one shape.",
-        duration(median.value),
-        duration(mean.value as u64),
-        duration(most.value),
-        plural(kernel.durations.count(), "timed launch", "timed launches")
+        "Median {}, mean {}, longest {}, in {} of one shape{place}.",
+        duration(worst.median),
+        duration(worst.mean as u64),
+        duration(worst.longest),
+        plural(worst.count, "timed launch", "timed launches")
     );
     let gain = facts.buckets.get(Bucket::Compute).share(excess, all);
     Some(Claimed {
@@ -76,18 +75,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     })
 }
 
-/// Returns what all launches took beyond the median, ns, by the share that it is of the timed ones' time, if that is certain
-/// and considerable.
+/// Returns what all launches took beyond the medians of their GPUs, ns, by the share that it is of the timed ones' time.
 fn excess(kernel: &Kernel) -> Option<u64> {
     let has_one_grid = |shape: &Launched| shape.blocks.is_some_and(|(least, most)| least == most);
     let is_one_shape =
         kernel.shapes.others == 0 && matches!(&kernel.shapes.list[..], [one] if has_one_grid(one));
-    let (median, mean) = (kernel.durations.median()?, kernel.durations.mean()?);
-    let is_certain = mean.lo > median.hi as f64 && mean.value > SKEWED * median.value as f64;
-    let of_all = kernel.mean()?.value;
-    let is_fair = (of_all - mean.value).abs() <= FAIR * of_all;
-    let is_many = kernel.durations.count() >= FEWEST;
-    let is_judged = is_one_shape && is_certain && is_fair && is_many && !kernel.communication;
-    let share = 1.0 - median.value as f64 / mean.value;
+    let (of_all, timed) = (kernel.mean()?.value, kernel.durations.mean()?.value);
+    let is_fair = (of_all - timed).abs() <= FAIR * of_all;
+    let is_judged = is_one_shape && is_fair && !kernel.communication;
+    let share = kernel.unsteady.beyond / kernel.durations.total()?.value.max(1) as f64;
     is_judged.then(|| kernel.total().map_or(0, |total| (total.value as f64 * share) as u64))
 }

@@ -30,6 +30,7 @@ mod tables;
 use crate::ahead::behind;
 use crate::analyze::collectives::Numbers;
 use crate::analyze::{self, Input, ProcessReport};
+use crate::model::process_key::key;
 use crate::report;
 use crate::trace::record::{Record, Status};
 use context::Context;
@@ -59,7 +60,7 @@ where
     Records: Iterator<Item = Record> + Send,
 {
     let (names, status, began) = (input.names, input.status, input.clocks.began(input.status));
-    let of = Context::new(names, status, input.clocks, input.filter, &place::key(names, status, name));
+    let of = Context::new(names, status, input.clocks, input.filter, &key(names, status, name));
     let captured = input.clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
     let (numbers, whose) = (Numbers::new(names, &captured), of.whose());
     let mut files = Table::ALL
@@ -98,7 +99,7 @@ where
     Ok(written)
 }
 
-/// Whether the tables of a process are in its folder, by its [key](place::key): a trace is not added a second time.
+/// Whether the tables of a process are in its folder, by its [key](key): a trace is not added a second time.
 pub fn is_written(folder: &Path, status: Option<&Status>, key: &str) -> bool {
     place::files(folder, status).any(|file| known::key_in(&file).is_some_and(|there| there == key))
 }

@@ -1,6 +1,7 @@
 //! Where do the tables of a process lie? In folders that name its job, its machine and its rank.
 
 use crate::model::job::Job;
+use crate::model::process_key::{LONGEST, host, safe, shortened};
 use crate::trace::record::{Names, Status};
 use crate::units::utc;
 use gpuspy_wire::record::{Fact, Namespace};
@@ -10,39 +11,11 @@ use std::path::{Path, PathBuf};
 /// The rank of processes without one, as Hive calls what has no value.
 const NO_RANK: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The longest name of a job or a host, bytes.
-const LONGEST: usize = 120;
-
 /// ns.
 const SECOND: u64 = 1_000_000_000;
 
 /// What a time takes behind a name, bytes: `.20261125-091000`.
 const TIME: usize = 16;
-
-/// Returns a name as a folder has it: ASCII letters, digits and what no reader takes for something else.
-pub fn safe(name: &str) -> String {
-    shortened(name, LONGEST)
-}
-
-/// The same in so many bytes. A name that is cut ends with a hash of all of it, so that it differs from others that
-/// begin alike.
-fn shortened(name: &str, longest: usize) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
-    let safe: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-    if safe.is_empty() {
-        return "unknown".to_owned();
-    }
-    if safe.len() <= longest {
-        return safe;
-    }
-    let hash = format!("-{:08x}", hash(name));
-    format!("{}{hash}", &safe[..longest - hash.len()])
-}
-
-/// A hash that is the same in all versions and on all machines: FNV-1a (draft-eastlake-fnv).
-fn hash(name: &str) -> u32 {
-    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
 
 /// Returns the folder of a job.
 pub fn of_job(directory: &Path, job: &str) -> PathBuf {
@@ -102,24 +75,6 @@ pub fn of_process(job: &Path, names: &Names) -> PathBuf {
     job.join(format!("host={}", host(names))).join(format!("rank={rank}"))
 }
 
-/// The machine's name, as a folder has it.
-fn host(names: &Names) -> String {
-    safe(names.get(Namespace::Fact, Fact::Host as u32).unwrap_or("unknown"))
-}
-
-/// Returns what a process is called in its job, unlike any other in it: its machine, its rank, its process id, and when its collection
-/// began, `node7/3/4711/20261125-091000.123456789`. A process id alone may come again: after exec, or in another container. `file` is the
-/// name of its files, which stands for what a trace without a status does not tell.
-pub fn key(names: &Names, status: Option<&Status>, file: &str) -> String {
-    let host = host(names);
-    let rank = Job::of(names).rank.map_or("-".to_owned(), |rank| rank.to_string());
-    let Some(status) = status else {
-        return format!("{host}/{rank}/{}", file.trim_end_matches(".parquet"));
-    };
-    let (seconds, ns) = (status.began_realtime / SECOND, status.began_realtime % SECOND);
-    format!("{host}/{rank}/{}/{}.{ns:09}", status.pid, utc(seconds))
-}
-
 /// Returns the name of a process's next file of each table, in its folder: a pid may come again, and a process may have
 /// several files.
 pub fn file(process: &Path, status: Option<&Status>) -> String {
@@ -162,13 +117,6 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    #[test]
-    fn names_of_folders_are_harmless() {
-        assert_eq!(safe("../x y/ü=\u{1b}[2J"), ".._x_y_____2J");
-        assert_eq!((safe(""), safe(&"a".repeat(500)).len()), ("unknown".to_owned(), LONGEST));
-        assert_eq!(safe(&"ü".repeat(LONGEST)), "_".repeat(LONGEST), "one byte for each character");
-    }
-
     /// All windows of such a job were one, since the time was cut off.
     #[test]
     fn windows_of_a_job_with_a_long_name_have_a_folder_each_and_so_have_other_jobs() {
@@ -190,28 +138,6 @@ mod tests {
             assert!(folder.ends_with(".20261129-035000") || folder.ends_with(".20261129-040000"), "{folder}");
             assert_eq!(folders.iter().filter(|other| *other == folder).count(), 1, "{folder}");
         }
-    }
-
-    /// It is part of names that other versions look for.
-    #[test]
-    fn the_hash_is_that_of_the_published_examples() {
-        assert_eq!([hash(""), hash("a"), hash("foobar")], [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]);
-    }
-
-    /// A program after exec, and ranks in containers, had the process id of another one, and rows of both were mixed.
-    #[test]
-    fn processes_with_one_pid_have_a_key_each() {
-        let text = |fact: Fact, text: &str| ((Namespace::Fact, fact as u32), text.to_owned());
-        let names = Names([text(Fact::Host, "node 7"), text(Fact::Environment, "RANK=3")].into());
-        let at = |began_realtime| Status { pid: 4711, began_realtime, ..Status::default() };
-        let began = 1_795_924_516_000_000_000;
-        let file = "pid4711-00000.parquet";
-        let key = |status: &Status| super::key(&names, Some(status), file);
-        assert_eq!(key(&at(began + 57)), "node_7/3/4711/20261129-035516.000000057");
-        assert_ne!(key(&at(began + 57)), key(&at(began + 58)));
-        assert_eq!(super::key(&names, None, file), "node_7/3/pid4711-00000");
-        let nothing = Names::default();
-        assert_eq!(super::key(&nothing, Some(&at(began)), file), "unknown/-/4711/20261129-035516.000000000");
     }
 
     #[test]

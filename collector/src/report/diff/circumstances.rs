@@ -3,6 +3,7 @@
 use super::Compared;
 use super::change::{Basis, Change, far, signed_percent};
 use super::outside;
+use crate::diagnose::findings::straggler_rank;
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
 use crate::report::rows::processes::Process;
@@ -248,6 +249,9 @@ fn incomplete(name: &str, report: &Report) -> Vec<String> {
     }
     if report.coverage.driver_hooked == Some(false) && report.coverage.launches > 0 {
         said.push(format!("{name} is based on runtime calls only: launches did not pass through the agent"));
+    }
+    if let Some(missing) = straggler_rank::missing(&report.compared) {
+        said.push(format!("{name} is a part of its job: {missing}"));
     }
     for unread in &report.unread {
         said.push(format!("{name} lacks a trace that cannot be read, {}: {}", unread.path, unread.why));

@@ -4,6 +4,7 @@ use super::Run;
 use super::screen::{NONE, Screen, number};
 use crate::analyze::summary::{Captured, ProcessInfo};
 use crate::analyze::{self, lines};
+use crate::diagnose::findings::straggler_rank;
 use crate::model::outcome::Outcome;
 use crate::report::damage;
 use crate::report::names::{cut, plain};
@@ -30,6 +31,11 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
     for Unread { path, why } in unread {
         let rest = format!(" {}: {why}. It is missing from this report.", plain(path));
         screen.line(problem("unreadable trace:").then(rest));
+    }
+    if let Some(said) = straggler_rank::missing(&run.rows.compared) {
+        screen.line(
+            problem("incomplete job:").then(format!(" {said}, so that this report is about the others.")),
+        );
     }
     for process in run.reports.iter().map(|report| &report.process) {
         let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };

@@ -1,4 +1,4 @@
-//! The ranks of a job: one line for each, and the one that the others wait for.
+//! The ranks of a job: one line for each, and those that the others wait for.
 
 use super::Run;
 use super::screen::{NONE, Screen, number, time};
@@ -161,7 +161,7 @@ fn sorted(figures: &Figures, rows: &[Rank]) -> Vec<f64> {
     values
 }
 
-/// Returns the ranks that differ from the others, at most [`OUTLIERS`]: the one that the others wait for, and those that
+/// Returns the ranks that differ from the others, at most [`OUTLIERS`]: those that the others wait for, and those that
 /// are far from the median of a column, the farthest first. Far is six times the median distance from the median.
 fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
     let rows = &run.rows.ranks;
@@ -179,8 +179,8 @@ fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
             }
         }
     }
-    if let Some(odd) = &run.rows.compared.odd {
-        farness[odd.place] = f64::INFINITY;
+    for place in run.rows.compared.odd.iter().flat_map(|odd| &odd.places) {
+        farness[*place] = f64::INFINITY;
     }
     let mut far: Vec<usize> = (0..rows.len()).filter(|at| farness[*at] > 0.0).collect();
     far.sort_by(|a, b| farness[*b].total_cmp(&farness[*a]).then(a.cmp(b)));
@@ -191,26 +191,39 @@ fn outliers<'r>(run: &'r Run<'_>) -> Vec<&'r Rank> {
 fn sentence(run: &Run<'_>) -> Text {
     let ranks = &run.rows.compared;
     let numbers: BTreeSet<u32> = ranks.rows.iter().map(|row| row.rank).collect();
-    let count = plural(numbers.len() as u64, "rank", "ranks");
+    let count = match &ranks.missing {
+        missing if missing.ranks.is_empty() => plural(numbers.len() as u64, "rank", "ranks"),
+        missing => format!("{} of {}", numbers.len(), plural(missing.of.into(), "rank", "ranks")),
+    };
     let matched = &ranks.matched;
     match &ranks.odd {
-        Some(odd) => slower(odd, ranks.rows[odd.place].rank),
+        Some(odd) => slower(odd, &straggler_rank::numbers(ranks, odd)),
         None if matched.compared > 0 && !matched.is_enough() => {
             let all = plural(matched.launched, "collective", "collectives");
             format!("{count}: too few of {all} could be compared ({} on all ranks)", matched.complete).into()
         }
         None if matched.compared > 0 => {
             let compared = plural(matched.compared, "collective", "collectives");
-            format!("{count}: none keeps the others waiting ({compared} compared)").into()
+            let said = match ranks.waiting {
+                waiting if waiting.is_noticeable() => format!(
+                    "each waits {} for others in collectives on average ({}), and {}",
+                    duration(waiting.mean),
+                    percent(waiting.mean, waiting.span),
+                    if matched.is_many() { "none stands out" } else { "they are too few to say for which" }
+                ),
+                _ => "none keeps the others waiting".to_owned(),
+            };
+            format!("{count}: {said} ({compared} compared)").into()
         }
         None => format!("{count}: when they came to their collectives is not known").into(),
     }
 }
 
-/// Returns the sentence about the rank that the others wait for.
-fn slower(odd: &Odd, rank: u32) -> Text {
-    Text::toned(Tone::Waste, format!("rank {rank} is slower than the others"))
-        .then(format!(": {}", plain(&straggler_rank::what_it_does(odd))))
+/// Returns the sentence about the ranks that the others wait for.
+fn slower(odd: &Odd, ranks: &[u32]) -> Text {
+    let are = if ranks.len() > 1 { "are" } else { "is" };
+    let said = format!("{} {are} slower than the others", straggler_rank::named(ranks));
+    Text::toned(Tone::Waste, said).then(format!(": {}", plain(&straggler_rank::what_they_do(odd))))
 }
 
 /// Says which ranks did not end well.
@@ -238,6 +251,9 @@ fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Says what was compared with what, and what could not be compared.
 fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Ranks { starts, rows, matched, .. } = &run.rows.compared;
+    if let Some(missing) = straggler_rank::missing(&run.rows.compared) {
+        screen.more(Text::toned(Tone::Problem, straggler_rank::unknown(&run.rows.compared, &missing)));
+    }
     if *starts > 1 {
         let is_window = rows.iter().any(|row| run.reports[row.at].process.window.is_some());
         let is_part = || analyze::processes(run.reports).iter().any(|parts| parts.len() > 1);
