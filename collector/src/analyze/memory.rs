@@ -30,7 +30,7 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
-use crate::model::memory::{MemoryChange, failed, is_device_memory};
+use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory};
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
@@ -172,7 +172,8 @@ impl MemoryTimeline {
             let from = self.since_began(begin);
             self.entered += 1;
             let on_line = from.saturating_sub(self.lines.from_ns);
-            let MemoryUse { device, by_kind, .. } = &mut self.sum;
+            let MemoryUse { device, resident, by_kind, .. } = &mut self.sum;
+            resident.raise_peak(from, 0);
             for (kind, part) in by_kind {
                 part.raise_peak(from, 0);
                 self.lines.of(kind).enter(part.live_bytes, on_line);
@@ -277,10 +278,13 @@ impl MemoryTimeline {
     }
 
     fn change(&mut self, change: MemoryChange, by: By, is_counted: bool, at: u64) {
-        let MemoryUse { device, by_kind, .. } = &mut self.sum;
+        let MemoryUse { device, resident, by_kind, .. } = &mut self.sum;
         let memory = change.memory();
         let part = by_kind.entry(memory.name()).or_default();
         part.change(change, is_counted);
+        if fills_gpu(memory) {
+            resident.change(change, is_counted);
+        }
         if is_device_memory(memory) {
             device.change(change, is_counted);
             self.owners.change(&change, by.call.caller, is_counted);
@@ -294,6 +298,9 @@ impl MemoryTimeline {
         let on_line = at.saturating_sub(self.lines.from_ns);
         let passing = if let MemoryChange::Passed { at_once, .. } = change { at_once } else { 0 };
         part.raise_peak(at, passing);
+        if fills_gpu(memory) {
+            resident.raise_peak(at, passing);
+        }
         self.lines.of(memory.name()).change(part.live_bytes, passing, on_line);
         if is_device_memory(memory) {
             if device.raise_peak(at, passing) {

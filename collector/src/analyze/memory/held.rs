@@ -494,6 +494,8 @@ impl Held {
     }
 
     fn failure(&self, refused: Refused, origins: &[Origin], end: &End<'_>) -> Failure {
+        let is_managed = |held: &&(u32, u64, u64)| origins[held.0 as usize].kind == Memory::Managed.name();
+        let managed = refused.held.iter().filter(is_managed).map(|held| held.1).sum();
         let holder = |(origin, bytes, blocks): (u32, u64, u64)| {
             let origin = origins[origin as usize].clone();
             Holder { origin, bytes, blocks, ..Holder::default() }
@@ -501,6 +503,7 @@ impl Held {
         Failure {
             origin: self.named(&refused.key, end),
             holders: listed(refused.held.into_iter().map(holder).collect()),
+            managed,
             went_on: self.place.operations > refused.operations,
             ..refused.failure
         }

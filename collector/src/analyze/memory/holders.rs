@@ -72,7 +72,9 @@ pub struct Failure {
     pub requested: Option<u64>,
     /// The device memory that was held, bytes.
     pub live: u64,
-    /// What the process held on each of its GPUs, by their ordinals, bytes. A failed call does not say which it asked.
+    /// How much of it was managed memory, which need not be on a GPU, bytes.
+    pub managed: u64,
+    /// What the process held of the rest on each of its GPUs, by their ordinals, bytes. A failed call does not say which it asked.
     pub by_gpu: BTreeMap<u32, u64>,
     /// Physical memory that was created and not mapped, bytes.
     pub unmapped: u64,

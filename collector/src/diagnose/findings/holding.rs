@@ -66,8 +66,8 @@ pub fn place(origin: &Origin) -> String {
 }
 
 /// Returns the holders of the most memory in words, with their shares of `all` bytes.
-pub fn holders(holders: &[Holder], all: u64) -> String {
-    let words = |holder: &Holder| {
+pub fn holders(holders: &[&Holder], all: u64) -> String {
+    let words = |holder: &&Holder| {
         format!("{} ({}) by {}", bytes(holder.bytes), percent(holder.bytes, all), place(&holder.origin))
     };
     holders.iter().take(NAMED).map(words).collect::<Vec<_>>().join(", ")

@@ -220,7 +220,8 @@ fn sentence(run: &Run<'_>) -> String {
     let sizes: Vec<u64> = run.rows.devices.iter().filter_map(|device| device.memory_bytes).collect();
     let of = match sizes.as_slice() {
         [size] => {
-            format!(" ({} of {})", percent(device.peak_bytes.value, *size), bytes(*size))
+            let without = if run.all.memory.has_managed() { "without managed memory " } else { "" };
+            format!(" ({without}{} of {})", percent(run.all.memory.resident.peak_bytes, *size), bytes(*size))
         }
         _ => String::new(),
     };
