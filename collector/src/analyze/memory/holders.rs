@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// The most holders that are listed.
 pub const LISTED: usize = 10;
 
-/// Where memory was allocated. Blocks of the same origin are one holder.
+/// Where memory was allocated. Blocks of the same origin are one holder; where holders are joined over threads and ranges,
+/// it has those that they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
     /// The process.
@@ -42,6 +43,19 @@ pub struct Holder {
     pub steps: Option<(u64, u64)>,
     /// When the first of them was allocated: ns since the collection began.
     pub first_ns: u64,
+}
+
+impl Holder {
+    /// Adds what is of the same origin.
+    pub fn join(&mut self, other: &Holder) {
+        self.first_ns = if self.blocks == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.blocks += other.blocks;
+        self.steps = match (self.steps, other.steps) {
+            (Some(mine), Some(theirs)) => Some((mine.0.min(theirs.0), mine.1.max(theirs.1))),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
 }
 
 /// Memory that grows throughout the run.

@@ -1,5 +1,7 @@
 //! Tests of the memory analysis with a few changes.
 
+mod held;
+
 use super::lifetimes::{Lifetime, Lived};
 use super::*;
 use crate::analyze::analysis::finish_at;

@@ -36,7 +36,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let freed = &facts.all.memory.holders.never_freed;
     let leak = freed.iter().find(|holder| holder.origin == *origin);
     let text = match leak {
-        Some(leak) => format!("{text} {} of its blocks are never freed.", count(leak.blocks)),
+        // Those of the warm-up and of the last steps are not counted.
+        Some(leak) => format!("{text} At least {} of its blocks are never freed.", count(leak.blocks)),
         None => text,
     };
     let evidence =

@@ -21,7 +21,8 @@ pub struct Memory {
     pub by_library: Vec<Holding>,
     pub at_peak: AtPeak,
     /// Who held the most device memory at the peak, the largest holder first; of several processes, at the peak of
-    /// each. Blocks have one holder if the same process, thread, library, CUDA function and NVTX range allocated them.
+    /// each. Blocks have one holder if the same process, thread, line, library, CUDA function and NVTX range allocated them;
+    /// where that is more than ten holders, in whichever thread and range.
     #[schemars(length(max = 10))]
     pub holders: Vec<Holder>,
     /// Blocks of device memory by how long they lived. persistent: held at the end, or for half of the run; per_step:
@@ -31,7 +32,7 @@ pub struct Memory {
     /// How device memory grows throughout the run; null = it does not grow.
     pub growth: Option<Growth>,
     /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
-    /// the run), and never freed. What a framework's pool keeps does not count.
+    /// the run), and never freed; by line, in whichever thread and NVTX range. What a framework's pool keeps does not count.
     #[schemars(length(max = 10))]
     pub never_freed: Vec<Holder>,
     /// The last call that failed because there was not enough memory; null = no call did.
@@ -63,7 +64,7 @@ pub struct Holder {
     pub first_ns: Option<u64>,
 }
 
-/// Where memory was allocated; null = not known, or none.
+/// Where memory was allocated; null = not known, none, or several.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Origin {
     pub pid: Option<u32>,
@@ -103,7 +104,8 @@ pub struct Growth {
     /// The least that was held in the first and in the last quarter after the warm-up.
     pub from_bytes: u64,
     pub to_bytes: u64,
-    /// Who holds more in the last quarter than in the first, the largest growth first.
+    /// The lines that hold more in the last quarter than in the first, in whichever thread and NVTX range, the largest
+    /// growth first.
     #[schemars(length(max = 10))]
     pub by: Vec<Grown>,
 }

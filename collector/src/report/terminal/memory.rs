@@ -60,6 +60,7 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
         names("NVTX range", cut).down_to(FILE).or_drop(1),
     ]);
     let whole = screen.view.is_selected();
+    let all = memory.device.peak_bytes.value;
     let with_steps = memory.holders.iter().any(|holder| holder.first_step.is_some());
     let shown = if whole { memory.holders.len() } else { HOLDERS.min(memory.holders.len()) };
     for holder in &memory.holders[..shown] {
@@ -70,13 +71,20 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
         table.row([
             by(&holder.origin).into(),
             bytes(holder.bytes).into(),
-            percent(holder.bytes, memory.device.peak_bytes.value).into(),
+            percent(holder.bytes, all).into(),
             number(holder.blocks),
             dim(steps.unwrap_or_else(|| if with_steps { NONE.to_owned() } else { String::new() })),
             dim(holder.origin.api.as_deref().unwrap_or_default()),
             dim(holder.origin.tid.map_or_else(String::new, |tid| tid.to_string())),
             dim(holder.origin.range.as_deref().unwrap_or_default()),
         ]);
+    }
+    let listed: u64 = memory.holders.iter().map(|holder| holder.bytes).sum();
+    // Of several processes, holders are of several peaks.
+    let rest = if whole && run.reports.len() == 1 { all.saturating_sub(listed) } else { 0 };
+    if rest > 0 {
+        let known = ["all others".into(), bytes(rest).into(), percent(rest, all).into()];
+        table.row(known.into_iter().chain((0..5).map(|_| Text::default())));
     }
     screen.table(&table, memory.holders.len() - shown, "memory");
 }
