@@ -242,10 +242,14 @@ impl MemoryTimeline {
     /// its return.
     fn ended(&mut self, changes: &[MemoryChange], by: By, began: i64, ended: i64) {
         let end = self.period.ends().1;
+        let is_inside = ended < end;
+        if let Some(held) = self.held.as_mut().filter(|_| !is_inside) {
+            let changes = changes.iter().filter(|change| is_device_memory(change.memory()));
+            changes.for_each(|change| held.change_after(change));
+        }
         if began >= end {
             return;
         }
-        let is_inside = ended < end;
         self.enter(ended);
         let (counts, touches) = (self.period.contains(ended), self.period.touches(began, ended));
         let mut effects: Vec<(Part, u64, Effect)> = Vec::with_capacity(2);

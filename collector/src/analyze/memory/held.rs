@@ -59,6 +59,8 @@ struct Block {
     line: u32,
     bytes: u64,
     blocks: u64,
+    /// The bytes of it that are freed after the selected time, and the number of such blocks.
+    later: (u64, u64),
     /// Host ns when it was allocated.
     at: u64,
     place: Place,
@@ -101,6 +103,14 @@ fn add(holder: &mut Holder, block: &Block, bytes: u64) {
         let (first, last) = holder.steps.unwrap_or((step, step));
         holder.steps = Some((first.min(step), last.max(step)));
     }
+}
+
+/// What is held after the selected time.
+#[derive(Debug)]
+struct After {
+    bytes: u64,
+    /// The least of it at an operation; `None` if there is none after it was changed.
+    least: Option<u64>,
 }
 
 /// What this fold collects inside NVTX ranges: nothing.
@@ -150,6 +160,8 @@ pub struct Held {
     passing: Option<(u32, u64)>,
     lifetimes: Lifetimes,
     level: Level,
+    /// What is held after the selected time, if it changes then.
+    after: Option<After>,
     churn: ChurnFold,
     gpus: Gpus,
     refused: Option<Refused>,
@@ -179,6 +191,7 @@ impl Held {
             passing: None,
             lifetimes: Lifetimes::default(),
             level: Level::default(),
+            after: None,
             churn: ChurnFold::default(),
             gpus: Gpus::default(),
             refused: None,
@@ -201,6 +214,8 @@ impl Held {
             self.place.step = event.step.or(self.place.step);
             if self.period.contains(host(operation.called)) {
                 self.pass(operation.called);
+            } else if let Some(After { bytes, least }) = &mut self.after {
+                *least = Some(least.unwrap_or(*bytes).min(*bytes));
             }
         }
     }
@@ -243,15 +258,16 @@ impl Held {
                 let (number, place) = (self.numbers, self.place);
                 self.numbers += 1;
                 self.first_block.get_or_insert(at);
-                let new = Block { origin, line, bytes: 0, blocks: 0, at, place, number };
+                let new = Block { origin, line, bytes: 0, blocks: 0, later: (0, 0), at, place, number };
                 let block = self.blocks.entry(of.correlation).or_insert(new);
                 block.bytes = block.bytes.saturating_add(bytes);
                 block.blocks += 1;
+                self.lines.accounts[line as usize].allocated(bytes);
                 self.changed(origin, line, |level| level.saturating_add(bytes), 1);
             }
             MemoryChange::Freed { bytes, of, .. } | MemoryChange::Vanished { bytes, of, .. } if bytes > 0 => {
                 let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
-                let gone = Block { bytes: bytes.min(block.bytes), blocks: 1, ..*block };
+                let gone = Block { bytes: bytes.min(block.bytes), blocks: 1, later: (0, 0), ..*block };
                 block.bytes -= gone.bytes;
                 block.blocks = block.blocks.saturating_sub(1);
                 if block.bytes == 0 {
@@ -267,6 +283,23 @@ impl Held {
             // Nothing else changes what is held: a free counts when its call has returned, so one that failed was not
             // counted.
             _ => {}
+        }
+    }
+
+    /// Takes a change after the selected time: what is freed then was not lost, and what is held then says whether memory
+    /// that grew goes on to.
+    pub(super) fn change_after(&mut self, change: &MemoryChange) {
+        let after = self.after.get_or_insert(After { bytes: self.level.bytes, least: None });
+        match *change {
+            MemoryChange::Allocated { bytes, .. } => after.bytes = after.bytes.saturating_add(bytes),
+            MemoryChange::Vanished { bytes, .. } => after.bytes = after.bytes.saturating_sub(bytes),
+            MemoryChange::Freed { bytes, of, .. } => {
+                after.bytes = after.bytes.saturating_sub(bytes);
+                let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
+                block.later = (block.later.0.saturating_add(bytes).min(block.bytes), block.later.1 + 1);
+                self.lines.accounts[block.line as usize].freed(bytes, block.place, self.place);
+            }
+            MemoryChange::FreeFailed { .. } | MemoryChange::Passed { .. } => {}
         }
     }
 
@@ -300,7 +333,9 @@ impl Held {
     }
 
     fn gone(&mut self, block: Block, at: u64, has_vanished: bool) {
-        if has_vanished && self.vanished.len() < VANISHED {
+        if !has_vanished {
+            self.lines.accounts[block.line as usize].freed(block.bytes, block.place, self.place);
+        } else if self.vanished.len() < VANISHED {
             self.vanished.push(block);
         }
         let life = Life {

@@ -29,10 +29,12 @@ pub struct Memory {
     /// freed in the step in which they were allocated, or in the next (without steps: after less than a twentieth of the
     /// run); temporary: freed within 1 ms, or before any work was launched after their allocation; longer: all others.
     pub lifetimes: BTreeMap<&'static str, Lived>,
-    /// How device memory grows throughout the run; null = it does not grow.
+    /// How device memory grows throughout the run; null = it does not grow, or what grew in the selected time is freed after it
+    /// while work goes on.
     pub growth: Option<Growth>,
     /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
-    /// the run), and never freed; by line, in whichever thread and NVTX range. What a framework's pool keeps does not count.
+    /// the run), and never freed; by line, in whichever thread and NVTX range. What a framework's pool keeps does not
+    /// count, nor, where a line frees most of its blocks, what is hardly older than others that it had freed.
     #[schemars(length(max = 10))]
     pub never_freed: Vec<Holder>,
     /// The last call that failed because there was not enough memory; null = no call did.

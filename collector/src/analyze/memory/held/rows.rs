@@ -1,6 +1,7 @@
 //! The rows of the fold, at the end of the run.
 
-use super::{Held, Key, Refused, add};
+use super::lines::Turnover;
+use super::{Block, Held, Key, Refused, add};
 use crate::analyze::analysis::End;
 use crate::analyze::calls::base_name;
 use crate::analyze::memory::churn::Place;
@@ -117,7 +118,8 @@ impl Held {
         }
         if let Some((origin, bytes)) = self.passing {
             let (place, line) = (self.place, 0);
-            let block = super::Block { origin, line, bytes, blocks: 1, at: self.began, place, number: 0 };
+            let (at, later) = (self.began, (0, 0));
+            let block = Block { origin, line, bytes, blocks: 1, later, at, place, number: 0 };
             self.accounts[origin as usize].was_at_peak(self.peaks, &block, bytes);
         }
         let accounts = self.accounts.iter().zip(0..).filter(|(account, _)| account.peak == self.peaks);
@@ -171,6 +173,11 @@ impl Held {
         let is_per_step = self.place.is_in_steps();
         let whole = self.level.stretches(is_per_step);
         let Trend { first, last, slope, .. } = Trend::growing(&whole.values)?;
+        // What grew in the selected time and is freed afterwards while work goes on, like a ring that is emptied, comes and goes.
+        let after = self.after.as_ref().and_then(|after| after.least);
+        if after.is_some_and(|least| least < first + (last - first) / 2) {
+            return None;
+        }
         let mut lines: BTreeMap<usize, Vec<Floor>> = BTreeMap::new();
         for (account, at) in self.lines.accounts.iter().zip(0..) {
             let floors = &account.level.stretches(is_per_step).values;
@@ -192,20 +199,31 @@ impl Held {
     }
 
     /// Returns the blocks of each line that were allocated after the warm-up and not in the last two steps (or in the last
-    /// eighth of the time), and never freed.
+    /// eighth of the time), and never freed, also not after the selected time.
     fn never_freed(&self, named: &Named) -> Vec<Holder> {
         let in_steps = self.place.is_in_steps();
         let index = |place: &Place| if in_steps { place.steps } else { place.micros };
         let Some(last) = index(&self.place) else { return Vec::new() };
         let recent = if in_steps { 2 } else { last / 8 };
         let (from, to) = (last.div_ceil(8), last.saturating_sub(recent));
+        let mut turnovers = vec![Turnover::default(); named.lines.len()];
+        for (account, at) in self.lines.accounts.iter().zip(0..) {
+            turnovers[named.line(at).0].join(account.turnover(self.place));
+        }
         let mut kept: BTreeMap<usize, (Holder, BTreeSet<u64>)> = BTreeMap::new();
         for block in self.blocks.values().chain(&self.vanished) {
+            let line = named.line(block.line).0;
+            let to = to.min(last.saturating_sub(turnovers[line].usual_age(in_steps)));
             let Some(index) = index(&block.place).filter(|index| (from..to).contains(index)) else {
                 continue;
             };
-            let (holder, times) = kept.entry(named.line(block.line).0).or_default();
-            add(holder, block, block.bytes);
+            let (later, blocks) = block.later;
+            let (bytes, blocks) = (block.bytes.saturating_sub(later), block.blocks.saturating_sub(blocks));
+            if bytes == 0 {
+                continue;
+            }
+            let (holder, times) = kept.entry(line).or_default();
+            add(holder, &Block { blocks, ..*block }, bytes);
             times.insert(if in_steps { index } else { index / (last / 8).max(1) });
         }
         let is_leak = |(line, (holder, times)): &(usize, (Holder, BTreeSet<u64>))| {
