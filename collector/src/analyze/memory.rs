@@ -36,7 +36,7 @@ use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
-use held::Held;
+use held::{Held, Passing};
 use line::Lines;
 pub use line::MemoryLine;
 pub use pools::pool_of;
@@ -309,8 +309,8 @@ impl MemoryTimeline {
         if is_device_memory(memory) {
             if device.raise_peak(at, passing) {
                 self.owners.peaked_with(change.allocator().caller, passing);
-                let of = (memory, &by, passing);
-                self.held.iter_mut().for_each(|held| held.peaked(Some(of)));
+                let passing = Passing { memory, by: &by, bytes: passing, at: self.began.saturating_add(at) };
+                self.held.iter_mut().for_each(|held| held.peaked(Some(passing)));
             }
             self.lines.device.change(device.live_bytes, passing, on_line);
         }

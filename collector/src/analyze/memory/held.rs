@@ -105,6 +105,17 @@ fn add(holder: &mut Holder, block: &Block, bytes: u64) {
     }
 }
 
+/// What one call allocated and freed again, as a graph launch does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passing<'a> {
+    pub memory: Memory,
+    pub by: &'a By,
+    /// The most that was held at once.
+    pub bytes: u64,
+    /// Host ns when the call returned.
+    pub at: u64,
+}
+
 /// What is held after the selected time.
 #[derive(Debug)]
 struct After {
@@ -156,8 +167,8 @@ pub struct Held {
     peaks: u64,
     /// The number that the next block had at the last peak: blocks with lower numbers were allocated before it.
     peak_before: u64,
-    /// The memory that one call allocated and freed again at the last peak: its origin and its bytes.
-    passing: Option<(u32, u64)>,
+    /// The memory that one call allocated and freed again at the last peak.
+    passing: Option<Block>,
     lifetimes: Lifetimes,
     level: Level,
     /// What is held after the selected time, if it changes then.
@@ -325,7 +336,8 @@ impl Held {
 
     fn changed(&mut self, origin: u32, line: u32, change: impl Fn(u64) -> u64, blocks: i64) {
         let account = &mut self.accounts[origin as usize];
-        (account.bytes, account.blocks) = (change(account.bytes), account.blocks.saturating_add_signed(blocks));
+        (account.bytes, account.blocks) =
+            (change(account.bytes), account.blocks.saturating_add_signed(blocks));
         for level in [&mut self.level, &mut self.lines.accounts[line as usize].level] {
             level.settle(self.place);
             level.bytes = change(level.bytes);
@@ -354,14 +366,15 @@ impl Held {
         }
     }
 
-    /// Records that what is held now is a new peak, with `passing` bytes more that the call of a thread allocated and
-    /// freed.
-    pub(super) fn peaked(&mut self, passing: Option<(Memory, &By, u64)>) {
+    /// Records that what is held now is a new peak, with more that one call allocated and freed.
+    pub(super) fn peaked(&mut self, passing: Option<Passing<'_>>) {
         self.peaks += 1;
         self.peak_before = self.numbers;
-        self.passing = passing
-            .filter(|(.., bytes)| *bytes > 0)
-            .map(|(memory, by, bytes)| (self.origin(memory, by).0, bytes));
+        self.passing = passing.filter(|passing| passing.bytes > 0).map(|passing| {
+            let Passing { memory, by, bytes, at } = passing;
+            let (origin, line) = self.origin(memory, by);
+            Block { origin, line, bytes, blocks: 1, later: (0, 0), at, place: self.place, number: 0 }
+        });
     }
 
     /// Records that a call for `asked` bytes failed because there was not enough memory, while `unmapped` bytes of physical

@@ -116,11 +116,8 @@ impl Held {
         for block in self.blocks.values().filter(|block| block.number < self.peak_before) {
             self.accounts[block.origin as usize].was_at_peak(self.peaks, block, block.bytes);
         }
-        if let Some((origin, bytes)) = self.passing {
-            let (place, line) = (self.place, 0);
-            let (at, later) = (self.began, (0, 0));
-            let block = Block { origin, line, bytes, blocks: 1, later, at, place, number: 0 };
-            self.accounts[origin as usize].was_at_peak(self.peaks, &block, bytes);
+        if let Some(block) = self.passing {
+            self.accounts[block.origin as usize].was_at_peak(self.peaks, &block, block.bytes);
         }
         let accounts = self.accounts.iter().zip(0..).filter(|(account, _)| account.peak == self.peaks);
         let held = accounts.map(|(account, origin)| (origin, self.since_began(&account.at_peak)));
@@ -139,7 +136,9 @@ impl Held {
             rows.entry(named.origins[*origin as usize].clone()).or_default().join(holder);
         }
         if rows.len() <= LISTED {
-            return listed(rows.into_iter().map(|((origin, _), holder)| Holder { origin, ..holder }).collect());
+            return listed(
+                rows.into_iter().map(|((origin, _), holder)| Holder { origin, ..holder }).collect(),
+            );
         }
         let mut lines: BTreeMap<usize, Holder> = BTreeMap::new();
         for (origin, holder) in &held {
@@ -149,7 +148,8 @@ impl Held {
                 OTHERS => (usize::MAX, of_origin),
                 _ => named.line(self.accounts[*origin as usize].line),
             };
-            let row = lines.entry(line).or_insert_with(|| Holder { origin: name.clone(), ..Holder::default() });
+            let row =
+                lines.entry(line).or_insert_with(|| Holder { origin: name.clone(), ..Holder::default() });
             row.join(holder);
         }
         listed(lines.into_values().collect())
@@ -163,7 +163,7 @@ impl Held {
             let lived = Lived { blocks: block.blocks, bytes: block.bytes, at_peak_bytes };
             table.entry(Lifetime::Persistent).or_default().add(lived);
         }
-        if let Some((_, bytes)) = self.passing {
+        if let Some(Block { bytes, .. }) = self.passing {
             table.entry(Lifetime::Temporary).or_default().at_peak_bytes += bytes;
         }
         table
@@ -230,8 +230,9 @@ impl Held {
             times.len() >= TIMES && holder.bytes >= LEAST && named.lines[*line].pool.is_none()
         };
         let leaks = kept.into_iter().filter(is_leak);
-        let holder = |(line, (holder, _)): (usize, (Holder, BTreeSet<u64>))| {
-            Holder { origin: named.lines[line].clone(), ..self.since_began(&holder) }
+        let holder = |(line, (holder, _)): (usize, (Holder, BTreeSet<u64>))| Holder {
+            origin: named.lines[line].clone(),
+            ..self.since_began(&holder)
         };
         listed(leaks.map(holder).collect())
     }
@@ -240,7 +241,9 @@ impl Held {
         let is_managed =
             |held: &&(u32, u64, u64)| named.origins[held.0 as usize].0.kind == Memory::Managed.name();
         let managed = refused.held.iter().filter(is_managed).map(|held| held.1).sum();
-        let holder = |(origin, bytes, blocks): (u32, u64, u64)| (origin, Holder { bytes, blocks, ..Holder::default() });
+        let holder = |(origin, bytes, blocks): (u32, u64, u64)| {
+            (origin, Holder { bytes, blocks, ..Holder::default() })
+        };
         Failure {
             origin: self.named(&refused.key, end),
             holders: self.holders(refused.held.into_iter().map(holder).collect(), named),

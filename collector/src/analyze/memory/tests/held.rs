@@ -40,7 +40,8 @@ impl Program {
     /// Launches the kernel of a step, a millisecond later.
     fn step(&mut self, step: u64) {
         self.at += MS;
-        let record = Record { thread: 1, at: self.at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+        let record =
+            Record { thread: 1, at: self.at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
         let operation = Operation {
             correlation: 0,
             context: 1,
@@ -167,7 +168,7 @@ fn what_is_freed_after_the_selected_time_is_not_lost() {
     }
     held.drain(..).for_each(|block| program.free(block));
     let holders = program.holders();
-    assert_eq!(leaks(&holders), [51], "only the line that frees nothing");
+    assert_eq!(leaks(&holders), [50], "only the line that frees nothing");
     assert!(holders.growth.is_some(), "it grew for as long as there was work");
 }
 
@@ -186,4 +187,21 @@ fn a_line_that_frees_most_of_its_blocks_and_loses_some_leaks() {
     let holders = program.holders();
     assert_eq!(leaks(&holders), [84]);
     assert!(holders.growth.is_some());
+}
+
+/// The peak was in the first step, and its holder had "steps 0 .. 4" and no time.
+#[test]
+fn memory_that_passes_in_a_launch_has_the_step_and_the_time_of_that_launch() {
+    let mut program = Program::of(Period::default());
+    for step in 0..5 {
+        program.step(step);
+        let (call, memory) = (program.call(0x20), Memory::Graph);
+        let (at_once, of) = ((5 - step) * MIB, Allocator { correlation: call.correlation, ..OF });
+        let passed =
+            MemoryChange::Passed { memory, blocks: 2, bytes: at_once, at_once, largest: at_once, of };
+        program.take(Body::Loss { cause: LossCause::RingFull, count: 0 }, Some(passed));
+    }
+    let at_peak = program.holders().at_peak;
+    let rows: Vec<_> = at_peak.iter().map(|row| (row.bytes / MIB, row.steps, row.first_ns / MS)).collect();
+    assert_eq!(rows, [(5, Some((0, 0)), 2)]);
 }
