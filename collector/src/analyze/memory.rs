@@ -371,7 +371,9 @@ impl<'a> Analysis<'a> for MemoryTimeline {
         let mut held = self.held.take();
         let by_gpu = held.as_mut().map(Held::by_gpu).unwrap_or_default();
         let rows = self.rows(end.ended, |caller| end.library(caller));
-        MemoryUse { by_gpu, holders: held.map(|held| held.finish(end)).unwrap_or_default(), ..rows }
+        let mut holders = held.map(|held| held.finish(end)).unwrap_or_default();
+        holders.at_peak.iter_mut().for_each(|holder| holder.of = rows.device.peak_bytes);
+        MemoryUse { by_gpu, holders, ..rows }
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Holder {
     pub origin: Origin,
     /// How much it is, bytes.
     pub bytes: u64,
+    /// What its process held in all at that moment, bytes; 0 of memory that is of no moment.
+    pub of: u64,
     /// The number of blocks.
     pub blocks: u64,
     /// The first and the last step in which one of them was allocated; `None` if none was allocated in a step.

@@ -55,14 +55,19 @@ fn peaks(tables: &Tables) -> Vec<Peak<'_>> {
         };
         return by_gpu.iter().filter_map(peak).collect();
     }
-    let peak = |size| Peak { gpu: None, held: *resident, size, holders: holders(&tables.memory), has_managed };
+    let peak =
+        |size| Peak { gpu: None, held: *resident, size, holders: holders(&tables.memory), has_managed };
     holding::size(tables).map(peak).into_iter().collect()
 }
 
-/// Returns who held what was on the GPU at its peak; none if that was not at the peak of all memory, whose holders are known.
+/// Returns who held what was on the GPU at its peak; none if that was not at the peak of all memory, whose holders are known, or
+/// if these are of the peaks of several processes.
 fn holders(memory: &MemoryUse) -> Vec<&Holder> {
     let is_same = memory.resident.peak_at == memory.device.peak_at;
-    let all = memory.holders.at_peak.iter().filter(|_| is_same);
+    let at_peak = || memory.holders.at_peak.iter();
+    let is_of_one =
+        at_peak().all(|holder| holder.origin.pid == at_peak().next().and_then(|first| first.origin.pid));
+    let all = at_peak().filter(|_| is_same && is_of_one);
     all.filter(|holder| holder.origin.kind != Memory::Managed.name()).collect()
 }
 

@@ -64,6 +64,9 @@ pub struct Holder {
     pub last_step: Option<u64>,
     /// The time from the start of the collection to the allocation of the first block; null = not known.
     pub first_ns: Option<u64>,
+    /// What the process held in all at that moment.
+    #[serde(skip)]
+    pub of_bytes: u64,
 }
 
 /// Where memory was allocated; null = not known, none, or several.
@@ -231,10 +234,11 @@ impl AtPeak {
 
 impl Holder {
     fn of(holder: &holders::Holder) -> Holder {
-        let holders::Holder { ref origin, bytes, blocks, steps, first_ns } = *holder;
+        let holders::Holder { ref origin, bytes, of, blocks, steps, first_ns } = *holder;
         let (first_step, last_step) = steps.unzip();
         let first_ns = (first_ns > 0).then_some(first_ns);
-        Holder { origin: Origin::of(origin), bytes, blocks, first_step, last_step, first_ns }
+        let origin = Origin::of(origin);
+        Holder { origin, bytes, blocks, first_step, last_step, first_ns, of_bytes: of }
     }
 }
 
