@@ -30,13 +30,13 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
-use crate::model::memory::{MemoryChange, failed, is_device_memory};
+use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory};
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
-use held::Held;
+use held::{Held, Passing};
 use line::Lines;
 pub use line::MemoryLine;
 pub use pools::pool_of;
@@ -172,7 +172,8 @@ impl MemoryTimeline {
             let from = self.since_began(begin);
             self.entered += 1;
             let on_line = from.saturating_sub(self.lines.from_ns);
-            let MemoryUse { device, by_kind, .. } = &mut self.sum;
+            let MemoryUse { device, resident, by_kind, .. } = &mut self.sum;
+            resident.raise_peak(from, 0);
             for (kind, part) in by_kind {
                 part.raise_peak(from, 0);
                 self.lines.of(kind).enter(part.live_bytes, on_line);
@@ -241,10 +242,14 @@ impl MemoryTimeline {
     /// its return.
     fn ended(&mut self, changes: &[MemoryChange], by: By, began: i64, ended: i64) {
         let end = self.period.ends().1;
+        let is_inside = ended < end;
+        if let Some(held) = self.held.as_mut().filter(|_| !is_inside) {
+            let changes = changes.iter().filter(|change| is_device_memory(change.memory()));
+            changes.for_each(|change| held.change_after(change));
+        }
         if began >= end {
             return;
         }
-        let is_inside = ended < end;
         self.enter(ended);
         let (counts, touches) = (self.period.contains(ended), self.period.touches(began, ended));
         let mut effects: Vec<(Part, u64, Effect)> = Vec::with_capacity(2);
@@ -277,10 +282,13 @@ impl MemoryTimeline {
     }
 
     fn change(&mut self, change: MemoryChange, by: By, is_counted: bool, at: u64) {
-        let MemoryUse { device, by_kind, .. } = &mut self.sum;
+        let MemoryUse { device, resident, by_kind, .. } = &mut self.sum;
         let memory = change.memory();
         let part = by_kind.entry(memory.name()).or_default();
         part.change(change, is_counted);
+        if fills_gpu(memory) {
+            resident.change(change, is_counted);
+        }
         if is_device_memory(memory) {
             device.change(change, is_counted);
             self.owners.change(&change, by.call.caller, is_counted);
@@ -294,12 +302,15 @@ impl MemoryTimeline {
         let on_line = at.saturating_sub(self.lines.from_ns);
         let passing = if let MemoryChange::Passed { at_once, .. } = change { at_once } else { 0 };
         part.raise_peak(at, passing);
+        if fills_gpu(memory) {
+            resident.raise_peak(at, passing);
+        }
         self.lines.of(memory.name()).change(part.live_bytes, passing, on_line);
         if is_device_memory(memory) {
             if device.raise_peak(at, passing) {
                 self.owners.peaked_with(change.allocator().caller, passing);
-                let of = (memory, &by, passing);
-                self.held.iter_mut().for_each(|held| held.peaked(Some(of)));
+                let passing = Passing { memory, by: &by, bytes: passing, at: self.began.saturating_add(at) };
+                self.held.iter_mut().for_each(|held| held.peaked(Some(passing)));
             }
             self.lines.device.change(device.live_bytes, passing, on_line);
         }
@@ -360,7 +371,9 @@ impl<'a> Analysis<'a> for MemoryTimeline {
         let mut held = self.held.take();
         let by_gpu = held.as_mut().map(Held::by_gpu).unwrap_or_default();
         let rows = self.rows(end.ended, |caller| end.library(caller));
-        MemoryUse { by_gpu, holders: held.map(|held| held.finish(end)).unwrap_or_default(), ..rows }
+        let mut holders = held.map(|held| held.finish(end)).unwrap_or_default();
+        holders.at_peak.iter_mut().for_each(|holder| holder.of = rows.device.peak_bytes);
+        MemoryUse { by_gpu, holders, ..rows }
     }
 }
 

@@ -31,6 +31,12 @@ pub fn is_device_memory(memory: Memory) -> bool {
     matches!(memory, Device | Managed | Pool | Mapped | Array | Graph)
 }
 
+/// Whether a block of this kind is on its GPU from its allocation to its free. Pages of managed memory come to a GPU when
+/// it touches them, and leave it when it needs the room: there may be more of it than the GPU has.
+pub fn fills_gpu(memory: Memory) -> bool {
+    is_device_memory(memory) && memory != Memory::Managed
+}
+
 /// The origin of a block's allocation; if the allocation was never recorded, that of its free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {

@@ -374,3 +374,54 @@ fn flames_of_several_processes_have_the_time_of_all_of_them() {
         "{text} {whole}"
     );
 }
+
+/// Of two processes one after the other, each held all at its own peak: the shares were 81, 81, 19 and 19 % of one peak, and
+/// what lived to the end was 190.8 % of it.
+#[test]
+fn shares_of_peaks_are_of_the_peaks_of_their_own_processes() {
+    let holding = |mib: [u64; 2]| {
+        move |app: &mut App| {
+            kernels(app, 2, 20);
+            app.alloc(MALLOC, Memory::Device, 0x10_0000, mib[0] * MIB);
+            app.alloc(MALLOC, Memory::Pool, 0x9000_0000, mib[1] * MIB);
+            kernels(app, 2, 20);
+        }
+    };
+    let (first, then) = ((0, 100 * MS), (200 * MS, 300 * MS));
+    let reports = reports_of(
+        vec![rank(0, first, holding([240, 60])), rank(1, then, holding([180, 20]))],
+        &Filter::default(),
+    );
+    let view = View { sections: vec![Section::Memory], ..View::default() };
+    let screen = terminal(&reports, &view, &wide(120));
+    let rows =
+        |kind: &str| screen.lines().filter(|line| line.contains(kind)).map(str::to_owned).collect::<Vec<_>>();
+    let shares = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "%").unwrap();
+        words[at - 1].to_owned()
+    };
+    let held: Vec<_> = rows("cudaMalloc").iter().map(|line| shares(line)).collect();
+    assert_eq!(held, ["80.0", "90.0", "20.0", "10.0"], "{screen}");
+    assert!(screen.contains("held at its process's peak by"), "{screen}");
+    assert_eq!(rows("to the end").iter().map(|line| shares(line)).collect::<Vec<_>>(), ["100.0"], "{screen}");
+}
+
+/// Of 220 MiB, ten rows had 73 MiB, and nothing said that there were others.
+#[test]
+fn holders_that_are_not_listed_have_a_row_together() {
+    let allocates = |app: &mut App| {
+        for line in 0..12 {
+            app.alloc(MALLOC, Memory::Device, (line + 1) << 30, 10 * MIB);
+            if let Some(Record { body: Body::Alloc(alloc), .. }) = app.records.last_mut() {
+                alloc.call.caller += 16 * line;
+            }
+        }
+        kernels(app, 2, 20);
+    };
+    let reports = reports_of(vec![rank(0, (0, 100 * MS), allocates)], &Filter::default());
+    let view = View { sections: vec![Section::Memory], ..View::default() };
+    let screen = terminal(&reports, &view, &wide(120));
+    let others: Vec<&str> = screen.lines().filter(|line| line.contains("all others")).collect();
+    assert!(matches!(others[..], [row] if row.contains("20.0 MiB") && row.contains("16.7 %")), "{screen}");
+}

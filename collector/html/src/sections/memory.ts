@@ -6,6 +6,7 @@ import { at, list, text, value } from '../report';
 import { table } from '../table';
 import { bytes, duration } from '../units';
 import { figures, section, svg } from './section';
+import { id } from './top';
 
 const COLORS = ['compute', 'copy', 'graph', 'comm', 'copy2', 'fill'];
 
@@ -54,10 +55,13 @@ function plot(kinds: string[]): HTMLElement | null {
 function holders(): HTMLElement | null {
   if (list('memory.holders').length === 0) return null;
   const of = (path: string, key: string) => text(`${path}.${key}`);
+  // Of several processes, what each held at its own peak.
+  const several = list('processes').length > 1;
+  const whose = { head: 'process', cell: (path: string) => id(path, 'pid') };
   return h(
     'div',
     {},
-    h('h3', {}, 'Held at the peak by'),
+    h('h3', {}, several ? 'Held at its process’s peak by' : 'Held at the peak by'),
     table({
       rows: 'memory.holders',
       caption: 'holders of memory',
@@ -68,6 +72,7 @@ function holders(): HTMLElement | null {
         { head: 'line', cell: (path) => place(of(path, 'line')) },
         { head: 'by', cell: (path) => name(of(path, 'pool') ?? library(of(path, 'library'))) },
         { head: 'call', cell: (path) => name(of(path, 'api') ?? '-') },
+        ...(several ? [whose] : []),
         { head: 'NVTX range', cell: (path) => of(path, 'range') && name(of(path, 'range') ?? '') },
       ],
     }),

@@ -50,7 +50,7 @@ function processes(): HTMLElement | null {
 }
 
 /** A number that is a name. */
-function id(path: string, key: string): Child {
+export function id(path: string, key: string): Child {
   const shown = value(`${path}.${key}`);
   return shown === null ? '-' : h('span', { class: 'n', 'data-path': `${path}.${key}` }, String(shown));
 }

@@ -2,11 +2,11 @@
 
 use super::usage::Use;
 use crate::hash::HashMap;
-use crate::model::memory::MemoryChange;
+use crate::model::memory::{MemoryChange, fills_gpu};
 use crate::trace::record::Context;
 use std::collections::BTreeMap;
 
-/// Device memory by the GPU's ordinal in the process.
+/// Device memory, without managed memory, by the GPU's ordinal in the process.
 pub type ByGpu = BTreeMap<u32, Use>;
 
 /// The fold over the changes of device memory of one process.
@@ -31,10 +31,13 @@ impl Gpus {
     }
 
     /// Applies a change, `at` ns since the collection began; `is_counted` if that is in the selected time. Memory of an
-    /// unknown context is on no GPU here.
+    /// unknown context is on no GPU here, and managed memory fills none.
     pub fn change(&mut self, change: &MemoryChange, at: u64, is_counted: bool) {
         let Some(gpu) = self.contexts.get(&change.allocator().context) else { return };
         let held = self.by_gpu.entry(*gpu).or_default();
+        if !fills_gpu(change.memory()) {
+            return;
+        }
         held.change(*change, is_counted);
         if is_counted {
             let passing = if let MemoryChange::Passed { at_once, .. } = change { *at_once } else { 0 };

@@ -1,20 +1,19 @@
 //! The fold over blocks of device memory: who holds them, how long, and since when.
 //!
-//! Its size is bounded by the blocks that are alive, and by the number of origins ([`ORIGINS`]). A new peak copies nothing,
+//! Its size is bounded by the blocks that are alive, and by the number of origins and lines ([`ORIGINS`]). A new peak copies nothing,
 //! since a program whose memory grows reaches one at each allocation. Instead, the number of a block says whether it was
 //! held at the last peak, and the block is added to that peak's account when it is freed.
+
+mod level;
+mod lines;
+mod rows;
 
 use super::By;
 use super::churn::{ChurnFold, Place};
 use super::gpus::{ByGpu, Gpus};
-use super::holders::{Failure, Growth, Holder, Holders, LISTED, Origin, listed};
-use super::lifetimes::{Life, Lifetime, Lifetimes, Lived};
-use super::pools::pool_of;
-use super::stretches::{Floor, Stretches};
-use super::trend::Trend;
-use crate::analyze::analysis::{End, Start};
-use crate::analyze::calls::base_name;
-use crate::analyze::ranges::RangeName;
+use super::holders::{Failure, Holder};
+use super::lifetimes::{Life, Lifetimes, Lived};
+use crate::analyze::analysis::Start;
 use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
@@ -24,24 +23,15 @@ use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::stacks::Caller;
 use crate::model::{Event, When};
 use crate::trace::record::{Body, NvtxRange};
-use gpuspy_wire::record::{Memory, Namespace, NvtxChange};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use gpuspy_wire::record::{Memory, NvtxChange};
+use level::Level;
+use lines::Lines;
+use std::collections::BTreeMap;
 
-/// The most origins that are told apart; all others count as one.
+/// The most origins, and lines, that are told apart; all others count as one.
 const ORIGINS: usize = 4096;
-/// The most stretches of the level of the process.
-const STRETCHES: usize = 128;
-/// The most stretches of the level of each origin.
-const STRETCHES_OF_ORIGIN: usize = 32;
 /// The most blocks that are kept after they ended with their context.
 const VANISHED: usize = 1 << 16;
-/// Blocks that are never freed are a leak only if they were allocated in at least this many different steps (or eighths of
-/// the run): what a program allocates once or twice is none.
-const TIMES: usize = 3;
-/// Blocks that are never freed are a leak only from this many bytes on: less than that is lost in the driver's own pages
-/// of 2 MiB.
-const LEAST: u64 = 1 << 20;
 
 /// The properties that tell origins apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,12 +44,23 @@ struct Key {
     kind: &'static str,
 }
 
+impl Key {
+    /// What the calls of a line have in common.
+    fn line(&self) -> Key {
+        Key { thread: 0, range: None, ..self.clone() }
+    }
+}
+
 /// Blocks that one call allocated.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     origin: u32,
+    /// The number of the origin's line.
+    line: u32,
     bytes: u64,
     blocks: u64,
+    /// The bytes of it that are freed after the selected time, and the number of such blocks.
+    later: (u64, u64),
     /// Host ns when it was allocated.
     at: u64,
     place: Place,
@@ -67,46 +68,12 @@ struct Block {
     number: u64,
 }
 
-/// The bytes held over time, as far as operations were launched meanwhile: what is freed after the last operation does
-/// not lower the level.
-#[derive(Debug)]
-struct Level {
-    bytes: u64,
-    /// The number of operations in the selected time at the last change.
-    operations: u64,
-    steps: Stretches<Floor>,
-    time: Stretches<Floor>,
-}
-
-impl Level {
-    fn new(most: usize) -> Self {
-        let (steps, time) = (Stretches::new(most), Stretches::new(most));
-        Level { bytes: 0, operations: 0, steps, time }
-    }
-
-    /// Records the present level, before it changes or at the end.
-    fn settle(&mut self, now: Place) {
-        if now.selected == self.operations {
-            return;
-        }
-        self.operations = now.selected;
-        if let Some(step) = now.steps {
-            self.steps.held(self.bytes, step);
-        }
-        if let Some(micros) = now.micros {
-            self.time.held(self.bytes, micros);
-        }
-    }
-
-    fn stretches(&self, in_steps: bool) -> &Stretches<Floor> {
-        if in_steps { &self.steps } else { &self.time }
-    }
-}
-
 /// What one origin holds.
 #[derive(Debug)]
 struct Account {
-    level: Level,
+    /// The number of its line.
+    line: u32,
+    bytes: u64,
     blocks: u64,
     /// The number of the peak that `at_peak` belongs to.
     peak: u64,
@@ -115,9 +82,8 @@ struct Account {
 }
 
 impl Account {
-    fn new() -> Self {
-        let level = Level::new(STRETCHES_OF_ORIGIN);
-        Account { level, blocks: 0, peak: 0, at_peak: Holder::default() }
+    fn of(line: u32) -> Self {
+        Account { line, bytes: 0, blocks: 0, peak: 0, at_peak: Holder::default() }
     }
 
     /// Adds bytes of a block that was held at peak number `peak`.
@@ -137,6 +103,25 @@ fn add(holder: &mut Holder, block: &Block, bytes: u64) {
         let (first, last) = holder.steps.unwrap_or((step, step));
         holder.steps = Some((first.min(step), last.max(step)));
     }
+}
+
+/// What one call allocated and freed again, as a graph launch does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passing<'a> {
+    pub memory: Memory,
+    pub by: &'a By,
+    /// The most that was held at once.
+    pub bytes: u64,
+    /// Host ns when the call returned.
+    pub at: u64,
+}
+
+/// What is held after the selected time.
+#[derive(Debug)]
+struct After {
+    bytes: u64,
+    /// The least of it at an operation; `None` if there is none after it was changed.
+    least: Option<u64>,
 }
 
 /// What this fold collects inside NVTX ranges: nothing.
@@ -174,6 +159,7 @@ pub struct Held {
     first_block: Option<u64>,
     keys: HashMap<Key, u32>,
     accounts: Vec<Account>,
+    lines: Lines,
     blocks: HashMap<u64, Block>,
     vanished: Vec<Block>,
     numbers: u64,
@@ -181,10 +167,12 @@ pub struct Held {
     peaks: u64,
     /// The number that the next block had at the last peak: blocks with lower numbers were allocated before it.
     peak_before: u64,
-    /// The memory that one call allocated and freed again at the last peak: its origin and its bytes.
-    passing: Option<(u32, u64)>,
+    /// The memory that one call allocated and freed again at the last peak.
+    passing: Option<Block>,
     lifetimes: Lifetimes,
     level: Level,
+    /// What is held after the selected time, if it changes then.
+    after: Option<After>,
     churn: ChurnFold,
     gpus: Gpus,
     refused: Option<Refused>,
@@ -205,6 +193,7 @@ impl Held {
             first_block: None,
             keys: HashMap::default(),
             accounts: Vec::new(),
+            lines: Lines::default(),
             blocks: HashMap::default(),
             vanished: Vec::new(),
             numbers: 0,
@@ -212,7 +201,8 @@ impl Held {
             peak_before: 0,
             passing: None,
             lifetimes: Lifetimes::default(),
-            level: Level::new(STRETCHES),
+            level: Level::default(),
+            after: None,
             churn: ChurnFold::default(),
             gpus: Gpus::default(),
             refused: None,
@@ -235,6 +225,8 @@ impl Held {
             self.place.step = event.step.or(self.place.step);
             if self.period.contains(host(operation.called)) {
                 self.pass(operation.called);
+            } else if let Some(After { bytes, least }) = &mut self.after {
+                *least = Some(least.unwrap_or(*bytes).min(*bytes));
             }
         }
     }
@@ -273,25 +265,26 @@ impl Held {
         self.gpus.change(change, at.saturating_sub(self.began), self.period.contains(host(at)));
         match *change {
             MemoryChange::Allocated { memory, bytes, of } if bytes > 0 => {
-                let origin = self.origin(memory, by);
+                let (origin, line) = self.origin(memory, by);
                 let (number, place) = (self.numbers, self.place);
                 self.numbers += 1;
                 self.first_block.get_or_insert(at);
-                let new = Block { origin, bytes: 0, blocks: 0, at, place, number };
+                let new = Block { origin, line, bytes: 0, blocks: 0, later: (0, 0), at, place, number };
                 let block = self.blocks.entry(of.correlation).or_insert(new);
                 block.bytes = block.bytes.saturating_add(bytes);
                 block.blocks += 1;
-                self.changed(origin, |level| level.saturating_add(bytes), 1);
+                self.lines.accounts[line as usize].allocated(bytes);
+                self.changed(origin, line, |level| level.saturating_add(bytes), 1);
             }
             MemoryChange::Freed { bytes, of, .. } | MemoryChange::Vanished { bytes, of, .. } if bytes > 0 => {
                 let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
-                let gone = Block { bytes: bytes.min(block.bytes), blocks: 1, ..*block };
+                let gone = Block { bytes: bytes.min(block.bytes), blocks: 1, later: (0, 0), ..*block };
                 block.bytes -= gone.bytes;
                 block.blocks = block.blocks.saturating_sub(1);
                 if block.bytes == 0 {
                     self.blocks.remove(&of.correlation);
                 }
-                self.changed(gone.origin, |level| level.saturating_sub(gone.bytes), -1);
+                self.changed(gone.origin, gone.line, |level| level.saturating_sub(gone.bytes), -1);
                 self.gone(gone, at, matches!(change, MemoryChange::Vanished { .. }));
             }
             MemoryChange::Passed { blocks, bytes, .. } if self.period.contains(host(at)) => {
@@ -304,16 +297,34 @@ impl Held {
         }
     }
 
-    /// Returns the number of an origin.
-    fn origin(&mut self, memory: Memory, by: &By) -> u32 {
+    /// Takes a change after the selected time: what is freed then was not lost, and what is held then says whether memory
+    /// that grew goes on to.
+    pub(super) fn change_after(&mut self, change: &MemoryChange) {
+        let after = self.after.get_or_insert(After { bytes: self.level.bytes, least: None });
+        match *change {
+            MemoryChange::Allocated { bytes, .. } => after.bytes = after.bytes.saturating_add(bytes),
+            MemoryChange::Vanished { bytes, .. } => after.bytes = after.bytes.saturating_sub(bytes),
+            MemoryChange::Freed { bytes, of, .. } => {
+                after.bytes = after.bytes.saturating_sub(bytes);
+                let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
+                block.later = (block.later.0.saturating_add(bytes).min(block.bytes), block.later.1 + 1);
+                self.lines.accounts[block.line as usize].freed(bytes, block.place, self.place);
+            }
+            MemoryChange::FreeFailed { .. } | MemoryChange::Passed { .. } => {}
+        }
+    }
+
+    /// Returns the numbers of an origin and of its line.
+    fn origin(&mut self, memory: Memory, by: &By) -> (u32, u32) {
         let key = self.key(memory.name(), by);
+        let line = self.lines.of(&key);
         let is_full = self.keys.len() >= ORIGINS && !self.keys.contains_key(&key);
         let next = self.accounts.len() as u32;
         let origin = *self.keys.entry(if is_full { Key::default() } else { key }).or_insert(next);
         if origin == next {
-            self.accounts.push(Account::new());
+            self.accounts.push(Account::of(line));
         }
-        origin
+        (origin, line)
     }
 
     fn key(&mut self, kind: &'static str, by: &By) -> Key {
@@ -323,17 +334,20 @@ impl Held {
         Key { api: by.call.api, caller: by.caller(), thread: by.thread, range, kind }
     }
 
-    fn changed(&mut self, origin: u32, change: impl Fn(u64) -> u64, blocks: i64) {
+    fn changed(&mut self, origin: u32, line: u32, change: impl Fn(u64) -> u64, blocks: i64) {
         let account = &mut self.accounts[origin as usize];
-        account.blocks = account.blocks.saturating_add_signed(blocks);
-        for level in [&mut self.level, &mut account.level] {
+        (account.bytes, account.blocks) =
+            (change(account.bytes), account.blocks.saturating_add_signed(blocks));
+        for level in [&mut self.level, &mut self.lines.accounts[line as usize].level] {
             level.settle(self.place);
             level.bytes = change(level.bytes);
         }
     }
 
     fn gone(&mut self, block: Block, at: u64, has_vanished: bool) {
-        if has_vanished && self.vanished.len() < VANISHED {
+        if !has_vanished {
+            self.lines.accounts[block.line as usize].freed(block.bytes, block.place, self.place);
+        } else if self.vanished.len() < VANISHED {
             self.vanished.push(block);
         }
         let life = Life {
@@ -352,22 +366,23 @@ impl Held {
         }
     }
 
-    /// Records that what is held now is a new peak, with `passing` bytes more that the call of a thread allocated and
-    /// freed.
-    pub(super) fn peaked(&mut self, passing: Option<(Memory, &By, u64)>) {
+    /// Records that what is held now is a new peak, with more that one call allocated and freed.
+    pub(super) fn peaked(&mut self, passing: Option<Passing<'_>>) {
         self.peaks += 1;
         self.peak_before = self.numbers;
-        self.passing = passing
-            .filter(|(.., bytes)| *bytes > 0)
-            .map(|(memory, by, bytes)| (self.origin(memory, by), bytes));
+        self.passing = passing.filter(|passing| passing.bytes > 0).map(|passing| {
+            let Passing { memory, by, bytes, at } = passing;
+            let (origin, line) = self.origin(memory, by);
+            Block { origin, line, bytes, blocks: 1, later: (0, 0), at, place: self.place, number: 0 }
+        });
     }
 
     /// Records that a call for `asked` bytes failed because there was not enough memory, while `unmapped` bytes of physical
     /// memory were created and not mapped.
     pub(super) fn refused(&mut self, by: &By, asked: u64, at: u64, unmapped: u64) {
         let key = self.key("", by);
-        let accounts = self.accounts.iter().enumerate().filter(|(_, account)| account.level.bytes > 0);
-        let held = accounts.map(|(at, account)| (at as u32, account.level.bytes, account.blocks));
+        let accounts = self.accounts.iter().enumerate().filter(|(_, account)| account.bytes > 0);
+        let held = accounts.map(|(at, account)| (at as u32, account.bytes, account.blocks));
         let at = at.saturating_sub(self.began);
         let failure = Failure {
             at,
@@ -385,124 +400,5 @@ impl Held {
     /// Returns the memory on each GPU.
     pub fn by_gpu(&mut self) -> ByGpu {
         std::mem::take(&mut self.gpus).finish()
-    }
-
-    /// Returns the rows.
-    pub fn finish(mut self, end: &End<'_>) -> Holders {
-        self.level.settle(self.place);
-        self.accounts.iter_mut().for_each(|account| account.level.settle(self.place));
-        let mut origins = vec![Origin::default(); self.accounts.len()];
-        for (key, at) in &self.keys {
-            origins[*at as usize] = self.named(key, end);
-        }
-        let failure = self.refused.take().map(|refused| self.failure(refused, &origins, end));
-        let never_freed = self.never_freed(&origins);
-        let growth = self.growth(&origins);
-        let churn = std::mem::take(&mut self.churn);
-        let most = churn.most().map(|(api, caller)| Key { api, caller, ..Key::default() });
-        let origin = most.map(|key| Origin { tid: None, ..self.named(&key, end) }).unwrap_or_default();
-        let churn = churn.finish(self.place, self.began, origin);
-        let at_peak = self.at_peak(&origins);
-        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure }
-    }
-
-    fn named(&self, key: &Key, end: &End<'_>) -> Origin {
-        if *key == Key::default() {
-            return Origin { pid: end.pid, kind: "(others)", ..Origin::default() };
-        }
-        let source = end.source(key.caller);
-        let api = end.names.get(Namespace::Api, key.api.into()).map(|name| base_name(name).to_owned());
-        let range = key.range.map(|range| RangeName::numbered(range, end.names, &self.folded).to_string());
-        let pool = source.library.as_deref().and_then(pool_of);
-        let tid = self.tids.get(&key.thread).copied();
-        Origin { pid: end.pid, tid, source, api, range, kind: key.kind, pool }
-    }
-
-    fn at_peak(&mut self, origins: &[Origin]) -> Vec<Holder> {
-        for block in self.blocks.values().filter(|block| block.number < self.peak_before) {
-            self.accounts[block.origin as usize].was_at_peak(self.peaks, block, block.bytes);
-        }
-        if let Some((origin, bytes)) = self.passing {
-            let place = self.place;
-            let block = Block { origin, bytes, blocks: 1, at: self.began, place, number: 0 };
-            self.accounts[origin as usize].was_at_peak(self.peaks, &block, bytes);
-        }
-        let of_peak = self.accounts.iter().zip(origins).filter(|(account, _)| account.peak == self.peaks);
-        listed(of_peak.map(|(account, origin)| self.holder(&account.at_peak, origin)).collect())
-    }
-
-    /// Returns a holder with its origin, and times since the collection began.
-    fn holder(&self, holder: &Holder, origin: &Origin) -> Holder {
-        let first_ns = holder.first_ns.saturating_sub(self.began);
-        Holder { origin: origin.clone(), first_ns, ..holder.clone() }
-    }
-
-    fn lifetimes(self, end: &End<'_>) -> BTreeMap<Lifetime, Lived> {
-        let run_ns = end.ended.saturating_sub(self.first_block.unwrap_or(end.ended));
-        let mut table = self.lifetimes.finish(run_ns, self.peaks);
-        for block in self.blocks.values() {
-            let at_peak_bytes = if block.number < self.peak_before { block.bytes } else { 0 };
-            let lived = Lived { blocks: block.blocks, bytes: block.bytes, at_peak_bytes };
-            table.entry(Lifetime::Persistent).or_default().add(lived);
-        }
-        if let Some((_, bytes)) = self.passing {
-            table.entry(Lifetime::Temporary).or_default().at_peak_bytes += bytes;
-        }
-        table
-    }
-
-    fn growth(&self, origins: &[Origin]) -> Option<Growth> {
-        let is_per_step = self.place.is_in_steps();
-        let whole = self.level.stretches(is_per_step);
-        let Trend { first, last, slope, .. } = Trend::growing(&whole.values)?;
-        let growth = |account: &Account| {
-            let trend = Trend::of(&account.level.stretches(is_per_step).values)?;
-            trend.last.checked_sub(trend.first).filter(|bytes| *bytes > 0)
-        };
-        let grown = self.accounts.iter().zip(origins);
-        let mut grown: Vec<_> =
-            grown.filter_map(|(account, origin)| Some((origin.clone(), growth(account)?))).collect();
-        grown.sort_by_key(|(_, bytes)| Reverse(*bytes));
-        grown.truncate(LISTED);
-        // An index of a stretch is a step or a microsecond, and the slope is per step or per second.
-        let slope = slope / whole.length as f64 * if is_per_step { 1.0 } else { 1e6 };
-        Some(Growth { is_per_step, slope, first, last, origins: grown })
-    }
-
-    /// Returns the blocks of each origin that were allocated after the warm-up and not in the last two steps (or in the
-    /// last eighth of the time), and never freed.
-    fn never_freed(&self, origins: &[Origin]) -> Vec<Holder> {
-        let in_steps = self.place.is_in_steps();
-        let index = |place: &Place| if in_steps { place.steps } else { place.micros };
-        let Some(last) = index(&self.place) else { return Vec::new() };
-        let recent = if in_steps { 2 } else { last / 8 };
-        let (from, to) = (last.div_ceil(8), last.saturating_sub(recent));
-        let mut kept: BTreeMap<u32, (Holder, BTreeSet<u64>)> = BTreeMap::new();
-        for block in self.blocks.values().chain(&self.vanished) {
-            let Some(index) = index(&block.place).filter(|index| (from..to).contains(index)) else {
-                continue;
-            };
-            let (holder, times) = kept.entry(block.origin).or_default();
-            add(holder, block, block.bytes);
-            times.insert(if in_steps { index } else { index / (last / 8).max(1) });
-        }
-        let is_leak = |(origin, (holder, times)): &(u32, (Holder, BTreeSet<u64>))| {
-            times.len() >= TIMES && holder.bytes >= LEAST && origins[*origin as usize].pool.is_none()
-        };
-        let leaks = kept.into_iter().filter(is_leak);
-        listed(leaks.map(|(origin, (holder, _))| self.holder(&holder, &origins[origin as usize])).collect())
-    }
-
-    fn failure(&self, refused: Refused, origins: &[Origin], end: &End<'_>) -> Failure {
-        let holder = |(origin, bytes, blocks): (u32, u64, u64)| {
-            let origin = origins[origin as usize].clone();
-            Holder { origin, bytes, blocks, ..Holder::default() }
-        };
-        Failure {
-            origin: self.named(&refused.key, end),
-            holders: listed(refused.held.into_iter().map(holder).collect()),
-            went_on: self.place.operations > refused.operations,
-            ..refused.failure
-        }
     }
 }

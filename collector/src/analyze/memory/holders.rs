@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// The most holders that are listed.
 pub const LISTED: usize = 10;
 
-/// Where memory was allocated. Blocks of the same origin are one holder.
+/// Where memory was allocated. Blocks of the same origin are one holder; where holders are joined over threads and ranges,
+/// it has those that they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
     /// The process.
@@ -36,12 +37,27 @@ pub struct Holder {
     pub origin: Origin,
     /// How much it is, bytes.
     pub bytes: u64,
+    /// What its process held in all at that moment, bytes; 0 of memory that is of no moment.
+    pub of: u64,
     /// The number of blocks.
     pub blocks: u64,
     /// The first and the last step in which one of them was allocated; `None` if none was allocated in a step.
     pub steps: Option<(u64, u64)>,
     /// When the first of them was allocated: ns since the collection began.
     pub first_ns: u64,
+}
+
+impl Holder {
+    /// Adds what is of the same origin.
+    pub fn join(&mut self, other: &Holder) {
+        self.first_ns = if self.blocks == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.blocks += other.blocks;
+        self.steps = match (self.steps, other.steps) {
+            (Some(mine), Some(theirs)) => Some((mine.0.min(theirs.0), mine.1.max(theirs.1))),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
 }
 
 /// Memory that grows throughout the run.
@@ -72,7 +88,9 @@ pub struct Failure {
     pub requested: Option<u64>,
     /// The device memory that was held, bytes.
     pub live: u64,
-    /// What the process held on each of its GPUs, by their ordinals, bytes. A failed call does not say which it asked.
+    /// How much of it was managed memory, which need not be on a GPU, bytes.
+    pub managed: u64,
+    /// What the process held of the rest on each of its GPUs, by their ordinals, bytes. A failed call does not say which it asked.
     pub by_gpu: BTreeMap<u32, u64>,
     /// Physical memory that was created and not mapped, bytes.
     pub unmapped: u64,

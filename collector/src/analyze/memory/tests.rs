@@ -1,5 +1,7 @@
 //! Tests of the memory analysis with a few changes.
 
+mod held;
+
 use super::lifetimes::{Lifetime, Lived};
 use super::*;
 use crate::analyze::analysis::finish_at;
@@ -298,4 +300,24 @@ fn what_a_gpu_holds_when_the_selected_time_begins_may_be_its_peak() {
     let by_gpu = finish_at(fold, 10_000).by_gpu;
     let peaks: Vec<_> = by_gpu.values().map(|held| (held.peak_bytes, held.peak_at)).collect();
     assert_eq!(peaks, [(40, 2_000), (70, 2_000)]);
+}
+
+/// 70 GiB of managed memory that nothing had touched were 87.5 % of a GPU, and more of it than a GPU has was no room at all.
+#[test]
+fn managed_memory_does_not_fill_a_gpu() {
+    let names = Names::default();
+    let mut fold = MemoryTimeline::new(&Start::of(&names));
+    let of_context = Context { context: 1, device: 0, handle: 9, destroyed: false };
+    take(&mut fold, &Event::new(&Record { thread: 1, at: 100, body: Body::Context(of_context) }));
+    let blocks = [(Memory::Device, 5, 1), (Memory::Managed, 70, 2), (Memory::Pool, 3, 3)];
+    for (memory, bytes, correlation) in blocks {
+        let of = Allocator { correlation, ..OF };
+        let body = Body::Loss { cause: LossCause::RingFull, count: 0 };
+        let record = Record { thread: 1, at: 1_000 * correlation, body };
+        let allocated = MemoryChange::Allocated { memory, bytes, of };
+        take(&mut fold, &Event { memory: vec![allocated], ..Event::new(&record) });
+    }
+    let memory = finish_at(fold, 10_000);
+    assert_eq!((memory.device.peak_bytes, memory.by_kind["managed"].peak_bytes), (78, 70));
+    assert_eq!((memory.resident.peak_bytes, memory.by_gpu[&0].peak_bytes), (8, 8));
 }

@@ -6,6 +6,7 @@ use crate::analyze::estimate::Estimate;
 use crate::analyze::merge::Merge;
 use crate::analyze::owners::{ByLibrary, Holding};
 use crate::model::memory::MemoryChange;
+use gpuspy_wire::record::Memory;
 use std::collections::BTreeMap;
 
 /// Use of memory of one kind or of several.
@@ -32,7 +33,10 @@ pub struct Use {
 pub struct MemoryUse {
     /// Device memory: allocated, managed, from pools, mapped, arrays, by graphs; no reservations.
     pub device: Use,
-    /// Device memory on each GPU of a process, by its ordinal there. Of several processes, whose GPUs may be others, there is
+    /// The same without managed memory, whose pages are where they were touched last: how full GPUs are. Its peak has no
+    /// bounds.
+    pub resident: Use,
+    /// That memory on each GPU of a process, by its ordinal there. Of several processes, whose GPUs may be others, there is
     /// none.
     pub by_gpu: BTreeMap<u32, Use>,
     /// By [`Memory::name`].
@@ -108,6 +112,18 @@ impl Use {
     }
 }
 
+impl MemoryUse {
+    /// Whether managed memory was held.
+    pub fn has_managed(&self) -> bool {
+        self.managed_peak() > 0
+    }
+
+    /// The most managed memory that was held at once, bytes.
+    pub fn managed_peak(&self) -> u64 {
+        self.by_kind.get(Memory::Managed.name()).map_or(0, |part| part.peak_bytes)
+    }
+}
+
 impl Merge for MemoryUse {
     /// Adds another line, which is of other times: of what was held at once, the larger one remains. What was
     /// held over time is left out.
@@ -121,6 +137,7 @@ impl Merge for MemoryUse {
             self.by_library.entry(library.clone()).or_default().add(&Holding { at_peak_bytes, ..*theirs });
         }
         self.device.merge(&other.device);
+        self.resident.merge(&other.resident);
         for (kind, theirs) in &other.by_kind {
             self.by_kind.entry(kind).or_default().merge(theirs);
         }

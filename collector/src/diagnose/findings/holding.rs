@@ -24,9 +24,9 @@ pub fn size_of(tables: &Tables, gpu: u32) -> Option<u64> {
     device.memory_bytes.filter(|size| *size > 0)
 }
 
-/// Returns the tables of each process, and those of all of them.
+/// Returns the tables of all processes, and those of each of them: what is true of both is best said of the process.
 pub fn each<'a>(reports: &'a [ProcessReport], all: &'a Tables) -> impl Iterator<Item = &'a Tables> {
-    reports.iter().map(|report| &report.tables).chain([all])
+    std::iter::once(all).chain(reports.iter().map(|report| &report.tables))
 }
 
 /// Returns a finding that costs memory and no time.
@@ -66,8 +66,8 @@ pub fn place(origin: &Origin) -> String {
 }
 
 /// Returns the holders of the most memory in words, with their shares of `all` bytes.
-pub fn holders(holders: &[Holder], all: u64) -> String {
-    let words = |holder: &Holder| {
+pub fn holders(holders: &[&Holder], all: u64) -> String {
+    let words = |holder: &&Holder| {
         format!("{} ({}) by {}", bytes(holder.bytes), percent(holder.bytes, all), place(&holder.origin))
     };
     holders.iter().take(NAMED).map(words).collect::<Vec<_>>().join(", ")

@@ -6,6 +6,7 @@ use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, count, duration};
+use gpuspy_wire::record::Memory;
 
 const ADVICE: Advice = Advice {
     pytorch: "Keep no tensors of earlier steps: add up loss.detach() and not the loss itself, empty lists of outputs, \
@@ -35,7 +36,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let freed = &facts.all.memory.holders.never_freed;
     let leak = freed.iter().find(|holder| holder.origin == *origin);
     let text = match leak {
-        Some(leak) => format!("{text} {} of its blocks are never freed.", count(leak.blocks)),
+        // Those of the warm-up and of the last steps are not counted.
+        Some(leak) => format!("{text} At least {} of its blocks are never freed.", count(leak.blocks)),
         None => text,
     };
     let evidence =
@@ -49,11 +51,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     ))
 }
 
-/// Returns when memory is full at this rate, as a sentence.
+/// Returns when memory is full at this rate, as a sentence. Where managed memory grows, that is not known: it need not be on
+/// the GPU.
 fn until_full(growth: &Growth, facts: &Facts<'_>) -> Option<String> {
+    if growth.origins.iter().any(|(origin, _)| origin.kind == Memory::Managed.name()) {
+        return None;
+    }
     let tables = facts.of_process(|tables| tables.memory.holders.growth.as_ref() == Some(growth));
     // At the peak there is less room than at the least of the last quarter, which the growth is measured by.
-    let most = tables.memory.device.peak().value.max(growth.last);
+    let last = growth.last.saturating_sub(tables.memory.managed_peak());
+    let most = tables.memory.resident.peak_bytes.max(last);
     let left = holding::size(tables)?.saturating_sub(most) as f64 / growth.slope.max(1.0);
     let is_full = tables.memory.holders.failure.is_some() || left < 1.0;
     if is_full {

@@ -24,7 +24,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let failures = facts.all.memory.out_of_memory;
     let failure = facts.all.memory.holders.failure.as_ref()?;
     let requested = requested(failure);
-    let held = holding::holders(&failure.holders, failure.live);
+    let held = holding::holders(&failure.holders.iter().collect::<Vec<_>>(), failure.live);
     let held = if held.is_empty() { held } else { format!(": {held}") };
     let tables = facts.of_process(|tables| tables.memory.holders.failure.as_ref() == Some(failure));
     let rest = match failure.by_gpu.iter().next() {
@@ -79,7 +79,8 @@ fn on_each(tables: &Tables, failure: &Failure) -> String {
         Some(size) => format!("{} of the {} of GPU {gpu}", bytes(*held), bytes(size)),
         None => format!("{} of GPU {gpu}", bytes(*held)),
     };
-    format!(" That was {}.", failure.by_gpu.iter().map(on).collect::<Vec<_>>().join(" and "))
+    let that = if failure.managed > 0 { "Without managed memory, that was" } else { "That was" };
+    format!(" {that} {}.", failure.by_gpu.iter().map(on).collect::<Vec<_>>().join(" and "))
 }
 
 /// Returns how the request compares with what was free, in a sentence.
@@ -88,8 +89,15 @@ fn room(failure: &Failure, size: Option<u64>) -> String {
     if failure.unmapped > 0 {
         words = format!(" Another {} was reserved and not mapped.", bytes(failure.unmapped));
     }
+    if failure.managed > 0 {
+        let managed = bytes(failure.managed);
+        words +=
+            &format!(" Of what it held, {managed} was managed memory, which makes room for other memory.");
+    }
     let Some(size) = size else { return words };
-    let free = size.saturating_sub(failure.live).saturating_sub(failure.unmapped);
+    // The driver moves managed memory out of the way of other allocations.
+    let resident = failure.live.saturating_sub(failure.managed);
+    let free = size.saturating_sub(resident).saturating_sub(failure.unmapped);
     let of = format!("of the GPU's {} it left {}", bytes(size), bytes(free));
     match failure.requested {
         Some(requested) if requested > size => {

@@ -8,6 +8,7 @@ use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
 use crate::units::{bytes, duration, percent};
+use gpuspy_wire::record::Memory;
 
 /// The share of the GPU's memory from which its peak is reported: the context, the libraries and fragmentation take some
 /// of what is left.
@@ -24,7 +25,7 @@ const ADVICE: Advice = Advice {
     cuda: "To make room: free what later phases do not need before the peak, use blocks again, or work on smaller parts.",
 };
 
-/// What was held of a GPU's memory.
+/// What was held of a GPU's memory. Managed memory is none of it.
 struct Peak<'a> {
     /// The GPU, in a process that uses several.
     gpu: Option<u32>,
@@ -32,7 +33,9 @@ struct Peak<'a> {
     /// The GPU's size, bytes.
     size: u64,
     /// Who held it, the most first; none in a process that uses several GPUs, whose holders are not known by GPU.
-    holders: &'a [Holder],
+    holders: Vec<&'a Holder>,
+    /// Whether managed memory was held as well.
+    has_managed: bool,
 }
 
 impl Peak<'_> {
@@ -43,15 +46,29 @@ impl Peak<'_> {
 
 /// Returns the peaks of one process, of each of its GPUs; or that of all processes, whose GPUs cannot be told apart.
 fn peaks(tables: &Tables) -> Vec<Peak<'_>> {
-    let MemoryUse { by_gpu, holders, .. } = &tables.memory;
+    let MemoryUse { by_gpu, resident, .. } = &tables.memory;
+    let has_managed = tables.memory.has_managed();
     if by_gpu.len() > 1 {
         let peak = |(gpu, held): (&u32, &Use)| {
-            Some(Peak { gpu: Some(*gpu), held: *held, size: holding::size_of(tables, *gpu)?, holders: &[] })
+            let (size, holders) = (holding::size_of(tables, *gpu)?, Vec::new());
+            Some(Peak { gpu: Some(*gpu), held: *held, size, holders, has_managed })
         };
         return by_gpu.iter().filter_map(peak).collect();
     }
-    let peak = |size| Peak { gpu: None, held: tables.memory.device, size, holders: &holders.at_peak };
+    let peak =
+        |size| Peak { gpu: None, held: *resident, size, holders: holders(&tables.memory), has_managed };
     holding::size(tables).map(peak).into_iter().collect()
+}
+
+/// Returns who held what was on the GPU at its peak; none if that was not at the peak of all memory, whose holders are known, or
+/// if these are of the peaks of several processes.
+fn holders(memory: &MemoryUse) -> Vec<&Holder> {
+    let is_same = memory.resident.peak_at == memory.device.peak_at;
+    let at_peak = || memory.holders.at_peak.iter();
+    let is_of_one =
+        at_peak().all(|holder| holder.origin.pid == at_peak().next().and_then(|first| first.origin.pid));
+    let all = at_peak().filter(|_| is_same && is_of_one);
+    all.filter(|holder| holder.origin.kind != Memory::Managed.name()).collect()
 }
 
 /// Looks for the GPU whose memory a process, or all of them together, comes nearest to.
@@ -59,14 +76,15 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let most = holding::each(facts.reports, facts.all)
         .flat_map(peaks)
         .max_by(|one, other| one.share().total_cmp(&other.share()));
-    let Peak { gpu, held, size, holders } = most.filter(|peak| peak.share() > FULL)?;
+    let Peak { gpu, held, size, holders, has_managed } = most.filter(|peak| peak.share() > FULL)?;
     let share = percent(held.peak_bytes, size);
-    let by = holding::holders(holders, held.peak_bytes);
+    let by = holding::holders(&holders, held.peak_bytes);
     let text = format!(
-        "At {} it held {} of {} ({share}){}. Headroom: {}.",
+        "At {} it held {} of {} ({share}{}){}. Headroom: {}.",
         duration(held.peak_at),
         bytes(held.peak_bytes),
         bytes(size),
+        if has_managed { ", without managed memory" } else { "" },
         if by.is_empty() { by } else { format!(": {by}") },
         bytes(size.saturating_sub(held.peak_bytes)),
     );

@@ -35,6 +35,8 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
 
+mod memory;
+
 const RANKS: usize = 8;
 const STEPS: u64 = 100;
 const GIB: u64 = 1 << 30;

@@ -468,6 +468,24 @@ fn changes_of_memory_come_with_the_amount_held_afterwards() {
     assert_eq!((drawn("pinned memory"), drawn("managed memory")), (vec![512, 0], vec![1_000, 0]));
 }
 
+/// A window in which nothing was allocated or freed had no counter at all, while 71 MiB were held throughout.
+#[test]
+fn a_part_of_the_run_begins_with_what_is_held() {
+    let levels = |since, until| {
+        let filter = Filter { since: Some(since), until: Some(until), ..Filter::default() };
+        let trace: Value = serde_json::from_slice(&filtered(&[memory_taken()], &filter)).unwrap();
+        let counters = events(&trace).iter().filter(|event| event["ph"] == "C");
+        let level =
+            |event: &Value| (event["name"].as_str().unwrap().to_owned(), event["args"]["bytes"].as_i64());
+        counters.map(level).collect::<Vec<_>>()
+    };
+    let level = |name: &str, bytes| (format!("{name} memory"), Some(bytes));
+    let held = [level("device", 5_096), level("managed", 1_000), level("pinned", 512)];
+    assert_eq!(levels(33_000, 45_000), held, "nothing changes");
+    assert_eq!(levels(33_000, 60_000)[..3], held, "it is freed");
+    assert_eq!(levels(1_000, 5_000), [], "nothing is held");
+}
+
 /// What was said to be held on a GPU was held on all of them, and a free was one on the GPU that was current.
 #[test]
 fn changes_of_memory_come_with_the_amount_held_on_their_gpu() {

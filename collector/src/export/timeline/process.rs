@@ -163,8 +163,9 @@ impl<'e, 's, S: Sink> Pass<'e, 's, S> {
             self.gpu(due)?;
         }
         self.last_step()?;
-        let ended = self.source.status.as_ref().map_or(self.last, |status| status.ended);
-        self.end_ranges(ended.max(self.last))?;
+        let ended = self.source.status.as_ref().map_or(self.last, |status| status.ended).max(self.last);
+        self.enter_memory(host(ended))?;
+        self.end_ranges(ended)?;
         self.last_functions()
     }
 

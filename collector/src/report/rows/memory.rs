@@ -21,17 +21,20 @@ pub struct Memory {
     pub by_library: Vec<Holding>,
     pub at_peak: AtPeak,
     /// Who held the most device memory at the peak, the largest holder first; of several processes, at the peak of
-    /// each. Blocks have one holder if the same process, thread, library, CUDA function and NVTX range allocated them.
+    /// each. Blocks have one holder if the same process, thread, line, library, CUDA function and NVTX range allocated them;
+    /// where that is more than ten holders, in whichever thread and range.
     #[schemars(length(max = 10))]
     pub holders: Vec<Holder>,
     /// Blocks of device memory by how long they lived. persistent: held at the end, or for half of the run; per_step:
     /// freed in the step in which they were allocated, or in the next (without steps: after less than a twentieth of the
     /// run); temporary: freed within 1 ms, or before any work was launched after their allocation; longer: all others.
     pub lifetimes: BTreeMap<&'static str, Lived>,
-    /// How device memory grows throughout the run; null = it does not grow.
+    /// How device memory grows throughout the run; null = it does not grow, or what grew in the selected time is freed after it
+    /// while work goes on.
     pub growth: Option<Growth>,
     /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
-    /// the run), and never freed. What a framework's pool keeps does not count.
+    /// the run), and never freed; by line, in whichever thread and NVTX range. What a framework's pool keeps does not
+    /// count, nor, where a line frees most of its blocks, what is hardly older than others that it had freed.
     #[schemars(length(max = 10))]
     pub never_freed: Vec<Holder>,
     /// The last call that failed because there was not enough memory; null = no call did.
@@ -61,9 +64,12 @@ pub struct Holder {
     pub last_step: Option<u64>,
     /// The time from the start of the collection to the allocation of the first block; null = not known.
     pub first_ns: Option<u64>,
+    /// What the process held in all at that moment.
+    #[serde(skip)]
+    pub of_bytes: u64,
 }
 
-/// Where memory was allocated; null = not known, or none.
+/// Where memory was allocated; null = not known, none, or several.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Origin {
     pub pid: Option<u32>,
@@ -103,7 +109,8 @@ pub struct Growth {
     /// The least that was held in the first and in the last quarter after the warm-up.
     pub from_bytes: u64,
     pub to_bytes: u64,
-    /// Who holds more in the last quarter than in the first, the largest growth first.
+    /// The lines that hold more in the last quarter than in the first, in whichever thread and NVTX range, the largest
+    /// growth first.
     #[schemars(length(max = 10))]
     pub by: Vec<Grown>,
 }
@@ -227,10 +234,11 @@ impl AtPeak {
 
 impl Holder {
     fn of(holder: &holders::Holder) -> Holder {
-        let holders::Holder { ref origin, bytes, blocks, steps, first_ns } = *holder;
+        let holders::Holder { ref origin, bytes, of, blocks, steps, first_ns } = *holder;
         let (first_step, last_step) = steps.unzip();
         let first_ns = (first_ns > 0).then_some(first_ns);
-        Holder { origin: Origin::of(origin), bytes, blocks, first_step, last_step, first_ns }
+        let origin = Origin::of(origin);
+        Holder { origin, bytes, blocks, first_step, last_step, first_ns, of_bytes: of }
     }
 }
 

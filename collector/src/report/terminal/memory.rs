@@ -46,20 +46,23 @@ pub fn memory(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
 }
 
-/// Draws who held the most device memory at the peak.
+/// Draws who held the most device memory at the peak; of several processes, at the peak of each.
 fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
     let memory = &run.rows.memory;
+    let several = run.reports.len() > 1;
     let mut table = Table::new(&[
-        left("held at peak by"),
+        left(if several { "held at its process's peak by" } else { "held at peak by" }),
         right("bytes"),
-        right("of peak"),
+        right(if several { "of that peak" } else { "of peak" }),
         right("blocks"),
         right("steps").or_drop(3),
         left("API"),
+        right("process"),
         right("thread").or_drop(2),
         names("NVTX range", cut).down_to(FILE).or_drop(1),
     ]);
     let whole = screen.view.is_selected();
+    let all = memory.device.peak_bytes.value;
     let with_steps = memory.holders.iter().any(|holder| holder.first_step.is_some());
     let shown = if whole { memory.holders.len() } else { HOLDERS.min(memory.holders.len()) };
     for holder in &memory.holders[..shown] {
@@ -70,13 +73,20 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
         table.row([
             by(&holder.origin).into(),
             bytes(holder.bytes).into(),
-            percent(holder.bytes, memory.device.peak_bytes.value).into(),
+            percent(holder.bytes, holder.of_bytes).into(),
             number(holder.blocks),
             dim(steps.unwrap_or_else(|| if with_steps { NONE.to_owned() } else { String::new() })),
             dim(holder.origin.api.as_deref().unwrap_or_default()),
+            dim(holder.origin.pid.filter(|_| several).map_or_else(String::new, |pid| pid.to_string())),
             dim(holder.origin.tid.map_or_else(String::new, |tid| tid.to_string())),
             dim(holder.origin.range.as_deref().unwrap_or_default()),
         ]);
+    }
+    let listed: u64 = memory.holders.iter().map(|holder| holder.bytes).sum();
+    let rest = if whole && !several { all.saturating_sub(listed) } else { 0 };
+    if rest > 0 {
+        let known = ["all others".into(), bytes(rest).into(), percent(rest, all).into()];
+        table.row(known.into_iter().chain((0..6).map(|_| Text::default())));
     }
     screen.table(&table, memory.holders.len() - shown, "memory");
 }
@@ -103,10 +113,16 @@ fn growth(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Draws how long blocks live, and what is in the pools of frameworks.
 fn lifetimes(screen: &mut Screen<'_>, run: &Run<'_>) {
     let memory = &run.rows.memory;
+    let several = run.reports.len() > 1;
+    // Of several processes, they are of the peak of each, which may be at different times.
+    let all = match several {
+        true => memory.lifetimes.values().map(|lived| lived.at_peak_bytes).sum(),
+        false => memory.device.peak_bytes.value,
+    };
     let mut table = Table::new(&[
         left("lifetime of blocks"),
-        right("at peak"),
-        right("of peak"),
+        right(if several { "at each process's peak" } else { "at peak" }),
+        right(if several { "of these peaks" } else { "of peak" }),
         right("blocks"),
         right("bytes"),
     ]);
@@ -115,7 +131,7 @@ fn lifetimes(screen: &mut Screen<'_>, run: &Run<'_>) {
         table.row([
             meaning.into(),
             bytes(lived.at_peak_bytes).into(),
-            percent(lived.at_peak_bytes, memory.device.peak_bytes.value).into(),
+            percent(lived.at_peak_bytes, all).into(),
             number(lived.blocks),
             bytes(lived.bytes).into(),
         ]);
@@ -220,7 +236,8 @@ fn sentence(run: &Run<'_>) -> String {
     let sizes: Vec<u64> = run.rows.devices.iter().filter_map(|device| device.memory_bytes).collect();
     let of = match sizes.as_slice() {
         [size] => {
-            format!(" ({} of {})", percent(device.peak_bytes.value, *size), bytes(*size))
+            let without = if run.all.memory.has_managed() { "without managed memory " } else { "" };
+            format!(" ({without}{} of {})", percent(run.all.memory.resident.peak_bytes, *size), bytes(*size))
         }
         _ => String::new(),
     };

@@ -260,7 +260,10 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     }
     let sizes: Vec<u64> = run.rows.devices.iter().filter_map(|device| device.memory_bytes).collect();
     let of = match sizes.as_slice() {
-        [size] => format!(" ({})", percent(device.peak_bytes.value, *size)),
+        [size] => {
+            let without = if run.all.memory.has_managed() { "without managed memory " } else { "" };
+            format!(" ({without}{})", percent(run.all.memory.resident.peak_bytes, *size))
+        }
         _ => String::new(),
     };
     let line = format!(

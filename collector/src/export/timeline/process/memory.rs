@@ -17,11 +17,16 @@ pub(super) struct Held {
     /// The same, by the number of the GPU.
     by_gpu: HashMap<u32, i64>,
     by_kind: HashMap<Memory, i64>,
+    /// How many parts of the selected time have begun.
+    entered: usize,
 }
 
 impl<S: Sink> Pass<'_, '_, S> {
     /// Writes a record's changes of memory that pass the filter.
     pub(super) fn memory(&mut self, record: &Record, changes: &[MemoryChange]) -> io::Result<()> {
+        if !changes.is_empty() {
+            self.enter_memory(host(record.at))?;
+        }
         for change in changes {
             let (memory, steps) = match *change {
                 MemoryChange::Allocated { memory, bytes, .. }
@@ -32,6 +37,26 @@ impl<S: Sink> Pass<'_, '_, S> {
                 MemoryChange::Passed { memory, at_once, .. } => (memory, [host(at_once), -host(at_once)]),
             };
             self.memory_steps(record, (memory, change.allocator().context), steps)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is held where parts of the selected time begin, up to a moment: what is held then is not seen from changes
+    /// that come later, or never.
+    pub(super) fn enter_memory(&mut self, moment: i64) -> io::Result<()> {
+        while let Some((from, _)) = self.period.stretches().get(self.held.entered).copied()
+            && from <= moment
+        {
+            let mut levels = vec![(String::from("device memory"), self.held.device)];
+            let kinds = self.held.by_kind.iter().filter(|(memory, _)| **memory != Memory::Device);
+            levels.extend(kinds.map(|(memory, held)| (counter_of(*memory), *held)));
+            levels.sort_unstable();
+            // What a counter showed before is over, also if nothing is held now.
+            let is_first = self.held.entered == 0;
+            self.held.entered += 1;
+            for (name, bytes) in levels.iter().filter(|(_, bytes)| !is_first || *bytes != 0) {
+                self.counter(from, name, *bytes)?;
+            }
         }
         Ok(())
     }
@@ -61,14 +86,14 @@ impl<S: Sink> Pass<'_, '_, S> {
             let held = *held;
             // If a program uses only plain device memory, this counter would repeat the one of all device memory.
             if is_shown && memory != Memory::Device {
-                self.counter(record, &format!("{} memory", memory.name()), held)?;
+                self.counter(host(record.at), &counter_of(memory), held)?;
             }
         }
         Ok(())
     }
 
-    fn counter(&mut self, record: &Record, name: &str, bytes: i64) -> io::Result<()> {
-        let (pid, at) = (self.rows().pid, self.moment(host(record.at)));
+    fn counter(&mut self, moment: i64, name: &str, bytes: i64) -> io::Result<()> {
+        let (pid, at) = (self.rows().pid, self.moment(moment));
         self.export.sink.counter(&Counter { name, pid, at, bytes })
     }
 
@@ -95,6 +120,11 @@ impl<S: Sink> Pass<'_, '_, S> {
         let (category, name) = (Category::Memory, &self.memory_name);
         self.export.sink.instant(&Instant { category, name, row, at, args: &args })?;
         // Of instants, Perfetto draws only the position; counters show the values.
-        self.counter(record, "device memory", self.held.device)
+        self.counter(host(record.at), "device memory", self.held.device)
     }
+}
+
+/// Returns the name of a kind's counter.
+fn counter_of(memory: Memory) -> String {
+    format!("{} memory", memory.name())
 }

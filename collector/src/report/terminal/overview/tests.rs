@@ -64,7 +64,7 @@ fn training() -> ProcessReport {
     let mut tables = Tables { devices: vec![device], idle: idle(), steps: steps(), ..Tables::default() };
     tables.kernels = ["add", "mul", "div", "sqrt"].into_iter().zip(1..).map(kernel).collect();
     tables.memory = MemoryUse { by_kind: BTreeMap::from([("device", memory)]), ..MemoryUse::default() };
-    tables.memory.device = memory;
+    (tables.memory.device, tables.memory.resident) = (memory, memory);
     (tables.coverage.launches, tables.coverage.timed) = (1_204_331, 373_342);
     tables.clock.add(6_000);
     let process = ProcessInfo {
