@@ -147,6 +147,12 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Says the same of the process with such tables.
+    pub fn in_process_of(&self, is_its: impl Fn(&Tables) -> bool) -> String {
+        let process = self.reports.iter().find(|report| is_its(&report.tables)).map(|report| &report.process);
+        process.map_or_else(String::new, |process| self.in_process(process.job.rank, process.pid))
+    }
+
     /// Returns where most launches of a kernel are made.
     pub fn source_of_kernel(&self, symbol: &str) -> Source {
         let line = self.all.source_lines.of_kernel(symbol).map(|(line, _)| line.clone());

@@ -122,7 +122,7 @@ impl Ranks {
         self.missing.ranks.extend(other.missing.ranks);
         self.missing.of = self.missing.of.max(other.missing.of);
         self.waiting.mean += other.waiting.mean;
-        self.waiting.span += other.waiting.span;
+        self.waiting.span = self.waiting.span.saturating_add(other.waiting.span);
         self.starts += other.starts;
         self.rows.extend(other.rows);
         self.matched.add(other.matched);

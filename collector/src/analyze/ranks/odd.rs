@@ -183,7 +183,8 @@ fn why(reports: &[&ProcessReport], matched: &Matched, places: &[usize], unit: Un
 fn collective(matched: &Matched, places: &[usize]) -> Option<String> {
     let mut late: BTreeMap<&String, u64> = BTreeMap::new();
     for (symbol, ns) in places.iter().flat_map(|place| &matched.ranks[*place].late) {
-        *late.entry(symbol).or_default() += ns;
+        let all = late.entry(symbol).or_default();
+        *all = all.saturating_add(*ns);
     }
     late.into_iter().max_by_key(|(_, ns)| *ns).map(|(symbol, _)| symbol.clone())
 }

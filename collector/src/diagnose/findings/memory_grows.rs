@@ -40,11 +40,12 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         Some(leak) => format!("{text} At least {} of its blocks are never freed.", count(leak.blocks)),
         None => text,
     };
+    let process = facts.in_process_of(|tables| tables.memory.holders.growth.as_ref() == Some(growth));
     let evidence =
         holding::evidence(origin, text, leak.map_or(1, |leak| leak.blocks), leak.map(|leak| leak.first_ns));
     Some(holding::finding(
         Id::MemoryGrows,
-        format!("Device memory grows by {slope}"),
+        format!("Device memory{process} grows by {slope}"),
         evidence,
         "What grows in each step fills the GPU in the end, however much memory it has.",
         ADVICE.of(facts),

@@ -74,9 +74,11 @@ fn holders(memory: &MemoryUse) -> Vec<&Holder> {
 /// Looks for the GPU whose memory a process, or all of them together, comes nearest to.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let most = holding::each(facts.reports, facts.all)
-        .flat_map(peaks)
-        .max_by(|one, other| one.share().total_cmp(&other.share()));
-    let Peak { gpu, held, size, holders, has_managed } = most.filter(|peak| peak.share() > FULL)?;
+        .flat_map(|tables| peaks(tables).into_iter().map(move |peak| (tables, peak)))
+        .max_by(|(_, one), (_, other)| one.share().total_cmp(&other.share()));
+    let (tables, peak) = most.filter(|(_, peak)| peak.share() > FULL)?;
+    let Peak { gpu, held, size, holders, has_managed } = peak;
+    let process = facts.in_process_of(|its| std::ptr::eq(its, tables));
     let share = percent(held.peak_bytes, size);
     let by = holding::holders(&holders, held.peak_bytes);
     let text = format!(
@@ -92,7 +94,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let whose = gpu.map_or("Device memory".to_owned(), |gpu| format!("The memory of GPU {gpu}"));
     Some(holding::finding(
         Id::PeakMemory,
-        format!("{whose} is {share} full at the peak"),
+        format!("{whose} is {share} full at the peak{process}"),
         holding::evidence(&origin, text, 1, Some(held.peak_at)),
         "A larger batch, a longer input or another process on the GPU does not fit any more.",
         ADVICE.of(facts),

@@ -717,7 +717,12 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
         let first = Stopped { result: 700, rank, pid, ..Stopped::default() };
         its.tables.gpu_errors = GpuErrors { processes: 1, calls: 1, first: Some(first) };
         its.tables.memory.out_of_memory = 1;
-        its.tables.memory.holders.failure = Some(Failure { requested: Some(GIB), ..Failure::default() });
+        let memory = &mut its.tables.memory;
+        memory.holders.failure = Some(Failure { requested: Some(GIB), ..Failure::default() });
+        let origins = vec![(Origin::default(), GIB)];
+        let (is_per_step, slope, first, last) = (true, GIB as f64, GIB, 2 * GIB);
+        memory.holders.growth = Some(Growth { is_per_step, slope, first, last, origins });
+        memory.resident.peak_bytes = 72 * GIB;
         let (all, buckets) = (Tables::of_run(&reports), Buckets::default());
         find(&Facts { reports: &reports, all: &all, buckets: &buckets }).unwrap().finding.title
     };
@@ -729,6 +734,12 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
     assert_eq!(of(1, Some(0), 3, out_of_memory::find), format!("Memory ran out in rank 1: {memory}"));
     assert_eq!(of(2, None, 3, out_of_memory::find), format!("Memory ran out in process 4002: {memory}"));
     assert_eq!(of(0, Some(0), 1, out_of_memory::find), format!("Memory ran out: {memory}"));
+    let grows = "grows by 1.00 GiB per step";
+    assert_eq!(of(1, Some(0), 3, memory_grows::find), format!("Device memory in rank 1 {grows}"));
+    assert_eq!(of(0, Some(0), 1, memory_grows::find), format!("Device memory {grows}"));
+    let full = "Device memory is 90.0 % full at the peak";
+    assert_eq!(of(2, Some(0), 3, peak_memory::find), format!("{full} in rank 2"));
+    assert_eq!(of(0, Some(0), 1, peak_memory::find), full);
 }
 
 /// NVIDIA does not say of these errors that all later calls return them.

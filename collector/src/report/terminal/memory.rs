@@ -82,7 +82,7 @@ fn holders(screen: &mut Screen<'_>, run: &Run<'_>) {
             dim(holder.origin.range.as_deref().unwrap_or_default()),
         ]);
     }
-    let listed: u64 = memory.holders.iter().map(|holder| holder.bytes).sum();
+    let listed = memory.holders.iter().fold(0u64, |sum, holder| sum.saturating_add(holder.bytes));
     let rest = if whole && !several { all.saturating_sub(listed) } else { 0 };
     if rest > 0 {
         let known = ["all others".into(), bytes(rest).into(), percent(rest, all).into()];
@@ -116,7 +116,7 @@ fn lifetimes(screen: &mut Screen<'_>, run: &Run<'_>) {
     let several = run.reports.len() > 1;
     // Of several processes, they are of the peak of each, which may be at different times.
     let all = match several {
-        true => memory.lifetimes.values().map(|lived| lived.at_peak_bytes).sum(),
+        true => memory.lifetimes.values().fold(0u64, |sum, lived| sum.saturating_add(lived.at_peak_bytes)),
         false => memory.device.peak_bytes.value,
     };
     let mut table = Table::new(&[

@@ -164,7 +164,8 @@ impl Held {
             table.entry(Lifetime::Persistent).or_default().add(lived);
         }
         if let Some(Block { bytes, .. }) = self.passing {
-            table.entry(Lifetime::Temporary).or_default().at_peak_bytes += bytes;
+            let temporary: &mut Lived = table.entry(Lifetime::Temporary).or_default();
+            temporary.at_peak_bytes = temporary.at_peak_bytes.saturating_add(bytes);
         }
         table
     }
@@ -240,7 +241,8 @@ impl Held {
     fn failure(&self, refused: Refused, named: &Named, end: &End<'_>) -> Failure {
         let is_managed =
             |held: &&(u32, u64, u64)| named.origins[held.0 as usize].0.kind == Memory::Managed.name();
-        let managed = refused.held.iter().filter(is_managed).map(|held| held.1).sum();
+        let managed = refused.held.iter().filter(is_managed);
+        let managed = managed.fold(0u64, |sum, held| sum.saturating_add(held.1));
         let holder = |(origin, bytes, blocks): (u32, u64, u64)| {
             (origin, Holder { bytes, blocks, ..Holder::default() })
         };
