@@ -78,16 +78,6 @@ fn graphs_built_and_changed_in_every_way_report_the_kernels_they_ran() {
     }
 }
 
-/// What a launch waited for the one before it, on another stream, counted as time in which its graph ran.
-#[test]
-fn one_graph_on_two_streams_has_no_time_in_which_it_waits_for_itself() {
-    let done = check(Run::of("graph_on_two_streams"), &["--timing", "exact"]);
-    let compared = compare(&done);
-    let lengths = compared.iter().filter(|c| c.truth.kind == "graph").filter_map(Compared::timed);
-    let off: Vec<u64> = lengths.map(|(interval, truth)| interval.value().abs_diff(truth)).collect();
-    assert!(median(off.clone()) < 10_000, "of 65 µs: {off:?}");
-}
-
 #[test]
 fn runtime_graphs_report_the_kernels_they_ran() {
     for driver in DRIVERS {

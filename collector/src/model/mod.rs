@@ -19,7 +19,7 @@
 //!
 //! Meaning of records:
 //!
-//! - [`graphs`], [`graph_order`]: what does a graph launch run, and when does it begin behind another one?
+//! - [`graphs`]: what does a graph launch run?
 //! - [`events`]: which work of streams is certainly over, by the program's waits and its events?
 //! - [`memory`]: what memory does the program hold, and what does an address mean?
 //! - [`transfer`]: what kind of transfer is a copy?
@@ -52,7 +52,6 @@ pub mod framework;
 pub mod gpu_clock;
 pub mod gpu_error;
 pub mod gpu_interval;
-pub mod graph_order;
 pub mod graphs;
 pub mod hangs;
 pub mod host_time;
@@ -95,7 +94,6 @@ use gpu_clock::Clock;
 use gpu_interval::{GpuInterval, host};
 use gpuspy_wire::communication::is_communication;
 use gpuspy_wire::record::{LossCause, Namespace, SyncScope, Untimed, flag};
-use graph_order::GraphOrder;
 use graphs::{Contents, Graphs};
 use memory::{Blocks, MemoryChange, failed};
 use modules::Modules;
@@ -311,7 +309,6 @@ pub struct Model<'c> {
     events: Events,
     members: members::Open,
     graphs: Graphs,
-    graph_order: GraphOrder,
     blocks: Blocks,
     modules: Modules,
     facts: Facts,
@@ -355,7 +352,6 @@ impl<'c> Model<'c> {
             events: Events::new(names),
             members: members::Open::default(),
             graphs: Graphs::default(),
-            graph_order: GraphOrder::default(),
             blocks: Blocks::default(),
             modules: Modules::default(),
             facts: Facts::new(names),
@@ -531,23 +527,13 @@ impl<'c> Model<'c> {
         let known = survey::timed(work)
             .and_then(|gpu| Some((gpu, self.clocks.of(work.call.context, gpu.time_base)?)));
         if let Some((gpu, clock)) = known {
-            let mut interval = self.timed(work, gpu, clock, what);
-            self.order_graph(work, Some(&mut interval));
-            return When::Timed(interval);
+            return When::Timed(self.timed(work, gpu, clock, what));
         }
-        self.order_graph(work, None);
         let reason = match work.untimed {
             Untimed::Timed => Reason::Lost,
             why => Reason::Untimed(why),
         };
         When::Untimed { reason, after: (!self.is_in_burst(work)).then(|| self.submitted_after(work)) }
-    }
-
-    /// Notes a launch of an executable graph, which may have waited for the one before it.
-    fn order_graph(&mut self, work: &Work, interval: Option<&mut GpuInterval>) {
-        if let What::Graph { handle, .. } = work.what {
-            self.graph_order.launched(work.call.context, handle, work.stream, interval);
-        }
     }
 
     /// Whether the record of a burst, which may come later, contains this launch's time.
@@ -591,7 +577,6 @@ impl<'c> Model<'c> {
 
     /// The program waited, so the operations that it had issued to the streams before are over.
     fn synchronized(&mut self, sync: &Synchronize) -> Vec<Drained> {
-        self.graph_order.synchronized(sync);
         let (own, begin, end) = (sync.call.context, sync.call.begin, host(sync.call.end));
         let (context, stream, issued_before) = match sync.scope {
             SyncScope::Device | SyncScope::Context => (own, None, begin),
