@@ -29,8 +29,10 @@ fn is_traced_under(option: &str) -> bool {
     for trace in &traces {
         assert!(launches(&report(trace)) <= 200, "ulimit {option}");
     }
-    // A line that names a trace is true.
-    assert_eq!(lines[0].contains("the trace is"), !traces.is_empty(), "ulimit {option}: {}", done.stderr);
+    // A line that names a trace is true. The collector's memory may also run out after it has written a part.
+    let (is_named, is_part) = (lines[0].contains("the trace is"), lines[0].contains("is incomplete: "));
+    assert!(!is_named || !traces.is_empty(), "ulimit {option}: {}", done.stderr);
+    assert!(is_named || is_part || traces.is_empty(), "ulimit {option}: {}", done.stderr);
     !traces.is_empty()
 }
 
