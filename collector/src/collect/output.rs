@@ -300,7 +300,7 @@ impl Traces {
     }
 
     /// Moves an earlier trace of the name that was asked for out of the way, to that name with `.old` behind it, and returns the
-    /// new path. Where this run has no trace, whoever reads that name would take the earlier one for it.
+    /// new path. Where this run has no trace, a reader of that name would take the earlier one for it.
     pub fn set_former_aside(&self) -> Option<PathBuf> {
         let Target::File(path) = &self.target else { return None };
         let is_former = self.count == 0 && fs::symlink_metadata(path).is_ok_and(|found| found.is_file());

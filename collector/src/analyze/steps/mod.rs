@@ -6,7 +6,7 @@
 //! - from the start of its first operation on the GPU to the next such start, if that is measured for at least half of the
 //!   steps, or if the host is ahead of the GPU. Steps between two starts that are known are given the mean of their time.
 //! - from call to call on the host otherwise. Where the host is ahead, it issues some steps at once and waits in the next
-//!   one, or once behind the last one, so that only the mean of such times says how long a step takes, if that wait is in it.
+//!   one, or once after the last one, so that only the mean of such times says how long a step takes, if that wait is in it.
 //!
 //! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
@@ -106,7 +106,7 @@ named! {
 /// Times of steps from call to call on the host, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostTimes {
-    /// Mean. Where the host is ahead of the GPU, the last step is one of them, which takes until the first wait behind it.
+    /// Mean. Where the host is ahead of the GPU, the last step is one of them, which takes until the first wait after it.
     pub mean: f64,
     /// Standard deviation, without that step.
     pub std: f64,
@@ -317,7 +317,7 @@ pub struct StepFold<'a> {
     phases: PhaseFold<'a>,
 }
 
-/// The first wait for the GPU behind the begin of the last step.
+/// The first wait for the GPU after the start of the last step.
 #[derive(Debug, Default)]
 struct Waited {
     /// The thread that began the step.
@@ -327,7 +327,7 @@ struct Waited {
 }
 
 impl Waited {
-    /// Takes an event behind the begin of the step.
+    /// Takes an event after the start of the step.
     fn observe(&mut self, event: &Event<'_>) {
         if self.until.is_none()
             && event.record.thread == self.thread
@@ -377,7 +377,7 @@ impl StepFold<'_> {
     }
 
     /// Adds the last step to the times of the others on the host, which issued them ahead of the GPU: until the first wait
-    /// behind it, in which what is left of all of them is done.
+    /// after it, in which what is left of all of them is done.
     fn with_the_last_wait(&self, timed_on: TimedOn, times: HostTimes) -> HostTimes {
         let is_ahead = timed_on != TimedOn::Host;
         let begun = self.last.map(|last| last.host);
@@ -524,7 +524,7 @@ mod tests {
     /// 150 steps that the host issued at once, and then one wait for all of them: "17.1 µs per step on average instead of 15.9 µs",
     /// of steps that took 2.4 ms instead of 1.6 ms.
     #[test]
-    fn the_mean_of_steps_that_are_issued_ahead_has_the_wait_behind_them() {
+    fn the_mean_of_steps_that_are_issued_ahead_has_the_wait_after_them() {
         let names = Names::default();
         let mut fold = StepFold::new(&analysis::Start::of(&names));
         let mut observe = |step, thread, at, body| {
@@ -539,7 +539,7 @@ mod tests {
         for step in 0..10 {
             observe(step, 1, 1_000 + 10 * step, Body::Loss { cause: LossCause::RingFull, count: 0 });
         }
-        // Another thread waits for something else, and what comes later is behind the steps.
+        // Another thread waits for something else, and what comes later is after the steps.
         observe(9, 2, 1_200, wait(1_100, 1_200));
         observe(9, 1, 2_000, wait(1_100, 2_000));
         observe(9, 1, 9_000, wait(8_000, 9_000));

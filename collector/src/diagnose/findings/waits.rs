@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(owed(100, false), [true, true], "Python does that between two calls");
     }
 
-    /// A program that waits in each of a hundred steps waited once more before it wrote a checkpoint for a second: it was told
+    /// A program that waits in each of a hundred steps waited once more before it wrote a checkpoint for a second: its report said
     /// that it would gain that second if it did not wait in every step.
     #[test]
     fn what_follows_a_single_wait_is_not_owed_to_those_of_the_loop() {

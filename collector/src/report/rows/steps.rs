@@ -56,7 +56,7 @@ pub struct Steps {
     /// How much longer the steps at the end are than those at the start, as a share of the mean.
     pub drift: Option<f64>,
     /// The mean time from call to call on the host. Where the host is ahead of the GPU, the last step is one of them, until the first wait
-    /// behind it: what the host issued ahead is done only then.
+    /// after it: what the host issued ahead is done only then.
     #[schemars(range(min = 0))]
     pub host_mean_ns: Option<f64>,
     /// The standard deviation of those times, without that of the last step.
