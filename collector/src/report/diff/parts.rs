@@ -162,8 +162,11 @@ mod tests {
         Report { identity, idle, steps, ..Report::of(&[], &Tables::default(), &[]) }
     }
 
+    /// A cause of both runs, what its time is of, and the time in each.
+    type OfBoth = (&'static str, Per, [f64; 2]);
+
     /// The part that is named idle, and the causes, of two runs.
-    fn compared(before: &Report, after: &Report) -> ((Per, [f64; 2]), Vec<(&'static str, Per, [f64; 2])>) {
+    fn compared(before: &Report, after: &Report) -> ((Per, [f64; 2]), Vec<OfBoth>) {
         let scale = Scale { before: before.steps.count as f64, after: after.steps.count as f64 };
         let both = |ns: &Figure| [ns.before, ns.after].map(|side| side.map_or(0.0, |side| side.value));
         let parts = parts(before, after, Per::Step, scale);
