@@ -233,6 +233,7 @@ impl Clock {
     }
 
     /// The bounds on θ at host time `moment`. Where they contradict each other, the interval covers both.
+    #[inline]
     pub fn theta(&self, moment: i64) -> Theta {
         let bound = |side: &Polyline| {
             Some(match side.find(moment, at) {
@@ -275,6 +276,7 @@ impl Clock {
     }
 
     /// The largest possible error of the line at host time `at`, ns; `None` while θ is bounded on one side only.
+    #[inline]
     pub fn off_by(&self, at: i64) -> Option<u64> {
         self.theta(at).off_by(self.line(at))
     }
