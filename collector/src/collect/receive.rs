@@ -5,7 +5,7 @@ use super::sys::{self, Mapping};
 use super::{Error, Result};
 use gpuspy_wire::handshake::{self, Hello};
 use gpuspy_wire::segment::{Layout, LayoutError};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -213,8 +213,7 @@ fn receive_hello(socket: &UnixStream) -> Result<Option<(Hello, OwnedFd)>> {
 /// Checks and maps a segment.
 fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     sys::check_sealed(fd.as_fd()).map_err(|why| Error::new(format!("the object it sent {why}")))?;
-    let file = File::from(fd.try_clone().map_err(|e| Error::io("cannot examine its segment", e))?);
-    let bytes = file.metadata().map_err(|e| Error::io("cannot examine its segment", e))?.len();
+    let bytes = sys::size(fd.as_fd()).map_err(|e| Error::io("cannot examine its segment", e))?;
     if stated.is_some_and(|stated| stated != bytes) {
         return Err(Error::new(format!(
             "its segment has {bytes} bytes, not the size that its greeting states"

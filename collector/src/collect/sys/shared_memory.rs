@@ -8,6 +8,20 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
+/// Returns the size of a file, bytes. It takes no descriptor of its own, of which there may be none left.
+///
+/// # Errors
+/// As fstat(2).
+pub(crate) fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: a plain struct for which zeros are a value.
+    let mut about: libc::stat = unsafe { zeroed() };
+    // SAFETY: fills the struct.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut about) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(about.st_size).unwrap_or(0))
+}
+
 /// Checks that an object's pages can neither vanish under a mapping nor fail to appear: it must be a memfd of
 /// ordinary pages that is sealed against shrinking and growing. The error completes a sentence that begins with "the
 /// object".
