@@ -249,7 +249,7 @@ analyses! {
         startup: StartupFold<'a> => Option<Startup>,
         /// NVTX ranges and markers.
         ranges: RangeFold<'a> => RangeUse,
-        /// The steps of the program; of several processes, of the one that launched most.
+        /// The steps of the program; of several processes, of the one that stands for them.
         steps: StepFold<'a> => Steps,
     }
     on_a_line {

@@ -272,15 +272,18 @@ impl IdleReport {
     /// Returns the API whose waits a site's idle time is owed to, if these are a habit of the program.
     pub fn habit<'a>(&self, site: &'a Site) -> Option<&'a str> {
         let wait = site.wait()?;
-        let all = self.waits.iter().filter(|(one, _)| one.api == wait).map(|(_, count)| *count);
-        (all.sum::<u64>() >= HABIT).then_some(wait)
+        (self.counts(wait).sum::<u64>() >= HABIT).then_some(wait)
+    }
+
+    /// How many waits of each line left a GPU idle, by one API.
+    fn counts(&self, api: &str) -> impl Iterator<Item = u64> {
+        self.waits.iter().filter(move |(wait, _)| wait.api == api).map(|(_, count)| *count)
     }
 
     /// Whether a line waits rarely, and another one often by the same API: the wait before a checkpoint is none of the loop.
     pub fn is_rare(&self, wait: &Wait) -> bool {
         let count = self.waits.get(wait).copied().unwrap_or(0);
-        let others = self.waits.iter().filter(|(one, _)| one.api == wait.api).map(|(_, count)| *count);
-        wait.line.is_some() && count.saturating_mul(RARE) < others.max().unwrap_or(0)
+        wait.line.is_some() && count.saturating_mul(RARE) < self.counts(&wait.api).max().unwrap_or(0)
     }
 
     /// Adds idle time that lies in no gap, so that the causes sum to `idle`.

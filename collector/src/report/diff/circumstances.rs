@@ -30,7 +30,7 @@ pub struct Side {
     pub driver_version: Option<u32>,
     /// The wall time; null = no process.
     pub wall_ns: Option<u64>,
-    /// The number of steps of the process that launched most; 0 = none were found.
+    /// The number of steps of the process whose steps are compared; 0 = none were found.
     pub steps: u64,
     /// The number of steps of all processes together.
     pub all_steps: u64,

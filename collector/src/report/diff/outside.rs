@@ -26,8 +26,7 @@ pub fn of(before: &Report, after: &Report, change: &Change) -> Option<f64> {
 
 /// Returns what all steps of a run take, by the mean of those after the warm-up.
 fn in_steps(steps: &Steps) -> Option<f64> {
-    let mean = if steps.timed_on == Some("host_ahead") { steps.host_mean_ns } else { steps.mean_ns };
-    Some(mean? * steps.count as f64)
+    Some(steps.mean_ns? * steps.count as f64)
 }
 
 /// Returns a sentence if the runs differ outside of their steps.
