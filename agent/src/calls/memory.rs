@@ -5,9 +5,10 @@ use gpuspy_wire::record::{self, Kind, Memory, flag};
 
 use crate::calls::array::{self, Extent};
 use crate::calls::order::Untimed;
-use crate::calls::{Plain, current_context, stack_of, stream_of, written};
+use crate::calls::{Plain, context_number, current_context, stack_of, stream_of, written};
 use crate::cuda::*;
 use crate::driver;
+use crate::gpu::context::{Context, Contexts};
 use crate::gpu::depth::Entries;
 use crate::gpu::stream::Stream;
 use crate::gpu::stream_capture::is_captured;
@@ -42,6 +43,8 @@ pub struct Alloc {
     /// The pool, or the handle that is mapped.
     source: u64,
     stream: Option<CUstream>,
+    /// The GPU that the call names; none: that of the stream, or of the current context.
+    device: Option<CUdevice>,
     untimed: Untimed,
     is_captured: Cell<bool>,
 }
@@ -49,7 +52,7 @@ pub struct Alloc {
 impl Alloc {
     fn new(address: Address, size: Size, memory: Memory) -> Alloc {
         let (untimed, is_captured) = (Untimed::default(), Cell::new(false));
-        Alloc { address, size, memory, source: 0, stream: None, untimed, is_captured }
+        Alloc { address, size, memory, source: 0, stream: None, device: None, untimed, is_captured }
     }
 
     /// An allocation whose address or handle the call writes to `out`.
@@ -89,11 +92,13 @@ impl Alloc {
         properties: *const CUmemAllocationProp,
     ) -> Alloc {
         // SAFETY: null, or the properties that the app has passed to the call.
-        let location = unsafe { properties.as_ref() }.map(|p| p.location);
-        if matches!(location, Some(LOCATION_DEVICE | LOCATION_LOCALITY_DOMAIN)) {
-            Alloc::at(out, bytes, Memory::Reserved)
-        } else {
-            Alloc::of(core::ptr::null_mut(), 0, Memory::Reserved)
+        let properties = unsafe { properties.as_ref() };
+        match properties.map(|p| p.location) {
+            Some(LOCATION_DEVICE) => {
+                Alloc { device: properties.map(|p| p.device), ..Alloc::at(out, bytes, Memory::Reserved) }
+            }
+            Some(LOCATION_LOCALITY_DOMAIN) => Alloc::at(out, bytes, Memory::Reserved),
+            _ => Alloc::of(core::ptr::null_mut(), 0, Memory::Reserved),
         }
     }
 
@@ -143,6 +148,14 @@ impl Alloc {
             Size::FromDriver => driver::driver().map_or(0, |d| d.bytes_at(address)) as u64,
         }
     }
+
+    /// The number of a context on the GPU that has the memory; 0 = unknown.
+    fn context(&self, call: &Call, stream: Option<&Stream>) -> u32 {
+        let Some(device) = self.device else { return context_number(call, stream) };
+        let is_there = |context: &&Context| context.device == device as u32;
+        let current = current_context(call).filter(is_there);
+        current.or_else(|| call.session.get::<Contexts>().iter().find(is_there)).map_or(0, |c| c.number)
+    }
 }
 
 impl Plain for Alloc {
@@ -180,7 +193,7 @@ impl Plain for Alloc {
             caller: call.caller,
             address,
             bytes: self.bytes(address),
-            context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
+            context: self.context(call, stream),
             stream: stream.map_or(0, Stream::id),
             pool: self.source,
             ..Default::default()
@@ -250,7 +263,7 @@ impl Free {
             begin: call.begin,
             caller: call.caller,
             address: self.address,
-            context: stream.and_then(Stream::context).map_or_else(|| current_context(call), |c| c.number),
+            context: context_number(call, stream),
             stream: stream.map_or(0, Stream::id),
             bytes: self.bytes as u64,
             ..Default::default()

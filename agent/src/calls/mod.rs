@@ -46,7 +46,7 @@ use gpuspy_wire::record::{self, Kind, StackNumber, flag};
 
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
-use crate::gpu::context::Contexts;
+use crate::gpu::context::{Context, Contexts};
 use crate::gpu::stream::{Stream, Streams};
 use crate::hook::{Entry, Layer};
 use crate::names::Names;
@@ -228,11 +228,14 @@ fn written<T: core::marker::Copy>(out: *const T) -> Option<T> {
     (!out.is_null()).then(|| unsafe { out.read_unaligned() })
 }
 
-/// The current context's number, for records that have no stream.
-fn current_context(call: &Call) -> u32 {
-    let context =
-        driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, d.current_context()));
-    context.map_or(0, |c| c.number)
+/// The current context, for records that have no stream.
+fn current_context(call: &Call) -> Option<&'static Context> {
+    driver::driver().and_then(|d| call.session.get::<Contexts>().get(call, d, d.current_context()))
+}
+
+/// The number of the context of a call on this stream, or without a stream; 0 = unknown.
+fn context_number(call: &Call, stream: Option<&Stream>) -> u32 {
+    stream.and_then(Stream::context).or_else(|| current_context(call)).map_or(0, |c| c.number)
 }
 
 /// The stream that a handle means in this call.

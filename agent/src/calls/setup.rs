@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use gpuspy_wire::capture_range::CaptureRange;
 
-use crate::calls::{Plain, written};
+use crate::calls::{Plain, current_context, written};
 use crate::cuda::*;
 use crate::driver;
 use crate::gpu::budget::Gate;
@@ -393,10 +393,9 @@ impl Plain for DeviceReset {
     fn before_runtime(&self, call: &Call) {
         burst::end_own(call, Next::WaitForAll);
         let contexts = call.session.get::<Contexts>();
-        let current = driver::driver().and_then(|d| contexts.get(call, d, d.current_context()));
         // Without a current context it is most likely device 0, the runtime's default. If that has no context either, the hook
         // of the driver's function knows the device, or there is nothing to reset.
-        let device = current.or_else(|| contexts.iter().find(|context| context.device == 0));
+        let device = current_context(call).or_else(|| contexts.iter().find(|context| context.device == 0));
         self.device.set(device.map(|context| context.device as CUdevice));
         if let Some(device) = self.device.get() {
             self.ending.begin(call.session, device, true);

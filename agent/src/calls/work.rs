@@ -2,7 +2,7 @@
 
 use gpuspy_wire::record::{self, Record, StackNumber, Untimed, flag};
 
-use crate::calls::{Launch, current_context, order, record_call, stack_of};
+use crate::calls::{Launch, context_number, order, record_call, stack_of};
 use crate::cuda::{CUDA_SUCCESS, CUresult, CUstream};
 use crate::driver::{self, Driver};
 use crate::gpu::budget::Gate;
@@ -213,7 +213,7 @@ pub fn record_made<W: Work>(
         work.head.flags |= if captured { flag::CAPTURED } else { 0 };
         // A stream that is first seen in a capture is not queried, so its context is unknown.
         if captured && stream.is_none() {
-            work.context = current_context(call);
+            work.context = context_number(call, None);
         }
         let record = what.record(call, work, call.until(before));
         call.record(&record);

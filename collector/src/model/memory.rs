@@ -227,7 +227,7 @@ impl Blocks {
         let Alloc { memory, address, bytes, .. } = *alloc;
         let is_contexts = !matches!(memory, Memory::Pool | Memory::Mapped);
         let context = if is_contexts { alloc.call.context } else { 0 };
-        let of = Allocator::of(thread, &alloc.call, memory, alloc.stream);
+        let mut of = Allocator::of(thread, &alloc.call, memory, alloc.stream);
         let mut block = Block { memory, bytes, of, context, handle: 0, references: 1 };
         let mut changes = Vec::new();
         let mut counted = bytes;
@@ -237,7 +237,7 @@ impl Blocks {
                 return changes;
             }
             Memory::Reserved => {
-                let lost = self.physical.create(address, bytes);
+                let lost = self.physical.create(address, bytes, alloc.call.context);
                 changes.extend(lost.map(|bytes| vanished(memory, bytes, of)));
             }
             Memory::Array => {
@@ -246,13 +246,13 @@ impl Blocks {
             Memory::Imported if self.open_again(address) => counted = 0,
             Memory::Mapped => {
                 changes.extend(self.displace(address, bytes));
-                (block.memory, counted) = match self.physical.map(alloc.pool, bytes, of) {
-                    Some(counted) => {
-                        block.handle = alloc.pool;
-                        (Memory::Mapped, counted)
+                match self.physical.map(alloc.pool, bytes, of) {
+                    Some(added) => {
+                        (counted, of) = (added.bytes, added.of);
+                        (block.handle, block.of) = (alloc.pool, of);
                     }
-                    None => (Memory::Imported, bytes),
-                };
+                    None => block.memory = Memory::Imported,
+                }
                 self.addressed.insert(address, block);
             }
             _ => {

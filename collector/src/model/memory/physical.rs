@@ -9,6 +9,8 @@ struct Physical {
     bytes: u64,
     references: u32,
     mappings: u32,
+    /// A context on the GPU that has it; 0 = unknown.
+    context: u32,
     /// What all its mappings count together: the bytes of the first, which belong to that mapping's caller.
     mapped: Mapped,
 }
@@ -52,9 +54,9 @@ pub enum Unmapped {
 pub struct PhysicalMemory(HashMap<u64, Physical>);
 
 impl PhysicalMemory {
-    /// Adds new memory. Returns the bytes of earlier memory with this handle, whose release was lost.
-    pub fn create(&mut self, handle: u64, bytes: u64) -> Option<u64> {
-        let new = Physical { bytes, references: 1, ..Physical::default() };
+    /// Adds new memory, on the GPU of a context. Returns the bytes of earlier memory with this handle, whose release was lost.
+    pub fn create(&mut self, handle: u64, bytes: u64, context: u32) -> Option<u64> {
+        let new = Physical { bytes, references: 1, context, ..Physical::default() };
         self.0.insert(handle, new).map(|lost| lost.bytes)
     }
 
@@ -71,15 +73,17 @@ impl PhysicalMemory {
         known.map(|physical| physical.references = physical.references.saturating_sub(1)).is_some()
     }
 
-    /// Adds a mapping. Returns how many mapped bytes that adds, or `None` if the memory is unknown.
-    pub fn map(&mut self, handle: u64, bytes: u64, of: Allocator) -> Option<u64> {
+    /// Adds a mapping by a call. Returns what that adds to the mapped bytes, or `None` if the memory is unknown.
+    pub fn map(&mut self, handle: u64, bytes: u64, of: Allocator) -> Option<Mapped> {
         let physical = self.0.get_mut(&handle)?;
+        // Whatever context maps it, it is on the GPU that it was created on.
+        let of = if physical.context == 0 { of } else { Allocator { context: physical.context, ..of } };
         let is_first = physical.mappings == 0;
         if is_first {
             physical.mapped = Mapped { bytes, of };
         }
         self.map_again(handle);
-        Some(if is_first { bytes } else { 0 })
+        Some(Mapped { bytes: if is_first { bytes } else { 0 }, of })
     }
 
     /// Takes back an `unmap`, if the memory is known.

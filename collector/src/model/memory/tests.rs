@@ -119,6 +119,24 @@ fn unmap(address: u64, bytes: u64, correlation: u64) -> Free {
     Free { memory: Memory::Mapped, bytes, ..free(address, correlation) }
 }
 
+/// It was counted on the GPU whose context was current when it was mapped.
+#[test]
+fn physical_memory_is_on_its_own_gpu_whatever_context_maps_it() {
+    let mut blocks = Blocks::default();
+    let in_context = |context| Call { context, ..Call::default() };
+    blocks.allocated(1, &Alloc { call: in_context(2), ..alloc(Memory::Reserved, 7, 10) });
+    let of = Allocator { context: 2, ..ONE };
+    let mapped = Alloc { call: in_context(1), ..map(7, 100, 10) };
+    assert_eq!(
+        blocks.allocated(1, &mapped),
+        [MemoryChange::Allocated { memory: Memory::Mapped, bytes: 10, of }]
+    );
+    assert_eq!(
+        blocks.freed(1, &unmap(100, 10, 1)),
+        [MemoryChange::Freed { memory: Memory::Mapped, bytes: 10, of }]
+    );
+}
+
 fn release(handle: u64, correlation: u64) -> Free {
     Free { memory: Memory::Reserved, ..free(handle, correlation) }
 }
