@@ -90,6 +90,11 @@ impl Announcement {
     }
 }
 
+/// Whether a collector that is gone has not said why. All that it said is there, so that nothing is waited for.
+pub fn was_killed() -> bool {
+    answer(Moment::Exit) == Answer::Gone
+}
+
 /// Waits for the collector's answer.
 fn answer(moment: Moment) -> Answer {
     if let Some(socket) = CONNECTION.number().filter(|_| moment == Moment::Exit) {

@@ -135,8 +135,9 @@ fn connect(path: &OsStr) -> Result<Option<c_int>, String> {
             path.display()
         ),
         _ => format!(
-            "its collector does not answer at {}: start it first (`gpuspy collect --dir DIR`) on this machine and as this \
-             user, or put `gpuspy run` inside srun, mpirun or the container",
+            "its collector does not answer at {}: a collector comes first (`gpuspy collect --dir DIR`), on this machine and as this \
+             user, and `gpuspy run` ends with its command: put it inside srun, mpirun or the container, and keep what it starts \
+             in the foreground",
             path.display()
         ),
     };
@@ -479,8 +480,9 @@ mod tests {
         let why = |path: &str| connect(path.as_ref()).unwrap_err();
         assert_eq!(
             why("/no/such/socket"),
-            "its collector does not answer at /no/such/socket: start it first (`gpuspy collect --dir DIR`) on this machine \
-             and as this user, or put `gpuspy run` inside srun, mpirun or the container"
+            "its collector does not answer at /no/such/socket: a collector comes first (`gpuspy collect --dir DIR`), on this machine \
+             and as this user, and `gpuspy run` ends with its command: put it inside srun, mpirun or the container, and keep what it \
+             starts in the foreground"
         );
         let long = "/a".repeat(54);
         assert_eq!(

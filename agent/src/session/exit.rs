@@ -1,7 +1,7 @@
 //! What the agent prints, and what it does when the process ends normally.
 //!
-//! It prints at most one line in a process's life, to stderr, and only under bare `LD_PRELOAD` (`gpuspy run` and
-//! `collect` print for themselves): either where the trace is, at exit, or why nothing is observed, at once.
+//! It prints at most one line in a process's life, to stderr: under bare `LD_PRELOAD`, where the trace is, at exit; and wherever
+//! nothing is observed, why not, at once. (`gpuspy run` and `collect` print for themselves, unless they were killed.)
 //! `GPUSPY_QUIET=1` turns it off. Records that are in the rings already need nothing of what happens here, unless the
 //! collector ends with the process.
 
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::gpu::budget::Gate;
 use crate::gpu::stream::Streams;
 use crate::interpose::unknown;
-use crate::session::announcement::{Announcement, Moment};
+use crate::session::announcement::{self, Announcement, Moment};
 use crate::sink::{self, Session};
 use crate::sys;
 use crate::thread;
@@ -43,6 +43,11 @@ impl Shared {
         }
     }
 
+    /// Whether the line at exit will say what has become of the trace.
+    pub fn is_announced(&self) -> bool {
+        !self.announcement.load(Ordering::Acquire).is_null()
+    }
+
     /// Prints where the trace is, once. At the exit it returns when the trace is written.
     pub fn say_line(&self, moment: Moment) {
         let announcement = self.announcement.swap(core::ptr::null_mut(), Ordering::AcqRel);
@@ -54,6 +59,14 @@ impl Shared {
                 sys::say(&line);
             }
         }
+    }
+}
+
+/// Prints that the app runs unobserved from here on, if nobody else says that the collector was killed.
+pub fn say_killed(session: Session) {
+    let shared = session.get::<Shared>();
+    if !shared.is_announced() && !shared.is_quiet() && announcement::was_killed() {
+        sys::say("gpuspy: this process runs unobserved from here on: its collector was killed\n");
     }
 }
 

@@ -48,9 +48,15 @@ impl Place {
         let here = environment.folder().map(Path::as_os_str);
         let [named, temporary] = ["GPUSPY_DIR", "TMPDIR"].map(|name| environment.get(name));
         let folders = [here, named, temporary, Some(OsStr::new("/tmp"))];
-        let path = folders.into_iter().flatten().find_map(|folder| reserve(&environment.path(folder), &stem));
-        let path = path.ok_or("no trace can be written here; set GPUSPY_DIR to a folder for it")?;
-        Ok(Place { path, file: Reserved::Made })
+        let mut why = None;
+        for folder in folders.into_iter().flatten() {
+            match reserve(&environment.path(folder), &stem) {
+                Ok(path) => return Ok(Place { path, file: Reserved::Made }),
+                Err(error) => why = why.or(Some(error)),
+            }
+        }
+        let why = why.map_or(String::new(), |error| format!(" ({error})"));
+        Err(format!("no trace can be written here{why}; set GPUSPY_DIR to a folder for it"))
     }
 
     /// Returns the place that the user has named or, where a file of that name has something in it, that name with `-2`, `-3`, …: the
@@ -88,27 +94,34 @@ fn in_a_name(c: char) -> bool {
     c.is_alphanumeric() || "._-+".contains(c)
 }
 
-/// Makes `FOLDER/STEM.gspy`, or with `-2`, `-3`, … when that exists. `None`: nothing can be made there.
-fn reserve(folder: &Path, stem: &str) -> Option<CString> {
+/// Makes `FOLDER/STEM.gspy`, or with `-2`, `-3`, … when that exists. `Err`: nothing can be made there.
+fn reserve(folder: &Path, stem: &str) -> io::Result<CString> {
     for n in 1..1000 {
         let name = if n == 1 { format!("{stem}.gspy") } else { format!("{stem}-{n}.gspy") };
         let path = folder.join(name);
         match make(&path) {
-            Ok(()) => return CString::new(path.as_os_str().as_bytes()).ok(),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(_) => return None,
+            Ok(()) => return Ok(CString::new(path.as_os_str().as_bytes())?),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
         }
     }
-    None
+    Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Makes a file for a trace of this process, which must not exist.
+/// Makes a file for a trace of this process, which must not exist. One that cannot be written, on a full disk, does not stay.
 fn make(path: &Path) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     // The collector opens it, too, whatever mask the program has for the files that it makes.
     let _ = file.set_permissions(Permissions::from_mode(0o600));
     // Whoever finds it empty before this takes it as one of the user's; and then we do not have it.
-    if hold(&mut file) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
+    match hold(&mut file) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ErrorKind::AlreadyExists.into()),
+        Err(why) => {
+            let _ = std::fs::remove_file(path);
+            Err(why)
+        }
+    }
 }
 
 /// Takes a file that is there for this process, if it is empty. `None`: it is another trace, or another process's.
@@ -118,23 +131,30 @@ fn mark(path: &Path) -> Option<Reserved> {
         return Some(Reserved::No);
     }
     match File::options().write(true).open(path) {
-        Ok(mut file) => hold(&mut file).then_some(Reserved::Marked),
+        Ok(mut file) => match hold(&mut file) {
+            Ok(is_ours) => is_ours.then_some(Reserved::Marked),
+            Err(_) => {
+                let _ = file.set_len(0);
+                Some(Reserved::No)
+            }
+        },
         Err(_) => Some(Reserved::No),
     }
 }
 
 /// Marks a file as that of this process. Returns false if it is not empty, or if another process has it locked: one that is marking it
-/// at this moment, or a collector. Where the file system has no locks, two processes may mark it at the same moment.
-fn hold(file: &mut File) -> bool {
+/// at this moment, or a collector. Where the file system has no locks, two processes may mark it at the same moment. `Err`: it cannot
+/// be written.
+fn hold(file: &mut File) -> io::Result<bool> {
     let is_empty = |file: &File| file.metadata().is_ok_and(|found| found.len() == 0);
     // One that is not empty is not locked: its own collector would find that another process has it.
     if !is_empty(file) {
-        return false;
+        return Ok(false);
     }
-    let is_free = !matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    let is_held = is_free && is_empty(file) && file.write_all(&TRACE_MAGIC).is_ok();
+    let is_free = !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && is_empty(file);
+    let marked = if is_free { file.write_all(&TRACE_MAGIC) } else { Ok(()) };
     let _ = file.unlock();
-    is_held
+    marked.map(|()| is_free)
 }
 
 #[cfg(test)]

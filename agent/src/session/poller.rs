@@ -197,6 +197,7 @@ impl Poller {
     /// Ends the session of a process whose collector was killed, and gives the pages of its rings back as the calls return that are
     /// under way.
     fn end_unread(&self) {
+        exit::say_killed(self.session);
         self.end_session();
         for _ in 0..GIVE_BACK_TRIES {
             sys::sleep_ns(MODULES_NS);

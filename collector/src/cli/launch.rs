@@ -24,7 +24,9 @@ impl PrivateDir {
     /// Creates the directory where the path of a Unix socket fits into `sun_path` and the dynamic loader accepts paths.
     pub(super) fn new() -> Result<PrivateDir, Failure> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
+        // Where all else is read-only, as in a container, that for traces can be written.
+        let for_traces = std::env::var_os("GPUSPY_DIR").map(PathBuf::from);
+        let places = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp")), for_traces];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         let prefix = prefix();
         for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
@@ -46,7 +48,7 @@ impl PrivateDir {
             }
         }
         Err(Failure::usage(format_args!(
-            "cannot create a directory for the socket: {}; set TMPDIR to a writable directory with a short path",
+            "cannot create a directory for the socket: {}; set TMPDIR or GPUSPY_DIR to a writable directory with a short path",
             said(&last)
         )))
     }

@@ -459,8 +459,8 @@ fn nothing_collected(program: &std::ffi::OsStr) -> String {
     match program::blind_spot(program) {
         Some(BlindSpot { reason, remedy, .. }) => format!("nothing was collected: {reason}: {remedy}"),
         None => format!(
-            "nothing was collected: no process that the command started here called CUDA, or it ended in its first call, or said \
-             above why it runs unobserved. \
+            "nothing was collected: no process that the command started here called CUDA before the command ended, or it ended in its \
+             first call, or said above why it runs unobserved. What goes on in the background is not waited for; \
              docker, srun, ssh and sudo start programs elsewhere or without this environment, and gosu, setpriv and su as another \
              user: put `gpuspy run` inside them. Else: gpuspy doctor -- {}",
             quoted(program.as_ref())

@@ -72,21 +72,36 @@ pub(super) type Unread = Vec<(PathBuf, TraceError)>;
 /// Looks into a trace, or into all traces of a directory, for where they belong; at least one can be read. Of copies of a trace, one
 /// is read.
 pub(super) fn find(path: &Path, patience: Duration) -> Result<(Vec<Found>, Unread), Failure> {
+    look_into(traces_of(path)?, path, patience)
+}
+
+/// Does the same with the traces that were there a moment ago.
+fn look_into(traces: Vec<PathBuf>, path: &Path, patience: Duration) -> Result<(Vec<Found>, Unread), Failure> {
     let deadline = Instant::now() + patience;
     let (mut found, mut unread) = (Vec::new(), Vec::new());
-    for trace in traces_of(path)? {
+    for trace in traces {
         match wait(&trace, deadline).and_then(|()| TraceReader::open(&trace)) {
             Ok(reader) => {
                 let place = Place::of(reader.names(), reader.status());
                 found.push(Found { paths: vec![trace], place });
             }
+            Err(TraceError::NotFound) if trace != path => say_gone(&trace),
             Err(error) => unread.push((trace, error)),
         }
     }
     match unread.last() {
         Some((path, error)) if found.is_empty() => Err(unreadable(path, error)),
+        None if found.is_empty() => Err(no_trace(path)),
         _ => Ok((without_copies(found), unread)),
     }
+}
+
+/// Says that a trace of a directory is no more: it was there when the directory was read.
+fn say_gone(trace: &Path) {
+    let shown = trace.display();
+    say(format_args!(
+        "{shown} is left out: it has gone meanwhile, as `collect --to parquet` turns traces into tables"
+    ));
 }
 
 /// Leaves out copies of a trace, which are about the same time of the same process. A copy that was made while the program ran has
@@ -140,10 +155,12 @@ pub(super) fn open(paths: &[PathBuf], unread: &mut Unread) -> Vec<(PathBuf, Trac
         };
         is_begun = opened.is_ok();
         // It could be read a moment ago.
-        if let Err(error) = opened
-            && !unread.iter().any(|(unread, _)| unread == path)
-        {
-            unread.push((path.clone(), error));
+        match opened {
+            Err(TraceError::NotFound) => say_gone(path),
+            Err(error) if !unread.iter().any(|(unread, _)| unread == path) => {
+                unread.push((path.clone(), error))
+            }
+            _ => {}
         }
     }
     readers
@@ -158,6 +175,7 @@ pub(super) fn open_all(path: &Path, patience: Duration) -> Result<AllOpened, Fai
     }
     match unread.last() {
         Some((path, error)) if traces.is_empty() => Err(unreadable(path, error)),
+        None if traces.is_empty() => Err(no_trace(path)),
         _ => Ok(AllOpened { traces, unread }),
     }
 }
@@ -292,14 +310,15 @@ pub(super) fn traces_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             traces.push(found);
         }
     }
-    if traces.is_empty() {
-        let sentence = format!(
-            "no trace (*.gspy) in {}: name a trace, or the directory that the traces are in",
-            path.display()
-        );
-        return Err(Failure { code: UNREADABLE, sentence });
-    }
-    Ok(without_links(traces))
+    if traces.is_empty() { Err(no_trace(path)) } else { Ok(without_links(traces)) }
+}
+
+fn no_trace(path: &Path) -> Failure {
+    let sentence = format!(
+        "no trace (*.gspy) in {}: name a trace, or the directory that the traces are in",
+        path.display()
+    );
+    Failure { code: UNREADABLE, sentence }
 }
 
 /// Leaves out paths of files that other paths are of, too: symbolic links rather than the files themselves.
@@ -327,6 +346,23 @@ pub(super) fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A report of a folder in which a collector turned windows into tables said that the window before was unreadable.
+    #[test]
+    fn a_trace_that_goes_while_another_one_is_waited_for_is_not_called_unreadable() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/former");
+        let mut traces = traces_of(&folder).unwrap();
+        traces.truncate(1);
+        let (stays, gone) = (traces.clone(), folder.join("gone.gspy"));
+        traces.push(gone.clone());
+        let (found, unread) = look_into(traces, &folder, Duration::ZERO).unwrap();
+        let found: Vec<_> = found.into_iter().flat_map(|found| found.paths).collect();
+        assert_eq!((found, unread.len()), (stays, 0));
+        let refused =
+            |path: &Path| look_into(vec![gone.clone()], path, Duration::ZERO).err().unwrap().sentence;
+        assert!(refused(&folder).starts_with("no trace (*.gspy) in "), "{}", refused(&folder));
+        assert!(refused(&gone).ends_with("No such file or directory"), "the user has named it");
+    }
 
     /// What it had written before a window, or after it, was not believed to be its own.
     #[test]

@@ -62,8 +62,8 @@ impl Target {
         Ok(Target::File(path.to_owned()))
     }
 
-    /// The default: the working directory, else `$GPUSPY_DIR`, else the temporary directory; the first that is
-    /// writable.
+    /// The default: the working directory, else `$GPUSPY_DIR`, else `$TMPDIR`, else `/tmp`; the first that is writable, as the agent
+    /// chooses where it starts a collector.
     ///
     /// # Errors
     /// Fails if none of them is writable.
@@ -73,11 +73,14 @@ impl Target {
             return Ok(Target::Named(PathBuf::new()));
         }
         let named = std::env::var_os("GPUSPY_DIR").map(PathBuf::from);
-        let mut places = [named, Some(std::env::temp_dir())].into_iter().flatten();
+        let temporary = [std::env::temp_dir(), PathBuf::from("/tmp")];
+        let mut places = named.into_iter().chain(temporary);
         let place = places.find(|place| sys::is_writable(place).is_ok());
-        place
-            .map(Target::Named)
-            .ok_or_else(|| Error::new("no directory for the trace is writable: choose one with -o"))
+        place.map(Target::Named).ok_or_else(|| {
+            Error::new(
+                "no directory for the trace is writable, here, in TMPDIR and in /tmp: choose one with -o",
+            )
+        })
     }
 }
 

@@ -13,8 +13,9 @@ pub mod framework;
 pub mod running;
 pub mod verdict;
 
-use crate::analyze::idle::running::Outside;
+use crate::analyze::idle::running::{Outside, Running};
 use crate::analyze::idle::{Cause, Site};
+use crate::analyze::merge::Merge;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
 use crate::analyze::startup::FirstLaunches;
@@ -112,10 +113,17 @@ impl<'a> Facts<'a> {
         steps.max(self.all.steps.count)
     }
 
-    /// Whether the threads that lead gaps were off the CPU for most of the time that they spent outside CUDA for long.
+    /// Whether the threads that lead gaps were off the CPU for most of the time that they spent outside CUDA for long. Of a GPU that
+    /// several processes share, each leads so little of its gaps that this is unknown; then it is asked of the gaps in what each process
+    /// does itself.
     pub fn is_host_off_cpu(&self) -> bool {
-        let long = self.all.idle.running.get(&Outside::Long);
-        long.and_then(running::state) == Some(State::OffCpu)
+        let long = |tables: &Tables| tables.idle.running.get(&Outside::Long).copied();
+        let state = long(self.all).and_then(|running| running::state(&running)).or_else(|| {
+            let mut own = Running::default();
+            self.reports.iter().filter_map(|report| long(&report.tables)).for_each(|one| own.merge(&one));
+            running::state(&own)
+        });
+        state == Some(State::OffCpu)
     }
 
     /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock

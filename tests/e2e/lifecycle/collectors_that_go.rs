@@ -105,13 +105,15 @@ fn is_one_process_of_two_traces(first: &Path, second: &Path) {
     assert_eq!(both["devices"][0]["processes"], 1, "{}", both["devices"]);
 }
 
-/// Each thread's ring grew to 4.6 MB, and was the program's for ever.
+/// Each thread's ring grew to 4.6 MB, and was the program's for ever. And nobody was told that the rest of the program was not recorded.
 #[test]
-fn a_program_whose_collector_was_killed_has_its_shared_memory_back() {
+fn a_program_whose_collector_was_killed_says_so_and_has_its_shared_memory_back() {
     let listener = Listener::start();
     let done = in_two_halves("unread_rings", &["1024"], &listener, |_, _| listener.signal(libc::SIGKILL));
     let least = done.said()["least_kib"].as_u64().unwrap();
     assert!(least < 1024, "{}", done.stdout);
+    let line = "gpuspy: this process runs unobserved from here on: its collector was killed\n";
+    assert_eq!(done.stderr, line);
 }
 
 #[test]
@@ -120,6 +122,7 @@ fn rings_do_not_grow_after_a_collector_that_has_ended() {
     let done = in_two_halves("unread_rings", &["1000000"], &listener, |_, _| {
         assert_eq!(listener.stop().len(), 1);
     });
+    assert_eq!(done.stderr, "", "the collector went in order");
     let (said, most) = (done.said(), done.said()["most_kib"].as_u64().unwrap());
     // A small ring for each thread, and a megabyte for what there is once.
     assert!(most < 64 * said["threads"].as_u64().unwrap() + 1024, "{}", done.stdout);

@@ -6,10 +6,10 @@
 use super::{Listener, files, launches, number, the_line};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
-use gpuspy_tests::{Done, Run, gpuspy, report, until_one_is_good};
+use gpuspy_tests::{Done, Run, agent, gpuspy, program, report, until_one_is_good};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Writes a collector that may write files of this size, and returns its path.
@@ -46,6 +46,38 @@ fn says_that_no_trace_was_written(done: &Done, why: &str) -> Result<(), String> 
     let is_right =
         line.contains("no trace was written: ") && line.contains(why) && !line.contains("read it with");
     is_right.then_some(()).ok_or_else(|| line.to_owned())
+}
+
+/// Runs a script with `disk` in its working directory being a full file system of its own. `None`: that is not permitted here.
+fn with_a_full_disk(client: &str, script: &str) -> Option<Done> {
+    let alone = ["--mount", "--propagation", "private"];
+    let tried = Command::new("unshare").args(alone).args(["mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: nothing can be mounted here (unshare --mount)");
+        return None;
+    }
+    let fill = "mkdir disk; mount -t tmpfs -o size=64k none disk; head -c 65536 /dev/zero >disk/zeros";
+    let run = alone.into_iter().fold(Run::command("unshare"), Run::arg);
+    let run = run.arg("bash").arg("-ec").arg(format!("{fill}; {script}")).arg(program(client));
+    Some(run.env("PRELOADED", agent()).env("SIMCUDA_TRUTH", "").plain().succeeded())
+}
+
+/// Each process left 999 empty files in each folder, and said that there were too many traces. (A collector that a busy machine starts
+/// late leaves its own after the program's end.)
+#[test]
+fn on_a_full_disk_no_empty_files_are_left() {
+    let script = "cd disk; touch made.gspy
+        for place in GPUSPY_DIR=.. GPUSPY_OUTPUT=named.gspy GPUSPY_OUTPUT=made.gspy; do
+            env LD_PRELOAD=$PRELOADED $place $0 >../said
+        done
+        ls";
+    until_one_is_good(|| {
+        let Some(done) = with_a_full_disk("plain_work", script) else { return Ok(()) };
+        let traces = files(&done).iter().filter(|name| name.ends_with(".gspy")).count();
+        let no_space = done.stderr.matches("No space left on device").count();
+        let is_right = (done.stdout.as_str(), traces, no_space) == ("zeros\n", 1, 2);
+        is_right.then_some(()).ok_or_else(|| format!("{}{}{:?}", done.stdout, done.stderr, files(&done)))
+    });
 }
 
 #[test]
@@ -113,7 +145,7 @@ fn a_killed_collector_leaves_a_trace_that_says_it_was_cut_off() {
     assert_eq!(launches(&report), LAUNCHES);
     let process = &report["processes"][0];
     assert_eq!((&process["ending"], &process["damage"]["unfinished"]), (&"unknown".into(), &true.into()));
-    let screen = std::process::Command::new(gpuspy()).arg("report").arg(&trace).output().unwrap();
+    let screen = Command::new(gpuspy()).arg("report").arg(&trace).output().unwrap();
     let screen = String::from_utf8_lossy(&screen.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     let words =
         "cut trace: its collector was killed, or could not write any more, and the program may have run on";

@@ -4,6 +4,7 @@ use super::{files, launches, our_lines};
 use gpuspy_tests::{Run, gpuspy, program, report};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
@@ -54,6 +55,17 @@ fn a_removed_working_directory_sends_the_trace_to_gpuspy_dir_or_tmpdir() {
         assert_eq!(traces.len(), 1, "{variable}: {traces:?}: {}", done.stderr);
         assert_eq!(launches(&report(&traces[0])), 200, "{variable}");
     }
+}
+
+/// The program was not started; with bare `LD_PRELOAD`, its trace lay in /tmp.
+#[test]
+fn where_tmpdir_does_not_exist_traces_go_to_tmp() {
+    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run -- \"$1\"";
+    let run = Run::command("sh").arg("-c").arg(script).arg(gpuspy()).arg(program("plain_work"));
+    let done = run.env("TMPDIR", "/nonexistent").plain().succeeded();
+    let trace = PathBuf::from(format!("/tmp/gpuspy-plain_work-{}.gspy", done.said()["pid"]));
+    assert_eq!(launches(&report(&trace)), 200, "{}", done.stderr);
+    std::fs::remove_file(trace).unwrap();
 }
 
 #[test]

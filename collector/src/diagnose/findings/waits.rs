@@ -92,6 +92,7 @@ mod tests {
     use crate::analyze::estimate::Sum;
     use crate::analyze::idle::running::{Outside, Running};
     use crate::analyze::idle::{Part, Wait};
+    use crate::analyze::summary::{ProcessInfo, ProcessReport};
     use crate::model::stacks::Frame;
 
     const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
@@ -159,6 +160,33 @@ mod tests {
         assert_eq!(owed(100, true), [false, true]);
         assert_eq!(owed(900, true), [true, true], "it computes");
         assert_eq!(owed(100, false), [true, true], "Python does that between two calls");
+    }
+
+    /// Three processes that sleep between their requests, each host-bound, were said to be bound by their waits where they share a GPU.
+    #[test]
+    fn what_processes_that_share_a_gpu_wait_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
+        let wait = Wait { api: WAIT.to_owned(), line: None };
+        let site = Site { after_wait: Some(wait.clone()), is_long: true, ..Site::default() };
+        let tables = |runnable: Sum| {
+            let running = Running { outside: exactly(1_000), sampled: 1_000, runnable, ..Running::default() };
+            let mut tables = Tables::default();
+            tables.idle.running = [(Outside::Long, running)].into();
+            tables.idle.waits = [(wait.clone(), 20)].into();
+            tables
+        };
+        // Each thread leads a small part of the gaps of the GPU, and may have run in all of it.
+        let shared = tables(Sum { value: 500, lo: 0, hi: 1_000 });
+        let is_owed = |own: u64| {
+            let process = || {
+                let tables = tables(exactly(own));
+                ProcessReport { process: ProcessInfo::default(), tables, together: None, findings: None }
+            };
+            let (reports, buckets) = ([process(), process()], Buckets::default());
+            let facts = Facts { reports: &reports, all: &shared, buckets: &buckets };
+            facts.owed_to(Cause::OutsideCuda, &site).is_some()
+        };
+        assert!(!is_owed(100), "both sleep");
+        assert!(is_owed(900), "both compute");
     }
 
     /// A program that waits in each of a hundred steps waited once more before it wrote a checkpoint for a second: its report said
