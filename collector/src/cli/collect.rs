@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 #[command(override_usage = "gpuspy collect <--dir <DIR>|--pid <PID> [--output <PATH>]>")]
 #[command(group(ArgGroup::new("source")))]
 pub(super) struct Options {
-    /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, until SIGINT, SIGTERM or
-    /// SIGHUP
+    /// Listen on DIR/gpuspy.sock and write a trace into DIR for every process that connects, and for those that a collector
+    /// before this one has left there, until SIGINT, SIGTERM or SIGHUP
     #[arg(long, value_name = "DIR", group = "source")]
     dir: Option<PathBuf>,
     /// Collect from a running process that has the agent preloaded and no collector, until it ends, or SIGINT, SIGTERM
@@ -109,6 +109,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let every = options.every.or(has_tables.then_some(WINDOW));
     let (division, exporter) = every.map(|length| windows::begin(length, tables)).transpose()?.unzip();
     let collector = collector.watching(options.hangs.watch()).divided(division).telling(say_error);
+    let collector = collector.following(&socket);
     let (over, is_over) = a_stop()?;
     let began = Instant::now();
     let listening = std::thread::scope(|threads| {

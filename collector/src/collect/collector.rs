@@ -40,7 +40,18 @@ pub struct Collector {
     hangs: HangWatch,
     division: Option<Division>,
     tell: Option<fn(&Error)>,
+    /// Where the collector before this one listened.
+    follows: Option<PathBuf>,
     held: Held,
+}
+
+/// A process that is to be collected from.
+#[derive(Debug)]
+enum Guest {
+    /// It has connected.
+    Connected(UnixStream),
+    /// A collector before this one has left it.
+    Left(Box<Peer>),
 }
 
 /// Stops a [`Collector`] when dropped: it detaches from running processes and completes their traces.
@@ -81,6 +92,7 @@ impl Collector {
                 hangs: HangWatch::default(),
                 division: None,
                 tell: None,
+                follows: None,
                 held: Held::default(),
             },
             stopper,
@@ -97,6 +109,12 @@ impl Collector {
     #[must_use]
     pub fn divided(self, division: Option<Division>) -> Collector {
         Collector { division, ..self }
+    }
+
+    /// Has [`listen`](Self::listen) take over the processes that a collector has left in order which listened at this path before.
+    #[must_use]
+    pub fn following(self, socket: &Path) -> Collector {
+        Collector { follows: Some(socket.to_owned()), ..self }
     }
 
     /// Sets who gets a report at once, once for each trace, that it cannot be written.
@@ -139,19 +157,22 @@ impl Collector {
     pub fn listen(&self, listener: UnixListener, report: impl Fn(Result<(Session, PathBuf)>) + Sync) {
         let report = &report;
         std::thread::scope(|threads| {
-            let serve = |socket: UnixStream| {
+            let serve = |guest: Guest| {
                 // Relaxed, with `Stopper::running`.
                 let others = self.running.fetch_add(1, Ordering::Relaxed);
                 let starting = Starting::new(&self.starting);
                 // The thread takes the connection; if there is no thread, it is still there to be answered.
-                let socket = Arc::new(Mutex::new(Some(socket)));
-                let take = Arc::clone(&socket);
+                let guest = Arc::new(Mutex::new(Some(guest)));
+                let take = Arc::clone(&guest);
                 let started = if others >= MOST_SESSIONS {
                     Err(Error::new(format!("{MOST_SESSIONS} processes are collected from, and no more")))
                 } else {
                     let thread = std::thread::Builder::new().spawn_scoped(threads, move || {
-                        let Some(socket) = take.lock().take() else { return };
-                        let session = self.receive_if_greeted(socket, &starting);
+                        let Some(guest) = take.lock().take() else { return };
+                        let session = match guest {
+                            Guest::Connected(socket) => self.receive_if_greeted(socket, &starting),
+                            Guest::Left(peer) => self.run(&peer, &starting).map(Some),
+                        };
                         drop(starting);
                         self.running.fetch_sub(1, Ordering::Relaxed);
                         // Before anything else: the more sessions end at the same time, the more there is to give back.
@@ -168,14 +189,24 @@ impl Collector {
                     thread.map(drop).map_err(|e| Error::no_thread("it", &e))
                 };
                 if let Err(why) = started
-                    && let Some(socket) = socket.lock().take()
+                    && let Some(guest) = guest.lock().take()
                 {
                     self.running.fetch_sub(1, Ordering::Relaxed);
-                    receive::refuse(&socket, &why);
-                    let pid = sys::peer_pid(socket.as_fd()).unwrap_or(0);
+                    let pid = match guest {
+                        Guest::Connected(socket) => {
+                            receive::refuse(&socket, &why);
+                            sys::peer_pid(socket.as_fd()).unwrap_or(0)
+                        }
+                        Guest::Left(peer) => {
+                            peer.detach();
+                            peer.process.pid
+                        }
+                    };
                     report(Err(why.about(pid)));
                 }
             };
+            let left = self.follows.iter().flat_map(|socket| Peer::left_at(socket));
+            left.for_each(|peer| serve(Guest::Left(Box::new(peer))));
             let (mut stop, mut is_refused) = (false, false);
             while !stop {
                 let watched = [Some(listener.as_fd()), Some(self.stopped.as_fd())];
@@ -183,7 +214,7 @@ impl Collector {
                 // Accept all pending connections, also at the end: a process may have connected and ended by now.
                 loop {
                     match self.has_room(&listener).and_then(|()| accept(&listener)) {
-                        Ok(Some(socket)) => serve(socket),
+                        Ok(Some(socket)) => serve(Guest::Connected(socket)),
                         Ok(None) => break,
                         Err(error) => {
                             if !std::mem::replace(&mut is_refused, true) {

@@ -4,6 +4,8 @@ use super::sys;
 use crate::trace::record::Exit;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -96,6 +98,17 @@ impl Process {
     pub(crate) fn start_time(&self) -> Option<u64> {
         self.start_time
     }
+}
+
+/// The pids of this user's processes that were started with a variable of this value. (Of other users' processes it cannot be read.)
+pub(crate) fn given(name: &str, value: &Path) -> impl Iterator<Item = u32> {
+    let variable = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(move |pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable)
+    })
 }
 
 /// The first half of the system's boot id (random(4)). All processes between two boots of a machine share it, and

@@ -1,6 +1,6 @@
 //! How does a process's segment reach the collector? Over a socket with the Hello, or from `/proc`.
 
-use super::process::Process;
+use super::process::{self, Process};
 use super::sys::{self, Mapping};
 use super::{Error, Result};
 use gpuspy_wire::handshake::{self, Hello};
@@ -76,11 +76,21 @@ impl Peer {
         }
     }
 
-    /// Opens the segment of a running process.
+    /// Opens the segment of a running process that no collector drains.
     ///
     /// # Errors
     /// Fails if it has no segment, belongs to another user, or is drained by another collector.
     pub(crate) fn open(pid: u32) -> Result<Peer> {
+        Peer::drain(pid, Comes::Alone)
+    }
+
+    /// Opens the segments of the running processes that a collector has left in order which listened at this path, as one does that is
+    /// being replaced.
+    pub(crate) fn left_at(socket: &Path) -> Vec<Peer> {
+        process::given("GPUSPY_SOCKET", socket).filter_map(|pid| Peer::drain(pid, Comes::Back).ok()).collect()
+    }
+
+    fn drain(pid: u32, comes: Comes) -> Result<Peer> {
         let process = Process::of(pid);
         let Some(start_time) = process.start_time() else {
             return Err(Error::new(format!("there is no process {pid}")));
@@ -102,7 +112,7 @@ impl Peer {
             if mapping.segment().is_ok_and(|segment| segment.header().start_time == start_time) {
                 // Before the agent can notice it.
                 let now = sys::monotonic_raw();
-                let taken_over = attach(&mapping, true).map_err(|e| e.about(pid))?.then_some(now);
+                let taken_over = attach(&mapping, comes).map_err(|e| e.about(pid))?.then_some(now);
                 return Ok(Peer { process, mapping, taken_over, link: Link::Descriptor(path, inode) });
             }
         }
@@ -161,7 +171,7 @@ fn greeted(socket: &UnixStream) -> Result<Option<(u32, Mapping)>> {
         sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot find out which process connects", e))?;
     let Some((hello, fd)) = receive_hello(socket).map_err(|e| e.about(pid))? else { return Ok(None) };
     let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
-    attach(&mapping, false).map_err(|e| e.about(pid))?;
+    attach(&mapping, Comes::Called).map_err(|e| e.about(pid))?;
     Ok(Some((pid, mapping)))
 }
 
@@ -228,12 +238,24 @@ fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))
 }
 
-/// Counts this collector in. With `alone`, only if no other collector drains the segment. Returns whether one has before.
-fn attach(mapping: &Mapping, alone: bool) -> Result<bool> {
+/// How a collector comes to a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    /// The process has sent it.
+    Called,
+    /// Where no other collector drains it.
+    Alone,
+    /// Where one has drained it, and none does. A process that no collector has found yet may be about to send it.
+    Back,
+}
+
+/// Counts this collector in, if it may come. Returns whether one has drained the segment before.
+fn attach(mapping: &Mapping, how: Comes) -> Result<bool> {
     let segment = mapping.segment().map_err(|e| Error::new(format!("cannot read its segment: {e}")))?;
     let comes = |word: u64| match word {
+        0 if how == Comes::Back => None,
         free if free.is_multiple_of(2) => Some(free.wrapping_add(1)),
-        taken => (!alone).then(|| taken.wrapping_add(2)),
+        taken => (how == Comes::Called).then(|| taken.wrapping_add(2)),
     };
     // Relaxed: the word stands alone (see `Live`).
     let before = segment.header().live.0.attached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, comes);

@@ -91,6 +91,38 @@ fn the_trace_of_a_second_collector_has_all_names_and_begins_with_it() {
     is_one_process_of_two_traces(&first[0], &trace);
 }
 
+/// After a collector was replaced, as by a new version of it, nobody collected from the programs that ran.
+#[test]
+fn a_collector_takes_over_the_programs_that_the_one_before_it_has_left() {
+    for windows in [&[][..], &["--every", "1h"]] {
+        let listener = Listener::start();
+        let traces = || -> Vec<PathBuf> {
+            let entries =
+                std::fs::read_dir(listener.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+            entries.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect()
+        };
+        let (mut first, mut second) = (Vec::<PathBuf>::new(), None);
+        let done = in_two_halves("two_halves", &[], &listener, |_, _| {
+            first = listener.stop();
+            let mut collect = Command::new(gpuspy());
+            collect.args(["collect", "--quiet", "--dir"]).arg(listener.folder.path()).args(windows);
+            second = Some(collect.spawn().unwrap());
+            let is_there = || traces().iter().any(|trace| !first.contains(trace) && is_introduced(trace));
+            wait_until("the process is introduced", is_there);
+        });
+        let mut second = second.unwrap();
+        // SAFETY: signals a child of ours that has not been waited for.
+        unsafe { libc::kill(second.id() as i32, libc::SIGINT) };
+        assert!(second.wait().unwrap().success());
+        let (said, all) = (done.said(), traces());
+        assert_eq!((first.len(), all.len()), (1, 2), "{all:?}");
+        let later = all.iter().find(|trace| !first.contains(trace)).unwrap();
+        let launched = [&first[0], later].map(|trace| launches(&report(trace)));
+        assert_eq!(serde_json::json!(launched), serde_json::json!([said["first"], said["second"]]));
+        is_one_process_of_two_traces(&first[0], later);
+    }
+}
+
 /// The report of both counted two processes, of which one "was still running".
 fn is_one_process_of_two_traces(first: &Path, second: &Path) {
     let folder = tempfile::tempdir().unwrap();
