@@ -21,7 +21,8 @@ WITH jobs AS (
            SUM(d.undecided_ns) AS undecided_ns, SUM(d.unobserved_ns) AS unobserved_ns
     FROM report_devices d GROUP BY d.job
 ), causes AS (
-    SELECT i.job, i.cause, SUM(i.total_ns) AS ns FROM report_idle_by_cause i GROUP BY i.job, i.cause
+    SELECT i.job, i.cause, SUM(i.total_ns) AS ns FROM report_idle_by_cause i
+    JOIN pair p ON i.job = p.before_job OR i.job = p.after_job GROUP BY i.job, i.cause
 ), cause AS (
     -- Idle time that is not known may have had a cause that none of the known has.
     SELECT g.job, n.cause, CASE WHEN g.undecided_ns + g.unobserved_ns = 0 THEN COALESCE(c.ns, 0) ELSE c.ns END AS ns

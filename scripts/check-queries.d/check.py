@@ -422,7 +422,7 @@ def everything_timed_is_in_the_views_of_nsight(texts):
         JOIN StringIds s ON s.id = k.shortName ORDER BY k.start, k.correlationId""").fetchall()
     expect("the kernels' view", found, [
         ("short", 0, 100, None, None, 1), ("long", 100, 400, None, None, 2), ("short", 1000, 1100, 1, None, 3), ("long", 1100, 1400, 1, None, 4),
-        ("short", 1400, 1500, 1, None, 5), ("long", 1500, 1800, 1, None, 6), ("other", 2000, 2050, 2, None, 7), ("other", 2050, 2101, 2, None, 8),
+        ("short", 1400, 1500, 1, None, 5), ("long", 1500, 1800, 1, None, 6), ("other", 2000, 2051, 2, None, 7), ("other", 2051, 2101, 2, None, 8),
         ("inside", 4000, 4200, None, 0, 21), ("inside", 4200, 4450, None, 1, 21)])
     graphs = db.execute("SELECT g.start, g.end, g.graphId, g.correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE g").fetchall()
     expect("the graphs' view", graphs, [(3000, 3500, 3, 20)])

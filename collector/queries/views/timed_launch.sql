@@ -20,7 +20,7 @@ WITH usual AS (
                                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS until
     FROM weighed w
 ), placed AS (
-    SELECT s.*, s.began + CAST(FLOOR(s.lasted * (s.until / s.whole)) AS BIGINT) AS ended FROM summed s
+    SELECT s.*, s.began + CAST(ROUND(s.lasted * (s.until / s.whole)) AS BIGINT) AS ended FROM summed s
 ), chained AS (
     SELECT p.*, COALESCE(LAG(p.ended) OVER (PARTITION BY p.job, p.process, p.burst_id ORDER BY p.back DESC), p.began) AS begun
     FROM placed p

@@ -456,7 +456,7 @@ fn launches_in_runs_are_timed_in_the_overview_and_in_the_list_of_processes() {
     }
     let broad = screen(&two, 120);
     let row = broad.lines().find(|line| line.trim_start().starts_with("4250")).unwrap();
-    assert!(row.contains("100 %"), "{row}");
+    assert!(row.contains("100.0 %"), "{row}");
     let process = &json(&two)["processes"][1];
     assert_eq!([&process["timed"], &process["timed_in_runs"]], [350, 650]);
 }
