@@ -140,14 +140,6 @@ pub fn setup(
     for table in TABLES {
         text.push_str(&engine.table(table, &literals));
     }
-    for table in report_tables().iter().filter(|table| !TABLES.contains(&table.as_str())) {
-        let having =
-            directories.iter().zip(&literals).filter(|(directory, _)| has(directory.as_ref(), table));
-        let having: Vec<String> = having.map(|(_, literal)| literal.clone()).collect();
-        if !having.is_empty() {
-            text.push_str(&engine.table(table, &having));
-        }
-    }
     for (view, select) in VIEWS {
         // Writing into a text does not fail.
         let _ = writeln!(text, "{} {view} AS\n{};", engine.create(), select.trim_end());
@@ -156,6 +148,15 @@ pub fn setup(
     for (view, select) in NSIGHT {
         let select = select.replace("HASH(", engine.hash());
         let _ = writeln!(text, "{} {view} AS\n{select};", engine.create());
+    }
+    text.push_str(OTHERS_COMMENT);
+    for table in report_tables().iter().filter(|table| !TABLES.contains(&table.as_str())) {
+        let having =
+            directories.iter().zip(&literals).filter(|(directory, _)| has(directory.as_ref(), table));
+        let having: Vec<String> = having.map(|(_, literal)| literal.clone()).collect();
+        if !having.is_empty() {
+            text.push_str(&engine.table(table, &having));
+        }
     }
     Ok(text)
 }
@@ -249,6 +250,9 @@ SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
         }
     }
 }
+
+const OTHERS_COMMENT: &str = "-- The other tables of the report, which no query or view above reads.
+";
 
 const NSIGHT_COMMENT: &str = "-- Views with the names and columns of Nsight Systems' export, for queries that were written for it. Texts are numbers of StringIds
 -- there; job, host and rank are added. Only what has a time is in them. Launches that were timed together have a burst_id in
