@@ -1,5 +1,6 @@
 -- The kernels of all ranks together, from each launch: how many, and the time of those that were timed.
--- Times in ns are of launches that were timed by themselves; total_ns lies between total_least_ns and total_most_ns. Launches inside graphs are not among them; ranks counts processes.
+-- Times in ns are of launches that were timed by themselves; total_ns lies between total_least_ns and total_most_ns. Launches inside graphs are not among them; processes counts
+-- those that launch it.
 SELECT k.job, k.mangledName AS symbol, MIN(k.demangledName) AS name, COUNT(*) AS launches, COUNT(k.dur) AS timed,
        COUNT(DISTINCT k.process) AS processes,
        CAST(SUM(k.dur) AS BIGINT) AS total_ns, CAST(SUM(k.dur_least) AS BIGINT) AS total_least_ns,

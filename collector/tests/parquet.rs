@@ -5,10 +5,10 @@ mod tables;
 
 use gpuspy_collector::trace::TraceWriter;
 use gpuspy_collector::trace::generator::{Generator, Options, Ranks, write_ranks};
-use gpuspy_collector::trace::record::{Body, Ending, Record, Status};
-use gpuspy_wire::record::{Fact, LossCause, Namespace, Untimed};
+use gpuspy_collector::trace::record::{Alloc, Api, Body, Call, Ending, Free, NvtxRange, Record, Status};
+use gpuspy_wire::record::{Fact, LossCause, Memory, Namespace, NvtxChange, Untimed, flag};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -160,7 +160,12 @@ fn check_totals(tables: &Exported, report: &Value) {
         );
         assert_eq!(last, report["memory"]["live_bytes"]);
     }
+    check_bursts(tables);
+    let ranges = report["ranges"].as_array().unwrap().iter().chain(report["markers"].as_array().unwrap());
+    let ranges: u64 = ranges.map(|range| range["count"].as_u64().unwrap()).sum();
+    assert_eq!(tables.rows("nvtx").len() as u64, ranges);
     let [process] = &tables.rows("process")[..] else { panic!("a process has one row") };
+    assert_eq!(process["timed_in_runs"], report["coverage"]["runs"]["launches"]);
     for key in ["launches", "timed", "captured", "in_graphs", "dropped", "pending", "unattributed"] {
         assert_eq!(process[key], report["coverage"][key], "{key}");
     }
@@ -182,6 +187,24 @@ fn check_totals(tables: &Exported, report: &Value) {
         }
     }
     assert_eq!(tables.rows("device").len(), devices.len());
+}
+
+/// Each launch that was timed together with others names the run or burst that has their time.
+fn check_bursts(tables: &Exported) {
+    let mut members: BTreeMap<u64, u64> = BTreeMap::new();
+    for burst in tables.rows("kernel").iter().filter_map(|row| row["burst_id"].as_u64()) {
+        *members.entry(burst).or_default() += 1;
+    }
+    let bursts = tables.rows("burst");
+    let ids: BTreeSet<u64> = bursts.iter().map(|row| row["burst_id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), bursts.len(), "each has an id of its own");
+    for row in bursts.iter().filter(|row| row["timed"] == true && !tables.is_filtered) {
+        assert_eq!(
+            row["launches"].as_u64(),
+            members.get(&row["burst_id"].as_u64().unwrap()).copied(),
+            "{row:?}"
+        );
+    }
 }
 
 /// Each plain value of the report is in its table, by the rule that docs/parquet.md gives.
@@ -376,6 +399,82 @@ fn communication_kernels_have_the_same_numbers_whatever_the_filter_selects() {
     for tables in [&whole, &part] {
         let rows = tables.rows("communication").into_iter();
         assert_eq!(rows.map(named).collect::<BTreeMap<_, _>>(), launches);
+    }
+}
+
+/// Writes what one thread did in 800 µs.
+fn write_records(path: &Path, began: u64, records: impl IntoIterator<Item = (u64, Body)>) {
+    let status = Status { pid: 7, began, ended: began + 800_000, ..Status::default() };
+    let mut writer = TraceWriter::create(path, &status).unwrap();
+    writer.name(Namespace::Api, 1, "cuMemFree").unwrap();
+    for (at, body) in records {
+        writer.push(Record { thread: 0, at, body }).unwrap();
+    }
+    writer.finish(&status).unwrap();
+}
+
+/// A range that was open when the selected time began was in the table, and not in the report.
+#[test]
+fn ranges_of_a_part_are_those_that_start_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.gspy");
+    let began = 1_000_000;
+    let change = |at: u64, change, text| {
+        let range = NvtxRange { change, id: 0, domain: 0, text, category: 0, color: 0, payload: false };
+        (began + at, Body::NvtxRange(range))
+    };
+    let records = [
+        change(100_000, NvtxChange::Push, 1),
+        change(600_000, NvtxChange::Push, 2),
+        change(650_000, NvtxChange::Mark, 3),
+        change(700_000, NvtxChange::Pop, 0),
+        change(750_000, NvtxChange::Pop, 0),
+    ];
+    write_records(&trace, began, records);
+    for (options, count) in
+        [(&[][..], 3), (&["--since", "500us"], 2), (&["--until", "500us"], 1), (&["--since", "720us"], 0)]
+    {
+        let tables = exported(&trace, options).filtered();
+        check(&trace, &tables, options);
+        assert_eq!(tables.rows("nvtx").len(), count, "{options:?}");
+    }
+}
+
+/// What a call freed was gone when the call began: a call that waited across the end of a window had freed in that window by the table, and
+/// in the next one by the report.
+#[test]
+fn memory_is_held_until_the_call_that_frees_it_has_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.gspy");
+    let began = 1_000_000;
+    let call =
+        |correlation, begin, end| Call { api: 1, begin, end, correlation, context: 1, ..Call::default() };
+    let allocated = call(1, began + 1_000, began + 2_000);
+    let freed = call(2, began + 10_000, began + 700_000);
+    let begun = Call { end: freed.begin, flags: flag::MORE, ..freed };
+    let (memory, address) = (Memory::Device, 0x1000);
+    let records = [
+        (
+            allocated.end,
+            Body::Alloc(Alloc { call: allocated, memory, address, bytes: 4_096, stream: 0, pool: 0 }),
+        ),
+        (freed.begin, Body::Free(Free { call: begun, memory, address, stream: 0, bytes: 0 })),
+        (freed.end, Body::Api(Api { call: freed, result: 0, subject: 0, calls: 1, inside: 0, entered: 0 })),
+    ];
+    write_records(&trace, began, records);
+    for (options, changes, live) in [
+        (&[][..], &[("allocated", 2_000), ("freed", 700_000)][..], 0),
+        (&["--until", "500us"], &[("allocated", 2_000)], 4_096),
+        (&["--since", "500us"], &[("freed", 700_000)], 0),
+    ] {
+        let rows = exported(&trace, options).rows("alloc");
+        let found: Vec<(&str, u64)> = rows
+            .iter()
+            .map(|row| (row["change"].as_str().unwrap(), row["start"].as_u64().unwrap() - began))
+            .collect();
+        assert_eq!(found, changes, "{options:?}");
+        assert_eq!(report(&trace, options)["memory"]["live_bytes"], live, "{options:?}");
+        assert_eq!(rows.last().unwrap()["live_bytes"], live, "{options:?}");
     }
 }
 

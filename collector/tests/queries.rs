@@ -41,6 +41,45 @@ fn each_engine_has_a_setup_with_the_same_views() {
     );
 }
 
+/// Only those of the report's tables were defined that a query reads, though all are in the folders.
+#[test]
+fn all_tables_of_the_report_are_defined_that_a_folder_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let (former, tables) = (folder.path().join("former"), folder.path().join("tables"));
+    let of_rank = |folder: &std::path::Path| folder.join("job=j/host=h/rank=__HIVE_DEFAULT_PARTITION__");
+    for (folder, table) in
+        [(&former, "report_kernels"), (&tables, "report_kernels"), (&tables, "report_startup")]
+    {
+        let table = of_rank(folder).join(table);
+        std::fs::create_dir_all(&table).unwrap();
+        std::fs::write(table.join("pid1-00000.parquet"), "").unwrap();
+    }
+    let [former, tables] = [&former, &tables].map(|path| path.to_str().unwrap());
+    for engine in ["duckdb", "spark"] {
+        let both = printed(&["--setup", engine, former, tables]);
+        let startup: Vec<&str> = both.lines().filter(|line| line.contains("/report_startup")).collect();
+        assert!(
+            startup.len() == 1 && startup[0].contains(tables) && !startup[0].contains(former),
+            "{startup:?}"
+        );
+        let elsewhere = printed(&["--setup", engine, "s3://jobs/tables"]);
+        for table in [
+            "report",
+            "report_idle",
+            "report_startup",
+            "report_ranges",
+            "report_transfers_sizes",
+            "report_coverage_untimed",
+        ] {
+            assert!(elsewhere.contains(&format!(" VIEW {table} AS ")), "{table} for {engine}");
+            assert!(
+                table == "report_startup" || !both.contains(&format!(" VIEW {table} AS ")),
+                "{table} for {engine}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_tables_of_several_machines_have_one_setup() {
     for engine in ["duckdb", "spark"] {

@@ -78,7 +78,7 @@ LINE = {"place": "place", "file": "file", "line": "line", "function": "function"
 BUSY = ("compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns")
 RANK = {key: key for key in ("launches", "timed", "span_ns", "busy_ns", "idle_ns", "exposed_comm_ns", "idle_share", "steps",
                              "step_median_ns", "peak_bytes", "dropped")}
-COVERAGE = {key: key for key in ("launches", "timed", "captured", "in_graphs", "unattributed", "never_timed", "dropped")}
+COVERAGE = {key: key for key in ("launches", "timed", "timed_in_runs", "captured", "in_graphs", "unattributed", "never_timed", "dropped")}
 DAMAGE = ("records_lost", "times_lost", "chunks_lost", "chunks_refused", "cut", "unfinished")
 
 
@@ -102,7 +102,7 @@ STATED = {
     "memory": (lambda r: [r["memory"]], MEMORY), "steps": (lambda r: [r["steps"]], STEPS),
     "ranks": (lambda r: [rank_of(r)], RANK),
     "lines": (lambda r: [{**row, "place": place} for place, row in enumerate(r["lines"])], LINE),
-    "coverage": (lambda r: [{**r["coverage"], **r["processes"][0]["damage"]}], {**COVERAGE, **{key: key for key in DAMAGE}}),
+    "coverage": (lambda r: [{**r["processes"][0], **r["coverage"], **r["processes"][0]["damage"]}], {**COVERAGE, **{key: key for key in DAMAGE}}),
 }
 
 
@@ -162,9 +162,14 @@ def states_the_report(answers, keyed, job, one):
         expect(f"{job}: {name} of pid {keys['pid']}", answers[name].of(keys, columns), truth)
     (missing,) = answers["coverage"].of(keys, ["missing"])
     complete = one["coverage"]["dropped"] == 0 and not any(process["damage"][key] for key in DAMAGE)
-    complete = complete and one["coverage"]["timed"] == one["coverage"]["launches"]
+    untimed = one["coverage"]["launches"] - one["coverage"]["timed"] - process["timed_in_runs"]
+    complete = complete and untimed == 0
     if (missing[0] == "") != complete:
         wrong.append(f"{job}: coverage says {missing[0]!r} of pid {keys['pid']}")
+    # Records of a damaged trace are lost there, and were not dropped by the agent.
+    dropped = one["coverage"]["dropped"] - one["coverage"]["dropped_by"].get("damaged_trace", 0)
+    if (f"{dropped} records dropped" in missing[0]) != (dropped > 0) or missing[0].count("records dropped") != (dropped > 0):
+        wrong.append(f"{job}: coverage says {missing[0]!r} of {dropped} dropped records")
 
 
 def sums(rows, keys, values):
@@ -228,6 +233,7 @@ def adds_up(duck, answers, job, reports):
     found = answers["findings-of-job"].of({"job": job}, ["id", "processes", "saves_ns"])
     expect(f"{job}: findings-of-job", ordered([[*row[:2], row[2] or 0] for row in found]), ordered(sums(findings, ["id"], ["one", "ns"])))
     kinds_of_nsight(duck, job)
+    views_of_nsight_add_up(duck, job)
 
 
 def kinds_of_nsight(duck, job):
@@ -257,14 +263,19 @@ def figures(reports):
         return [value for one in reports if (value := at(one, path)) is not None]
 
     of = {"processes": len(reports), "longest wall_ns": max(one["processes"][0]["wall_ns"] for one in reports),
-          "launches": sum(whole("coverage.launches")), "steps": sum(whole("steps.count"))}
+          "launches": sum(whole("coverage.launches")), "timed": sum(whole("coverage.timed")),
+          "timed_in_runs": sum(whole("coverage.runs.launches")), "steps": sum(whole("steps.count"))}
     medians = whole("steps.median_ns")
-    of["step median_ns, mean of the processes"] = sum(medians) / len(medians) if medians else 0
+    of["step median_ns, mean of the processes"] = sum(medians) / len(medians) if medians else None
     of["largest peak_bytes"] = max(whole("memory.peak_bytes.value"))
+    devices = [row for one in reports for row in one["devices"]]
+    for part in ("compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "undecided_ns", "unobserved_ns"):
+        if devices:
+            value, most = (sum(row[part][key] for row in devices) for key in ("value", "hi"))
+            is_known = value > 0 or most == 0 or part.startswith("un")
+            of[part] = value if is_known else None
     for one in reports:
-        parts = [(part, row[part]["value"]) for row in one["devices"] for part in
-                 ("compute_ns", "graph_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")]
-        parts += [(f"idle_ns: {row['cause']}", row["total_ns"]["value"]) for row in one["idle"]["by_cause"]]
+        parts = [(f"idle_ns: {row['cause']}", row["total_ns"]["value"]) for row in one["idle"]["by_cause"]]
         parts += [(f"bytes: {row['kind']} {row['host_memory']}", row["bytes"]) for row in one["transfers"]]
         for figure, value in parts:
             of[figure] = of.get(figure, 0) + value
@@ -278,8 +289,13 @@ def changed(answers, reports):
         wrong.append(f"changed: of {rows[:1]} there are no reports to compare it with")
         return
     before, after = (figures(reports[job]) for job in rows[0][:2])
-    truth = [[figure, before.get(figure, 0), after.get(figure, 0)] for figure in {**before, **after}]
-    expect("changed", sorted(row[2:5] for row in rows), sorted(truth))
+    def of(job, figure):
+        # Idle time that is not known may have had a cause that none of the known has.
+        is_known = not figure.startswith("idle_ns: ") or not job.get("undecided_ns", 0) + job.get("unobserved_ns", 0)
+        return job.get(figure, 0 if is_known else None)
+
+    truth = [[figure, of(before, figure), of(after, figure)] for figure in {**before, **after}]
+    expect("changed", sorted((row[2:5] for row in rows), key=str), sorted(truth, key=str))
     launches = answers["changed-kernels"].of({}, ["before_launches", "after_launches"])
     expect("changed-kernels", [[sum(row[at] for row in launches) for at in (0, 1)]], [[before["launches"], after["launches"]]])
 
@@ -336,6 +352,112 @@ def starts():
         expect(f"starts of {lives}", [[found.get(str(at)) for at in range(len(lives))]], [[start for _, start in lives]])
 
 
+JOBS = "(VALUES ('a', 1), ('b', 2)) AS j(job, began)"
+
+
+def work_without_times_is_not_less_work(texts):
+    """Of two runs of the same work, one is not timed: its times are not known, instead of gone."""
+    db = duckdb.connect()
+    db.execute(f"""CREATE TABLE process AS SELECT j.job, j.began AS realtimeBegan, 100 AS wall_ns, 8 AS launches,
+        CASE j.job WHEN 'a' THEN 3 ELSE 0 END AS timed, CASE j.job WHEN 'a' THEN 5 ELSE 0 END AS timed_in_runs FROM {JOBS}""")
+    parts = ("compute", "graph", "exposed_comm", "exposed_copy", "idle", "undecided", "unobserved")
+    timed = {"compute": (90, 90), "idle": (10, 10)}
+    untimed = {"compute": (0, 100), "idle": (0, 100), "undecided": (100, 100)}
+    columns = ", ".join(
+        f"CASE j.job WHEN 'a' THEN {timed.get(part, (0, 0))[end]} ELSE {untimed.get(part, (0, 0))[end]} END AS {part}_ns{('', '_hi')[end]}"
+        for part in parts for end in (0, 1))
+    db.execute(f"CREATE TABLE report_devices AS SELECT j.job, {columns} FROM {JOBS}")
+    db.execute("CREATE TABLE report_idle_by_cause AS SELECT 'a' AS job, 'sync' AS cause, 10 AS total_ns")
+    db.execute(f"CREATE TABLE report_steps AS SELECT j.job, 0 AS count, NULL AS median_ns FROM {JOBS}")
+    db.execute("CREATE TABLE report_transfers AS SELECT 'b' AS job, 'HtoD' AS kind, 'pinned' AS host_memory, 64 AS bytes")
+    db.execute(f"CREATE TABLE report_memory AS SELECT j.job, 7 AS peak_bytes FROM {JOBS}")
+    found = {row[2]: list(row[3:]) for row in db.execute(texts["changed"]).fetchall()}
+    for figure, truth in (("compute_ns", [90, None, None]), ("idle_ns", [10, None, None]), ("idle_ns: sync", [10, None, None]),
+                          ("undecided_ns", [0, 100, 100]), ("unobserved_ns", [0, 0, 0]), ("graph_ns", [0, 0, 0]),
+                          ("timed", [3, 0, -3]), ("timed_in_runs", [5, 0, -5]), ("bytes: HtoD pinned", [0, 64, 64]),
+                          ("step median_ns, mean of the processes", [None, None, None])):
+        expect(f"changed: {figure}", [found.get(figure, [])], [truth])
+
+
+def tables_of_one_process(db):
+    """A process on one stream: two kernels that were timed alone, a run of four launches, a burst whose kernels were never timed
+    alone, a launch without a time, and graphs: one as a whole, one whose kernels were timed, and one without a time."""
+    kernels = [  # operation, kernel, its start and end, burst, when it was called, step
+        (1, "short", 0, 100, None, 1, 0), (2, "long", 100, 400, None, 2, 0),
+        (3, "short", None, None, 1, 3, 1), (4, "long", None, None, 1, 4, 1), (5, "short", None, None, 1, 5, 1), (6, "long", None, None, 1, 6, 2),
+        (7, "other", None, None, 2, 7, 3), (8, "other", None, None, 2, 8, 3), (9, "short", None, None, None, 9, 4)]
+    numbers = ("registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory",
+               "localMemoryPerThread")
+    rows = ", ".join("(" + ", ".join("NULL" if value is None else repr(value) for value in row) + ")" for row in kernels)
+    whose = "'j' AS job, 'h' AS host, 0 AS rank, 'p' AS process, 7 AS pid, 7 << 24 AS globalPid, 0 AS deviceId, 1 AS contextId, 5 AS streamId"
+    db.execute(f"""CREATE TABLE kernel AS SELECT {whose}, k.operation AS operationId, k.operation AS correlationId, k.name AS mangledName,
+        k.name AS demangledName, k.name AS shortName, k.began AS start, k.ended AS "end", k.ended - k.began AS dur, k.burst AS burst_id,
+        k.called AS callStart, k.step, {", ".join(f"1 AS {number}" for number in numbers)}
+        FROM (VALUES {rows}) AS k(operation, name, began, ended, burst, called, step)""")
+    db.execute(f"""CREATE TABLE burst AS SELECT {whose}, b.burst AS burst_id, b.began AS start, b.ended AS "end", b.launches
+        FROM (VALUES (1, 1000, 1800, 4), (2, 2000, 2101, 2), (3, NULL, NULL, 9)) AS b(burst, began, ended, launches)""")
+    db.execute(f"""CREATE TABLE graph AS SELECT {whose}, g.operation AS operationId, g.operation AS correlationId, 3 AS graphId, g.began AS start,
+        g.ended AS "end", g.ended - g.began AS dur, g.step
+        FROM (VALUES (20, 3000, 3500, 5), (21, 4000, 4500, 5), (22, NULL, NULL, 6)) AS g(operation, began, ended, step)""")
+    db.execute(f"""CREATE TABLE graph_node AS SELECT {whose}, 21 AS operationId, n.node AS graphNodeId, n.began AS start, n.ended AS "end",
+        'inside' AS mangledName, 'inside' AS demangledName, 'inside' AS shortName
+        FROM (VALUES (0, 4000, 4200), (1, 4200, 4450)) AS n(node, began, ended)""")
+    db.execute("""CREATE TABLE runtime AS SELECT r.began AS start, r.ended AS "end", 'cuEventQuery' AS name, 1 AS globalTid, 30 AS correlationId,
+        r.result AS returnValue, r.calls, r.inside AS host_ns, 'j' AS job, 'h' AS host, 0 AS rank
+        FROM (VALUES (100, 900, 0, 40, 60), (1000, 1010, 700, 1, 10)) AS r(began, ended, result, calls, inside)""")
+    for table in ("sync", "alloc", "nvtx"):
+        db.execute(f"CREATE TABLE {table} AS SELECT 'j' AS job, 'p' AS process, 0 AS step, 0 AS start, 0 AS \"end\", 'x' AS name, 'x' AS text WHERE FALSE")
+    db.execute("CREATE TABLE step AS SELECT 'j' AS job, 'h' AS host, 0 AS rank, 7 AS pid, 'p' AS process, n AS step, n * 10000 AS start, "
+               "(n + 1) * 10000 - n AS \"end\" FROM range(8) t(n)")
+    db.execute("CREATE MACRO gpuspy_text(value) AS CAST(hash(value) >> 1 AS BIGINT)")
+
+
+def everything_timed_is_in_the_views_of_nsight(texts):
+    """Launches of runs and graphs were in none of them, and were no time of a step."""
+    db = duckdb.connect()
+    tables_of_one_process(db)
+    for name in ("timed_launch", "StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"):
+        db.execute(view(name))
+    found = db.execute("""SELECT s.value, k.start, k.end, k.burst_id, k.graphNodeId, k.correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL k
+        JOIN StringIds s ON s.id = k.shortName ORDER BY k.start, k.correlationId""").fetchall()
+    expect("the kernels' view", found, [
+        ("short", 0, 100, None, None, 1), ("long", 100, 400, None, None, 2), ("short", 1000, 1100, 1, None, 3), ("long", 1100, 1400, 1, None, 4),
+        ("short", 1400, 1500, 1, None, 5), ("long", 1500, 1800, 1, None, 6), ("other", 2000, 2051, 2, None, 7), ("other", 2051, 2101, 2, None, 8),
+        ("inside", 4000, 4200, None, 0, 21), ("inside", 4200, 4450, None, 1, 21)])
+    graphs = db.execute("SELECT g.start, g.end, g.graphId, g.correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE g").fetchall()
+    expect("the graphs' view", graphs, [(3000, 3500, 3, 20)])
+    calls = db.execute("SELECT r.start, r.end, r.calls, r.returnValue FROM CUPTI_ACTIVITY_KIND_RUNTIME r ORDER BY r.start").fetchall()
+    expect("the calls' view", calls, [(100, 160, 40, 0), (1000, 1010, 1, 700)])
+    done = db.execute(texts["slow-steps"])
+    columns = [column[0] for column in done.description]
+    keys = [columns.index(key) for key in ("step", "launches", "timed", "kernel_ns", "graphs", "graphs_timed", "graph_ns")]
+    steps = sorted([row[key] for key in keys] for row in done.fetchall())
+    expect("slow-steps", steps, [[0, 2, 2, 400, 0, 0, 0], [1, 3, 3, 500, 0, 0, 0], [2, 1, 1, 300, 0, 0, 0], [3, 2, 2, 101, 0, 0, 0],
+                                 [4, 1, 0, None, 0, 0, 0], [5, 0, 0, 0, 2, 2, 1000], [6, 0, 0, 0, 1, 0, None], [7, 0, 0, 0, 0, 0, 0]])
+
+
+def views_of_nsight_add_up(duck, job):
+    """The views named as in Nsight Systems have all of the time of the tables, once."""
+    where = f"WHERE t.job = '{job}'"
+
+    def one(sql):
+        return duck.run(sql).rows[0][0] or 0
+
+    alone, together = (one(f'SELECT SUM(t."end" - t.start) FROM {table} t {where}') for table in ("kernel", "burst"))
+    known = one(f"""SELECT SUM(b."end" - b.start) FROM burst b WHERE b.job = '{job}' AND EXISTS (SELECT 1 FROM kernel k
+        WHERE k.job = b.job AND k.process = b.process AND k.burst_id = b.burst_id)""")
+    kernels = one(f'SELECT SUM(t."end" - t.start) FROM CUPTI_ACTIVITY_KIND_KERNEL t {where} AND t.graphNodeId IS NULL')
+    expect(f"{job}: the kernels' time in Nsight's view", [[kernels]], [[alone + known]])
+    if known > together or one(f"SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL t {where} AND t.\"end\" < t.start"):
+        wrong.append(f"{job}: the rows of Nsight's view overlap")
+    calls = duck.run(f"""SELECT CAST(SUM(t.calls) AS BIGINT), CAST(SUM(t."end" - t.start) AS BIGINT) FROM CUPTI_ACTIVITY_KIND_RUNTIME t {where}""")
+    truth = duck.run(f'SELECT CAST(SUM(t.calls) AS BIGINT), CAST(SUM(CASE WHEN t.calls > 1 THEN t.host_ns ELSE t."end" - t.start END) AS BIGINT) FROM runtime t {where}')
+    expect(f"{job}: calls in Nsight's view", calls.rows, truth.rows)
+    graphs = one(f"SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE t {where}")
+    by_node = one(f"SELECT COUNT(DISTINCT (t.process, t.operationId)) FROM graph_node t {where}")
+    expect(f"{job}: graphs in Nsight's views", [[graphs + by_node]], [[one(f"SELECT COUNT(*) FROM graph t {where} AND t.start IS NOT NULL")]])
+
+
 def main():
     began = time.monotonic()
     names = [line.split()[0] for line in ask("queries").splitlines()]
@@ -366,6 +488,8 @@ def main():
     changed(answers, known)
     communicators(texts)
     starts()
+    work_without_times_is_not_less_work(texts)
+    everything_timed_is_in_the_views_of_nsight(texts)
     for name in sorted(set(names) - answers.compared):
         wrong.append(f"{name} is in no comparison")
     rows = sum(len(answer.rows) for answer in answers.values())

@@ -169,33 +169,39 @@ fn node_times(done: &Done) -> BTreeMap<u64, Vec<(String, GpuInterval)>> {
             launch.earliest_start <= node.earliest_start && node.end <= launch.latest_end,
             "{node:?} of {launch:?}"
         );
+        assert_eq!(node.clock(), launch.clock(), "{node:?} of {launch:?}");
         by_launch.entry(numbers[&correlation]).or_default().push((name, node));
     }
     by_launch
 }
 
 /// Returns the kernels of each launch with their true lengths, ns: each one's interval contains that of a kernel of its name
-/// in that very launch, one for one.
+/// in that very launch, one for one, and so do the bounds of its start and its end.
 fn kernels_with_their_truth(done: &Done) -> Vec<Vec<(GpuInterval, u64)>> {
     let truth = done.truth();
-    let mut inside: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
+    let mut inside: BTreeMap<u64, Vec<(String, [i64; 2])>> = BTreeMap::new();
     for line in truth.of("kernel").filter(|line| line["in_graph"] != 0) {
-        let lasted = line["end"].as_u64().unwrap() - line["head"].as_u64().unwrap();
         let launch = inside.entry(line["in_graph"].as_u64().unwrap()).or_default();
-        launch.push((line["name"].as_str().unwrap().to_owned(), lasted));
+        let ran = ["head", "end"].map(|key| line[key].as_i64().unwrap());
+        launch.push((line["name"].as_str().unwrap().to_owned(), ran));
     }
     let mut sampled = Vec::new();
     for (launch, nodes) in node_times(done) {
         let mut ran = inside[&launch].clone();
         let mut kernels = Vec::new();
         for (name, node) in nodes {
-            let holds = |(theirs, ns): &(String, u64)| {
-                *theirs == name && node.lo() <= ns + slack(*ns) && *ns <= node.hi() + slack(*ns)
+            let holds = |(theirs, [from, to]): &(String, [i64; 2])| {
+                let (ns, [start, end]) = (to.abs_diff(*from), node.bounds());
+                let lasted = node.lo() <= ns + slack(ns) && ns <= node.hi() + slack(ns);
+                let off = slack(ns) as i64;
+                let within = |moment: i64, (least, most)| least - off <= moment && moment <= most + off;
+                *theirs == name && lasted && within(*from, start) && within(*to, end)
             };
             let found = ran.iter().position(holds);
             let found =
                 found.unwrap_or_else(|| panic!("launch {launch}: {name} {node:?} is none of {ran:?}"));
-            kernels.push((node, ran.swap_remove(found).1));
+            let [from, to] = ran.swap_remove(found).1;
+            kernels.push((node, to.abs_diff(from)));
         }
         sampled.push(kernels);
     }

@@ -30,7 +30,7 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
-use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory};
+use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory, returned};
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
@@ -207,12 +207,7 @@ impl MemoryTimeline {
     fn end_free(&mut self, process: u32, record: &Record) {
         let key = (process, record.thread);
         let (Some(freeing), Some(call)) = (self.freeing.get(&key), record.body.call()) else { return };
-        let is_free =
-            |free: &Call| matches!(record.body, Body::Api(_)) && call.correlation == free.correlation;
-        let is_end = freeing.call.as_ref().is_none_or(is_free);
-        if !is_end && freeing.call.is_some_and(|free| call.begin <= free.begin) {
-            return;
-        }
+        let Some(is_end) = returned(freeing.call.as_ref(), record) else { return };
         let Some(freeing) = self.freeing.remove(&key) else { return };
         let at = host(record.at);
         self.enter(at);

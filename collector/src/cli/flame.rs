@@ -1,6 +1,6 @@
 //! `gpuspy export --to collapsed|speedscope`: the stacks of a program by what they cause.
 
-use super::traces::{PATIENCE, filters, open_all, unreadable};
+use super::traces::{PATIENCE, filters, open_all, say_damage, unreadable};
 use super::{Failure, report, say};
 use crate::analyze::Tables;
 use crate::export::flame::{self, Process, Weight};
@@ -50,6 +50,9 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
         let reasons = opened.traces.iter().map(|trace| why_none(&trace.names, trace.reader.damage()));
         let why = reasons.max_by_key(|(rank, _)| *rank).map(|(_, why)| why).unwrap_or_default();
         return Err(Failure::usage(format_args!("cannot draw flames of {}: {why}", path.display())));
+    }
+    for trace in &opened.traces {
+        say_damage(&trace.path, trace.reader.damage());
     }
     Ok(processes)
 }

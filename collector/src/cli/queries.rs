@@ -1,12 +1,13 @@
 //! `gpuspy queries`: SQL for the tables of `gpuspy export --to parquet`.
 
 use super::{Failure, print};
+use crate::export::parquet::place::has_table;
 use crate::export::queries::{ALL, Engine, Query, setup};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
@@ -23,7 +24,8 @@ pub(super) struct Options {
 pub(super) fn queries(options: &Options) -> Result<ExitCode, Failure> {
     match (options.setup.as_deref(), options.name.as_deref()) {
         (Some([engine, directories @ ..]), _) => {
-            let text = setup(named(engine)?, &different(directories));
+            let has = |directory: &str, table: &str| has_table(Path::new(directory), table);
+            let text = setup(named(engine)?, &different(directories), has);
             print(&text.map_err(Failure::usage)?)
         }
         (_, Some(name)) => {

@@ -1,6 +1,7 @@
 //! SQL for the tables of a [Parquet export](super::parquet), which `gpuspy queries` prints. The text of a query is the same for all
 //! engines; only what defines the tables differs.
 
+use super::parquet::report_tables;
 use std::fmt::{self, Write};
 
 /// A query that is shipped.
@@ -26,7 +27,7 @@ queries! {
     "stragglers" "last-arrivals" "slowest-hosts" "changed" "changed-kernels"
 }
 
-/// The tables that queries read.
+/// The tables that queries and views read, which each folder has.
 const TABLES: &[&str] = &[
     "process",
     "device",
@@ -65,6 +66,7 @@ const TABLES: &[&str] = &[
 const VIEWS: &[(&str, &str)] = &[
     ("started", include_str!("../../queries/views/started.sql")),
     ("arrival", include_str!("../../queries/views/arrival.sql")),
+    ("timed_launch", include_str!("../../queries/views/timed_launch.sql")),
 ];
 
 /// What runs the queries.
@@ -121,15 +123,22 @@ impl Query {
 /// Returns the statements that define the tables of the exports in some directories, and views of them: those that queries
 /// share, and those with the names that Nsight Systems gives its tables.
 ///
+/// `has` says whether a directory has a table, of those of the report that no query reads: a former version may not have written
+/// it, and an engine refuses a table without files.
+///
 /// # Errors
 /// A directory's name would be taken for something else.
-pub fn setup(engine: Engine, directories: &[impl AsRef<str>]) -> Result<String, Refused> {
+pub fn setup(
+    engine: Engine,
+    directories: &[impl AsRef<str>],
+    has: impl Fn(&str, &str) -> bool,
+) -> Result<String, Refused> {
     let readable = |directory: &str| engine.readable(directory).map(|directory| engine.literal(directory));
-    let directories: Vec<String> =
+    let literals: Vec<String> =
         directories.iter().map(|directory| readable(directory.as_ref())).collect::<Result<_, _>>()?;
     let mut text = engine.comment().to_owned();
     for table in TABLES {
-        text.push_str(&engine.table(table, &directories));
+        text.push_str(&engine.table(table, &literals));
     }
     for (view, select) in VIEWS {
         // Writing into a text does not fail.
@@ -139,6 +148,15 @@ pub fn setup(engine: Engine, directories: &[impl AsRef<str>]) -> Result<String, 
     for (view, select) in NSIGHT {
         let select = select.replace("HASH(", engine.hash());
         let _ = writeln!(text, "{} {view} AS\n{select};", engine.create());
+    }
+    text.push_str(OTHERS_COMMENT);
+    for table in report_tables().iter().filter(|table| !TABLES.contains(&table.as_str())) {
+        let having =
+            directories.iter().zip(&literals).filter(|(directory, _)| has(directory.as_ref(), table));
+        let having: Vec<String> = having.map(|(_, literal)| literal.clone()).collect();
+        if !having.is_empty() {
+            text.push_str(&engine.table(table, &having));
+        }
     }
     Ok(text)
 }
@@ -233,8 +251,14 @@ SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
     }
 }
 
+const OTHERS_COMMENT: &str = "-- The other tables of the report, which no query or view above reads.
+";
+
 const NSIGHT_COMMENT: &str = "-- Views with the names and columns of Nsight Systems' export, for queries that were written for it. Texts are numbers of StringIds
--- there. Only what has a time is in them; job, host and rank are added.
+-- there; job, host and rank are added. Only what has a time is in them. Launches that were timed together have a burst_id in
+-- CUPTI_ACTIVITY_KIND_KERNEL: their sum is measured, each by itself is estimated (timed_launch). A launch of a graph is in
+-- CUPTI_ACTIVITY_KIND_GRAPH_TRACE, or else, if its kernels were timed one by one, these are in CUPTI_ACTIVITY_KIND_KERNEL. A row of
+-- CUPTI_ACTIVITY_KIND_RUNTIME may stand for several queries in a row: their number is calls, and its length is their time together.
 ";
 
 /// Views by name, with the query that they are.
@@ -243,19 +267,40 @@ const NSIGHT: &[(&str, &str)] = &[
         "StringIds",
         "SELECT HASH(t.value) AS id, t.value FROM (
     SELECT k.demangledName AS value FROM kernel k UNION SELECT k.shortName FROM kernel k
-    UNION SELECT k.mangledName FROM kernel k UNION SELECT r.name FROM runtime r UNION SELECT s.name FROM sync s
+    UNION SELECT k.mangledName FROM kernel k UNION SELECT n.demangledName FROM graph_node n
+    UNION SELECT n.shortName FROM graph_node n UNION SELECT n.mangledName FROM graph_node n
+    UNION SELECT r.name FROM runtime r UNION SELECT s.name FROM sync s
     UNION SELECT a.name FROM alloc a UNION SELECT n.text FROM nvtx n) t WHERE t.value IS NOT NULL",
     ),
     (
         "CUPTI_ACTIVITY_KIND_KERNEL",
         "SELECT k.start, k.end, k.deviceId, k.contextId, k.streamId, k.correlationId, k.globalPid, HASH(k.demangledName) AS demangledName,
     HASH(k.shortName) AS shortName, HASH(k.mangledName) AS mangledName, k.registersPerThread, k.gridX, k.gridY, k.gridZ,
-    k.blockX, k.blockY, k.blockZ, k.staticSharedMemory, k.dynamicSharedMemory, k.localMemoryPerThread, k.job, k.host, k.rank
-FROM kernel k WHERE k.start IS NOT NULL",
+    k.blockX, k.blockY, k.blockZ, k.staticSharedMemory, k.dynamicSharedMemory, k.localMemoryPerThread, k.graphNodeId, k.burst_id,
+    k.job, k.host, k.rank
+FROM (SELECT t.start, t.end, t.deviceId, t.contextId, t.streamId, t.correlationId, t.globalPid, t.demangledName, t.shortName,
+          t.mangledName, t.registersPerThread, t.gridX, t.gridY, t.gridZ, t.blockX, t.blockY, t.blockZ, t.staticSharedMemory,
+          t.dynamicSharedMemory, t.localMemoryPerThread, CAST(NULL AS BIGINT) AS graphNodeId, t.burst_id, t.job, t.host, t.rank
+      FROM timed_launch t
+      UNION ALL
+      SELECT n.start, n.end, n.deviceId, n.contextId, g.streamId, g.correlationId, n.globalPid, n.demangledName, n.shortName,
+          n.mangledName, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.graphNodeId, NULL, n.job, n.host, n.rank
+      FROM graph_node n LEFT JOIN graph g ON g.job = n.job AND g.process = n.process AND g.operationId = n.operationId) k",
+    ),
+    (
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        "SELECT g.start, g.end, g.deviceId, g.contextId, g.streamId, g.correlationId, g.globalPid, g.graphId, g.graphId AS graphExecId,
+    g.job, g.host, g.rank
+FROM graph g
+LEFT JOIN (SELECT DISTINCT n.job, n.process, n.operationId FROM graph_node n) k
+    ON k.job = g.job AND k.process = g.process AND k.operationId = g.operationId
+WHERE g.start IS NOT NULL AND k.operationId IS NULL",
     ),
     (
         "CUPTI_ACTIVITY_KIND_RUNTIME",
-        "SELECT r.start, r.end, r.globalTid, r.correlationId, HASH(r.name) AS nameId, r.returnValue, r.job, r.host, r.rank FROM runtime r",
+        "SELECT r.start, CASE WHEN r.calls > 1 THEN r.start + r.host_ns ELSE r.end END AS end, r.globalTid, r.correlationId,
+    HASH(r.name) AS nameId, r.returnValue, r.calls, r.job, r.host, r.rank
+FROM runtime r",
     ),
     (
         "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -314,6 +359,11 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    /// A folder that has all tables.
+    fn all(_: &str, _: &str) -> bool {
+        true
+    }
+
     #[test]
     fn every_file_is_a_query_that_says_in_a_sentence_what_it_answers() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("queries");
@@ -349,7 +399,7 @@ mod tests {
 
     #[test]
     fn spark_takes_no_job_for_a_number() {
-        let text = setup(Engine::Spark, &["tables"]).unwrap();
+        let text = setup(Engine::Spark, &["tables"], all).unwrap();
         let first = text.split(";\n").next().unwrap().lines().last().unwrap();
         assert_eq!(first, "SET spark.sql.sources.partitionColumnTypeInference.enabled = false");
         assert!(text.contains("CAST(rank AS BIGINT) AS rank"), "ranks are numbers all the same");
@@ -358,40 +408,40 @@ mod tests {
     #[test]
     fn a_folder_with_an_apostrophe_is_a_text_and_a_pattern_is_refused() {
         assert!(
-            setup(Engine::DuckDb, &["it's/"])
+            setup(Engine::DuckDb, &["it's/"], all)
                 .unwrap()
                 .contains("'it''s/job=*/host=*/rank=*/kernel/*.parquet'")
         );
-        assert!(setup(Engine::Spark, &["it's"]).unwrap().contains(r"basePath 'it\'s'"));
-        assert_eq!(setup(Engine::Spark, &["a", "a[1]"]), Err(Refused::Pattern("a[1]".to_owned(), '[')));
+        assert!(setup(Engine::Spark, &["it's"], all).unwrap().contains(r"basePath 'it\'s'"));
+        assert_eq!(setup(Engine::Spark, &["a", "a[1]"], all), Err(Refused::Pattern("a[1]".to_owned(), '[')));
     }
 
     /// DuckDB gave all ranks of all jobs in `/data/rank=0` the rank 0.
     #[test]
     fn a_folder_above_the_tables_that_is_called_like_a_partition_is_refused() {
         for directory in ["/data/rank=0/tables", "Job=7", "../host=a/"] {
-            let refused = setup(Engine::DuckDb, &[directory]).unwrap_err();
+            let refused = setup(Engine::DuckDb, &[directory], all).unwrap_err();
             assert!(matches!(refused, Refused::Partition(..)), "{directory}: {refused:?}");
             assert!(
-                setup(Engine::Spark, &[directory]).is_ok(),
+                setup(Engine::Spark, &[directory], all).is_ok(),
                 "what is above its base path is no partition"
             );
         }
-        let refused = setup(Engine::DuckDb, &["x/Job=7"]).unwrap_err().to_string();
+        let refused = setup(Engine::DuckDb, &["x/Job=7"], all).unwrap_err().to_string();
         assert!(
             refused.starts_with("DuckDB would take Job=7 in x/Job=7 for the job of all tables: "),
             "{refused}"
         );
-        assert!(setup(Engine::DuckDb, &["/data/date=3/a=b", "rank", "x-job=1"]).is_ok());
+        assert!(setup(Engine::DuckDb, &["/data/date=3/a=b", "rank", "x-job=1"], all).is_ok());
     }
 
     /// The tables of each machine's windows were tables of their own.
     #[test]
     fn tables_of_several_directories_are_one() {
-        let text = setup(Engine::DuckDb, &["a", "b/"]).unwrap();
+        let text = setup(Engine::DuckDb, &["a", "b/"], all).unwrap();
         let of = |directory: &str| format!("'{directory}/job=*/host=*/rank=*/kernel/*.parquet'");
         assert!(text.contains(&format!("read_parquet([{}, {}], ", of("a"), of("b"))), "{text}");
-        let text = setup(Engine::Spark, &["a", "b/"]).unwrap();
+        let text = setup(Engine::Spark, &["a", "b/"], all).unwrap();
         for (number, directory) in [(1, "a"), (2, "b")] {
             let files = format!(
                 "kernel_files_{number} USING parquet OPTIONS (path '{directory}/job=*/host=*/rank=*/kernel', \

@@ -444,11 +444,13 @@ pub(super) fn measure(pair: &Pair, blocking: bool, clock: &Clock) -> Measured {
 /// Derives the interval of a graph's node, whose two events involve no host call: the node starts when the start
 /// event is over, and the end event follows it. The pair includes the end event's own cost, which is taken off the best
 /// estimate, and the graph's scheduling, which nothing measures: the lower bound takes off the most that is assumed of
-/// an event.
+/// an event. Its place on the line is as uncertain as the clock at its events.
 pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
     let late = clock.stamps.resolution();
     let start = gpu.start.clamp(-(MOST_TIME as i64), MOST_TIME as i64);
     let (raw, error) = (host(gpu.duration), i64::from(gpu.duration_error));
+    let [first, last] = [start, start + raw].map(|event| clock.off_by(clock.to_host(event)));
+    let off_by = first.zip(last).map(|(first, last)| first.max(last));
     let lo = (raw - error - MOST_EVENT_COST - late).max(0);
     let hi = raw + error + late;
     let value = (raw - clock.stamps.cost()).clamp(lo, hi);
@@ -466,7 +468,7 @@ pub fn of_node(gpu: &GpuTime, clock: &Clock) -> GpuInterval {
         basis: Basis::Corrected,
         raw: raw as u64,
         clock_half_width: None,
-        off_by: None,
+        off_by: off_by.map(|ns| ns.saturating_add(u64::from(gpu.start_error) + error as u64 + 1)),
     }
 }
 
@@ -656,6 +658,29 @@ mod tests {
         assert_eq!((node.lo(), node.value(), node.hi()), (201, 1_984, 3_263));
         assert!((node.end - node.start).abs_diff(1_984) <= 1, "{node:?}");
         assert_eq!(of_node(&gpu(51_200, 640), clock).value(), 0, "shorter than an event");
+    }
+
+    /// The clock of a graph's kernels was called untied, and none of their bounds had its error: the truth was outside all of them.
+    #[test]
+    fn the_kernels_of_graphs_are_as_uncertain_in_time_as_their_graph() {
+        let launch = work(10_000, 4_000, 1_000);
+        let known = [(10_000, 10_000)];
+        let whole = GpuTime { seen: 60_000, ..gpu(51_200, 3_232) };
+        let clocks = clocks_with(exact(), &launch, &whole, &known);
+        let clock = clocks.of(1, 1).unwrap();
+        let graph = derive(&launch, &whole, false, None, clock);
+        let node = of_node(&GpuTime { start_error: 7, duration_error: 4, ..whole }, clock);
+        assert_eq!(node.clock(), "host");
+        // The errors of its own stamps are in it, too.
+        let [node_off, graph_off] = [node, graph].map(|ran| ran.off_by.unwrap());
+        assert!(node_off.abs_diff(graph_off + 11) <= 5, "{node_off} and {graph_off}");
+        let [start, end] = node.bounds();
+        let [of_graph, _] = graph.bounds();
+        assert!(start.0 < of_graph.0 && start.1 > node.latest_start && end.1 > node.latest_end);
+        // Nothing bounds the clock from above.
+        let untied = clocks_with(exact(), &launch, &gpu(51_200, 3_232), &[]);
+        let node = of_node(&gpu(51_200, 3_232), untied.of(1, 1).unwrap());
+        assert_eq!((node.off_by, node.clock()), (None, "gpu 1".into()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod physical;
 mod tests;
 
 use crate::hash::HashMap;
-use crate::trace::record::{Alloc, Api, Call, Free};
+use crate::trace::record::{Alloc, Api, Body, Call, Free, Record};
 use gpuspy_wire::record::{Memory, flag};
 use physical::{Gone, PhysicalMemory, Unmapped};
 use std::collections::BTreeMap;
@@ -35,6 +35,15 @@ pub fn is_device_memory(memory: Memory) -> bool {
 /// it touches them, and leave it when it needs the room: there may be more of it than the GPU has.
 pub fn fills_gpu(memory: Memory) -> bool {
     is_device_memory(memory) && memory != Memory::Managed
+}
+
+/// Whether a record of a thread shows that its call that frees has returned: `Some(true)` is that return itself, `Some(false)` a later
+/// call. `free` is `None` for the end of a context, whose record has no call.
+pub fn returned(free: Option<&Call>, record: &Record) -> Option<bool> {
+    let call = record.body.call()?;
+    let is_free = |free: &Call| matches!(record.body, Body::Api(_)) && call.correlation == free.correlation;
+    let is_end = free.is_none_or(is_free);
+    (is_end || free.is_none_or(|free| call.begin > free.begin)).then_some(is_end)
 }
 
 /// The origin of a block's allocation; if the allocation was never recorded, that of its free.

@@ -445,6 +445,22 @@ fn the_process_list_has_parents_and_gpus_if_known_and_if_they_fit() {
     assert!(!head.contains("parent") && head.ends_with("command"), "{narrow}");
 }
 
+/// A process had 35 % of its launches timed where the overview had 100 %: one counted only those that were timed alone.
+#[test]
+fn launches_in_runs_are_timed_in_the_overview_and_in_the_list_of_processes() {
+    let mut two = killed();
+    for (report, launches) in two.iter_mut().zip([0, 1_000]) {
+        let coverage = &mut report.tables.coverage;
+        (coverage.launches, coverage.timed, coverage.runs.launches) =
+            (launches, launches * 35 / 100, launches * 65 / 100);
+    }
+    let broad = screen(&two, 120);
+    let row = broad.lines().find(|line| line.trim_start().starts_with("4250")).unwrap();
+    assert!(row.contains("100.0 %"), "{row}");
+    let process = &json(&two)["processes"][1];
+    assert_eq!([&process["timed"], &process["timed_in_runs"]], [350, 650]);
+}
+
 /// Returns the cells of the table row that ends with a name.
 fn row<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
     let line = screen.lines().find(|line| line.ends_with(&format!("  {name}")));

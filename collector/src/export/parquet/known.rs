@@ -165,7 +165,9 @@ pub(super) fn process(
     row.push(own("driver_version", Kind::Number));
     let doubt = flat::cell(at("/clock/uncertainty_ns"), Kind::Number);
     row.push(named("clock_uncertainty_ns", Kind::Number, doubt));
-    row.extend(["launches", "timed", "captured", "in_graphs", "unattributed", "never_timed"].map(counted));
+    row.extend(["launches", "timed"].map(counted));
+    row.push(own("timed_in_runs", Kind::Number));
+    row.extend(["captured", "in_graphs", "unattributed", "never_timed"].map(counted));
     row.extend(Reason::all().map(|reason| by_name(at("/coverage/untimed"), "untimed", reason.name())));
     row.push(counted("dropped"));
     let causes = LossCause::ALL.iter().map(|cause| cause.name()).chain(once(DAMAGED_TRACE));

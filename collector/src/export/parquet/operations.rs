@@ -5,6 +5,7 @@ use super::layout::{Cell, fitted};
 use super::sheet::Entries;
 use super::tables::{Rows, Table};
 use crate::analyze::collectives::Launched;
+use crate::hash::HashMap;
 use crate::model::facts::Shape;
 use crate::model::gpu_interval::{GpuInterval, clock_name};
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -18,7 +19,7 @@ const CALLED: usize = 2;
 const KIND: usize = 3;
 
 /// The most columns of an operation with a number for each row.
-const MOST_OWN: usize = 16;
+const MOST_OWN: usize = 17;
 
 /// Whether an operation has a time, the time base that its clock is if that is not the host's, and why it has none.
 type State = (bool, Option<u32>, &'static str);
@@ -51,20 +52,59 @@ pub(super) struct Operations {
     graph: (Common, Entries<(u32, u32, u32)>),
     /// By whether it is a run, and the number of launches and of ordinary ones.
     burst: (Common, Entries<(bool, u32, u32)>),
+    bursts: Bursts,
     node_states: Entries<State>,
     node_places: Entries<u32>,
     node_kernels: Entries<u32>,
 }
 
+/// The numbers of runs and bursts, which their launches have, too. The record of one comes after those of its launches.
+#[derive(Debug, Default)]
+struct Bursts {
+    /// By context and stream: that of the one whose launches are coming.
+    open: HashMap<(u32, u64), i64>,
+    /// How many there were.
+    count: i64,
+}
+
+impl Bursts {
+    /// Returns the number of the run or burst that an operation is, or is part of; each operation has to come here.
+    fn of(&mut self, operation: &Operation) -> Option<i64> {
+        let (key, next) = ((operation.context, operation.stream), self.count + 1);
+        let number = match (operation.what, &operation.when) {
+            (Action::Burst { .. }, _) => self.open.remove(&key).unwrap_or(next),
+            (Action::Kernel { .. }, When::Untimed { after: None, .. }) => {
+                *self.open.entry(key).or_insert(next)
+            }
+            _ => return None,
+        };
+        self.count = self.count.max(number);
+        Some(number)
+    }
+}
+
 impl Operations {
-    /// Adds an operation, with its numbers if it is a communication kernel. The parts of a graph or a burst that the
-    /// filter leaves out are not in `operation`.
-    pub fn add(
+    /// Takes the next event. `operation` is what counts of its operation, without the parts of a graph or a burst that the filter
+    /// leaves out; `launched` are its numbers if it is a communication kernel.
+    pub fn observe(
         &mut self,
         of: &mut Context<'_>,
         rows: &mut Rows<'_>,
         event: &Event<'_>,
-        (operation, launched): (&Operation, Option<Launched>),
+        (operation, launched): (Option<&Operation>, Option<Launched>),
+    ) {
+        let burst = event.operation.as_ref().and_then(|operation| self.bursts.of(operation));
+        if let Some(operation) = operation {
+            self.add(of, rows, event, (operation, launched, burst));
+        }
+    }
+
+    fn add(
+        &mut self,
+        of: &mut Context<'_>,
+        rows: &mut Rows<'_>,
+        event: &Event<'_>,
+        (operation, launched, in_burst): (&Operation, Option<Launched>, Option<i64>),
     ) {
         if operation.when == When::Captured {
             return;
@@ -72,7 +112,7 @@ impl Operations {
         let Body::Work(work) = &event.record.body else { return };
         match operation.what {
             Action::Kernel { name, communication } => {
-                self.kernel(of, rows, (event, operation, work), (name, communication, launched));
+                self.kernel(of, rows, (event, operation, work), (name, communication, launched, in_burst));
             }
             Action::Transfer { kind: TransferKind::Memset, bytes, .. } => {
                 self.memset(of, rows, (event, operation, work), bytes);
@@ -88,7 +128,7 @@ impl Operations {
                     let name = if key.0 { "run" } else { "burst" };
                     vec![Cell::text(Some(name)), Cell::number(Some(launches)), Cell::number(Some(ordinary))]
                 });
-                common.add(of, rows, Table::Burst, (event, operation, work), &[], kind);
+                common.add(of, rows, Table::Burst, (event, operation, work), &[in_burst], kind);
             }
         }
     }
@@ -98,7 +138,7 @@ impl Operations {
         of: &mut Context<'_>,
         rows: &mut Rows<'_>,
         this: This<'_>,
-        (name, talks, launched): (u32, bool, Option<Launched>),
+        (name, talks, launched, in_burst): (u32, bool, Option<Launched>, Option<i64>),
     ) {
         let (grid, block, dynamic) = match this.2.what {
             What::Kernel { grid, block, shared_bytes, .. } => (grid, block, shared_bytes),
@@ -118,7 +158,8 @@ impl Operations {
             cells.extend([registers, fixed, Cell::number(Some(dynamic)), local, talks.into()]);
             cells
         });
-        let numbers = [launched.map(|one| fitted(one.number)), launched.map(|one| fitted(one.place))];
+        let launched = launched.map(|one| [one.number, one.place].map(fitted));
+        let numbers = [launched.map(|[number, _]| number), launched.map(|[_, place]| place), in_burst];
         common.add(of, rows, Table::Kernel, this, &numbers, kind);
     }
 

@@ -77,9 +77,7 @@ impl Watch for Pass<'_, '_> {
             _ => {}
         }
         // An operation comes before its call, since it may be the first record of it.
-        if let Some(operation) = scope.operation() {
-            operations.add(of, rows, event, (operation, launched));
-        }
+        operations.observe(of, rows, event, (scope.operation(), launched));
         if let Some(ran) = scope.node() {
             operations.node(of, rows, event, ran);
         }
@@ -97,6 +95,7 @@ impl Watch for Pass<'_, '_> {
     }
 
     fn end(&mut self, ended: u64) {
+        self.memory.finish(&mut self.of, &mut self.rows, ended);
         self.ranges.finish(&self.of, &mut self.rows, ended);
         self.steps.end(&self.of, &mut self.rows, None);
     }

@@ -5,6 +5,7 @@ use crate::model::process_key::{LONGEST, host, safe, shortened};
 use crate::trace::record::{Names, Status};
 use crate::units::utc;
 use gpuspy_wire::record::{Fact, Namespace};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -99,6 +100,23 @@ fn named(status: Option<&Status>, part: u32) -> String {
 /// Returns the name of a file until it is complete, which readers skip.
 pub(super) fn hidden(file: &str) -> String {
     format!(".{file}.part")
+}
+
+/// Whether a process in a folder of jobs has a table. A folder that is not on this machine is taken to have all.
+pub fn has_table(directory: &Path, table: &str) -> bool {
+    if !directory.is_dir() {
+        return true;
+    }
+    let inside =
+        |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = |path: &PathBuf, key: &str| {
+        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(key))
+    };
+    let jobs = inside(directory.to_path_buf()).filter(|path| named(path, "job="));
+    let hosts = jobs.flat_map(inside).filter(|path| named(path, "host="));
+    let mut ranks = hosts.flat_map(inside).filter(|path| named(path, "rank="));
+    ranks
+        .any(|rank| inside(rank.join(table)).any(|file| file.extension().is_some_and(|end| end == "parquet")))
 }
 
 /// Removes the files of this name from the tables in a process's folder, those that are not complete, too: not all of them could

@@ -6,17 +6,16 @@ use super::sheet::Entries;
 use super::tables::{Rows, Table};
 use crate::analyze::ranges::RangeName;
 use crate::analyze::scope::Scope;
-use crate::model::gpu_interval::host;
 use crate::model::ranges::{Begun, Inside, Over, Ranges};
 use crate::trace::record::{NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
 
-/// Whether a range concerns what the filter selects.
+/// Whether a range counts: it passes the filter, and it started in the selected time, as in the report.
 #[derive(Debug)]
-struct Concerns(bool);
+struct Counts(bool);
 
-impl Inside for Concerns {
-    fn absorb(&mut self, _: &Concerns) {}
+impl Inside for Counts {
+    fn absorb(&mut self, _: &Counts) {}
 }
 
 /// What a range is: how it began, its text, its domain, its category, its color, and whether it never ended.
@@ -25,7 +24,7 @@ type Kind = (u8, u32, u32, u32, u32, bool);
 /// The table.
 #[derive(Debug)]
 pub(super) struct Nvtx {
-    open: Ranges<Concerns>,
+    open: Ranges<Counts>,
     kinds: Entries<Kind>,
     threads: Entries<u32>,
 }
@@ -48,7 +47,7 @@ impl Nvtx {
         let (thread, at) = (record.thread, record.at);
         let over = match range.change {
             NvtxChange::Push | NvtxChange::Start => {
-                let inside = Concerns(scope.passed().concerns);
+                let inside = Counts(scope.call());
                 self.open.begin(Begun { thread, at, range: range.clone(), inside });
                 return;
             }
@@ -70,10 +69,9 @@ impl Nvtx {
         open.iter().for_each(|over| self.over(of, rows, over, true));
     }
 
-    fn over(&mut self, of: &Context<'_>, rows: &mut Rows<'_>, over: &Over<Concerns>, is_open: bool) {
+    fn over(&mut self, of: &Context<'_>, rows: &mut Rows<'_>, over: &Over<Counts>, is_open: bool) {
         let Over { begun: Begun { thread, at, range, inside }, end } = over;
-        let (from, to) = (host(*at), host(*end));
-        if inside.0 && (of.period.contains(from) || of.period.length(from, to) > 0) {
+        if inside.0 {
             self.row(of, rows, (*thread, range), (*at, Some(*end)), is_open);
         }
     }

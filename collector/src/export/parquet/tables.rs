@@ -82,7 +82,7 @@ fn kernel() -> Layout {
         ("localMemoryPerThread", Number),
         ("communication", Flag),
     ];
-    let numbers = ["communicationNumber", "communicationPlace"];
+    let numbers = ["communicationNumber", "communicationPlace", "burst_id"];
     operation("kernel", &numbers, &NAMES.into_iter().chain(shape).collect::<Vec<_>>())
 }
 
@@ -151,9 +151,11 @@ impl Table {
                 &["graphId"],
                 &[("kernels", Number), ("copies", Number), ("memsets", Number)],
             ),
-            Table::Burst => {
-                operation("burst", &[], &[("kind", Text), ("launches", Number), ("ordinary", Number)])
-            }
+            Table::Burst => operation(
+                "burst",
+                &["burst_id"],
+                &[("kind", Text), ("launches", Number), ("ordinary", Number)],
+            ),
             Table::GraphNode => Layout::new("graph_node")
                 .own(&TIMES)
                 .own(&["operationId", "graphNodeId"])

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Coverage {
     /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// The number of launches with a GPU time.
+    /// The number of launches with a GPU time of their own. Launches in runs are not among them.
     pub timed: u64,
     /// The number of kernel launch calls inside stream captures.
     pub captured: u64,

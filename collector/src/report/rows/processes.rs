@@ -54,8 +54,10 @@ pub struct Process {
     pub captured: Option<Captured>,
     /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// The number of launches with a GPU time.
+    /// The number of launches with a GPU time of their own.
     pub timed: u64,
+    /// The number of launches that were timed together in runs, on deep streams.
+    pub timed_in_runs: u64,
     pub memory: ProcessMemory,
     /// The number of records and GPU times that were lost.
     pub dropped: u64,
@@ -156,6 +158,7 @@ impl Process {
             captured,
             launches: coverage.launches,
             timed: coverage.timed,
+            timed_in_runs: coverage.runs.launches,
             memory: ProcessMemory { peak_bytes: memory.peak().into(), live_bytes: memory.live_bytes },
             dropped: coverage.dropped(),
             damage: Damage::of(&process.damage),

@@ -31,8 +31,10 @@ pub struct Rank {
     pub findings: u64,
     /// The number of kernel launch calls that succeeded outside stream captures.
     pub launches: u64,
-    /// The number of launches with a GPU time.
+    /// The number of launches with a GPU time of their own.
     pub timed: u64,
+    /// The number of launches that were timed together in runs, on deep streams.
+    pub timed_in_runs: u64,
     /// How it compares with the other ranks; null = it has no communication kernels that could be compared.
     pub straggler: Option<Straggler>,
 }
@@ -78,6 +80,7 @@ impl Rank {
             findings: report.findings.unwrap_or_else(alone),
             launches: tables.coverage.launches,
             timed: tables.coverage.timed,
+            timed_in_runs: tables.coverage.runs.launches,
             straggler: rank.straggler.map(Straggler::of),
         }
     }

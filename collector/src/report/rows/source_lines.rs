@@ -29,7 +29,8 @@ pub struct SourceLine {
     pub launches: u64,
     /// The number of its operations: launches, graph launches, copies and memsets.
     pub operations: u64,
-    /// The number of those that were timed, alone or together with others.
+    /// The number of those that were timed: alone, or together with others in a run or a burst (in coverage, timed is only
+    /// the former).
     pub timed: u64,
     /// The GPU time of all of its operations. Those that were not timed alone are assumed to take as long as those of the
     /// same kernel, or of the same kind of transfer by its bytes, that were: of the same line, if it has three or more.

@@ -172,7 +172,7 @@ fn list(screen: &mut Screen<'_>, run: &Run<'_>, processes: &[Vec<usize>]) {
             ending(&run.reports[*last].process),
             duration(rows().map(wall_ns).sum()).into(),
             number(launches),
-            percent(rows().map(|row| row.timed).sum(), launches).into(),
+            percent(rows().map(|row| row.timed.saturating_add(row.timed_in_runs)).sum(), launches).into(),
             process.command.as_deref().unwrap_or(&process.path).into(),
         ]);
         is_empty = false;

@@ -76,8 +76,13 @@ fn row(table: &mut Table, rank: &Rank) {
         bytes(rank.memory_peak_bytes.value).into(),
         number(rank.findings),
         number(rank.launches),
-        percent(rank.timed, rank.launches).into(),
+        percent(timed_launches(rank), rank.launches).into(),
     ]);
+}
+
+/// The launches of a rank that were timed, alone or in runs, as the overview counts them.
+fn timed_launches(rank: &Rank) -> u64 {
+    rank.timed.saturating_add(rank.timed_in_runs)
 }
 
 fn score(score: Option<f64>) -> Text {
@@ -120,7 +125,7 @@ const FIGURES: [Figures; 10] = [
     Figures { of: |one| Some(one.findings as f64), text: counted, least: 0.5, share: 0.0 },
     Figures { of: |one| Some(one.launches as f64), text: counted, least: 0.0, share: 0.05 },
     Figures {
-        of: |one| (one.launches > 0).then(|| one.timed as f64 / one.launches as f64),
+        of: |one| (one.launches > 0).then(|| timed_launches(one) as f64 / one.launches as f64),
         text: shared,
         least: 0.2,
         share: 0.0,
