@@ -11,6 +11,7 @@ use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::device_switches::{SwitchCount, Switches};
 use super::devices::{self, DeviceReport, Listed};
+use super::estimate::Sum;
 use super::gaps::rows::GapReport;
 use super::gaps::{GapLog, LoggedGap};
 use super::gpu_errors::{ErrorFold, GpuErrors};
@@ -282,14 +283,14 @@ impl Tables {
     /// Gives the lines the time that the tables of operations say.
     pub(super) fn fit_lines(&mut self) {
         let Tables { source_lines, kernels, transfers, graphs, .. } = self;
-        let mut by_symbol: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut by_symbol: BTreeMap<&str, Sum> = BTreeMap::new();
         for (symbol, total) in kernels.iter().filter_map(|one| Some((one.symbol.as_str(), one.total()?))) {
-            *by_symbol.entry(symbol).or_default() += total.value;
+            by_symbol.entry(symbol).or_default().add(total.into());
         }
         source_lines.fit(|row| match row {
             Row::Kernel(symbol) => by_symbol.get(symbol.as_str()).copied(),
-            Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.value),
-            Row::Graph(_) => Some(graphs.total()?.value),
+            Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.into()),
+            Row::Graph(_) => Some(graphs.total()?.into()),
             Row::Api(_) | Row::Wait(_) | Row::Captured(_) => None,
         });
     }
