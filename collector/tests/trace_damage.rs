@@ -158,6 +158,37 @@ fn every_byte_flipped() {
     }
 }
 
+/// A report took the time of a damaged chunk for time in which the program did nothing.
+#[test]
+fn of_a_damaged_chunk_it_is_known_when_its_records_were_made() {
+    let (bytes, truth) = sample();
+    let chunks = chunks(&bytes);
+    let whole = TraceReader::new(Cursor::new(&bytes)).unwrap().lost_time();
+    let of_records = chunks.iter().filter(|(_, header)| header.kind == ChunkKind::Records as u8);
+    let last = of_records.clone().count() - 1;
+    for (n, (at, header)) in of_records.enumerate() {
+        // In the payload; and in the header, so that nothing is known of the last chunk.
+        for place in [at + HEADER_BYTES + 1, at + 1] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0xff;
+            let mut reader = TraceReader::new(Cursor::new(damaged)).unwrap();
+            let read: Vec<Record> = reader.records().collect();
+            let mut lost = reader.lost_time().sorted();
+            lost.retain(|stretch| !whole.clone().sorted().contains(stretch));
+            if n == last && place == at + 1 {
+                assert_eq!(lost, [], "nothing comes after it");
+                continue;
+            }
+            let [(from, to)] = lost[..] else { panic!("{lost:?}") };
+            let missing =
+                truth.iter().filter(|one| !read.iter().any(|read| read == *one || *read == untimed(one)));
+            assert!(missing.clone().count() > 5);
+            missing.for_each(|one| assert!((from..=to).contains(&one.at), "{from} {to} {one:?}"));
+            assert!(from <= header.first && header.last <= to, "{header:?} {from} {to}");
+        }
+    }
+}
+
 /// Returns a chunk with valid checksums and any content.
 fn chunk(kind: u8, version: u8, flags: u16, payload: &[u8], plain: u32, entries: u32) -> Vec<u8> {
     let header = Header {

@@ -5,7 +5,7 @@ mod trace_common;
 use gpuspy_collector::trace::generator::{Generator, Held, Options, Parts, Random};
 use gpuspy_collector::trace::record::*;
 use gpuspy_collector::trace::{Damage, FLUSH_INTERVAL, TraceReader, TraceWriter, wait_until_complete};
-use gpuspy_wire::record::{Namespace, Untimed};
+use gpuspy_wire::record::{LossCause, Namespace, Untimed};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::{Duration, Instant};
@@ -141,6 +141,45 @@ fn counters_alone_are_written_every_ten_seconds_and_at_the_end() {
     let last = Status { ending: Ending::Exited, ..after(TENTHS + 1) };
     writer.finish(&last).unwrap();
     assert_eq!(TraceReader::open(&path).unwrap().status(), Some(&last));
+}
+
+/// The file says of losses only how many they were so far: a report cannot take the time of one for idle if it knows when that was.
+#[test]
+fn a_trace_says_between_which_two_looks_records_were_lost() {
+    const LOOK: u64 = 100_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let first = Status { lost: [].into(), ..status(Ending::Running) };
+    let mut writer = TraceWriter::create(&path, &first).unwrap();
+    let mut now = Instant::now();
+    let after = |looks: u64, cause: LossCause, count: u64| Status {
+        ended: first.ended + looks * LOOK,
+        lost: [(cause, count)].into(),
+        ..first.clone()
+    };
+    // What is lost in a minute of ten looks a second, by the number of the look.
+    for look in 1..=600 {
+        now += Duration::from_nanos(LOOK);
+        let count = u64::from(look >= 55) + u64::from(look >= 56) + u64::from(look >= 300);
+        writer.status(&after(look, LossCause::RingFull, count));
+        writer.flush_if_due(now).unwrap();
+    }
+    writer.finish(&after(601, LossCause::RingFull, 4)).unwrap();
+    let at = |look: u64| first.ended + look * LOOK;
+    let lost = TraceReader::open(&path).unwrap().lost_time().sorted();
+    let expected = [(54, 56), (299, 300), (600, 601)].map(|(from, to)| (at(from), at(to)));
+    assert_eq!(lost.len(), 3, "{lost:?}");
+    for (found, expected) in lost.iter().zip(expected) {
+        // One more look may pass until it is written.
+        assert!(
+            found.0 == expected.0 && (0..=LOOK).contains(&(found.1 - expected.1)),
+            "{found:?}, {expected:?}"
+        );
+    }
+    let mut writer = TraceWriter::create(&path, &first).unwrap();
+    writer.status(&after(1, LossCause::GpuTimePending, 7));
+    writer.finish(&after(2, LossCause::NameLost, 7)).unwrap();
+    assert_eq!(TraceReader::open(&path).unwrap().lost_time().sorted(), [], "no call is missing");
 }
 
 #[test]

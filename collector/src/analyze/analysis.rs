@@ -4,6 +4,7 @@ use super::Damage;
 use super::scope::Scope;
 use super::source::Source;
 use crate::model::host_time::host;
+use crate::model::lost::Lost;
 use crate::model::period::Period;
 use crate::model::stacks::{Caller, Frame};
 use crate::model::thread_times::ThreadTimes;
@@ -45,6 +46,10 @@ pub struct Start<'a> {
     pub captured: Period,
     /// How long its threads ran.
     pub thread_times: Arc<ThreadTimes>,
+    /// When records of it may have been lost.
+    pub lost: Lost,
+    /// The thread whose steps are the program's; `None`: all of them together have its steps.
+    pub steps_of: Option<u32>,
 }
 
 /// What is known of a process after its last event.
@@ -122,8 +127,19 @@ impl<'a> Start<'a> {
     /// A process of which nothing is known but its texts.
     pub fn of(names: &'a Names) -> Start<'a> {
         let (period, captured) = (Period::default(), Period::default());
-        let (damage, thread_times) = (Damage::default(), Arc::default());
-        Start { names, status: None, damage, began: 0, origin: 0, period, captured, thread_times }
+        let (damage, thread_times, lost) = (Damage::default(), Arc::default(), Lost::default());
+        Start {
+            names,
+            status: None,
+            damage,
+            began: 0,
+            origin: 0,
+            period,
+            captured,
+            thread_times,
+            lost,
+            steps_of: None,
+        }
     }
 }
 

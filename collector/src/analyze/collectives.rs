@@ -299,12 +299,10 @@ impl<'a> Analysis<'a> for CollectiveFold<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::Damage;
     use crate::model::period::Period;
     use crate::model::simulation::{self, exactly, operation};
     use crate::trace::record::{Body, Record};
     use gpuspy_wire::record::Fact;
-    use std::sync::Arc;
 
     #[test]
     fn a_level_keeps_the_same_numbers_everywhere_and_about_half_of_those_below_it() {
@@ -353,16 +351,7 @@ mod tests {
         ]));
         // A filter on time changes no number.
         let [captured, period] = [100_000, 250_000].map(|from| Period::between(from, i64::MAX));
-        let mut fold = CollectiveFold::new(&Start {
-            names: &names,
-            status: None,
-            damage: Damage::default(),
-            began: 0,
-            origin: 0,
-            period,
-            captured,
-            thread_times: Arc::default(),
-        });
+        let mut fold = CollectiveFold::new(&Start { period, captured, ..Start::of(&names) });
         // The first was launched before the window, and is in its trace because it was still running.
         for called in [90_000, 200_000, 300_000] {
             let mut launch =

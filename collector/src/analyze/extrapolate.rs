@@ -282,7 +282,8 @@ impl Sample {
         *inside = inside.plus(Inside::of(operation, body).unwrap_or_default());
     }
 
-    fn timed(&mut self, windows: &Windows, time: Sum, is_drawn: bool) {
+    /// Adds one with this time.
+    pub(super) fn timed(&mut self, windows: &Windows, time: Sum, is_drawn: bool) {
         self.timed += 1;
         self.known.add(time);
         self.squares += (time.value as f64).powi(2);
@@ -294,7 +295,8 @@ impl Sample {
         }
     }
 
-    fn untimed(&mut self, windows: &Windows, why: Why) {
+    /// Adds one without a time.
+    pub(super) fn untimed(&mut self, windows: &Windows, why: Why) {
         match why {
             Why::NotDrawn => {
                 self.not_drawn += 1;

@@ -10,9 +10,10 @@
 //! 2. a graph launch runs: *graph* (its kernels are not separated)
 //! 3. a communication kernel runs: *exposed communication*
 //! 4. a copy or a memset runs: *exposed copy*
-//! 5. work may run that was left untimed to keep within the budget: *unobserved*
-//! 6. other work without an estimate may run: *undecided* (untimed work, or event pairs that may contain other work)
-//! 7. *idle*
+//! 5. work may run of which the records may be lost: *undecided*
+//! 6. work may run that was left untimed to keep within the budget: *unobserved*
+//! 7. other work without an estimate may run: *undecided* (untimed work, or event pairs that may contain other work)
+//! 8. *idle*
 //!
 //! The values sum to the span, to the nanosecond. Each has an interval of its own: lo counts the time that certainly
 //! belongs to this part, hi the time that may belong to it. The hi of *undecided* counts all time that is not
@@ -94,6 +95,8 @@ pub enum Layer {
     Undecided,
     /// It may, and it was left untimed to keep within the budget.
     Unobserved,
+    /// Something may, of which the record may be lost.
+    Lost,
     /// It may, between its events.
     Possible,
 }

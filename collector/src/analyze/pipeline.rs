@@ -11,6 +11,7 @@ use super::copy_sites::{CopyCalls, CopySites};
 use super::coverage::{ClockWidths, Coverage, CoverageFold};
 use super::device_switches::{SwitchCount, Switches};
 use super::devices::{self, DeviceReport, Listed};
+use super::estimate::Sum;
 use super::gaps::rows::GapReport;
 use super::gaps::{GapLog, LoggedGap};
 use super::gpu_errors::{ErrorFold, GpuErrors};
@@ -40,7 +41,7 @@ use super::{Damage, Input};
 use crate::ahead::beside;
 use crate::model::Event;
 use crate::model::period::Period;
-use crate::trace::record::{Names, Record};
+use crate::trace::record::{Names, Record, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -102,9 +103,11 @@ where
     let mut reading = Reading::new(names, status, clocks, filter);
     let period = reading.period().clone();
     let captured = clocks.capture_ranges.period(names, status, (i64::MIN, i64::MAX));
-    let thread_times = Arc::clone(&clocks.thread_times);
+    let (thread_times, lost) = (Arc::clone(&clocks.thread_times), clocks.lost.clone());
+    let steps_of = clocks.steps.thread;
     let origin = filter.origin.unwrap_or(began);
-    let start = Start { names, status, damage, began, origin, period, captured, thread_times };
+    let start =
+        Start { names, status, damage, began, origin, period, captured, thread_times, lost, steps_of };
     let (mut timelines, mut analyses) = (Timelines::new(&start), Analyses::new(&start));
     let gaps = GapLog::default();
     if watch.takes_gaps() {
@@ -135,7 +138,7 @@ where
     watch.end(ended);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
-    tables.steps.found_by(clocks.steps.source.clone());
+    tables.steps.found_by(clocks.steps.source.clone(), thread_id(status, steps_of));
     let is_whole = !start.period.is_span() && damage == Damage::default() && tables.coverage.dropped() == 0;
     let listed = match () {
         () if is_whole && filter.is_everything() => Listed::All,
@@ -146,6 +149,11 @@ where
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
     process.notes.extend(clocks.callers.note());
     ProcessReport { process, tables, together: None, findings: None }
+}
+
+/// Returns the id of a thread in the system, if that is known.
+fn thread_id(status: Option<&Status>, thread: Option<u32>) -> Option<u32> {
+    status?.threads.get(&thread?).copied()
 }
 
 /// Declares the tables and the analyses that fill them. `sums` add up over the processes of a run. Those `on_a_line` do not:
@@ -282,14 +290,14 @@ impl Tables {
     /// Gives the lines the time that the tables of operations say.
     pub(super) fn fit_lines(&mut self) {
         let Tables { source_lines, kernels, transfers, graphs, .. } = self;
-        let mut by_symbol: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut by_symbol: BTreeMap<&str, Sum> = BTreeMap::new();
         for (symbol, total) in kernels.iter().filter_map(|one| Some((one.symbol.as_str(), one.total()?))) {
-            *by_symbol.entry(symbol).or_default() += total.value;
+            by_symbol.entry(symbol).or_default().add(total.into());
         }
         source_lines.fit(|row| match row {
             Row::Kernel(symbol) => by_symbol.get(symbol.as_str()).copied(),
-            Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.value),
-            Row::Graph(_) => Some(graphs.total()?.value),
+            Row::Transfer(kind, memory) => Some(transfers.get(&(*kind, *memory))?.total()?.into()),
+            Row::Graph(_) => Some(graphs.total()?.into()),
             Row::Api(_) | Row::Wait(_) | Row::Captured(_) => None,
         });
     }

@@ -2,7 +2,9 @@
 //!
 //! An operation belongs to every range that is open when its call starts ([`ranges`](crate::model::ranges)). The
 //! **projection** of a range onto the GPU is from the start of the first timed operation launched in it to the end of
-//! the last, whatever ran between; a range without a timed operation has none. Captured operations did not run and
+//! the last, whatever ran between; a range without a timed operation has none. If all of its operations have GPU times, alone
+//! or in runs, it is **measured**. Where some of a name are and others are not, as in the pauses of the budget, the time of all is
+//! [extrapolated](super::extrapolate) from those that are, as that of kernels is from their launches. Captured operations did not run and
 //! belong to no range. Names that differ only in a number at their end ([`range_names`](crate::model::range_names)) share a
 //! row. Launches timed as one (bursts) have no time of their own, so they do not extend a projection.
 //!
@@ -12,6 +14,8 @@
 use super::analysis::{Analysis, End, Start};
 use super::calls::HostTimes;
 use super::durations::Durations;
+use super::estimate::{Estimate, Kind, Sum};
+use super::extrapolate::{Sample, Why, Windows};
 use super::merge::Merge;
 use super::scope::Scope;
 use crate::hash::HashSet;
@@ -79,8 +83,17 @@ impl fmt::Display for RangeName {
 pub struct RangeTimes {
     /// Their number, and their times from start to end on the host.
     pub host: HostTimes,
-    /// The lengths of their projections onto the GPU, host ns; ranges without one are absent.
-    pub gpu: Durations,
+    /// The lengths of the projections onto the GPU of those that are measured, host ns.
+    measured: Durations,
+    /// The same of others that have a projection: it may have been longer.
+    partly: Durations,
+    /// The sample from which the projections of those that are not measured are estimated.
+    sample: Sample,
+    /// How many operated on the GPU and are not measured, and the sum of the times at which their first operations were called.
+    unmeasured: u64,
+    called: u128,
+    /// The sum of the times from there to the end of the records, ns.
+    room: u64,
     /// The operations in them.
     pub operations: u64,
     /// How many of those have a GPU time.
@@ -98,9 +111,61 @@ pub struct RangeTimes {
 }
 
 impl RangeTimes {
+    /// The lengths of the projections that are measured; if none is, of those of which a part is.
+    pub fn gpu(&self) -> &Durations {
+        if self.measured.count() > 0 { &self.measured } else { &self.partly }
+    }
+
+    /// How many had operations that ran.
+    pub fn working(&self) -> u64 {
+        self.measured.count() + self.unmeasured
+    }
+
+    /// Returns the sum of the projections of all, ns, extrapolated if not all are measured; `None` if nothing is known of any. If none
+    /// is measured, each is at least what is known of it, and lasts until the end of the records at most.
+    pub fn total(&self) -> Option<Estimate<u64>> {
+        if self.unmeasured == 0 {
+            return self.measured.total();
+        }
+        let partly = self.partly.total();
+        let Some(all) = self.sample.total() else {
+            let known = partly?;
+            return Some(Estimate { hi: known.hi.max(self.room), kind: Kind::Extrapolated, ..known });
+        };
+        let known = self.measured.total().into_iter().chain(partly).reduce(Estimate::plus)?;
+        let (value, lo) = (all.value.max(known.value), all.lo.max(known.lo));
+        Some(Estimate { value, lo, hi: all.hi.max(value), ..all })
+    }
+
+    /// Counts what a range did on the GPU.
+    fn ran(&mut self, inside: &Contents, windows: &Windows) {
+        let Some(called) = inside.called else { return };
+        let length = inside.projection.as_ref().map(Projection::length);
+        if let Some(length) = length.filter(|_| inside.untimed == 0) {
+            let Length { lo, value, hi } = length;
+            self.sample.timed(windows, Sum { value, lo, hi }, false);
+            return self.measured.add(length);
+        }
+        self.sample.untimed(windows, Why::Paused);
+        self.unmeasured += 1;
+        self.called += u128::from(called);
+        length.into_iter().for_each(|length| self.partly.add(length));
+    }
+
+    /// Notes when the records ended: host ns.
+    fn end(&mut self, ended: u64) {
+        let room = u128::from(ended) * u128::from(self.unmeasured);
+        self.room = u64::try_from(room.saturating_sub(self.called)).unwrap_or(u64::MAX);
+    }
+
     fn merge(&mut self, other: &RangeTimes) {
         self.host.merge(&other.host);
-        self.gpu.merge(&other.gpu);
+        self.measured.merge(&other.measured);
+        self.partly.merge(&other.partly);
+        self.sample.merge(&other.sample);
+        self.unmeasured += other.unmeasured;
+        self.called += other.called;
+        self.room = self.room.saturating_add(other.room);
         self.operations += other.operations;
         self.timed += other.timed;
         self.launches += other.launches;
@@ -174,6 +239,10 @@ struct Contents {
     operations: u64,
     launches: u64,
     timed: u64,
+    /// Those without a GPU time, of their own or in a run or a burst.
+    untimed: u64,
+    /// When the first of them was called: host ns.
+    called: Option<u64>,
     projection: Option<Projection>,
 }
 
@@ -183,14 +252,22 @@ impl Contents {
             When::Captured => return,
             _ if matches!(operation.what, Action::Burst { .. }) => return,
             When::Timed(interval) => Some(interval),
-            When::Untimed { .. } => None,
+            When::Untimed { after, .. } => {
+                self.untimed += u64::from(after.is_some());
+                None
+            }
         };
+        self.calls_at(operation.called);
         self.operations += 1;
         self.launches += u64::from(matches!(operation.what, Action::Kernel { .. }));
         if let Some(interval) = interval {
             self.timed += 1;
             self.cover(Projection::of(operation.context, interval));
         }
+    }
+
+    fn calls_at(&mut self, called: u64) {
+        self.called = Some(self.called.map_or(called, |first| first.min(called)));
     }
 
     fn cover(&mut self, projection: Projection) {
@@ -206,6 +283,8 @@ impl Inside for Contents {
         self.operations += inner.operations;
         self.launches += inner.launches;
         self.timed += inner.timed;
+        self.untimed += inner.untimed;
+        inner.called.into_iter().for_each(|called| self.calls_at(called));
         inner.projection.into_iter().for_each(|projection| self.cover(projection));
     }
 }
@@ -270,6 +349,7 @@ type Key = Option<(u32, u32)>;
 pub struct RangeFold<'a> {
     names: &'a Names,
     folded: Folded,
+    windows: Windows,
     open: Ranges<Contents>,
     by_name: BTreeMap<Key, RangeTimes>,
     marks: BTreeMap<Key, MarkTimes>,
@@ -291,9 +371,7 @@ impl RangeFold<'_> {
         }
         let host_ns = over.end.saturating_sub(*at);
         times.host.add(CountedCall { api: 0, calls: 1, host_ns, failed: false });
-        if let Some(projection) = &inside.projection {
-            times.gpu.add(projection.length());
-        }
+        times.ran(inside, &self.windows);
         times.operations += inside.operations;
         times.timed += inside.timed;
         times.launches += inside.launches;
@@ -309,6 +387,7 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         RangeFold {
             names: start.names,
             folded: Folded::of(start.names),
+            windows: Windows::default(),
             open: Ranges::new(RECENT),
             by_name: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -319,6 +398,7 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         let (record, counts) = (event.record, scope.call());
+        self.windows.observe(record);
         // A range is whole, and so are the operations in it, whenever they ran.
         if let Some((operation, call)) = scope.operation_at_any_time().zip(record.body.call()) {
             self.open.around(record.thread, call.begin).for_each(|begun| begun.inside.add(operation));
@@ -357,7 +437,8 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         };
         let (stray, not_followed) = (self.stray, self.not_followed);
         let mut all = RangeUse { stray, not_followed, ..RangeUse::default() };
-        for (key, times) in self.by_name {
+        for (key, mut times) in self.by_name {
+            times.end(end.ended);
             all.by_name.entry(name(key)).or_default().merge(&times);
         }
         for (key, times) in self.marks {
@@ -366,3 +447,6 @@ impl<'a> Analysis<'a> for RangeFold<'a> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

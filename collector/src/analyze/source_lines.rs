@@ -24,8 +24,8 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::model::{Action, Event, Operation, When, members};
 use crate::trace::record::{Body, Names, What};
 use gpuspy_wire::record::{Namespace, flag};
-use shares::Share;
 pub use shares::Shares;
+use shares::{Fit, Share};
 use std::collections::BTreeMap;
 
 /// The most graphs whose launches have rows of their own.
@@ -104,9 +104,9 @@ pub struct SourceLines {
 }
 
 impl SourceLines {
-    /// Gives the lines the time of their operations, as much in all as the tables of those say, ns. `total` returns what a
-    /// table says of a row; all graphs are one row, with the number 0.
-    pub fn fit(&mut self, total: impl Fn(&Row<String>) -> Option<u64>) {
+    /// Gives the lines the time of their operations, as much in all as the tables of those say, and none more than that may be, ns.
+    /// `total` returns what a table says of a row; all graphs are one row, with the number 0.
+    pub fn fit(&mut self, total: impl Fn(&Row<String>) -> Option<Sum>) {
         let all_graphs =
             |row: &Row<String>| if let Row::Graph(_) = row { Row::Graph(0) } else { row.clone() };
         let mut own: BTreeMap<Row<String>, u64> = BTreeMap::new();
@@ -119,8 +119,10 @@ impl SourceLines {
         for (row, shares) in self.of.iter_mut().filter(|(row, _)| row.runs()) {
             let row = all_graphs(row);
             let of_lines = own.get(&row).copied().filter(|own| *own > 0);
-            let known = of_lines.zip(total(&row)).filter(|(own, total)| own != total);
-            shares.fit(known.map(|(own, total)| total as f64 / own as f64));
+            let known = of_lines.zip(total(&row));
+            shares.fit(
+                known.map(|(own, total)| Fit { multiple: total.value as f64 / own as f64, most: total.hi }),
+            );
             for (line, time) in shares.times() {
                 self.rows.entry(line.cloned()).or_default().gpu.add(time);
             }

@@ -14,6 +14,10 @@
 //! interval is *undecided* where nothing else is known to run. If the work was left untimed to keep within the budget, it
 //! is *unobserved*.
 //!
+//! **Lost records** may have been of any work on the process's contexts. So the time in which records may be missing is
+//! undecided, and on each stream that was [in use](IN_USE) the time after that, until something shows, as for untimed work, that
+//! nothing of it runs any more.
+//!
 //! One operation is certainly before another if its call had returned before the other's was entered. Calls of two
 //! threads that overlap may have reached their stream in either order, whichever is first in the trace; and the
 //! untimed one may lie between the other's events.
@@ -34,8 +38,10 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::gpu_error;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
+use crate::model::lost::Lost;
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
+use crate::model::stacks::Caller;
 use crate::model::thread_times::ThreadTimes;
 use crate::model::transfer::TransferKind;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
@@ -45,13 +51,17 @@ use items::{Item, Kind, Placed, class, neighbour, of_part, sweep};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use streams::{Ran, StreamKey, Streams, Untracked};
+use streams::{Ran, Stream, StreamKey, Streams, Untracked};
 
 mod items;
 mod streams;
 
 /// The stream id by which untimed work of destroyed streams is ordered among that of others: no stream has it.
 const DESTROYED: u64 = u64::MAX;
+
+/// How long ago a stream had work for it to be in use when records are lost, ns. Work that was lost on another stream, or on one that
+/// did not exist before, is taken to be over when no more records are lost.
+const IN_USE: i64 = 1_000_000_000;
 
 /// What the sweep found of one device.
 #[derive(Clone, Debug, Default)]
@@ -107,10 +117,12 @@ impl<'a> Analysis<'a> for Timelines {
     type Rows = Vec<DeviceReport>;
 
     fn new(start: &Start<'a>) -> Self {
-        Timelines::over(start.period.clone(), [(start.names, Arc::clone(&start.thread_times))])
+        let (times, lost) = (Arc::clone(&start.thread_times), start.lost.clone());
+        Timelines::over(start.period.clone(), [(start.names, times, lost)])
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
+        self.lose(event.process as usize, host(event.record.at));
         if let Some(host) = self.hosts.get_mut(event.process as usize) {
             host.observe(event);
         }
@@ -119,7 +131,7 @@ impl<'a> Analysis<'a> for Timelines {
             self.operation(event, operation, scope.is_part_of_burst());
         }
         if let (Some(call), Some(host)) = (event.call, self.hosts.get_mut(event.process as usize)) {
-            host.call(event, call, over, &self.period);
+            host.call(event, call, over);
         }
         for drained in completed(event).chain(stopped(event)) {
             if let Some(timeline) = self.known(drained.context) {
@@ -147,14 +159,14 @@ impl<'a> Analysis<'a> for Timelines {
 }
 
 impl Timelines {
-    /// Creates timelines that count the time in `period`, of processes with these names, and with this processor time of
-    /// their threads.
+    /// Creates timelines that count the time in `period`, of processes with these names, with this processor time of their
+    /// threads, and of which records may have been lost.
     pub fn over<'n>(
         period: Period,
-        processes: impl IntoIterator<Item = (&'n Names, Arc<ThreadTimes>)>,
+        processes: impl IntoIterator<Item = (&'n Names, Arc<ThreadTimes>, Lost)>,
     ) -> Self {
-        let (hosts, times): (_, Vec<_>) =
-            processes.into_iter().map(|(names, times)| (Host::new(names), times)).unzip();
+        let of = |(names, times, lost)| (Host::new(names, &period, lost), times);
+        let (hosts, times): (_, Vec<_>) = processes.into_iter().map(of).unzip();
         Timelines { period, hosts, times: times.into(), ..Timelines::default() }
     }
 
@@ -204,6 +216,19 @@ impl Timelines {
         }
     }
 
+    /// Notes on the timelines of a process what may have been lost by host ns `at`.
+    fn lose(&mut self, process: usize, at: i64) {
+        let Timelines { open, owners, hosts, .. } = self;
+        let Some(host) = hosts.get_mut(process) else { return };
+        while let Some(lost) = host.next_lost(at) {
+            for context in host.contexts() {
+                if let Some(timeline) = owners.get(context).and_then(|owner| open.get_mut(owner)) {
+                    timeline.lost(*context, lost);
+                }
+            }
+        }
+    }
+
     /// Returns when the work was over that the call which ends here may have waited for.
     fn waited_until(&self, event: &Event<'_>) -> Option<Over> {
         let call = event.call?;
@@ -225,7 +250,8 @@ impl Timelines {
 
     /// Returns what the sweep found of each device until host ns `ended`, when the last record was made; `None` stands for the
     /// contexts whose device is not known.
-    pub fn by_device(self, ended: i64) -> BTreeMap<Option<u32>, DeviceTime> {
+    pub fn by_device(mut self, ended: i64) -> BTreeMap<Option<u32>, DeviceTime> {
+        (0..self.hosts.len()).for_each(|process| self.lose(process, ended));
         let mut done: BTreeMap<Option<u32>, DeviceTime> = BTreeMap::new();
         for (owner, timeline) in self.open {
             let device = match owner {
@@ -240,9 +266,10 @@ impl Timelines {
             let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish(ended);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
-                let thread = self.hosts.get(key.0 as usize)?.history().get(key.1)?;
+                let host = self.hosts.get(key.0 as usize)?;
+                let thread = host.history().get(key.1)?;
                 let (first, last) = thread.ends?;
-                Some((*key, Used::of(thread, self.period.length(first, last), *led)))
+                Some((*key, Used::of(thread, host.counts(first, last), *led)))
             });
             let threads = led.collect();
             let running = idle.running.finish();
@@ -449,13 +476,19 @@ impl Timeline {
         };
         // Where nothing else runs, it has started by the return of its call.
         let first = neighbour(operation, None, since, since.max(host(operation.returned)), lead);
+        self.track(place, Untracked { layer, class, since, issued: operation.returned, first });
+    }
+
+    /// Notes untimed work of a stream, together with what it has of the same layer and class.
+    fn track(&mut self, place: usize, work: Untracked) {
+        let Untracked { layer, class, since, issued, first } = work;
         let stream = self.streams.at(place);
-        let Some(open) = stream.untimed.iter_mut().find(is_same) else {
-            stream.untimed.push(Untracked { layer, class, since, issued: operation.returned, first });
+        let Some(open) = stream.untimed.iter_mut().find(|open| open.is_of(layer, class)) else {
+            stream.untimed.push(work);
             self.push(since, Kind::From(layer), class, first);
             return;
         };
-        open.issued = open.issued.max(operation.returned);
+        open.issued = open.issued.max(issued);
         // That of another thread may have started before.
         if since < open.since {
             let until = std::mem::replace(&mut open.since, since);
@@ -464,9 +497,36 @@ impl Timeline {
         }
     }
 
+    /// Notes that records of calls in a context may have been lost between two moments: host ns.
+    fn lost(&mut self, context: u32, (from, to): (i64, i64)) {
+        let nothing = Neighbour {
+            correlation: 0,
+            what: Action::Kernel { name: 0, communication: false },
+            caller: Caller::default(),
+            lane: None,
+            earliest_end: from,
+            latest_start: to,
+            lead: LeadNumber::default(),
+        };
+        let of_context =
+            |(key, stream): &(StreamKey, Stream)| key.0 == context && stream.called >= from - IN_USE;
+        let all = self.streams.all().iter().enumerate();
+        let used: Vec<usize> = all.filter(|(_, one)| of_context(one)).map(|(place, _)| place).collect();
+        for class in Class::ALL {
+            self.push(from, Kind::From(Layer::Lost), class, nothing);
+            self.push(to, Kind::To(Layer::Lost), class, nothing);
+            let work =
+                Untracked { layer: Layer::Lost, class, since: from, issued: to as u64, first: nothing };
+            used.iter().for_each(|place| self.track(*place, work));
+        }
+    }
+
     /// Returns the place of an operation's stream.
     fn stream(&mut self, operation: &Operation) -> usize {
-        self.streams.place((operation.context, operation.stream))
+        let place = self.streams.place((operation.context, operation.stream));
+        let called = &mut self.streams.at(place).called;
+        *called = (*called).max(host(operation.called));
+        place
     }
 
     fn drained(&mut self, drained: &Drained) {

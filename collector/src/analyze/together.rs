@@ -31,6 +31,7 @@ use crate::hash::{HashMap, HashSet};
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
 use crate::model::gpu_interval::host;
+use crate::model::lost::Lost;
 use crate::model::memory::{Allocator, MemoryChange};
 use crate::model::period::{self, Period};
 use crate::model::run::{self, Machine, Surveyed};
@@ -144,6 +145,7 @@ struct Process<'a, Records: Iterator<Item = Record>> {
     names: &'a Names,
     status: Option<&'a Status>,
     thread_times: Arc<ThreadTimes>,
+    lost: Lost,
     model: Model<'a>,
     steps: StepCounter,
     record_filter: RecordFilter<'a>,
@@ -231,7 +233,9 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         }
         let timelines = Timelines::over(
             period.clone(),
-            processes.iter().map(|process| (process.names, Arc::clone(&process.thread_times))),
+            processes
+                .iter()
+                .map(|process| (process.names, Arc::clone(&process.thread_times), process.lost.clone())),
         );
         Fold {
             line,
@@ -506,6 +510,7 @@ impl<'a, Records: Iterator<Item = Record>> Process<'a, Records> {
             names,
             status,
             thread_times: Arc::clone(&clocks.thread_times),
+            lost: clocks.lost.clone(),
             model: Model::new(names, clocks),
             steps: StepCounter::new(&clocks.steps),
             record_filter,

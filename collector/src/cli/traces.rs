@@ -8,6 +8,7 @@ use crate::model::callers::Callers;
 use crate::model::clocks::Clocks;
 use crate::model::filter::Filter;
 use crate::model::job::Job;
+use crate::model::lost::Lost;
 use crate::model::run::{self, Place, ProcessId, Surveyed};
 use crate::model::steps::Span;
 use crate::model::survey::Survey;
@@ -194,6 +195,7 @@ pub(super) fn read(path: PathBuf, mut reader: TraceReader) -> Opened {
     let mut survey = Survey::of_steps(&names);
     reader.each(|record| survey.observe(record));
     let mut clocks = survey.finish();
+    clocks.lost = Lost::of(reader.lost_time());
     let status = reader.status().cloned();
     resolve_callers(&mut clocks.callers, &mut names, status.as_ref());
     Opened { path, reader, names, status, clocks }

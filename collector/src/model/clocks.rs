@@ -2,6 +2,7 @@
 
 use super::callers::Callers;
 use super::gpu_clock::{Bounds, Clock, fit_oscillator};
+use super::lost::Lost;
 use super::period::CaptureRanges;
 use super::steps::StepRule;
 use super::streams::Streams;
@@ -38,6 +39,8 @@ pub struct Clocks {
     pub typical: Typical,
     /// What begins a step of the program.
     pub steps: StepRule,
+    /// When records may have been lost, as the trace's reader has found.
+    pub lost: Lost,
     /// How long threads ran.
     pub thread_times: Arc<ThreadTimes>,
     /// Where calls came from of which no Python line is known.

@@ -36,6 +36,7 @@
 //!
 //! - [`filter`], [`period`]: which part and which time of a trace is selected?
 //! - [`placement`]: when did untimed work start?
+//! - [`lost`]: when may records have been lost?
 //! - [`run`], [`job`]: what do the processes of a run share, and what is a process's rank?
 //! - [`outcome`]: how did a process end? [`gpu_error`]: which errors say that a GPU stopped?
 #![forbid(unsafe_code)]
@@ -56,6 +57,7 @@ pub mod graphs;
 pub mod hangs;
 pub mod host_time;
 pub mod job;
+pub mod lost;
 pub mod members;
 pub mod memory;
 pub mod modules;

@@ -2,6 +2,7 @@
 
 use super::format::{ChunkKind, HEADER_BYTES, Header, MAGIC, VERSION};
 use super::limits::Limits;
+use super::lost::LostTime;
 use super::meta;
 use super::record::{Names, Status};
 use super::windows::Part;
@@ -168,6 +169,8 @@ pub(super) struct Index {
     pub bytes: u64,
     pub complete: bool,
     pub damage: Damage,
+    /// When records may have been lost.
+    pub lost: LostTime,
     /// The number of chunks whose content was understood.
     readable: u64,
     newest_version: u8,
@@ -176,6 +179,11 @@ pub(super) struct Index {
     /// The sequence number that the next chunk should have.
     sequence: u64,
     records_before: u64,
+    /// The times of the last chunk of records so far: its first and its last.
+    last_records: (u64, u64),
+    /// Records may be missing since then, and until the last of the next chunk of records. Without one nothing is said of that
+    /// time.
+    missing_since: Option<u64>,
 }
 
 impl Index {
@@ -224,6 +232,7 @@ impl Index {
         bytes: u64,
     ) -> Result<u64, TraceError> {
         self.damage.bytes_skipped += found - at;
+        let last_before = self.last_records.1;
         self.missing_before(&header);
         let chunk = Chunk { at: found + HEADER_BYTES as u64, part: 0, header };
         let next = found + chunk.bytes();
@@ -237,7 +246,10 @@ impl Index {
             // A file of a newer version is refused here; a newer chunk in an old file is skipped like an unknown kind.
             None if header.kind == ChunkKind::File as u8 => return Err(TraceError::Newer(header.version)),
             None => {}
-            Some(_) if !self.limits.admit(&header) => self.damage.refuse(&header, chunk.bytes()),
+            Some(_) if !self.limits.admit(&header) => {
+                self.damage.refuse(&header, chunk.bytes());
+                self.lost.add_chunk(&header, last_before);
+            }
             Some(ChunkKind::Records) => self.records.push(chunk),
             Some(ChunkKind::Times) => self.times.push(chunk),
             Some(kind) => match chunk.plain(source).and_then(|plain| self.understand(kind, &plain)) {
@@ -262,7 +274,18 @@ impl Index {
         damage.chunks_lost = damage.chunks_lost.saturating_add(chunks);
         let records = header.records_before.saturating_sub(self.records_before);
         damage.records_lost_at_least = damage.records_lost_at_least.saturating_add(records);
-        let own = if header.kind == ChunkKind::Records as u8 { u64::from(header.entries) } else { 0 };
+        if records > 0 {
+            // Threads are drained by turns, so that the chunk before has times after some of those that are missing.
+            self.missing_since.get_or_insert(self.last_records.0);
+        }
+        let is_records = header.kind == ChunkKind::Records as u8;
+        let own = if is_records { u64::from(header.entries) } else { 0 };
+        if is_records {
+            if let Some(since) = self.missing_since.take() {
+                self.lost.add(since, header.last);
+            }
+            self.last_records = (header.first, header.last);
+        }
         self.sequence = header.sequence.saturating_add(1);
         self.records_before = header.records_before.saturating_add(own);
     }
@@ -271,7 +294,10 @@ impl Index {
     fn understand(&mut self, kind: ChunkKind, plain: &[u8]) -> Option<()> {
         match kind {
             ChunkKind::Status => {
-                let status = meta::status_from_bytes(plain)?;
+                let (status, lost_since) = meta::status_from_bytes(plain)?;
+                if let Some(since) = lost_since {
+                    self.lost.add(since, status.ended);
+                }
                 // It need not list threads again that one before it lists.
                 let mut threads = self.status.take().map(|before| before.threads).unwrap_or_default();
                 meta::add_threads(&mut threads, &status.threads, meta::MAX_THREADS);

@@ -5,7 +5,8 @@
 //! 4 detached), 7 agent_ns, 8 poller_ns, 9 calls, 10 published, 11 collected, 12 pending, 13 lookups,
 //! 14 lookups_hooked, 15 driver_hooked, 16 lost (key: the cause), 17 threads (key: the claim, value: the tid),
 //! 18 parent, 19 exit (key: 1 = a code, 2 = a signal), 20 outside_launches, 21 outside_others, 22 boot,
-//! 23 hangs (key: see `hang.rs`), 24 write_error, 25 session_realtime.
+//! 23 hangs (key: see `hang.rs`), 24 write_error, 25 session_realtime, 26 lost_since (host ns: the losses were last fewer then; absent
+//! if they are those of the Status before).
 //! End: 1 records, 2 times joined by the writer, 3 times written late, 4 times whose launch never came.
 
 use super::format::Fields;
@@ -24,6 +25,7 @@ const BOOT: u32 = 22;
 const HANGS: u32 = 23;
 const WRITE_ERROR: u32 = 24;
 const SESSION_REALTIME: u32 = 25;
+const LOST_SINCE: u32 = 26;
 const EXIT_CODE: u32 = 1;
 const EXIT_SIGNAL: u32 = 2;
 const ENDINGS: [Ending; 5] =
@@ -41,8 +43,8 @@ fn entry(bytes: &mut Vec<u8>, field: u32, key: u32, value: u64) {
     bytes.extend(value.to_le_bytes());
 }
 
-/// A Status chunk's payload.
-pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
+/// A Status chunk's payload. `lost_since`: when losses were last fewer, host ns, if more were counted than in the Status before.
+pub(super) fn status_to_bytes(status: &Status, lost_since: Option<u64>) -> Vec<u8> {
     let ending = ENDINGS.iter().position(|ending| *ending == status.ending).unwrap_or(0);
     let values = [
         u64::from(status.pid),
@@ -92,6 +94,9 @@ pub(super) fn status_to_bytes(status: &Status) -> Vec<u8> {
     for (cause, count) in &status.lost {
         entry(&mut bytes, LOST, *cause as u32, *count);
     }
+    if let Some(since) = lost_since {
+        entry(&mut bytes, LOST_SINCE, 0, since);
+    }
     for (claim, tid) in status.threads.iter().rev().take(MAX_THREADS) {
         entry(&mut bytes, THREADS, *claim, u64::from(*tid));
     }
@@ -117,12 +122,12 @@ pub(super) fn add_threads(known: &mut BTreeMap<u32, u32>, latest: &BTreeMap<u32,
     }
 }
 
-/// Reads a Status chunk's payload; `None` if a value does not fit its field.
-pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
+/// Reads a Status chunk's payload, and its `lost_since`; `None` if a value does not fit its field.
+pub(super) fn status_from_bytes(plain: &[u8]) -> Option<(Status, Option<u64>)> {
     let mut values = [0u64; LOST as usize];
     let (mut lost, mut threads) = (BTreeMap::new(), BTreeMap::new());
     let (mut parent, mut exit, mut boot, mut write_error) = (None, None, None, None);
-    let mut session_realtime = None;
+    let (mut session_realtime, mut lost_since) = (None, None);
     let (mut outside_launches, mut outside_others) = (0, 0);
     let mut hangs = hang::Read::default();
     let mut fields = Fields(plain);
@@ -141,6 +146,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             PARENT => parent = Some(u32::try_from(value).ok()?),
             BOOT => boot = Some(value),
             SESSION_REALTIME => session_realtime = Some(value),
+            LOST_SINCE => lost_since = Some(value),
             HANGS => hangs.take(key, value),
             WRITE_ERROR => write_error = Some(i32::try_from(value).ok()?),
             OUTSIDE_LAUNCHES => outside_launches = value,
@@ -160,7 +166,7 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
             }
         }
     }
-    Some(Status {
+    let status = Status {
         pid: u32::try_from(values[1]).ok()?,
         start_time: values[2],
         began: values[3],
@@ -186,7 +192,8 @@ pub(super) fn status_from_bytes(plain: &[u8]) -> Option<Status> {
         outside_others,
         threads,
         hangs: hangs.finish()?,
-    })
+    };
+    Some((status, lost_since))
 }
 
 /// Limit on a name's text, bytes; longer ones are cut. The wire's own limit is far below.

@@ -16,6 +16,7 @@ pub mod generator;
 mod hang;
 mod index;
 mod limits;
+mod lost;
 mod meta;
 mod pending;
 mod reader;
@@ -25,6 +26,7 @@ mod windows;
 mod writer;
 
 pub use index::{Damage, TraceError};
+pub use lost::LostTime;
 pub use meta::Summary;
 pub use reader::{Records, TraceReader, batch, read_bytes, wait_until_complete};
 pub use windows::Files;

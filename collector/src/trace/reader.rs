@@ -4,6 +4,7 @@ use super::coding::Decoder;
 use super::columns::ColumnReader;
 use super::format::{MAGIC, MAX_ENTRIES};
 use super::index::{Chunk, Damage, Index, TraceError};
+use super::lost::LostTime;
 use super::record::{Body, GpuTime, Names, Record, Status};
 use super::windows::{Files, Part};
 use crate::ahead::ahead;
@@ -70,6 +71,8 @@ pub struct TraceReader<R = Files> {
     index: Index,
     /// Damage that the latest pass over the records found, in addition to the index's.
     found: Damage,
+    /// When the records were made that this damage took.
+    lost: LostTime,
 }
 
 impl TraceReader {
@@ -87,7 +90,7 @@ impl TraceReader {
         let mut index = Index::of(&mut file)?;
         index.damage.unfinished = !has_writer && !index.complete;
         let source = Files::one(path.to_owned(), file, index.bytes);
-        Ok(TraceReader { source, index, found: Damage::default() })
+        Ok(TraceReader { source, index, found: Damage::default(), lost: LostTime::default() })
     }
 
     /// Reads on with the trace of the next window of the same process.
@@ -127,7 +130,7 @@ impl<R: Read + Seek> TraceReader<R> {
     /// Says why no part of it can be read.
     pub fn new(mut source: R) -> Result<TraceReader<R>, TraceError> {
         let index = Index::of(&mut source)?;
-        Ok(TraceReader { source, index, found: Damage::default() })
+        Ok(TraceReader { source, index, found: Damage::default(), lost: LostTime::default() })
     }
 
     /// All names.
@@ -151,6 +154,14 @@ impl<R: Read + Seek> TraceReader<R> {
         Damage { write_error, ..self.index.damage.and(&self.found) }
     }
 
+    /// Returns when records may have been lost, as far as it is known so far; complete after [`records`](TraceReader::records) has
+    /// run to its end.
+    pub fn lost_time(&self) -> LostTime {
+        let mut lost = self.index.lost.clone();
+        lost.extend(&self.lost);
+        lost
+    }
+
     /// Calls a function with each of the [`records`](TraceReader::records), which are decoded ahead on another thread.
     pub fn each(&mut self, mut observe: impl FnMut(&Record))
     where
@@ -170,10 +181,12 @@ impl<R: Read + Seek> TraceReader<R> {
 
     /// The records from the start, in the order of `at`, with late GPU times filled in.
     pub fn records(&mut self) -> Records<'_, R> {
-        self.found = Damage::default();
+        (self.found, self.lost) = (Damage::default(), LostTime::default());
         Records {
             source: &mut self.source,
             found: &mut self.found,
+            lost: &mut self.lost,
+            last: 0,
             chunks: self.index.records.iter(),
             parts: &self.index.parts,
             times: LateTimes::new(&self.index.times, self.index.limits.memory),
@@ -190,6 +203,9 @@ impl<R: Read + Seek> TraceReader<R> {
 pub struct Records<'a, R> {
     source: &'a mut R,
     found: &'a mut Damage,
+    lost: &'a mut LostTime,
+    /// The last time of the chunk that was opened last.
+    last: u64,
     /// Chunks that are not open yet, ordered by `first`.
     chunks: std::slice::Iter<'a, Chunk>,
     parts: &'a [Part],
@@ -225,7 +241,7 @@ fn open_cost(chunk: &Chunk) -> usize {
 
 impl OpenChunk<'_> {
     /// Decodes the next record, in the place of the one before; returns `false` if there is none.
-    fn advance(&mut self, not_before: u64, found: &mut Damage) -> bool {
+    fn advance(&mut self, not_before: u64, found: &mut Damage, lost: &mut LostTime) -> bool {
         while self.left > 0 {
             match self.decoder.record(&mut self.next) {
                 // A record out of order, or outside the header's range, would break the order of the whole trace.
@@ -239,6 +255,7 @@ impl OpenChunk<'_> {
                 _ => {
                     found.chunks_lost = found.chunks_lost.saturating_add(1);
                     found.lose_entries(&self.chunk.header, self.left);
+                    lost.add(not_before, self.chunk.header.last);
                     break;
                 }
             }
@@ -255,13 +272,16 @@ impl<R: Read + Seek> Records<'_, R> {
                 break;
             }
             self.chunks.next();
+            let last_before = std::mem::replace(&mut self.last, chunk.header.last);
             if self.open_bytes + open_cost(chunk) > self.most_bytes {
                 self.found.refuse(&chunk.header, chunk.bytes());
+                self.lost.add_chunk(&chunk.header, last_before);
                 continue;
             }
             let plain = chunk.plain(self.source);
             let Some(columns) = plain.and_then(|plain| ColumnReader::new(plain, chunk.header.entries)) else {
                 self.found.lose(&chunk.header, chunk.bytes());
+                self.lost.add_chunk(&chunk.header, last_before);
                 continue;
             };
             let (decoder, left) = (Decoder::new(columns), chunk.header.entries);
@@ -269,7 +289,7 @@ impl<R: Read + Seek> Records<'_, R> {
             let next = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: false } };
             let part = self.parts.get(chunk.part as usize).unwrap_or(&Part::WHOLE);
             let mut open = OpenChunk { next, chunk, part, decoder, left };
-            if open.advance(chunk.header.first, self.found) {
+            if open.advance(chunk.header.first, self.found, self.lost) {
                 self.open_bytes += open_cost(chunk);
                 let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
                 self.order.push(Reverse((open.next.at, chunk.header.sequence, place)));
@@ -289,7 +309,7 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
         let Reverse((at, _, place)) = *first;
         let open = self.open[place].as_mut()?;
         let mut record = open.next.clone();
-        if open.advance(at, self.found) {
+        if open.advance(at, self.found, self.lost) {
             // Usually its next record is the least one again, and then nothing moves.
             if open.next.at > at {
                 first.0.0 = open.next.at;

@@ -708,3 +708,21 @@ pub struct Status {
     /// What hung, in the order in which it was found; those that are over only as far as there is room.
     pub hangs: Vec<Hang>,
 }
+
+impl Status {
+    /// How many records of calls, or calls that would have had one, were lost. What else may be lost, GPU times and names, leaves
+    /// the call.
+    pub fn records_lost(&self) -> u64 {
+        let is_of_calls = |cause: &LossCause| match cause {
+            LossCause::RingFull
+            | LossCause::NoSlot
+            | LossCause::Starting
+            | LossCause::Reentered
+            | LossCause::Corrupt
+            | LossCause::ScopeLost => true,
+            LossCause::GpuTimePending | LossCause::TableFull | LossCause::NameLost => false,
+        };
+        let lost = self.lost.iter().filter(|(cause, _)| is_of_calls(cause));
+        lost.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+}

@@ -74,6 +74,7 @@ impl Index {
         };
         self.complete &= next.complete;
         self.damage = self.damage.and(&next.damage);
+        self.lost.extend(&next.lost);
         self.bytes += next.bytes;
         self.limits.memory = Limits::of(self.bytes).memory;
     }

@@ -71,6 +71,8 @@ pub struct TraceWriter {
     /// The latest status. Its threads are those that no Status in the file lists.
     status: Status,
     status_written: Option<Status>,
+    /// When the losses were last fewer than those that the next Status in the file has, host ns; `None` if the last one has them.
+    lost_since: Option<u64>,
     /// All threads so far.
     threads: BTreeMap<u32, u32>,
     /// The number of threads that the last Status in the file lists.
@@ -142,6 +144,7 @@ impl TraceWriter {
             names_count: 0,
             status: status.clone(),
             status_written: None,
+            lost_since: (status.records_lost() > 0).then_some(status.began),
             threads: status.threads.clone(),
             threads_listed: 0,
         };
@@ -245,6 +248,9 @@ impl TraceWriter {
     pub fn status(&mut self, status: &Status) {
         let mut unlisted = std::mem::take(&mut self.status.threads);
         unlisted.extend(status.threads.iter().filter(|(claim, tid)| self.threads.get(claim) != Some(tid)));
+        if status.records_lost() > self.status.records_lost() {
+            self.lost_since.get_or_insert(self.status.ended);
+        }
         meta::add_threads(&mut self.threads, &status.threads, MOST_THREADS);
         self.status = Status { threads: unlisted, write_error: self.write_error, ..status.clone() };
     }
@@ -438,12 +444,13 @@ impl TraceWriter {
     }
 
     fn write_status(&mut self) -> io::Result<()> {
-        let bytes = meta::status_to_bytes(&self.status);
+        let bytes = meta::status_to_bytes(&self.status, self.lost_since);
         let entries = (bytes.len() / meta::ENTRY_BYTES).min(MAX_ENTRIES as usize);
         self.write_plain(ChunkKind::Status, &bytes, entries as u32)?;
         // Each Status with all threads that ever were would make the file grow with their square.
         self.threads_listed = std::mem::take(&mut self.status.threads).len();
         self.status_written = Some(self.status.clone());
+        self.lost_since = None;
         Ok(())
     }
 

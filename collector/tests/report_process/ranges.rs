@@ -91,7 +91,9 @@ fn a_projection_spans_the_first_to_the_last_timed_operation() {
     for (row, truth) in [(0, copy_over), (1, 10_000), (2, copy_over), (3, 2_000)] {
         let [lo, value, hi] = ["lo", "value", "hi"].map(|key| gpu(row)[key].as_i64().unwrap());
         assert!(lo <= truth && truth <= hi, "{truth} in [{lo}, {hi}]");
-        assert!(value.abs_diff(truth) <= 1_000 && hi - lo <= 10_000, "{lo} {value} {hi} for {truth}");
+        assert!(value.abs_diff(truth) <= 1_000 && truth - lo <= 10_000, "{lo} {value} {hi} for {truth}");
+        // In the others is a launch without a GPU time, which may have run last.
+        assert_eq!(hi - truth <= 10_000, row == 3, "{hi} for {truth}");
     }
 }
 

@@ -6,7 +6,7 @@
 use super::super::identity::{CLASSES, Class, Identity, Layer, PARTS, Part};
 
 /// The number of layers.
-const LAYERS: usize = 5;
+const LAYERS: usize = 6;
 /// The number of sets of classes.
 const SETS: usize = 1 << CLASSES;
 
@@ -67,6 +67,7 @@ impl Cover {
     pub fn part(&self) -> Part {
         match Class::ALL.get(self.any(Layer::Estimated).0.trailing_zeros() as usize) {
             Some(class) => Part::Busy(*class),
+            None if self.may_be_lost() => Part::Undecided,
             None if !self.any(Layer::Unobserved).is_empty() => Part::Unobserved,
             None if !self.any(Layer::Undecided).is_empty() => Part::Undecided,
             None => Part::Idle,
@@ -75,9 +76,14 @@ impl Cover {
 
     /// Whether nothing runs or may run, by the best estimate.
     pub fn is_idle(&self) -> bool {
-        [Layer::Estimated, Layer::Undecided, Layer::Unobserved]
+        [Layer::Estimated, Layer::Undecided, Layer::Unobserved, Layer::Lost]
             .iter()
             .all(|layer| self.any(*layer).is_empty())
+    }
+
+    /// Whether something may run of which the record is lost.
+    pub fn may_be_lost(&self) -> bool {
+        !self.any(Layer::Lost).is_empty()
     }
 
     /// Whether nothing can run.

@@ -183,7 +183,7 @@ impl Sweep {
         let (mut ended, mut began, mut step) = (None, None, None);
         let was_idle = self.cover.is_idle();
         while let Some(edge) = self.edges.pop_at(time) {
-            let is_work = matches!(edge.layer, Layer::Estimated | Layer::Undecided | Layer::Unobserved);
+            let is_work = !matches!(edge.layer, Layer::Certain | Layer::Possible);
             if edge.begins {
                 self.cover.enter(edge.layer, edge.class);
                 if is_work {
@@ -235,7 +235,7 @@ impl Sweep {
         let part = self.cover.part();
         self.covered.pass(&self.cover, part, ns);
         self.bins.pass(part, ns);
-        if part == Part::Unobserved {
+        if part == Part::Unobserved || self.cover.may_be_lost() {
             self.idle.without_waits.skip();
         }
         if let Some(open) = self.open.as_mut().filter(|_| self.cover.is_certainly_idle()) {

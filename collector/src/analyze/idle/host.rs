@@ -8,6 +8,7 @@ use super::history::{History, Spent};
 use super::lead::Lead;
 use super::{Cause, LONG, Next};
 use crate::model::gpu_interval::host;
+use crate::model::lost::Lost;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
 use crate::model::transfer::TransferKind;
@@ -47,11 +48,18 @@ pub struct Host {
     launches: u64,
     /// Whether the budget has paused the timing.
     is_paused: bool,
+    /// When records may have been lost, from the stretch on that has not been reached; and how many have been.
+    lost: Lost,
+    reached: usize,
+    /// The selected time without those stretches.
+    counted: Period,
+    /// What any thread did before this is not known.
+    known_from: i64,
 }
 
 impl Host {
-    /// The host's side of a process with these names.
-    pub fn new(names: &Names) -> Self {
+    /// The host's side of a process with these names, of which `period` is selected, and records may have been lost.
+    pub fn new(names: &Names, period: &Period, lost: Lost) -> Self {
         let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
         let waiting = apis.filter(|(_, name)| waits::Cause::of(base_name(name)).is_some());
         Host {
@@ -63,6 +71,10 @@ impl Host {
             contexts: Vec::new(),
             launches: 0,
             is_paused: false,
+            counted: period.without_stretches(lost.stretches()),
+            lost,
+            reached: 0,
+            known_from: i64::MIN,
         }
     }
 
@@ -74,6 +86,20 @@ impl Host {
     /// The contexts of the process that had work, by their numbers on the line.
     pub fn contexts(&self) -> &[u32] {
         &self.contexts
+    }
+
+    /// Returns the next stretch in which records may have been lost, if it has begun by host ns `at`.
+    pub fn next_lost(&mut self, at: i64) -> Option<(i64, i64)> {
+        let next = *self.lost.stretches().get(self.reached).filter(|(from, _)| *from <= at)?;
+        self.reached += 1;
+        self.known_from = next.1;
+        Some(next)
+    }
+
+    /// How much of the time between two moments counts as the host's, ns: what is selected, without that in which calls may have
+    /// been lost.
+    pub fn counts(&self, from: i64, to: i64) -> u64 {
+        self.counted.length(from, to)
     }
 
     /// Takes what an event says about the host, before its operation and its call.
@@ -157,7 +183,7 @@ impl Host {
                 Next::Other
             },
             calls,
-            known_from,
+            known_from: known_from.max(self.known_from),
             before,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
@@ -184,16 +210,16 @@ impl Host {
 
     /// Takes a call that has returned. `over` is when the work before it was over, if it [may wait](Self::may_wait) for
     /// that and it is known.
-    pub fn call(&mut self, event: &Event<'_>, call: CountedCall, over: Option<Over>, period: &Period) {
+    pub fn call(&mut self, event: &Event<'_>, call: CountedCall, over: Option<Over>) {
         let class = self.classes.of(event, call);
         let Some(of) = event.record.body.call() else { return };
         let (from, caller) = (host(of.begin), event.caller);
-        let is_paused = self.is_paused;
+        let (is_paused, period) = (self.is_paused, &self.counted);
         let (thread, most) = self.history.of(event.record.thread);
         if let Body::Api(api) = &event.record.body
             && api.calls > 1
         {
-            return self.queries(event, api, period);
+            return self.queries(event, api);
         }
         let to = from.saturating_add(host(call.host_ns));
         thread.reach(from, to, is_paused, period);
@@ -220,8 +246,9 @@ impl Host {
 
     /// Takes queries in a row, which are one record. A program that spends half of that time or more in them, or makes the next one
     /// [soon](LONG), polls: it waits for the GPU. Else the time between them is the program's own.
-    fn queries(&mut self, event: &Event<'_>, api: &Api, period: &Period) {
+    fn queries(&mut self, event: &Event<'_>, api: &Api) {
         let (number, caller, is_paused) = (event.record.thread, event.caller, self.is_paused);
+        let period = &self.counted;
         let (thread, most) = self.history.of(number);
         let (from, to) = (host(api.call.begin), host(api.call.end));
         thread.reach(from, to, is_paused, period);

@@ -96,8 +96,17 @@ impl Merge for Share {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares {
     lines: BTreeMap<Option<Frame>, Share>,
-    /// What the row's own table says of the time, as a multiple of what the lines say together; `None` if it says nothing.
-    fit: Option<f64>,
+    /// What the row's own table says of the time; `None` if it says nothing.
+    fit: Option<Fit>,
+}
+
+/// What another table says of the time of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fit {
+    /// The time of all lines, as a multiple of what these say together.
+    pub multiple: f64,
+    /// It is no more than this, so that of no line it is, ns.
+    pub most: u64,
 }
 
 impl Shares {
@@ -125,16 +134,16 @@ impl Shares {
         self.lines.iter().filter_map(move |(line, share)| Some((line.as_ref(), time(share)?)))
     }
 
-    /// Has [`times`](Self::times) return this multiple of the lines' own estimates: two estimates of one time, the row's
-    /// table by sizes and shapes and the lines by their operations, differ a little.
-    pub(super) fn fit(&mut self, multiple: Option<f64>) {
-        self.fit = multiple;
+    /// Has [`times`](Self::times) agree with what the row's table says: two estimates of one time, that table's by sizes and shapes
+    /// and the lines' by their operations, differ a little.
+    pub(super) fn fit(&mut self, fit: Option<Fit>) {
+        self.fit = fit;
     }
 
     fn fitted(&self, own: Sum) -> Sum {
-        let Some(multiple) = self.fit else { return own };
+        let Some(Fit { multiple, most }) = self.fit else { return own };
         let value = (own.value as f64 * multiple).round() as u64;
-        Sum { value, lo: own.lo.min(value), hi: own.hi.max(value) }
+        Sum { value, lo: own.lo.min(value), hi: own.hi.min(most).max(value) }
     }
 }
 
@@ -205,12 +214,24 @@ mod tests {
     fn lines_have_the_time_of_the_table_that_their_row_stands_in() {
         let mut shares = Shares::default();
         shares.add(line(1), &share(1, &[exactly(10), exactly(30)]));
-        shares.fit(Some(1.5));
+        shares.fit(Some(Fit { multiple: 1.5, most: 70 }));
         let times: Vec<Sum> = shares.times().map(|(_, time)| time).collect();
         assert_eq!(times, [Sum { value: 60, lo: 40, hi: 60 }]);
         shares.merge(&shares.clone());
         let times: Vec<Sum> = shares.times().map(|(_, time)| time).collect();
         assert_eq!(times[0].value, 80, "the table of two processes is another one");
+    }
+
+    /// A line that may have had 146 s of a GPU in a run of one second: each of its launches in runs could have taken as long as the one
+    /// with the widest bounds.
+    #[test]
+    fn a_line_has_no_more_than_all_launches_of_its_kernels_can_have_taken() {
+        let wide = Some(Sum { value: 20, lo: 10, hi: 6_000 });
+        let mut shares = Shares::default();
+        shares.add(line(1), &share(1, &[exactly(20), exactly(20), wide, None, None, None]));
+        shares.fit(Some(Fit { multiple: 1.0, most: 125 }));
+        let times: Vec<Sum> = shares.times().map(|(_, time)| time).collect();
+        assert_eq!(times, [Sum { value: 120, lo: 80, hi: 125 }]);
     }
 
     #[test]

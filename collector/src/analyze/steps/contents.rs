@@ -9,11 +9,15 @@ use crate::model::memory::{MemoryChange, is_device_memory};
 use crate::model::order::Reorder;
 use crate::model::{Action, Event, Operation, When};
 use crate::trace::record::Body;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// The operations that are held back to put them in the order of their starts: those of two full streams (1024 entries
 /// each in NVIDIA's queues).
 const WINDOW: usize = 2048;
+
+/// The steps without count whose numbers are kept: operations of earlier ones are not held back any more.
+const LEFT_OUT: usize = 64;
 
 /// The share of operations without a GPU time from which on busy time cannot be added up from operations.
 const UNTIMED: f64 = 0.1;
@@ -58,6 +62,8 @@ pub(super) struct Filling {
     step: Option<u64>,
     /// The step that has not ended yet; `None` if it does not count.
     current: Option<Sums>,
+    /// The last steps that began as if they counted, and do not.
+    left_out: VecDeque<u64>,
     launches_of: Quantiles,
     launches_now: u64,
     launches: u64,
@@ -77,6 +83,7 @@ impl Default for Filling {
             to: 0,
             step: None,
             current: None,
+            left_out: VecDeque::new(),
             launches_of: Quantiles::default(),
             launches_now: 0,
             launches: 0,
@@ -118,16 +125,37 @@ impl Filling {
         }
     }
 
-    /// Takes the next event.
-    pub(super) fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
-        scope.memory().iter().for_each(|change| self.holds(change));
+    /// Something is missing of the step that ends: it does not count.
+    pub(super) fn leave_out(&mut self) {
+        let Some(step) = self.step.filter(|_| self.current.take().is_some()) else { return };
+        // Its place among the first steps stays.
+        if self.first.len() < FIRST {
+            self.first.push(Sums::default());
+        }
+        if self.left_out.len() >= LEFT_OUT {
+            self.left_out.pop_front();
+        }
+        self.left_out.push_back(step);
+    }
+
+    /// Takes the next event, which is one of the steps' own if `is_own`. Memory is the process's: what one thread allocates another
+    /// may free.
+    pub(super) fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>, is_own: bool) {
+        scope.memory().iter().for_each(|change| self.holds(change, is_own));
         if let Some(operation) = scope.operation_at_any_time() {
-            self.operation(operation);
+            let is_launch = matches!(operation.what, Action::Kernel { .. } | Action::Graph { .. });
+            let is_launch = is_launch && operation.when != When::Captured;
+            self.launches += u64::from(is_launch);
+            if is_own {
+                self.launches_now += u64::from(is_launch);
+                self.operation(operation);
+            }
         }
         if let Some(current) = self.current.as_mut()
             && matches!(event.record.body, Body::Synchronize(_))
             && event.call.is_some()
             && scope.call()
+            && is_own
         {
             current.syncs += 1;
         }
@@ -187,12 +215,9 @@ impl Filling {
     }
 
     fn operation(&mut self, operation: &Operation) {
-        let is_launch = matches!(operation.what, Action::Kernel { .. } | Action::Graph { .. });
         if operation.when == When::Captured {
             return;
         }
-        self.launches += u64::from(is_launch);
-        self.launches_now += u64::from(is_launch);
         let is_member = matches!(operation.when, When::Untimed { after: None, .. });
         if let Some(current) = self.current.as_mut() {
             if !matches!(operation.what, Action::Burst { .. }) {
@@ -222,7 +247,7 @@ impl Filling {
         let sums = match self.current.as_mut().filter(|_| is_current) {
             Some(current) => current,
             // A step that is not over does not count, so neither does what it contains.
-            None if step >= self.to => return,
+            None if step >= self.to || self.left_out.contains(&step) => return,
             None => {
                 let at = step.saturating_sub(self.from.unwrap_or(0)) as usize;
                 self.first.get_mut(at).unwrap_or(&mut self.rest)
@@ -231,7 +256,7 @@ impl Filling {
         sums.busy = sums.busy.saturating_add(ns);
     }
 
-    fn holds(&mut self, change: &MemoryChange) {
+    fn holds(&mut self, change: &MemoryChange, is_own: bool) {
         if !is_device_memory(change.memory()) {
             return;
         }
@@ -247,7 +272,7 @@ impl Filling {
             MemoryChange::FreeFailed { bytes, .. } => self.live = self.live.saturating_add(bytes),
             MemoryChange::Passed { blocks: passed, bytes, .. } => (blocks, allocated) = (passed, bytes),
         }
-        if let Some(current) = self.current.as_mut() {
+        if let Some(current) = self.current.as_mut().filter(|_| is_own) {
             current.allocations += blocks;
             current.allocated_bytes = current.allocated_bytes.saturating_add(allocated);
         }
@@ -301,7 +326,7 @@ mod tests {
             let record = Record { thread: 1, at: 1, body };
             let event = Event { memory, ..Event::new(&record) };
             let selected = Selected::of(&mut records, &event);
-            filling.observe(&event, &Scope::of(&event, &selected));
+            filling.observe(&event, &Scope::of(&event, &selected), true);
         };
         let mut filling = Filling::default();
         for device in [0, 1] {
@@ -332,7 +357,7 @@ mod tests {
                 let counts = selected.contains(&step);
                 filling.began(step, counts);
                 let (memory, bytes) = (Memory::Device, if counts { 100 } else { 5_000 });
-                filling.holds(&MemoryChange::Allocated { memory, bytes, of: Allocator::default() });
+                filling.holds(&MemoryChange::Allocated { memory, bytes, of: Allocator::default() }, true);
             }
             assert_eq!(filling.finish(0, None).contents.growth_bytes, 100.0, "{selected:?}");
         }

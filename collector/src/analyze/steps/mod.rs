@@ -20,7 +20,8 @@
 //!   divided like the devices' time, so is its idle time: the few gaps that were seen are no sample of what the host did in
 //!   the pauses of the budget.
 //!
-//! With a filter on time, the steps that begin in the selected time are counted.
+//! With a filter on time, the steps that begin in the selected time are counted. Steps in which records may have been lost are
+//! counted, and are in no other figure.
 
 mod contents;
 mod growth;
@@ -38,6 +39,7 @@ use super::ranges::RangeName;
 use super::scope::Scope;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
+use crate::model::lost::Lost;
 use crate::model::named::named;
 use crate::model::period::Period;
 use crate::model::steps::Source;
@@ -65,6 +67,8 @@ pub struct Steps {
     pub count: u64,
     /// How they were found.
     pub source: Option<Source>,
+    /// The id of the thread whose steps they are, if it has a loop of its own: then they are about what that thread does.
+    pub tid: Option<u32>,
     /// The launches of a step (kernels and graphs), median.
     pub launches: u64,
     /// The steps at the start that are longer than those after them.
@@ -188,9 +192,11 @@ pub struct Phase {
 }
 
 impl Steps {
-    /// Notes how the steps were found. A range that is the step is none of its phases.
-    pub(super) fn found_by(&mut self, source: Option<Source>) {
+    /// Notes how the steps were found, and the id of the thread whose they are, if all are of one. A range that is the step is none
+    /// of its phases.
+    pub(super) fn found_by(&mut self, source: Option<Source>, tid: Option<u32>) {
         self.source = source.filter(|_| self.count > 0);
+        self.tid = tid.filter(|_| self.count > 0);
         if let Some(Source::NvtxRange(name)) = &self.source {
             self.phases.retain(|phase| phase.name.text != *name);
         }
@@ -301,9 +307,14 @@ impl Steps {
 #[derive(Debug)]
 pub struct StepFold<'a> {
     period: Period,
+    lost: Lost,
+    /// The thread whose steps they are, if they are of one.
+    thread: Option<u32>,
     /// When the run began, host ns.
     origin: u64,
     step: Option<u64>,
+    /// When it began: host ns.
+    began: u64,
     count: u64,
     starts: Starts,
     last: Option<Start>,
@@ -362,6 +373,7 @@ impl StepFold<'_> {
         while let Some(start) = self.starts.next() {
             if let Some(last) = self.last.replace(start).filter(|last| last.step + 1 == start.step)
                 && self.period.contains(host(last.host))
+                && !self.lost.meets(host(last.host), host(start.host))
             {
                 self.on_host.add(last.step, 1, last.host, start.host.saturating_sub(last.host));
             } else {
@@ -382,7 +394,8 @@ impl StepFold<'_> {
         let is_ahead = timed_on != TimedOn::Host;
         let begun = self.last.map(|last| last.host);
         let Some((begun, until)) = begun.zip(self.waited.until).filter(|_| is_ahead) else { return times };
-        if !self.period.contains(host(begun)) || !self.period.contains(host(until)) {
+        let is_lost = self.lost.meets(host(begun), host(until));
+        if is_lost || !self.period.contains(host(begun)) || !self.period.contains(host(until)) {
             return times;
         }
         let (count, rest) = (times.count as f64, until.saturating_sub(begun) as f64);
@@ -413,8 +426,11 @@ impl<'a> Analysis<'a> for StepFold<'a> {
     fn new(start: &super::analysis::Start<'a>) -> Self {
         StepFold {
             period: start.period.clone(),
+            lost: start.lost.clone(),
+            thread: start.steps_of,
             origin: start.origin,
             step: None,
+            began: 0,
             count: 0,
             starts: Starts::default(),
             last: None,
@@ -434,15 +450,23 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             let at = event.record.began().unwrap_or(event.record.at);
             let counts = self.period.contains(host(at));
             self.count += u64::from(counts);
+            let before = std::mem::replace(&mut self.began, at);
+            if self.lost.meets(host(before), host(at)) {
+                self.filling.leave_out();
+            }
             self.filling.began(step, counts);
             self.starts.began(step, at);
             self.waited = Waited { thread: event.record.thread, until: None };
+        }
+        let is_own = self.thread.is_none_or(|thread| thread == event.record.thread);
+        self.filling.observe(event, scope, is_own);
+        if !is_own {
+            return;
         }
         self.waited.observe(event);
         if let Some(operation) = &event.operation {
             self.starts.operation(operation, is_drawn(&event.record.body));
         }
-        self.filling.observe(event, scope);
         if self.step.is_some() {
             self.phases.observe(event.record, self.step, scope.call());
         }
@@ -470,6 +494,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         Steps {
             count: self.count,
             source: None,
+            tid: None,
             launches: filled.launches,
             warm_up: filled.warm_up,
             time: told.time,
@@ -519,6 +544,51 @@ mod tests {
             12,
             "the idle time of the warm-up is told by the numbers of its steps"
         );
+    }
+
+    /// The step in which a collector had been stopped for 0.6 s, and lost what it was to record, was the 99th percentile of all.
+    #[test]
+    fn a_step_in_which_records_were_lost_has_no_time() {
+        let (names, lost) = (Names::default(), [(1_350, 1_850)].into_iter().collect());
+        let mut fold = StepFold::new(&analysis::Start { lost, ..analysis::Start::of(&names) });
+        let mut at = 0;
+        for step in 0..40 {
+            let record = Record { thread: 1, at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+            let start = at as i64 + 10;
+            let launches = if step == 13 { 1 } else { 3 };
+            for _ in 0..launches {
+                let when = When::Timed(simulation::exactly(start, start + 60));
+                let operation = Operation { when, ..simulation::operation(KERNEL, (at, at)) };
+                let event = Event { step: Some(step), operation: Some(operation), ..Event::new(&record) };
+                fold.observe(&event, &Scope::whole(&event, true));
+            }
+            at += if step == 13 { 900 } else { 100 };
+        }
+        let steps = finish_at(fold, at);
+        let time = steps.time.unwrap();
+        assert_eq!((steps.count, time.max, time.measured, steps.outliers.len()), (40, 100, 38, 0));
+        assert_eq!((steps.contents.busy, steps.contents.idle, steps.launches), (60.0, 40.0, 3));
+    }
+
+    /// A thread with a GPU of its own launched 600 kernels in steps of which it launched 6 of 12.
+    #[test]
+    fn the_steps_of_a_thread_contain_what_it_does() {
+        let names = Names::default();
+        let mut fold = StepFold::new(&analysis::Start { steps_of: Some(1), ..analysis::Start::of(&names) });
+        for step in 0..40 {
+            let at = 1_000 + 100 * step;
+            for (thread, length) in [(2, 70), (1, 30), (2, 70)] {
+                let record = Record { thread, at, body: Body::Loss { cause: LossCause::RingFull, count: 0 } };
+                let start = at as i64 + if thread == 1 { 10 } else { 0 };
+                let when = When::Timed(simulation::exactly(start, start + length));
+                let operation = Operation { when, ..simulation::operation(KERNEL, (at, at)) };
+                let event = Event { step: Some(step), operation: Some(operation), ..Event::new(&record) };
+                fold.observe(&event, &Scope::whole(&event, true));
+            }
+        }
+        let steps = finish_at(fold, 10_000);
+        assert_eq!((steps.launches, steps.contents.busy, steps.all_launches), (1, 30.0, 120));
+        assert_eq!(steps.time.map(|time| (time.min, time.max)), Some((100, 100)));
     }
 
     /// 150 steps that the host issued at once, and then one wait for all of them: "17.1 µs per step on average instead of 15.9 µs",

@@ -26,6 +26,8 @@ pub struct Streams {
 pub struct Stream {
     /// The earliest time at which the end event of the last timed operation can have fired.
     pub end: i64,
+    /// When the last of its operations was called: host ns.
+    pub called: i64,
     /// Host ns when the calls of all timed operations so far had returned.
     pub returned: u64,
     /// Untimed work that no timed operation has followed yet: at most one entry for each class and layer.
@@ -122,7 +124,15 @@ impl Untracked {
 impl Default for Stream {
     fn default() -> Self {
         let (first_member, hta) = (LeadNumber::default(), HtaStream::default());
-        Stream { end: i64::MIN, returned: 0, untimed: Vec::new(), last: None, first_member, hta }
+        Stream {
+            end: i64::MIN,
+            called: i64::MIN,
+            returned: 0,
+            untimed: Vec::new(),
+            last: None,
+            first_member,
+            hta,
+        }
     }
 }
 

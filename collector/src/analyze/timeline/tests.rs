@@ -12,6 +12,7 @@ use crate::trace::record::{Api, Call, Record};
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
 
+mod lost;
 mod overlaps;
 mod periods;
 

@@ -5,6 +5,7 @@ use crate::analyze::{self, Damage, Input};
 use crate::diagnose::Diagnosis;
 use crate::diagnose::finding::{Finding, WORTH};
 use crate::model::filter::Filter;
+use crate::model::lost::Lost;
 use crate::model::survey::Survey;
 use crate::report::units::{duration, percent};
 use crate::report::{Style, line};
@@ -27,7 +28,8 @@ pub(super) struct Picture {
 /// Diagnoses each window of a trace.
 pub(super) fn pictures(trace: &Path, windows: &[Window]) -> Result<Vec<Picture>, TraceError> {
     let mut reader = TraceReader::open(trace)?;
-    let clocks = Survey::of(reader.records());
+    let mut clocks = Survey::of(reader.records());
+    clocks.lost = Lost::of(reader.lost_time());
     let (names, status) = (reader.names().clone(), reader.status().cloned());
     let began = status.as_ref().map_or(0, |status| status.began);
     let picture = |window: &Window| {

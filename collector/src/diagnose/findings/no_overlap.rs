@@ -5,7 +5,7 @@ use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Finding, Id, Sites};
 use super::super::framework::Advice;
 use super::copies::{Found, repeated};
-use crate::analyze::copy_sites::CopySite;
+use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::transfers::SizeClass;
 use crate::model::transfer::{HostMemory, TransferKind};
@@ -58,7 +58,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     );
     // What need not be copied again need not overlap.
     let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
-    let hi = found.exposed.hi.min(compute);
+    let hi = found.exposed.hi.min(compute).min(most(facts, &found.all));
     // Those without a GPU time ran when it is not known what ran, as exposed as the others.
     let unseen = time.saturating_sub(found.all.time.value) / facts.gpus();
     let unseen = unseen.min(facts.buckets.get(Bucket::Undecided).value);
@@ -77,6 +77,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         ]),
         sites: Sites::new(),
     })
+}
+
+/// Returns the most time that the copies can have taken, whatever else may have run when only copies did, ns.
+fn most(facts: &Facts<'_>, all: &Copied) -> u64 {
+    if all.timed == all.count {
+        return all.time.hi;
+    }
+    let kinds = [TransferKind::HtoD, TransferKind::DtoH].map(|kind| (kind, HostMemory::Pinned));
+    let of_kinds = kinds.iter().filter_map(|kind| facts.all.transfers.get(kind));
+    of_kinds.fold(0, |sum: u64, all| sum.saturating_add(all.total().map_or(u64::MAX, |total| total.hi)))
 }
 
 fn could_overlap(site: &CopySite) -> bool {

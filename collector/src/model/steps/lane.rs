@@ -68,6 +68,28 @@ impl Hasher for AsItIs {
     }
 }
 
+/// The contexts of the operations of a sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Contexts {
+    /// It has no operation.
+    #[default]
+    None,
+    /// All are of this one.
+    One(u32),
+    /// They are of several.
+    Several,
+}
+
+impl Contexts {
+    fn add(&mut self, context: u32) {
+        *self = match *self {
+            Contexts::None => Contexts::One(context),
+            Contexts::One(other) if other == context => Contexts::One(context),
+            Contexts::One(_) | Contexts::Several => Contexts::Several,
+        };
+    }
+}
+
 /// A sequence and its tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
@@ -76,10 +98,19 @@ pub(super) struct Lane {
     pub launches: u64,
     /// Operations inside graphs.
     pub in_graphs: u64,
+    /// The contexts of its operations.
+    pub contexts: Contexts,
+    /// When the call of its first operation began, and that of the last one: host ns.
+    pub ends: Option<(u64, u64)>,
     pub tokens: HashMap<Key, Occurrences, BuildHasherDefault<AsItIs>>,
 }
 
 impl Lane {
+    /// From when to when it has operations, ns.
+    pub(super) fn time(&self) -> u64 {
+        self.ends.map_or(0, |(first, last)| last.saturating_sub(first))
+    }
+
     /// The number of places.
     pub(super) fn len(&self) -> u64 {
         self.sequence.len()
@@ -88,6 +119,11 @@ impl Lane {
     /// Takes what the next record contributes.
     pub(super) fn observe(&mut self, letter: &Letter) {
         self.launches += u64::from(letter.kind.computes());
+        if letter.kind.is_operation() {
+            self.contexts.add(letter.context);
+            let (first, _) = self.ends.unwrap_or((letter.time, 0));
+            self.ends = Some((first, letter.time));
+        }
         if let Kind::Graph(operations) = letter.kind {
             self.in_graphs += u64::from(operations);
         }

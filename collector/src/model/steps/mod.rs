@@ -9,6 +9,9 @@
 //!    PyTorch's main thread and the thread of its backward pass, are one sequence.
 //! 3. If that has no steps, the same for the thread that launched most: several threads may each have a loop of their own.
 //!
+//! Threads that have a GPU each have [loops of their own](Finder::of_one_gpu), too, and as many steps as all of them together are
+//! none of any. So in both searches these steps are those of one of them.
+//!
 //! If the operations are mostly in graphs, the steps are counted by **graph launches**.
 //!
 //! Memory is bounded: some thousand tokens, each with a few bins of distances. Without at least four occurrences of a
@@ -27,17 +30,21 @@ use super::period;
 use super::range_names::Folded;
 use crate::trace::record::{Body, Names, Record};
 use gpuspy_wire::record::{Namespace, NvtxChange};
-use lane::Lane;
+use lane::{Contexts, Lane};
 use levels::Anchor;
 pub use levels::is_optimizer;
 use ranges::Opens;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use token::{Letter, Sequence, letter};
 
 /// The most threads whose own sequences are followed. A program that creates a thread for each step has its steps in the
 /// sequence of the process.
 const MOST_THREADS: usize = 8;
+
+/// A thread launches about as much as another if it launches more than this part of that.
+const ALIKE: u64 = 2;
 
 /// How steps were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +62,8 @@ pub enum Source {
 pub struct StepRule {
     /// How the rule was found; `None` if the program has no steps.
     pub source: Option<Source>,
+    /// The thread whose steps they are; `None`: the process's.
+    pub thread: Option<u32>,
     begins: Begins,
     /// Whether the trace begins with the program: else it has prepared, and warmed up, in an earlier window of the collection.
     prepares: bool,
@@ -68,8 +77,8 @@ enum Begins {
     Work { from: u64 },
     /// A range with this number among folded names.
     Range { name: u32, folded: Arc<Folded> },
-    /// A token of a sequence: of a thread, or of the process.
-    Token { thread: Option<u32>, anchor: Anchor },
+    /// A token of a sequence.
+    Token { anchor: Anchor },
 }
 
 /// A program without steps prepares for this part of its launches at most: it imports, reads, compiles and tunes first.
@@ -134,28 +143,52 @@ impl Finder {
 
     /// Decides what begins a step.
     pub fn finish(self) -> StepRule {
+        let of_one_gpu = self.of_one_gpu();
         let Finder { names, ranges, process, threads, .. } = self;
         let unnamed = Arc::new(Names::default());
         let names = names.as_ref().unwrap_or(&unnamed);
         let prepares = period::window(names).is_none_or(|number| number == 0);
-        let folded = ranges.folded();
         if let Some((name, text)) = ranges.step(names, process.launches) {
-            let begins = Begins::Range { name, folded: Arc::new(folded) };
-            return StepRule { source: Some(Source::NvtxRange(text)), begins, prepares };
+            let opens = |thread: &&u32| ranges.pushed_by(name, **thread) >= ranges::FEWEST;
+            let opening = of_one_gpu.iter().filter(opens);
+            let thread = of_one_gpu.first().copied().filter(|_| opening.count() == of_one_gpu.len());
+            let begins = Begins::Range { name, folded: Arc::new(ranges.folded()) };
+            return StepRule { source: Some(Source::NvtxRange(text)), thread, begins, prepares };
         }
         let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(is_optimizer);
-        let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
-        let of_process = levels::find(&process, optimizers).map(|anchor| (None, anchor));
-        let found = of_process.or_else(|| {
-            let (thread, lane) = most?;
-            Some((Some(*thread), levels::find(lane, optimizers)?))
-        });
+        let of_thread = |thread: &u32| Some((Some(*thread), levels::find(threads.get(thread)?, optimizers)?));
+        let most = || threads.iter().max_by_key(|(_, lane)| lane.launches);
+        let of_gpu = of_one_gpu.first().and_then(of_thread);
+        let of_process = || levels::find(&process, optimizers).map(|anchor| (None, anchor));
+        let found = of_gpu.or_else(of_process).or_else(|| of_thread(most()?.0));
         let Some((thread, anchor)) = found else {
             let begins = Begins::Work { from: process.launches / PREPARING };
-            return StepRule { source: None, begins, prepares };
+            return StepRule { source: None, thread: None, begins, prepares };
         };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
-        StepRule { source: Some(source), begins: Begins::Token { thread, anchor }, prepares }
+        StepRule { source: Some(source), thread, begins: Begins::Token { anchor }, prepares }
+    }
+
+    /// Returns the threads that have a GPU each, if all that launch much are such: each launches in a context of its own, and no
+    /// other of them does. The first is the one whose steps stand for the program's: of those that launch about as much, the one that
+    /// is busy with it for longest. A thread that launches on several GPUs has the loop of all of them, and threads that share one
+    /// may share a loop.
+    fn of_one_gpu(&self) -> Vec<u32> {
+        let most = self.threads.values().map(|lane| lane.launches).max().unwrap_or(0);
+        let busy = self.threads.iter().filter(|(_, lane)| lane.launches * ALIKE > most);
+        let mut busy: Vec<(u32, &Lane)> = busy.map(|(thread, lane)| (*thread, lane)).collect();
+        let contexts: BTreeSet<u32> = busy
+            .iter()
+            .filter_map(|(_, lane)| match lane.contexts {
+                Contexts::One(context) => Some(context),
+                Contexts::None | Contexts::Several => None,
+            })
+            .collect();
+        if busy.len() < 2 || contexts.len() < busy.len() {
+            return Vec::new();
+        }
+        busy.sort_by_key(|(_, lane)| Reverse(lane.time()));
+        busy.into_iter().map(|(thread, _)| thread).collect()
     }
 }
 
@@ -193,6 +226,8 @@ impl Span {
 #[derive(Clone, Debug, Default)]
 pub struct StepCounter {
     begins: Begins,
+    /// The thread whose steps are counted; `None`: the process's.
+    thread: Option<u32>,
     sequence: Sequence,
     /// Whether the token after which a step begins has come.
     is_due: bool,
@@ -207,13 +242,15 @@ pub struct StepCounter {
 impl StepCounter {
     /// Creates a counter at the start of a trace.
     pub fn new(rule: &StepRule) -> StepCounter {
-        let (begins, prepares) = (rule.begins.clone(), rule.prepares);
-        StepCounter { begins, prepares, is_due: true, ..StepCounter::default() }
+        let StepRule { begins, thread, prepares, .. } = rule.clone();
+        StepCounter { begins, thread, prepares, is_due: true, ..StepCounter::default() }
     }
 
     /// Takes the next record, and returns the number of its step, from 0; `None` before the first step.
     pub fn observe(&mut self, record: &Record) -> Option<u64> {
+        let is_own = self.thread.is_none_or(|thread| thread == record.thread);
         let begins = match &self.begins {
+            _ if !is_own => false,
             Begins::Nothing => false,
             Begins::Work { .. } => {
                 let is_launch = letter(record).is_some_and(|letter| letter.kind.computes());
@@ -227,10 +264,9 @@ impl StepCounter {
                 }
                 _ => false,
             },
-            Begins::Token { thread, anchor } => {
-                let is_in_it = thread.is_none_or(|thread| thread == record.thread);
-                let (thread, anchor) = (is_in_it.then(|| letter(record)).flatten(), *anchor);
-                thread.is_some_and(|letter| self.is_anchor(&letter, &anchor))
+            Begins::Token { anchor } => {
+                let anchor = *anchor;
+                letter(record).is_some_and(|letter| self.is_anchor(&letter, &anchor))
             }
         };
         if begins {

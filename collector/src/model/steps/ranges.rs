@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 
 /// The most names, and open ranges of a thread, that are followed.
 const MOST: usize = 1024;
+/// The most threads that are told apart of each name: those that opened it first.
+const MOST_THREADS: usize = 64;
 /// The fewest ranges that are steps.
-const FEWEST: u64 = 3;
+pub(super) const FEWEST: u64 = 3;
 /// The share of all launches that lie in them at least.
 const COVERED: f64 = 0.5;
 /// The share of distances between ranges that are alike, if the name does not speak of a step.
@@ -37,6 +39,8 @@ struct Opened {
     /// Launches in them.
     launches: u64,
     spacings: Spacings,
+    /// How many of them threads opened that were followed.
+    by_thread: BTreeMap<u32, u64>,
 }
 
 /// The ranges of a trace by name.
@@ -65,6 +69,7 @@ impl Opens {
                 if open.len() < MOST {
                     open.push(name);
                     self.open(name, at, launches);
+                    self.opened_by(name, thread);
                 }
             }
             NvtxChange::Pop => {
@@ -101,6 +106,13 @@ impl Opens {
         of.open += 1;
     }
 
+    fn opened_by(&mut self, name: u32, thread: u32) {
+        let Some(of) = self.by_name.get_mut(&name) else { return };
+        if of.by_thread.len() < MOST_THREADS || of.by_thread.contains_key(&thread) {
+            *of.by_thread.entry(thread).or_default() += 1;
+        }
+    }
+
     fn close(&mut self, name: u32, launches: u64) {
         let Some(of) = self.by_name.get_mut(&name).filter(|of| of.open > 0) else { return };
         of.open -= 1;
@@ -110,7 +122,7 @@ impl Opens {
     }
 
     /// Returns the number and the text of the name that steps have, in a trace with so many launches.
-    pub(super) fn step(self, names: &Names, launches: u64) -> Option<(u32, String)> {
+    pub(super) fn step(&self, names: &Names, launches: u64) -> Option<(u32, String)> {
         let text = |name: u32| {
             let own = || names.get(Namespace::NvtxRange, name).map(str::to_owned);
             self.folded.name(name).map(str::to_owned).or_else(own)
@@ -131,6 +143,11 @@ impl Opens {
         }
         fits.sort();
         fits.into_iter().next().map(|(_, _, name, text)| (name, text))
+    }
+
+    /// How often a thread pushed a range of this name, as far as it was followed.
+    pub(super) fn pushed_by(&self, name: u32, thread: u32) -> u64 {
+        self.by_name.get(&name).and_then(|of| of.by_thread.get(&thread)).copied().unwrap_or(0)
     }
 
     /// The names, to follow the one that was found.

@@ -5,7 +5,7 @@
 //! **precise** one (that, its stream, a kernel's grid and block, and the plain token before it). Of launches of the same
 //! kernel on the same stream in a row only the first has tokens, because the number of such launches often varies.
 
-use crate::trace::record::{Body, Record, What, Work};
+use crate::trace::record::{Body, Call, Record, What, Work};
 use gpuspy_wire::record::{Direction, Untimed, flag};
 
 /// What a token stands for.
@@ -70,7 +70,7 @@ impl Sequence {
     /// Takes what a record [contains](letter).
     pub(super) fn place(&mut self, letter: &Letter) -> Option<Place> {
         self.places += 1;
-        let Letter { kind, plain, on_stream, shape, time } = *letter;
+        let Letter { kind, plain, on_stream, shape, time, .. } = *letter;
         let (before, last) = self.before;
         if on_stream == last && matches!(kind, Kind::Kernel(_)) {
             return None;
@@ -88,7 +88,9 @@ pub(super) struct Letter {
     plain: Key,
     on_stream: Key,
     shape: Key,
-    time: u64,
+    pub time: u64,
+    /// Its context.
+    pub context: u32,
 }
 
 /// Returns what a record contributes to a sequence, if anything.
@@ -97,7 +99,8 @@ pub(super) fn letter(record: &Record) -> Option<Letter> {
         Body::Work(work) => of_work(work),
         Body::Synchronize(sync) => {
             let plain = mix(5, sync.scope as u64);
-            Some(Letter { kind: Kind::Sync, plain, on_stream: plain, shape: 0, time: sync.call.begin })
+            let Call { begin, context, .. } = sync.call;
+            Some(Letter { kind: Kind::Sync, plain, on_stream: plain, shape: 0, time: begin, context })
         }
         _ => None,
     }
@@ -127,7 +130,8 @@ fn of_work(work: &Work) -> Option<Letter> {
         // Its launches have records of their own.
         What::Burst { .. } => return None,
     };
-    Some(Letter { kind, plain, on_stream: mix(plain, work.stream), shape, time: work.call.begin })
+    let Call { begin, context, .. } = work.call;
+    Some(Letter { kind, plain, on_stream: mix(plain, work.stream), shape, time: begin, context })
 }
 
 /// The power of two that a size reaches.

@@ -34,11 +34,16 @@ pub struct Range {
     /// The standard deviation of the population; the screen sorts by it.
     #[serde(skip)]
     pub host_stddev_ns: f64,
-    /// The number of ranges with a timed operation in them. The keys gpu_… are about the projections of these ranges:
-    /// each lasts from the start of the range's first timed operation to the end of its last.
+    /// The number of ranges that were measured: all operations in them have GPU times, alone or in runs. If there is none, the number
+    /// of those with a timed operation. The keys gpu_avg_ns to gpu_max_ns are about the projections of these ranges: each lasts from
+    /// the start of the range's first timed operation to the end of its last.
     pub projected: u64,
-    /// The sum of the projections.
+    /// The sum of the projections of all ranges with operations, extrapolated from those that were measured if not all were. If none
+    /// was, hi is the time from their first calls to the end of the records.
     pub gpu_ns: Option<Estimate>,
+    /// The number of ranges with operations; the screen says of how many the GPU time was measured.
+    #[serde(skip)]
+    pub working: u64,
     /// The mean projection.
     pub gpu_avg_ns: Option<Estimate<f64>>,
     /// The median projection.
@@ -85,12 +90,13 @@ impl Range {
             host_min_ns: times.host.min()?,
             host_max_ns: times.host.max()?,
             host_stddev_ns: times.host.stddev()?,
-            projected: times.gpu.count(),
-            gpu_ns: times.gpu.total().map(Into::into),
-            gpu_avg_ns: times.gpu.mean().map(Into::into),
-            gpu_median_ns: times.gpu.median().map(Into::into),
-            gpu_min_ns: times.gpu.min().map(Into::into),
-            gpu_max_ns: times.gpu.max().map(Into::into),
+            projected: times.gpu().count(),
+            gpu_ns: times.total().map(Into::into),
+            working: times.working(),
+            gpu_avg_ns: times.gpu().mean().map(Into::into),
+            gpu_median_ns: times.gpu().median().map(Into::into),
+            gpu_min_ns: times.gpu().min().map(Into::into),
+            gpu_max_ns: times.gpu().max().map(Into::into),
             operations: times.operations,
             timed: times.timed,
             launches: times.launches,

@@ -32,6 +32,9 @@ pub struct Steps {
     pub source: Option<&'static str>,
     /// The name of that NVTX range.
     pub range: Option<String>,
+    /// The id of the thread whose steps these are, where several have loops of their own; everything here is about what it does. null =
+    /// the steps of the process.
+    pub tid: Option<u32>,
     /// Kernel and graph launches in a step, median.
     pub launches_per_step: u64,
     /// The steps at the start that are longer than those after them.
@@ -150,6 +153,7 @@ impl Steps {
             count: steps.count,
             source: source.map(SourceKind::name),
             range,
+            tid: steps.tid,
             launches_per_step: steps.launches,
             warm_up: steps.warm_up,
             timed_on: steps.timed_on.map(TimedOn::name),

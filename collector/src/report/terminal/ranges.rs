@@ -39,6 +39,11 @@ fn sentence(rows: &Report) -> String {
             "; GPU time is from the start of a range's first timed operation to the end of its last",
         );
     }
+    let (measured, working) = (sum(|range| range.projected), sum(|range| range.working));
+    if measured < working && measured > 0 {
+        let (measured, working) = (count(measured), plural(working, "range", "ranges"));
+        sentence.push_str(&format!(", measured for {measured} of {working} and extrapolated for the others"));
+    }
     let (open, stray) = (sum(|range| range.open), rows.coverage.stray_range_ends);
     if open > 0 {
         sentence.push_str(&format!("; {} never ended", count(open)));

@@ -31,13 +31,14 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 fn sentence(steps: &Steps, is_of_window: bool) -> String {
     let mut parts = vec![format!(
-        "{} found{}{} ({} each)",
+        "{} found{}{}{} ({} each)",
         count(steps.count),
         match (&steps.range, steps.source) {
             (Some(range), _) => format!(" by the NVTX range {}", cut(range, 40)),
             (None, Some("graphs")) => " by graph launches".to_owned(),
             (None, _) => String::new(),
         },
+        steps.tid.map_or_else(String::new, |tid| format!(" in thread {tid}, one of several with a GPU each")),
         if is_of_window { " in one part of its time" } else { "" },
         plural(steps.launches_per_step, "launch", "launches")
     )];
