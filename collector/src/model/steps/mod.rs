@@ -58,6 +58,8 @@ pub struct StepRule {
     begins: Begins,
     /// Whether the trace begins with the program: else it has prepared, and warmed up, in an earlier window of the collection.
     prepares: bool,
+    /// Whether the program launches [little](LITTLE) before its first step: it only sets up until then.
+    sets_up: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,6 +76,10 @@ enum Begins {
 
 /// A program without steps prepares for this part of its launches at most: it imports, reads, compiles and tunes first.
 const PREPARING: u64 = 20;
+
+/// What a program launches before its first step is little if it is at most this part of all that it launches, as when it creates a
+/// model and loads it. More is work of another kind.
+const LITTLE: u64 = 10;
 
 /// Learns what begins a step, in the first pass over a trace.
 #[derive(Clone, Debug, Default)]
@@ -139,9 +145,10 @@ impl Finder {
         let names = names.as_ref().unwrap_or(&unnamed);
         let prepares = period::window(names).is_none_or(|number| number == 0);
         let folded = ranges.folded();
-        if let Some((name, text)) = ranges.step(names, process.launches) {
+        if let Some((name, text, launched)) = ranges.step(names, process.launches) {
             let begins = Begins::Range { name, folded: Arc::new(folded) };
-            return StepRule { source: Some(Source::NvtxRange(text)), begins, prepares };
+            let sets_up = launched.saturating_mul(LITTLE) <= process.launches;
+            return StepRule { source: Some(Source::NvtxRange(text)), begins, prepares, sets_up };
         }
         let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(is_optimizer);
         let most = threads.iter().max_by_key(|(_, lane)| lane.launches);
@@ -152,10 +159,12 @@ impl Finder {
         });
         let Some((thread, anchor)) = found else {
             let begins = Begins::Work { from: process.launches / PREPARING };
-            return StepRule { source: None, begins, prepares };
+            return StepRule { source: None, begins, prepares, sets_up: false };
         };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
-        StepRule { source: Some(source), begins: Begins::Token { thread, anchor }, prepares }
+        let lane = thread.and_then(|thread| threads.get(&thread)).unwrap_or(&process);
+        let sets_up = anchor.launched.saturating_mul(LITTLE) <= lane.launched();
+        StepRule { source: Some(source), begins: Begins::Token { thread, anchor }, prepares, sets_up }
     }
 }
 
@@ -202,13 +211,16 @@ pub struct StepCounter {
     /// The launches so far of a program without steps.
     launches: u64,
     prepares: bool,
+    /// Whether it sets up until the next record.
+    sets_up: bool,
 }
 
 impl StepCounter {
     /// Creates a counter at the start of a trace.
     pub fn new(rule: &StepRule) -> StepCounter {
-        let (begins, prepares) = (rule.begins.clone(), rule.prepares);
-        StepCounter { begins, prepares, is_due: true, ..StepCounter::default() }
+        let StepRule { begins, prepares, sets_up, .. } = rule.clone();
+        let sets_up = sets_up && prepares;
+        StepCounter { begins, prepares, sets_up, is_due: true, ..StepCounter::default() }
     }
 
     /// Takes the next record, and returns the number of its step, from 0; `None` before the first step.
@@ -236,6 +248,8 @@ impl StepCounter {
         if begins {
             self.step = Some(self.step.map_or(0, |step| step + 1));
         }
+        self.sets_up &=
+            self.step.is_none() || letter(record).is_none_or(|letter| !letter.kind.is_operation());
         self.step
     }
 
@@ -248,6 +262,12 @@ impl StepCounter {
                 Begins::Work { from } => self.launches <= from,
                 Begins::Range { .. } | Begins::Token { .. } => self.step.is_none_or(|step| step == 0),
             }
+    }
+
+    /// Whether the program sets up until the next record: no operation of its first step has come, and it launches little until
+    /// then.
+    pub fn is_setting_up(&self) -> bool {
+        self.sets_up
     }
 
     fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {
