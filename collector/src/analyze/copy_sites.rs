@@ -12,6 +12,7 @@ use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind, blocks_host};
 use crate::model::{Action, Event, When};
 use crate::trace::record::{Body, Names};
+use gpuspy_wire::record::Namespace;
 use std::collections::BTreeMap;
 
 /// The most places in the program that are kept apart; the copies of others are in no row.
@@ -32,6 +33,10 @@ pub struct CopySite {
     pub blocks: bool,
     /// The size of one.
     pub size: SizeClass,
+    /// Whether they are of the [set-up](Event::is_setting_up) before the steps.
+    pub sets_up: bool,
+    /// Whether each follows a kernel that [selects](is_selection) elements: it reads how many there are.
+    pub of_selection: bool,
 }
 
 /// The copies of a site.
@@ -70,7 +75,13 @@ impl Merge for Copied {
 pub type CopySites = BTreeMap<CopySite, Copied>;
 
 /// A site, as the records name it: the API's number, where it is called, and the rest of [`CopySite`].
-type Key = (u16, Caller, TransferKind, HostMemory, bool, SizeClass);
+type Key = (u16, Caller, TransferKind, HostMemory, bool, SizeClass, [bool; 2]);
+
+/// Whether a kernel, by its symbol, counts the elements that a mask selects, or gathers them, with CUB: the program has to know their
+/// number before it can go on (`aten/src/ATen/native/cuda/Nonzero.cu`). PyTorch's own sums are other kernels.
+fn is_selection(symbol: &str) -> bool {
+    ["DeviceReduce", "DeviceSelect", "DeviceCompactInit"].iter().any(|part| symbol.contains(part))
+}
 
 /// The analysis.
 #[derive(Debug)]
@@ -79,6 +90,19 @@ pub struct CopyCalls<'a> {
     threads: Option<&'a BTreeMap<u32, u32>>,
     began: u64,
     sites: HashMap<Key, Copied>,
+    /// The last kernel of each thread, by its number among the names.
+    kernels: HashMap<u32, u32>,
+    /// Kernels of which it is known whether they select.
+    selections: HashMap<u32, bool>,
+}
+
+impl CopyCalls<'_> {
+    /// Whether the last kernel of a thread selects.
+    fn follows_selection(&mut self, thread: u32) -> bool {
+        let Some(&kernel) = self.kernels.get(&thread) else { return false };
+        let symbol = || self.names.get(Namespace::Kernel, kernel);
+        *self.selections.entry(kernel).or_insert_with(|| symbol().is_some_and(is_selection))
+    }
 }
 
 impl<'a> Analysis<'a> for CopyCalls<'a> {
@@ -86,17 +110,37 @@ impl<'a> Analysis<'a> for CopyCalls<'a> {
 
     fn new(start: &Start<'a>) -> Self {
         let threads = start.status.map(|status| &status.threads);
-        CopyCalls { names: start.names, threads, began: start.began, sites: HashMap::default() }
+        CopyCalls {
+            names: start.names,
+            threads,
+            began: start.began,
+            sites: HashMap::default(),
+            kernels: HashMap::default(),
+            selections: HashMap::default(),
+        }
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         let (Some(operation), Body::Work(work)) = (scope.operation(), &event.record.body) else { return };
+        let thread = event.record.thread;
+        if let Action::Kernel { name, .. } = operation.what {
+            self.kernels.insert(thread, name);
+        }
         let Action::Transfer { kind, host_memory, bytes } = operation.what else { return };
         if operation.when == When::Captured {
             return;
         }
         let blocks = blocks_host(work.call.flags, operation.what.moved());
-        let key = (work.call.api, operation.caller, kind, host_memory, blocks, SizeClass::of(bytes));
+        let of_selection = kind == TransferKind::DtoH && self.follows_selection(thread);
+        let key = (
+            work.call.api,
+            operation.caller,
+            kind,
+            host_memory,
+            blocks,
+            SizeClass::of(bytes),
+            [event.is_setting_up, of_selection],
+        );
         if self.sites.len() >= MOST && !self.sites.contains_key(&key) {
             return;
         }
@@ -119,9 +163,9 @@ impl<'a> Analysis<'a> for CopyCalls<'a> {
 
     fn finish(self, end: &End<'_>) -> CopySites {
         let mut rows = CopySites::new();
-        for ((api, caller, kind, host_memory, blocks, size), copied) in self.sites {
+        for ((api, caller, kind, host_memory, blocks, size, [sets_up, of_selection]), copied) in self.sites {
             let (api, source) = (api_name(self.names, api), end.source(caller));
-            let site = CopySite { api, source, kind, host_memory, blocks, size };
+            let site = CopySite { api, source, kind, host_memory, blocks, size, sets_up, of_selection };
             rows.entry(site).or_default().merge(&copied);
         }
         rows

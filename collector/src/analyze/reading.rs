@@ -83,6 +83,7 @@ impl<'a> Reading<'a> {
     fn meaning<'r>(&mut self, record: &'r Record) -> (Event<'r>, Selected) {
         self.last = self.last.max(record.at).max(last_seen(record));
         let mut event = self.model.observe(record);
+        event.is_setting_up = self.steps.is_setting_up();
         event.step = self.steps.observe(record);
         event.is_preparing = self.steps.is_preparing();
         let selected = Selected::of(&mut self.filter, &event);

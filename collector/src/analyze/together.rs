@@ -275,11 +275,13 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     fn take(&mut self, at: usize, record: &Record) {
         let process = &mut self.processes[at];
         let own = process.model.observe(record);
+        let is_setting_up = process.steps.is_setting_up();
         process.steps.observe(record);
         let selected = Selected::of(&mut process.record_filter, &own);
         let scope = Scope::of(&own, &selected);
         let mut event = Event::new(record);
         event.is_preparing = process.steps.is_preparing();
+        event.is_setting_up = is_setting_up;
         event.call = own.call;
         event.caller = own.caller;
         event.process = at as u32;

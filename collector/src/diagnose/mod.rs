@@ -14,7 +14,7 @@ pub mod running;
 pub mod verdict;
 
 use crate::analyze::idle::running::{Outside, Running};
-use crate::analyze::idle::{Cause, Site};
+use crate::analyze::idle::{Cause, Site, Wait};
 use crate::analyze::merge::Merge;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
@@ -39,6 +39,9 @@ pub struct Facts<'a> {
 
 /// The share of the judged time from which on that is the time of the steps. The steps of the warm-up may take longer than the others.
 const MOSTLY: f64 = 0.8;
+
+/// What happens in fewer than one in so many steps is no habit of the steps.
+const FEW_STEPS: u64 = 20;
 
 /// The number of GPUs that had work; 1 if none had.
 fn gpus(all: &Tables) -> u64 {
@@ -126,12 +129,20 @@ impl<'a> Facts<'a> {
         state == Some(State::OffCpu)
     }
 
+    /// Whether a line waits [rarely](IdleReport::is_rare), or in few of the steps: a checkpoint or an evaluation now and then is none of
+    /// their habits.
+    pub fn is_rare(&self, wait: &Wait) -> bool {
+        let steps = self.all.idle.waits.get(wait).map_or(0, |emptied| emptied.steps);
+        let is_in_few = steps > 0 && steps.saturating_mul(FEW_STEPS) < self.steps();
+        is_in_few || self.all.idle.is_rare(wait)
+    }
+
     /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock
     /// or another thread, and would only wait for longer if it came there earlier: that is owed to no wait for the GPU. And what
-    /// the host does behind a wait that is [none of the loop](IdleReport::is_rare) would still be there without those of the loop.
+    /// the host does behind a wait that is [none of the loop](Self::is_rare) would still be there without those of the loop.
     pub fn owed_to<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
         let waits_for_others = || cause == Cause::OutsideCuda && site.is_long && self.is_host_off_cpu();
-        let is_rare = || site.after_wait.as_ref().is_some_and(|wait| self.all.idle.is_rare(wait));
+        let is_rare = || site.after_wait.as_ref().is_some_and(|wait| self.is_rare(wait));
         site.wait().filter(|_| !waits_for_others() && !is_rare())
     }
 

@@ -134,6 +134,9 @@ pub struct Event<'r> {
     /// Whether it comes before the second step, or without steps before a twentieth of the launches: the program prepares,
     /// and warms up.
     pub is_preparing: bool,
+    /// Whether it comes before the first step of a program that launches little until then, or is the first operation of that step:
+    /// the program has set up until now.
+    pub is_setting_up: bool,
 }
 
 impl<'r> Event<'r> {
@@ -155,6 +158,7 @@ impl<'r> Event<'r> {
             context: record.body.call().map_or(0, |call| call.context),
             step: None,
             is_preparing: false,
+            is_setting_up: false,
         }
     }
 }

@@ -118,6 +118,13 @@ impl Thread {
         self.ends.map(|_| self.is_paused)
     }
 
+    /// Where its last call was made, if that copied or waited.
+    pub fn last(&self) -> Option<Caller> {
+        let last = self.spent.back()?;
+        let is_of_copy = matches!(last.cause, Cause::Copying | Cause::ExplicitSync | Cause::ImplicitSync);
+        is_of_copy.then_some(last.caller)
+    }
+
     /// Records of this thread were lost until host ns `at`, so that what it did before is not known.
     pub fn lost_until(&mut self, at: i64) {
         self.spent.clear();

@@ -11,6 +11,7 @@ use crate::model::gpu_interval::host;
 use crate::model::lost::Lost;
 use crate::model::period::Period;
 use crate::model::ranges::{Begun, Inside, Ranges};
+use crate::model::stacks::Caller;
 use crate::model::transfer::TransferKind;
 use crate::model::{CountedCall, Event, Operation, Reason, When};
 use crate::trace::record::{Api, Body, Call, Names, NvtxRange};
@@ -168,6 +169,15 @@ impl Host {
             if returned <= from { (Box::default(), i64::MIN, i64::MIN) } else { thread.since(from, most) };
         let moved = operation.what.moved();
         let in_call = if moved.is_some() { Cause::Copying } else { Cause::Launching };
+        let next = match moved {
+            Some((TransferKind::HtoD, ..))
+                if thread.last().is_some_and(|last| is_same(last, event.caller)) =>
+            {
+                Next::MoreInput
+            }
+            Some((TransferKind::HtoD, ..)) => Next::Input,
+            _ => Next::Other,
+        };
         Some(Lead {
             process: event.process,
             thread: number,
@@ -177,11 +187,7 @@ impl Host {
             returned,
             in_call,
             enqueued: enqueued.unwrap_or(Cause::Starting),
-            next: if moved.is_some_and(|(kind, ..)| kind == TransferKind::HtoD) {
-                Next::Input
-            } else {
-                Next::Other
-            },
+            next,
             calls,
             known_from: known_from.max(self.known_from),
             before,
@@ -190,6 +196,7 @@ impl Host {
             launches: self.launches,
             step: event.step,
             is_preparing: event.is_preparing,
+            is_setting_up: event.is_setting_up,
             is_paused: thread.is_in_pause(),
         })
     }
@@ -278,6 +285,11 @@ impl Host {
     pub fn history(&self) -> &History {
         &self.history
     }
+}
+
+/// Whether a copy is called where the call before it copied or waited: on the same line, or without one at the same address.
+fn is_same(last: Caller, copy: Caller) -> bool {
+    if copy.line == 0 { last == copy } else { last.line == copy.line }
 }
 
 /// Whether an operation is work of a stream: a GPU may be idle after it.

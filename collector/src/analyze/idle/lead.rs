@@ -41,6 +41,8 @@ pub struct Lead {
     pub step: Option<u64>,
     /// Whether the program still prepared: its second step had not begun.
     pub is_preparing: bool,
+    /// Whether it set up until then: no operation of its first step has come before, and it launches little until then.
+    pub is_setting_up: bool,
     /// Whether the time since the thread's last call is of a [pause](super::pauses); `None` if it has made no other call.
     pub is_paused: Option<bool>,
 }

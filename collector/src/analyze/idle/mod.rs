@@ -72,8 +72,9 @@ named! {
         OtherCall = "other_call",
         /// In no CUDA call.
         OutsideCuda = "outside_cuda",
-        /// The same for [`ONE_OFF`] or longer before the second step of the program or in its warm-up, or without steps before a
-        /// twentieth of its launches: it imports, reads, compiles or tunes once.
+        /// The same before the first step of the program, if it launches little until then, and for [`ONE_OFF`] or longer before the
+        /// second step or in the warm-up, or without steps before a twentieth of its launches: it imports, reads, compiles or
+        /// tunes once.
         SetUp = "set_up",
         /// Not known: the clocks, missing GPU times or lost records leave it open.
         Undecided = "undecided",
@@ -132,6 +133,8 @@ pub enum Next {
     Other,
     /// It enqueued a copy from the host to the device: input that it had prepared.
     Input,
+    /// It enqueued another such copy, from the line that it had been in before: copies one by one.
+    MoreInput,
     /// It loaded a module, or linked code: it had compiled that, or read it from a file.
     Code,
 }
@@ -188,6 +191,22 @@ pub struct Wait {
     pub line: Option<Frame>,
 }
 
+/// The waits of a place that left a GPU idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Emptied {
+    /// How many.
+    pub count: u64,
+    /// In how many steps of the program they were; 0 if that is not known.
+    pub steps: u64,
+}
+
+impl Merge for Emptied {
+    fn merge(&mut self, other: &Emptied) {
+        self.count += other.count;
+        self.steps += other.steps;
+    }
+}
+
 /// HTA's classes of the idle time of streams, ns. A gap between two operations of one stream is host wait if the second
 /// one was launched after the first had ended; else kernel wait if it is shorter than 30 µs; else other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -221,8 +240,8 @@ pub struct IdleReport {
     pub by_cause: BTreeMap<Cause, Part>,
     /// The same by cause and site. At most [`SITES`] sites; the others are added to one without a site.
     pub sites: BTreeMap<(Cause, Site), Part>,
-    /// The waits that such idle time is owed to: how many of them left a GPU idle.
-    pub waits: BTreeMap<Wait, u64>,
+    /// The waits that such idle time is owed to, and that left a GPU idle.
+    pub waits: BTreeMap<Wait, Emptied>,
     /// HTA's classes.
     pub hta: HtaClasses,
     /// The threads that led gaps, the one that led most idle time first.
@@ -277,12 +296,12 @@ impl IdleReport {
 
     /// How many waits of each line left a GPU idle, by one API.
     fn counts(&self, api: &str) -> impl Iterator<Item = u64> {
-        self.waits.iter().filter(move |(wait, _)| wait.api == api).map(|(_, count)| *count)
+        self.waits.iter().filter(move |(wait, _)| wait.api == api).map(|(_, emptied)| emptied.count)
     }
 
     /// Whether a line waits rarely, and another one often by the same API: the wait before a checkpoint is none of the loop.
     pub fn is_rare(&self, wait: &Wait) -> bool {
-        let count = self.waits.get(wait).copied().unwrap_or(0);
+        let count = self.waits.get(wait).map_or(0, |emptied| emptied.count);
         wait.line.is_some() && count.saturating_mul(RARE) < self.counts(&wait.api).max().unwrap_or(0)
     }
 
@@ -302,9 +321,7 @@ impl Merge for IdleReport {
     fn merge(&mut self, other: &IdleReport) {
         Merge::merge(&mut self.by_cause, &other.by_cause);
         Merge::merge(&mut self.sites, &other.sites);
-        for (wait, count) in &other.waits {
-            *self.waits.entry(wait.clone()).or_default() += count;
-        }
+        Merge::merge(&mut self.waits, &other.waits);
         self.hta.add(&other.hta);
         Merge::merge(&mut self.running, &other.running);
         self.host.merge(&other.host);

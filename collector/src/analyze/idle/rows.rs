@@ -85,8 +85,8 @@ impl Found {
         report.host.leave_out(&self.tally.set_up);
         let early = self.tally.early.iter();
         report.early = early.map(|one| one.named(site(Cause::OutsideCuda, &one.place, resolve))).collect();
-        for ((process, api, line), count) in &self.tally.waits {
-            *report.waits.entry(wait(*process, (*api, *line), resolve)).or_default() += count;
+        for ((process, api, line), (emptied, _)) in &self.tally.waits {
+            report.waits.entry(wait(*process, (*api, *line), resolve)).or_default().merge(emptied);
         }
         report.threads =
             self.threads.iter().map(|(key, used)| used.named(resolve.tid(key.0, key.1))).collect();
@@ -157,8 +157,8 @@ impl Tally {
             let mine = self.led.entry(*key).or_default();
             *mine = mine.saturating_add(*led);
         }
-        for (key, waits) in &other.waits {
-            *self.waits.entry(*key).or_default() += waits;
+        for (key, (emptied, _)) in &other.waits {
+            self.waits.entry(*key).or_default().0.merge(emptied);
         }
     }
 }

@@ -19,6 +19,7 @@
 //! entered, which bounds how early the gap can be.
 
 use super::super::estimate::Sum;
+use super::super::merge::Merge;
 use super::by_step::StepIdle;
 use super::closed::{Closed, Place};
 use super::lead::Lead;
@@ -26,7 +27,7 @@ use super::pauses::HostTimes;
 use super::running::{Outside, Running, Stretches, Windows};
 use super::warm_up::{Early, EarlyGaps};
 use super::without_waits::{Owed, WithoutWaits};
-use super::{Cause, LONG, Next, ONE_OFF, Part, SITES, less};
+use super::{Cause, Emptied, LONG, Next, ONE_OFF, Part, SITES, less};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
@@ -103,14 +104,16 @@ pub struct Tally {
     pub by_step: StepIdle,
     /// The same without the threads' waits.
     pub without_waits: WithoutWaits,
-    /// The waits that gaps are owed to, by process, API and line; beyond [`SITES`] of these, by API alone.
-    pub waits: HashMap<(u32, u16, u32), u64>,
+    /// The waits that gaps are owed to, by process, API and line, beyond [`SITES`] of these by API alone; and the step of the last one.
+    pub waits: HashMap<(u32, u16, u32), (Emptied, Option<u64>)>,
     /// Long gaps of the first steps.
     pub early: EarlyGaps,
     /// The host's time outside CUDA that is set-up.
     pub set_up: HostTimes,
-    /// The step that the gap lies in, if that may be warm-up and the gap is long.
+    /// The step that the gap lies in, if that may be warm-up.
     may_warm_up: Option<u64>,
+    /// Whether the gap is [`ONE_OFF`] or longer.
+    is_long: bool,
     /// Whether the leading thread's time before its call counts as that of a pause; `None` if it does not count.
     is_paused: Option<bool>,
     slots: Vec<Slot>,
@@ -137,8 +140,9 @@ impl Tally {
         *led = led.saturating_add(gap.duration.value);
         let off_by = gap.off_by.min(MOST_OFF_BY) as i64;
         let is_long = gap.duration.value >= ONE_OFF;
-        let is_set_up = lead.is_preparing && is_long;
-        self.may_warm_up = self.by_step.first_now().filter(|_| is_long);
+        let is_set_up = lead.is_setting_up || (lead.is_preparing && is_long);
+        self.may_warm_up = self.by_step.first_now();
+        self.is_long = is_long;
         self.is_paused = lead.is_paused;
         self.lay_out(
             lead,
@@ -147,12 +151,19 @@ impl Tally {
             gap.widest.1.max(gap.to).saturating_add(off_by),
         );
         let least = self.measure(&gap, lead, off_by, period);
-        let owed = self.without_waits.owed(&gap, lead);
+        let mut owed = self.without_waits.owed(&gap, lead);
+        if lead.is_setting_up {
+            // Waits of the set-up are no habit of the steps.
+            owed = Owed::default();
+        }
         if let Some(waited) = lead.waited.filter(|_| owed.is_first) {
             let key = (lead.process, waited.api, waited.line);
             let is_kept = self.waits.len() < SITES || self.waits.contains_key(&key);
             let line = if is_kept { waited.line } else { 0 };
-            *self.waits.entry((lead.process, waited.api, line)).or_default() += 1;
+            let (emptied, last) = self.waits.entry((lead.process, waited.api, line)).or_default();
+            let is_in_another_step = lead.step.is_some() && lead.step != *last;
+            emptied.merge(&Emptied { count: 1, steps: u64::from(is_in_another_step) });
+            *last = lead.step;
         }
         self.decide(&gap, lead, (&least, owed), off_by, period)
     }
@@ -175,7 +186,11 @@ impl Tally {
             if call.to > from {
                 let begin = call.from.max(now);
                 let until_call = match call.cause {
-                    Cause::Loading => Doing { caller: call.caller, next: Next::Code, ..until_launch },
+                    // What loads code before the second step loads it for the first time.
+                    Cause::Loading => {
+                        let cause = if lead.is_preparing { Cause::SetUp } else { outside };
+                        Doing { cause, caller: call.caller, next: Next::Code, ..until_launch }
+                    }
                     _ => until_launch,
                 };
                 self.stretch(now, begin.min(to), until_call, idle_from);
@@ -198,7 +213,9 @@ impl Tally {
         }
         self.only_launched &= match doing.cause {
             Cause::Launching => true,
-            Cause::OutsideCuda | Cause::OtherCall | Cause::Starting => to.saturating_sub(since) < LONG as i64,
+            Cause::OutsideCuda | Cause::SetUp | Cause::OtherCall | Cause::Starting => {
+                to.saturating_sub(since) < LONG as i64
+            }
             _ => false,
         };
         let slot = self.slots.iter().position(|slot| slot.doing == doing).unwrap_or_else(|| {
@@ -408,7 +425,7 @@ impl Tally {
             (Cause::SetUp, _, Some(is_paused)) => {
                 self.set_up.of(is_paused).outside_of(place.is_long, part.total.value);
             }
-            (Cause::OutsideCuda, Some(step), is_paused) => {
+            (Cause::OutsideCuda, Some(step), is_paused) if self.is_long || is_load(&place) => {
                 self.early.keep(Early { step, place, part, running, is_paused });
             }
             _ => {}
@@ -425,6 +442,11 @@ impl Tally {
         sum.count += part.count;
         sum.total.add(part.total);
     }
+}
+
+/// Whether a thread was outside CUDA for long before it loaded code.
+fn is_load(place: &Place) -> bool {
+    place.is_long && place.next == Next::Code
 }
 
 /// Returns how much a stretch has of a gap that lies `shift` later on the host's line, ns.

@@ -34,7 +34,7 @@ const COMPILED: Advice = Advice {
 /// The fewest gaps that are a habit of the program.
 const HABIT: u64 = 3;
 
-/// The mean length of the gaps from which on something was compiled, ns. Code that is only read from a file takes one or two ms (the
+/// The least that the mean length of the gaps is, if something was compiled, ns. Code that is only read from a file takes one or two ms (the
 /// Trainer of Transformers on an H100), and what compiles a kernel tens of them (cuDNN there) and more.
 const COMPILED_NS: u64 = 5_000_000;
 
@@ -43,11 +43,11 @@ fn is_code(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long && site.next == Next::Code
 }
 
-/// Returns the gaps in which code was compiled, if that is a fault. What happened once, before the steps, is set-up, and not
-/// among them.
+/// Returns the gaps in which code was compiled, if that is a fault. What happened once, before the steps or in their warm-up, is
+/// set-up, and not among them: each kernel is loaded when it is launched for the first time.
 pub fn compiling<'a>(facts: &Facts<'a>) -> Option<Idle<'a>> {
     let idle = Idle::of(facts, is_code);
-    let mean = idle.part.total.value / idle.part.count.max(1);
+    let mean = idle.part.total.lo / idle.part.count.max(1);
     (idle.part.count >= HABIT && mean >= COMPILED_NS).then_some(idle)
 }
 

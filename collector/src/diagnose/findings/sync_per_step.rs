@@ -39,6 +39,22 @@ const UPLOADS: Advice = Advice {
     ..FIX
 };
 
+/// If PyTorch waits for the number of elements that a mask selects.
+const SELECTS: Advice = Advice {
+    pytorch: "Do not select by a mask in the step: multiply by the mask (or weight the loss with it), or use torch.where, so that the \
+              shapes stay the same. For nonzero() and indexing by a mask the host has to know how many elements there are, and \
+              waits for the GPU; torch.nonzero_static(size=...) does not.",
+    ..FIX
+};
+
+/// If PyTorch waits for an event or a stream, and no copy is what it waits for.
+const EVENTS: Advice = Advice {
+    pytorch: "Wait less often: read the times of events (elapsed_time) every 100 steps or after the loop, from a pair of events for \
+              each step, and not behind an Event.synchronize() in each of them. Let a stream wait for another one with \
+              Stream.wait_event() or wait_stream(), which do not hold up the host.",
+    ..FIX
+};
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let reads = || facts.all.copy_sites.iter().filter(|(site, _)| is_read(site));
@@ -67,10 +83,14 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if let Some(range) = &site.range {
         text += &format!("; most of it in the NVTX range {range}");
     }
-    let (title, fix) = match what(facts, count, read.count) {
+    let (title, fix) = match what(facts, &waits, (api, read.count)) {
         What::Reads => ("The GPU idles after loss.item() or the like".to_owned(), FIX),
         What::ReadsOfInference => ("The GPU idles after .cpu(), .item() or the like".to_owned(), READS),
+        What::Selects => {
+            ("The GPU idles after indexing by a mask, nonzero() or the like".to_owned(), SELECTS)
+        }
         What::Uploads => ("The GPU idles after tensor.to(device) or the like".to_owned(), UPLOADS),
+        What::Event(call) => (format!("The GPU idles after {call}"), EVENTS),
         What::Other => (format!("The GPU idles after {named}"), FIX),
     };
     Some(Claimed {
@@ -104,31 +124,49 @@ enum What {
     Reads,
     /// One that does not.
     ReadsOfInference,
+    /// PyTorch reads how many elements are selected.
+    Selects,
     /// PyTorch copies to the GPU.
     Uploads,
+    /// PyTorch waits for an event or a stream in this call of its own, and for no copy.
+    Event(&'static str),
     /// Anything else.
     Other,
 }
 
-/// Returns what most of `waits` are for, if `reads` copies read results.
-fn what(facts: &Facts<'_>, waits: u64, reads: u64) -> What {
+/// Returns what most of the waits in `api` are for. Where their line is known, its copies say that, and else those of all lines, of which
+/// `reads` read results.
+fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What {
     let mut frameworks = facts.reports.iter().map(|report| report.process.framework);
-    let is_pytorch = frameworks.all(|framework| framework == Framework::PyTorch);
-    let is_upload =
-        |site: &CopySite| site.kind == TransferKind::HtoD && site.host_memory == HostMemory::Pageable;
-    let uploads = facts.all.copy_sites.iter().filter(|(site, _)| is_upload(site));
-    let uploads = uploads.fold(0u64, |sum, (_, copied)| sum.saturating_add(copied.count));
-    let is_most = |count: u64| count.saturating_mul(2) >= waits;
-    match () {
-        () if !is_pytorch => What::Other,
-        () if is_most(reads) && only_infers(facts) => What::ReadsOfInference,
-        () if is_most(reads) => What::Reads,
-        () if is_most(uploads) => What::Uploads,
-        () => What::Other,
+    if !frameworks.all(|framework| framework == Framework::PyTorch) {
+        return What::Other;
+    }
+    let line = waits.idle.source().line;
+    let copies = |is_one: fn(&CopySite) -> bool| {
+        let is_there = |site: &CopySite| line.is_none() || site.source.line == line;
+        let of =
+            facts.all.copy_sites.iter().filter(|(site, _)| !site.sets_up && is_there(site) && is_one(site));
+        of.fold(0u64, |sum, (_, copied)| sum.saturating_add(copied.count))
+    };
+    let of_line = facts.all.idle.waits.iter().filter(|(wait, _)| wait.line == line);
+    let of_line = of_line.map(|(_, emptied)| emptied.count).max().unwrap_or(0);
+    let count = if line.is_some() { of_line } else { waits.count };
+    let is_most = |part: u64| part > 0 && part.saturating_mul(2) >= count;
+    let reads = if line.is_some() { copies(|site| site.kind == TransferKind::DtoH) } else { reads };
+    let selections = copies(|site| site.of_selection);
+    let uploads = copies(|site| site.kind == TransferKind::HtoD && site.host_memory == HostMemory::Pageable);
+    match api {
+        _ if is_most(selections) && selections.saturating_mul(2) >= reads => What::Selects,
+        _ if is_most(reads) && reads >= uploads && only_infers(facts) => What::ReadsOfInference,
+        _ if is_most(reads) && reads >= uploads => What::Reads,
+        _ if is_most(uploads) => What::Uploads,
+        "cudaEventSynchronize" => What::Event("Event.synchronize()"),
+        "cudaStreamSynchronize" if line.is_some() => What::Event("Stream.synchronize()"),
+        _ => What::Other,
     }
 }
 
 /// Whether copies read results: they bring little to the host.
 fn is_read(site: &CopySite) -> bool {
-    site.kind == TransferKind::DtoH && site.size <= SizeClass::UpTo64KiB
+    site.kind == TransferKind::DtoH && site.size <= SizeClass::UpTo64KiB && !site.sets_up
 }

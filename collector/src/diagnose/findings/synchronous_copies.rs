@@ -26,8 +26,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let found = Found::of(facts, is_needless).filter(|found| found.all.count >= HABIT)?;
     let mut waits = Waits::of(facts, |api| found.apis.contains(api))?;
     // The waits are known by API: those of copies that have to wait are in the same one.
-    let blocking =
-        facts.all.copy_sites.iter().filter(|(site, _)| site.blocks && found.apis.contains(site.api.as_str()));
+    let is_blocking =
+        |site: &CopySite| site.blocks && !site.sets_up && found.apis.contains(site.api.as_str());
+    let blocking = facts.all.copy_sites.iter().filter(|(site, _)| is_blocking(site));
     waits.idle.reduce(found.all.count, blocking.map(|(_, copied)| copied.count).sum());
     let text = format!(
         "{} idle behind {} of {} in all, each of which the host waited for.",
@@ -53,5 +54,5 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 
 fn is_needless(site: &CopySite) -> bool {
     let is_read = site.kind == TransferKind::DtoH && site.size <= SizeClass::UpTo64KiB;
-    site.blocks && site.host_memory != HostMemory::Pageable && !is_read
+    site.blocks && !site.sets_up && site.host_memory != HostMemory::Pageable && !is_read
 }

@@ -10,7 +10,7 @@ use crate::analyze::durations::Durations;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::gaps::rows::{GapRow, Side};
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
-use crate::analyze::idle::{Cause, IdleReport, Part, Site, ThreadUse, Wait};
+use crate::analyze::idle::{Cause, Emptied, IdleReport, Part, Site, ThreadUse, Wait};
 use crate::analyze::kernels::{Kernel, Shaped};
 use crate::analyze::legacy_stream::Turns;
 use crate::analyze::memory::churn::{Churn, Counts};
@@ -35,6 +35,7 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
 
+mod lines;
 mod memory;
 
 const RANKS: usize = 8;
@@ -50,6 +51,11 @@ fn exactly(value: u64) -> Sum {
 /// A wait in an API, of a line that is not known.
 fn wait_in(api: &str) -> Wait {
     Wait { api: api.to_owned(), line: None }
+}
+
+/// So many waits, in steps that are not known.
+fn emptied(count: u64) -> Emptied {
+    Emptied { count, steps: 0 }
 }
 
 /// Returns the tables of a process that uses GPUs of 80 GiB.
@@ -150,6 +156,8 @@ fn copies(size: SizeClass, copied: Copied) -> BTreeMap<CopySite, Copied> {
         host_memory: HostMemory::Pinned,
         blocks: false,
         size,
+        sets_up: false,
+        of_selection: false,
     };
     [(site, copied)].into()
 }
@@ -179,7 +187,7 @@ fn waits_are_counted_for_each_step_of_their_process() {
     let idle = IdleReport {
         by_cause: [(Cause::OutsideCuda, part)].into(),
         sites: [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into(),
-        waits: [(wait_in(WAIT), STEPS)].into(),
+        waits: [(wait_in(WAIT), emptied(STEPS))].into(),
         ..IdleReport::default()
     };
     let mut rank = process(1);
@@ -200,7 +208,7 @@ fn waits_of_pytorch(copied: &[(TransferKind, HostMemory, u64)]) -> Option<Claime
     one.idle = IdleReport {
         by_cause: [(Cause::OutsideCuda, part)].into(),
         sites: [((Cause::OutsideCuda, site), part)].into(),
-        waits: [(wait_in(WAIT), STEPS)].into(),
+        waits: [(wait_in(WAIT), emptied(STEPS))].into(),
         ..IdleReport::default()
     };
     one.apis.insert(WAIT.to_owned(), calls(8 * STEPS, S));
@@ -247,7 +255,7 @@ fn copies_that_need_no_wait_have_their_part_of_what_their_call_costs() {
         one.idle = IdleReport {
             by_cause: [(Cause::OutsideCuda, part)].into(),
             sites: [((Cause::OutsideCuda, site), part)].into(),
-            waits: [(wait_in("cudaMemcpyAsync"), 300)].into(),
+            waits: [(wait_in("cudaMemcpyAsync"), emptied(300))].into(),
             ..IdleReport::default()
         };
         for (host_memory, count) in [(HostMemory::Pinned, needless), (HostMemory::Pageable, 300 - needless)] {

@@ -6,7 +6,7 @@
 
 use super::super::Facts;
 use super::idle::Idle;
-use crate::analyze::idle::{Cause, HABIT, Site};
+use crate::analyze::idle::{Cause, HABIT, Site, Wait};
 use std::collections::BTreeMap;
 
 /// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
@@ -29,13 +29,15 @@ impl<'a> Waits<'a> {
     /// Returns the cost of the waits in these APIs; `None` if they leave the GPU idle rarely.
     pub fn of(facts: &Facts<'a>, is_wait: impl Fn(&str) -> bool) -> Option<Waits<'a>> {
         let is = |api: Option<&str>| api.is_some_and(&is_wait);
+        let is_rare = |site: &Site| own_wait(site).is_some_and(|wait| facts.is_rare(&wait));
         let idle = Idle::of(facts, |cause, site| {
-            is_in_wait(cause) && is(site.api.as_deref()) || is(facts.owed_to(cause, site))
+            let is_own = is_in_wait(cause) && is(site.api.as_deref()) && !is_rare(site);
+            is_own || is(facts.owed_to(cause, site))
         });
         let mut by_api: BTreeMap<&str, u64> = BTreeMap::new();
-        for (wait, count) in &facts.all.idle.waits {
-            if *count > 0 && is_wait(&wait.api) && !facts.all.idle.is_rare(wait) {
-                *by_api.entry(&wait.api).or_default() += count;
+        for (wait, emptied) in &facts.all.idle.waits {
+            if emptied.count > 0 && is_wait(&wait.api) && !facts.is_rare(wait) {
+                *by_api.entry(&wait.api).or_default() += emptied.count;
             }
         }
         // A wait that leaves several GPUs idle is counted for each of them.
@@ -70,6 +72,11 @@ impl Waits<'_> {
     }
 }
 
+/// Returns the wait that a thread was in.
+fn own_wait(site: &Site) -> Option<Wait> {
+    Some(Wait { api: site.api.clone()?, line: site.source.line.clone() })
+}
+
 fn is_in_wait(cause: Cause) -> bool {
     matches!(cause, Cause::ExplicitSync | Cause::ImplicitSync | Cause::Copying)
 }
@@ -91,7 +98,7 @@ mod tests {
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
     use crate::analyze::idle::running::{Outside, Running};
-    use crate::analyze::idle::{Part, Wait};
+    use crate::analyze::idle::{Emptied, Part};
     use crate::analyze::summary::{ProcessInfo, ProcessReport};
     use crate::model::stacks::Frame;
 
@@ -100,6 +107,11 @@ mod tests {
 
     fn exactly(value: u64) -> Sum {
         Sum { value, lo: value, hi: value }
+    }
+
+    /// So many waits, in steps that are not known.
+    fn emptied(count: u64) -> Emptied {
+        Emptied { count, steps: 0 }
     }
 
     /// Returns what waits cost, of which `count` left the GPU idle, for 1000 ns in all; it was idle for another 1000 ns for
@@ -112,7 +124,7 @@ mod tests {
         all.apis.entry(WAIT.to_owned()).or_default().count = calls;
         all.idle.sites = [Some(WAIT), None].map(|wait| ((Cause::OutsideCuda, site(wait)), part)).into();
         all.idle.by_cause = [(Cause::OutsideCuda, Part { count: 2 * count, total: exactly(2_000) })].into();
-        all.idle.waits = [(wait(WAIT), count)].into();
+        all.idle.waits = [(wait(WAIT), emptied(count))].into();
         let parts = [(OUTSIDE, exactly(2_000)), (Bucket::Compute, exactly(8_000))].into();
         let buckets = Buckets { wall: 10_000, parts, ..Buckets::default() };
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
@@ -131,7 +143,7 @@ mod tests {
         all.idle.sites = [((Cause::ExplicitSync, site), part)].into();
         all.idle.by_cause = [(Cause::ExplicitSync, part)].into();
         let wait = |api: &str| Wait { api: api.to_owned(), line: None };
-        all.idle.waits = [(wait(WAIT), 20), (wait("cuMemcpyHtoDAsync"), 5)].into();
+        all.idle.waits = [(wait(WAIT), emptied(20)), (wait("cuMemcpyHtoDAsync"), emptied(5))].into();
         let buckets = Buckets::default();
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
         assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api, Some(WAIT));
@@ -151,7 +163,7 @@ mod tests {
             };
             let mut all = Tables::default();
             all.idle.running = [(Outside::Long, running)].into();
-            all.idle.waits = [(wait, 20)].into();
+            all.idle.waits = [(wait, emptied(20))].into();
             let buckets = Buckets::default();
             let facts = Facts { reports: &[], all: &all, buckets: &buckets };
             let of = |cause| facts.owed_to_habit(cause, &site).is_some();
@@ -171,7 +183,7 @@ mod tests {
             let running = Running { outside: exactly(1_000), sampled: 1_000, runnable, ..Running::default() };
             let mut tables = Tables::default();
             tables.idle.running = [(Outside::Long, running)].into();
-            tables.idle.waits = [(wait.clone(), 20)].into();
+            tables.idle.waits = [(wait.clone(), emptied(20))].into();
             tables
         };
         // Each thread leads a small part of the gaps of the GPU, and may have run in all of it.
@@ -200,7 +212,7 @@ mod tests {
         let site = |line| Site { after_wait: Some(wait(line)), ..Site::default() };
         let part = |count, ns| Part { count, total: exactly(ns) };
         let mut all = Tables::default();
-        all.idle.waits = [(wait(10), 99), (wait(33), 1)].into();
+        all.idle.waits = [(wait(10), emptied(99)), (wait(33), emptied(1))].into();
         let places = [(10, 99, 1_000), (33, 1, 50_000)];
         all.idle.sites =
             places.map(|(line, count, ns)| ((Cause::OutsideCuda, site(line)), part(count, ns))).into();

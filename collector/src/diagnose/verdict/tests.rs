@@ -47,7 +47,7 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
         (sum.count, sum.total.value) = (sum.count + count, sum.total.value + ms * MS);
         report.sites.insert((*cause, site.clone()), part);
         if let Some(wait) = &site.after_wait {
-            *report.waits.entry(wait.clone()).or_default() += count;
+            report.waits.entry(wait.clone()).or_default().count += count;
         }
     }
     Tables { devices: vec![device], idle: report, ..Tables::default() }
@@ -227,7 +227,7 @@ fn idle_time_that_is_owed_to_waits_is_theirs_and_the_rest_the_hosts() {
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Syncs), Some(400 * MS)));
     assert_eq!(verdict.text, text);
     // Nine waits are no habit.
-    all.idle.waits.values_mut().for_each(|count| *count = 9);
+    all.idle.waits.values_mut().for_each(|emptied| emptied.count = 9);
     let verdict = judged_at_any_width(&all);
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(250 * MS)));
 }

@@ -22,18 +22,21 @@ pub(super) struct Occurrences {
     /// Its first and last place.
     pub first: u64,
     pub last: u64,
+    /// What had been [launched](Lane::launched) before the first.
+    pub launched: u64,
     time: u64,
     pub spacings: Spacings,
     recent: [u64; RECENT],
 }
 
 impl Occurrences {
-    fn first(place: &Place, is_plain: bool) -> Occurrences {
+    fn first(place: &Place, is_plain: bool, launched: u64) -> Occurrences {
         let Place { number, time, kind, .. } = *place;
         let mut recent = [0; RECENT];
         recent[0] = number;
         let spacings = Spacings::default();
-        Occurrences { kind, is_plain, count: 1, first: number, last: number, time, spacings, recent }
+        let (first, last) = (number, number);
+        Occurrences { kind, is_plain, count: 1, first, last, launched, time, spacings, recent }
     }
 
     fn again(&mut self, place: &Place) {
@@ -116,8 +119,14 @@ impl Lane {
         self.sequence.len()
     }
 
+    /// The number of launches, and of operations inside graphs.
+    pub(super) fn launched(&self) -> u64 {
+        self.launches + self.in_graphs
+    }
+
     /// Takes what the next record contributes.
     pub(super) fn observe(&mut self, letter: &Letter) {
+        let launched = self.launched();
         self.launches += u64::from(letter.kind.computes());
         if letter.kind.is_operation() {
             self.contexts.add(letter.context);
@@ -128,16 +137,17 @@ impl Lane {
             self.in_graphs += u64::from(operations);
         }
         let Some(place) = self.sequence.place(letter) else { return };
-        self.occurs(place.plain, &place, true);
-        self.occurs(place.precise, &place, false);
+        self.occurs(place.plain, &place, true, launched);
+        self.occurs(place.precise, &place, false, launched);
         if self.tokens.len() > MOST_TOKENS {
             self.drop_the_rarest();
         }
     }
 
-    fn occurs(&mut self, key: Key, place: &Place, is_plain: bool) {
+    fn occurs(&mut self, key: Key, place: &Place, is_plain: bool, launched: u64) {
         let known = self.tokens.entry(key);
-        known.and_modify(|known| known.again(place)).or_insert_with(|| Occurrences::first(place, is_plain));
+        let first = || Occurrences::first(place, is_plain, launched);
+        known.and_modify(|known| known.again(place)).or_insert_with(first);
     }
 
     /// Drops the rarer half; among equally rare tokens those that came last, so that a long step's tokens stay until

@@ -17,10 +17,15 @@
 //!
 //! 5. The distances of the outer level are the same to the launch, and those of the inner one are not; or it has several
 //!    times as many tokens: then the inner level is a kernel that comes several times in a step.
+//! 6. The inner segments are [short](SHORT), and at equal distances other work [interrupts](INTERRUPTED) them that is many times as
+//!    long and has more kinds of launches: an optimizer that updates one parameter after the other, after the backward pass. What
+//!    an evaluation adds is one kind of segment again and again.
+//! 7. The inner segments are [short](SHORT), and at equal distances one of them has a kernel of the outer level in place of its
+//!    own: the last layer of a network.
 //!
 //! Otherwise the outer level is something that happens after some steps, as an evaluation or a checkpoint; or a variant of
 //! the inner one, as every second step on another stream. More than [`MOST_INNER`]
-//! inner segments are never parts of a step.
+//! inner segments are never parts of a step, unless something interrupts them so.
 //!
 //! Its limits: without an optimizer's name, a small kernel after every few steps, as a gradient's norm that is printed,
 //! looks like rule 3 and multiplies the step; and steps whose layers differ from evaluation in nothing but their number
@@ -66,6 +71,12 @@ const MEETINGS: u64 = 4;
 /// The places of a segment from which on it is a step though the host waits after some of them only. A shorter one may be a layer, or
 /// one pass of a loop that is a step with its wait: nothing tells these apart from steps that are so short.
 const SHORT: f64 = 16.0;
+
+/// How many times as long as a segment that is what interrupts the segments of a part of a step.
+const INTERRUPTED: f64 = 10.0;
+
+/// The share of distances that are the same to the place in tokens of segments that are all alike.
+const ALL_ALIKE: f64 = 0.9;
 
 /// How far the distances of tokens of a level can differ, as a ratio.
 const ALIKE: f64 = 1.15;
@@ -152,6 +163,8 @@ pub(super) struct Anchor {
     pub least: u64,
     /// How often it was found.
     pub count: u64,
+    /// What had been [launched](Lane::launched) before the first step.
+    pub launched: u64,
     /// Whether the step's launches are mostly graphs.
     pub is_graph: bool,
 }
@@ -296,8 +309,14 @@ impl<'l> Level<'l> {
         let segments = self.count as f64 / outer.count.max(1) as f64;
         let added = outer.distance - segments.round() * self.distance;
         let added_time = outer.time - segments.round() * self.time;
+        if self.is_interrupted_by(outer, added) {
+            return true;
+        }
         if !(1.5..=MOST_INNER).contains(&segments) {
             return false;
+        }
+        if self.is_ended_by(outer, segments, added) {
+            return true;
         }
         let is_richer = outer.moments() > RICHER * self.moments();
         if is_richer || outer.exactness() >= self.exactness() + 0.3 {
@@ -315,6 +334,27 @@ impl<'l> Level<'l> {
         let meets_outside = !has(self, Kind::is_of_host) && meets();
         let computes = has(outer, Kind::computes);
         computes && (is_short || (is_rest && meets_outside) || self.is_phase(all))
+    }
+
+    /// Whether these short segments come in rows, between which is always the same long work with more kinds of launches. `added`
+    /// is its length.
+    fn is_interrupted_by(&self, outer: &Level<'_>, added: f64) -> bool {
+        self.distance < SHORT
+            && added >= INTERRUPTED * self.distance
+            && outer.exactness() >= ALL_ALIKE
+            && outer.moments() > self.moments()
+    }
+
+    /// Whether the last one of some short segments differs from the others in nothing but a kernel of the outer level.
+    fn is_ended_by(&self, outer: &Level<'_>, segments: f64, added: f64) -> bool {
+        let is_own = |token: &Regular<'_>| token.of.is_plain && token.of.kind.computes();
+        let is_lacking = |token: &Regular<'_>| token.of.count + outer.count == self.count;
+        self.distance < SHORT
+            && segments >= 2.5
+            && added < 0.5
+            && outer.exactness() >= ALL_ALIKE
+            && outer.tokens.iter().any(is_own)
+            && self.tokens.iter().any(|token| is_own(token) && is_lacking(token))
     }
 
     /// Whether the host and the GPU meet a few times for each segment of the outer level, and less often than there are
@@ -371,11 +411,12 @@ impl<'l> Level<'l> {
     fn anchor(&self, inner: Option<&Level<'_>>) -> Option<Anchor> {
         let own = self.beginning()?;
         let least = (self.distance / 2.0) as u64;
-        let plain = Anchor { begins: own.key, after: None, least, count: own.of.count, is_graph: false };
+        let (count, launched) = (own.of.count, own.of.launched);
+        let plain = Anchor { begins: own.key, after: None, least, count, launched, is_graph: false };
         let before = inner.and_then(Level::beginning).filter(|inner| inner.of.first < own.of.first);
         let Some(before) = before else { return Some(plain) };
         let is_last = |token: &&Regular<'_>| token.of.count == own.of.count && token.of.kind.is_operation();
         let last = self.tokens.iter().filter(is_last).max_by_key(|token| token.of.last).unwrap_or(own);
-        Some(Anchor { begins: before.key, after: Some(last.key), ..plain })
+        Some(Anchor { begins: before.key, after: Some(last.key), launched: before.of.launched, ..plain })
     }
 }

@@ -67,6 +67,8 @@ pub struct StepRule {
     begins: Begins,
     /// Whether the trace begins with the program: else it has prepared, and warmed up, in an earlier window of the collection.
     prepares: bool,
+    /// Whether the program launches [little](LITTLE) before its first step: it only sets up until then.
+    sets_up: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,10 @@ enum Begins {
 
 /// A program without steps prepares for this part of its launches at most: it imports, reads, compiles and tunes first.
 const PREPARING: u64 = 20;
+
+/// What a program launches before its first step is little if it is at most this part of all that it launches, as when it creates a
+/// model and loads it. More is work of another kind.
+const LITTLE: u64 = 10;
 
 /// Learns what begins a step, in the first pass over a trace.
 #[derive(Clone, Debug, Default)]
@@ -148,12 +154,13 @@ impl Finder {
         let unnamed = Arc::new(Names::default());
         let names = names.as_ref().unwrap_or(&unnamed);
         let prepares = period::window(names).is_none_or(|number| number == 0);
-        if let Some((name, text)) = ranges.step(names, process.launches) {
+        if let Some((name, text, launched)) = ranges.step(names, process.launches) {
             let opens = |thread: &&u32| ranges.pushed_by(name, **thread) >= ranges::FEWEST;
             let opening = of_one_gpu.iter().filter(opens);
             let thread = of_one_gpu.first().copied().filter(|_| opening.count() == of_one_gpu.len());
             let begins = Begins::Range { name, folded: Arc::new(ranges.folded()) };
-            return StepRule { source: Some(Source::NvtxRange(text)), thread, begins, prepares };
+            let sets_up = launched.saturating_mul(LITTLE) <= process.launches;
+            return StepRule { source: Some(Source::NvtxRange(text)), thread, begins, prepares, sets_up };
         }
         let optimizers = |kernel: u32| names.get(Namespace::Kernel, kernel).is_some_and(is_optimizer);
         let of_thread = |thread: &u32| Some((Some(*thread), levels::find(threads.get(thread)?, optimizers)?));
@@ -163,10 +170,12 @@ impl Finder {
         let found = of_gpu.or_else(of_process).or_else(|| of_thread(most()?.0));
         let Some((thread, anchor)) = found else {
             let begins = Begins::Work { from: process.launches / PREPARING };
-            return StepRule { source: None, thread: None, begins, prepares };
+            return StepRule { source: None, thread: None, begins, prepares, sets_up: false };
         };
         let source = if anchor.is_graph { Source::Graphs } else { Source::Launches };
-        StepRule { source: Some(source), thread, begins: Begins::Token { anchor }, prepares }
+        let lane = thread.and_then(|thread| threads.get(&thread)).unwrap_or(&process);
+        let sets_up = anchor.launched.saturating_mul(LITTLE) <= lane.launched();
+        StepRule { source: Some(source), thread, begins: Begins::Token { anchor }, prepares, sets_up }
     }
 
     /// Returns the threads that have a GPU each, if all that launch much are such: each launches in a context of its own, and no
@@ -237,13 +246,16 @@ pub struct StepCounter {
     /// The launches so far of a program without steps.
     launches: u64,
     prepares: bool,
+    /// Whether it sets up until the next record.
+    sets_up: bool,
 }
 
 impl StepCounter {
     /// Creates a counter at the start of a trace.
     pub fn new(rule: &StepRule) -> StepCounter {
-        let StepRule { begins, thread, prepares, .. } = rule.clone();
-        StepCounter { begins, thread, prepares, is_due: true, ..StepCounter::default() }
+        let StepRule { begins, thread, prepares, sets_up, .. } = rule.clone();
+        let sets_up = sets_up && prepares;
+        StepCounter { begins, thread, prepares, sets_up, is_due: true, ..StepCounter::default() }
     }
 
     /// Takes the next record, and returns the number of its step, from 0; `None` before the first step.
@@ -272,6 +284,8 @@ impl StepCounter {
         if begins {
             self.step = Some(self.step.map_or(0, |step| step + 1));
         }
+        self.sets_up &=
+            self.step.is_none() || letter(record).is_none_or(|letter| !letter.kind.is_operation());
         self.step
     }
 
@@ -284,6 +298,12 @@ impl StepCounter {
                 Begins::Work { from } => self.launches <= from,
                 Begins::Range { .. } | Begins::Token { .. } => self.step.is_none_or(|step| step == 0),
             }
+    }
+
+    /// Whether the program sets up until the next record: no operation of its first step has come, and it launches little until
+    /// then.
+    pub fn is_setting_up(&self) -> bool {
+        self.sets_up
     }
 
     fn is_anchor(&mut self, letter: &Letter, anchor: &Anchor) -> bool {

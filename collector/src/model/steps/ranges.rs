@@ -30,6 +30,8 @@ const PARTS: [&str; 5] = ["optim", "micro", "epoch", "sched", "load"];
 #[derive(Clone, Debug, Default)]
 struct Opened {
     count: u64,
+    /// The launches so far when the first one was opened.
+    first: u64,
     /// How many are open.
     open: u64,
     /// The launches so far when the outermost of them was opened, and the last.
@@ -97,6 +99,8 @@ impl Opens {
         let of = self.by_name.entry(name).or_default();
         if of.count > 0 {
             of.spacings.add(launches - of.last, at.saturating_sub(of.time));
+        } else {
+            of.first = launches;
         }
         (of.last, of.time) = (launches, at);
         if of.open == 0 {
@@ -121,13 +125,14 @@ impl Opens {
         }
     }
 
-    /// Returns the number and the text of the name that steps have, in a trace with so many launches.
-    pub(super) fn step(&self, names: &Names, launches: u64) -> Option<(u32, String)> {
+    /// Returns the number and the text of the name that steps have, and the launches before the first, in a trace with so many
+    /// launches.
+    pub(super) fn step(&self, names: &Names, launches: u64) -> Option<(u32, String, u64)> {
         let text = |name: u32| {
             let own = || names.get(Namespace::NvtxRange, name).map(str::to_owned);
             self.folded.name(name).map(str::to_owned).or_else(own)
         };
-        let mut fits: Vec<(bool, u64, u32, String)> = Vec::new();
+        let mut fits: Vec<(bool, u64, u32, String, u64)> = Vec::new();
         for (&name, of) in &self.by_name {
             let inside = of.launches + if of.open > 0 { launches - of.from } else { 0 };
             let Some(text) = text(name)
@@ -138,11 +143,11 @@ impl Opens {
             let is_named = speaks_of_a_step(&text);
             let agreement = of.spacings.usual().map_or(0.0, |usual| usual.agreement);
             if is_named || agreement >= AGREEMENT {
-                fits.push((!is_named, of.count, name, text));
+                fits.push((!is_named, of.count, name, text, of.first));
             }
         }
         fits.sort();
-        fits.into_iter().next().map(|(_, _, name, text)| (name, text))
+        fits.into_iter().next().map(|(_, _, name, text, first)| (name, text, first))
     }
 
     /// How often a thread pushed a range of this name, as far as it was followed.

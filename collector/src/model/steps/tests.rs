@@ -293,6 +293,72 @@ fn layers_are_parts_of_a_step() {
     assert_eq!(inference.steps(), 60);
 }
 
+/// AdamW with foreach=False, and a hand-written Lion, launch a few kernels for each parameter, whose names reveal nothing: 50 steps of
+/// a training were 3 350 or 11 250.
+#[test]
+fn the_parameters_of_an_optimizer_that_updates_one_after_the_other_are_no_steps() {
+    for parameters in [67, 195] {
+        let adamw = of(|p| {
+            p.launch(&["fill"; 30]);
+            for _ in 0..50 {
+                p.launch(&["zero", "embed"]);
+                (0..4).for_each(|_| {
+                    p.launch(&["norm", "gemm", "add", "softmax", "gemm", "add", "gelu", "add"])
+                });
+                p.launch(&["norm", "log_softmax", "nll", "d_nll", "d_softmax"]);
+                for _ in 0..4 {
+                    p.launch(&["d_gelu", "gemm", "sum", "d_softmax", "gemm", "sum", "gemm", "sum"]);
+                    p.launch(&["d_norm", "gamma", "add", "d_norm_2", "gemm", "sum", "d_gelu_2", "add"]);
+                }
+                p.launch(&["d_embed", "sort", "scan"]);
+                for _ in 0..parameters {
+                    p.launch(&["mul", "lerp", "mul", "addcmul", "sqrt", "div", "add", "addcdiv"]);
+                }
+            }
+        });
+        assert_eq!(adamw.steps(), 50, "{parameters} parameters");
+    }
+    let lion = of(|p| {
+        for _ in 0..50 {
+            p.launch(&["embed"]);
+            (0..4).for_each(|_| p.launch(&["norm", "qkv", "softmax", "mlp", "gelu", "down"]));
+            p.launch(&["head", "loss", "d_loss", "d_head"]);
+            (0..4).for_each(|_| p.launch(&["d_down", "d_gelu", "d_mlp", "d_softmax", "d_qkv", "d_norm"]));
+            p.launch(&["d_embed", "sort"]);
+            (0..80).for_each(|_| p.launch(&["mul", "add", "sign", "add", "mul", "add"]));
+        }
+    });
+    assert_eq!(lion.steps(), 50);
+}
+
+/// 150 requests of 8 layers that nothing is read of were 1 200 steps.
+#[test]
+fn layers_of_which_the_last_one_has_another_kernel_are_parts_of_a_step() {
+    let requests = of(|p| {
+        p.launch(&["fill"; 20]);
+        for _ in 0..150 {
+            (0..7).for_each(|_| p.launch(&["gemm", "relu"]));
+            p.launch(&["gemm", "argmax"]);
+        }
+    });
+    assert_eq!(requests.steps(), 150);
+}
+
+/// An evaluation of many batches is much longer than a step, and is not what the step consists of.
+#[test]
+fn a_long_evaluation_after_some_steps_is_no_level_of_its_own() {
+    let program = of(|p| {
+        for step in 0..800 {
+            p.launch(&["forward", "gelu", "loss", "d_loss", "d_gelu", "backward", "norm", "update"]);
+            if step % 100 == 99 {
+                (0..20).for_each(|_| p.launch(&["forward", "gelu", "loss", "argmax", "compare", "add"]));
+                p.launch(&["divide", "metric"]);
+            }
+        }
+    });
+    assert!((799..=801).contains(&program.steps()), "{}", program.steps());
+}
+
 /// A language model generates: a prompt's kernels, then tokens. On an H100, the layers of the prompts were taken for steps, of which
 /// three had nearly all launches, and then all layers.
 #[test]
@@ -629,4 +695,29 @@ fn a_program_prepares_in_the_first_window_of_its_collection_only() {
     assert!(steps(None) > 0);
     assert_eq!(steps(Some("0")), steps(None));
     assert_eq!(steps(Some("7")), 0);
+}
+
+/// What a program did before its first step was judged as the steps, if it was no single long pause.
+#[test]
+fn a_program_sets_up_until_the_first_operation_of_its_first_step_if_it_launches_little_until_then() {
+    let set_up = |launches: usize, is_named: bool| {
+        let program = of(|p| {
+            (0..launches).for_each(|_| p.launch(&["fill"]));
+            for _ in 0..50 {
+                p.range(is_named.then_some("step"));
+                p.launch(&STEP);
+                p.range(None);
+            }
+        });
+        let mut counter = StepCounter::new(&program.rule());
+        let is_setting_up = program.records.iter().filter(|record| {
+            let is_setting_up = counter.is_setting_up();
+            counter.observe(record);
+            is_setting_up && letter(record).is_some()
+        });
+        is_setting_up.count()
+    };
+    for is_named in [true, false] {
+        assert_eq!([20, 40].map(|launches| set_up(launches, is_named)), [21, 0], "named: {is_named}");
+    }
 }

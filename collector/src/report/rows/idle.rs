@@ -25,9 +25,10 @@ pub struct Idle {
 /// The idle time of one cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ByCause {
-    /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same in gaps of 20 ms or more before
-    /// the second step, or without steps before a twentieth of the launches, in which a program imports, reads, compiles or
-    /// tunes once; starting: the operation was enqueued, and nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
+    /// outside_cuda: the thread that ended the gap was in no CUDA call; set_up: the same before the first step, if at
+    /// most a tenth of the launches come before it, in gaps of 20 ms or more, or before code is loaded, before the second step or in
+    /// the warm-up, and without steps in gaps of 20 ms or more before a twentieth of the launches: a program imports, reads,
+    /// compiles or tunes once; starting: the operation was enqueued, and nothing is known that it waited for; undecided: the clocks or what was not recorded leave it open.
     #[schemars(extend("enum" = Cause::ALL.map(Cause::name)))]
     pub cause: &'static str,
     /// Its label on the screen.

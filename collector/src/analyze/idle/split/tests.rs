@@ -31,6 +31,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         launches: 1,
         step: None,
         is_preparing: false,
+        is_setting_up: false,
         is_paused: None,
         next: Next::Other,
     }
@@ -104,7 +105,8 @@ fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
         let mut tally = Tally::default();
         tally.without_waits.start(&Lead { launches: 0, ..lead.clone() }, -10_000);
         tally.split(gap, Some(&lead), &Period::default());
-        (owed(&tally), tally.waits.clone())
+        let waits = tally.waits.iter().map(|(at, (emptied, _))| (*at, emptied.count));
+        (owed(&tally), waits.collect::<HashMap<_, _>>())
     };
     let waited = |from, to| Lead { waited: Some(wait(from, to)), ..lead(&[], 900, 950) };
     let once: HashMap<(u32, u16, u32), u64> = [((0, 3, 0), 1)].into_iter().collect();
@@ -324,4 +326,56 @@ proptest! {
             prop_assert!(claimed.lo <= true_value && true_value <= claimed.hi, "{:?}: {} in {:?}", cause, true_value, claimed);
         }
     }
+}
+
+/// 300 weights that were read and copied before the steps, in gaps of 8 ms each, were judged as the steps, and their waits counted for each
+/// step.
+#[test]
+fn what_the_host_does_before_the_first_step_is_set_up_however_short() {
+    let of = |is_setting_up| {
+        let waited = Some(wait(-5_000, 130));
+        let lead = Lead { is_setting_up, waited, ..lead(&[], 900, 950) };
+        let mut tally = Tally::default();
+        tally.without_waits.start(&Lead { launches: 0, ..lead.clone() }, -10_000);
+        tally.split(gap(100, 1_000, 0), Some(&lead), &Period::default());
+        let is_outside = causes(&tally).iter().any(|(cause, _)| *cause == Cause::OutsideCuda);
+        (is_outside, owed(&tally)[0], tally.waits.len())
+    };
+    assert_eq!((of(true), of(false)), ((false, 0, 0), (true, 900, 1)));
+}
+
+/// A wait after every 100 steps was one of each step if it waited often there.
+#[test]
+fn waits_are_counted_by_the_steps_that_they_are_in() {
+    let mut tally = Tally::default();
+    tally.without_waits.start(&Lead { launches: 0, ..lead(&[], 0, 0) }, -10_000);
+    for (number, step) in (1..).zip([3, 3, 3, 4, 9, 9]) {
+        let to = number * 2_000;
+        let waited = Some(Waited { total: to as u64, ..wait(to - 1_900, to - 900) });
+        let lead = Lead { waited, step: Some(step), launches: number as u64, ..lead(&[], to - 100, to - 50) };
+        tally.split(gap(to - 1_000, to, 0), Some(&lead), &Period::default());
+    }
+    let emptied: Vec<Emptied> = tally.waits.values().map(|(emptied, _)| *emptied).collect();
+    assert_eq!(emptied, [Emptied { count: 6, steps: 3 }]);
+}
+
+/// The first launch of a kernel loads its code: three of these were "Code is compiled again and again".
+#[test]
+fn code_that_is_loaded_before_the_second_step_or_in_its_warm_up_is_set_up() {
+    let calls = [call(500_000, 600_000, Cause::Loading)];
+    let of = |is_preparing| {
+        let mut tally = Tally::default();
+        tally.by_step.reach(2);
+        let lead = Lead { is_preparing, ..lead(&calls, 900_000, 950_000) };
+        tally.split(gap(0, 1_000_000, 0), Some(&lead), &Period::default());
+        let before_code: Vec<Cause> =
+            tally.places.keys().filter(|(_, at)| at.next == Next::Code).map(|(cause, _)| *cause).collect();
+        (before_code, tally.early.iter().map(|early| early.place.next).collect::<Vec<_>>())
+    };
+    assert_eq!(of(true).0, [Cause::SetUp]);
+    assert_eq!(
+        of(false),
+        (vec![Cause::OutsideCuda], vec![Next::Code]),
+        "it is known when the warm-up is over"
+    );
 }

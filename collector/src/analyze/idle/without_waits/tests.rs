@@ -44,6 +44,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         launches: machine.launches,
         step: None,
         is_preparing: false,
+        is_setting_up: false,
         is_paused: None,
         next: Next::Other,
     }

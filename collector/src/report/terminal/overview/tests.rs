@@ -6,7 +6,7 @@ use crate::analyze::bins::Bins;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::identity::{Class, Identity, Part as Of};
-use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
+use crate::analyze::idle::{Cause, Emptied, IdleReport, Part, Site, Wait};
 use crate::analyze::kernels::Kernel;
 use crate::analyze::memory::{MemoryUse, Use};
 use crate::analyze::merge::Merge;
@@ -95,7 +95,7 @@ fn idle() -> IdleReport {
     ];
     let by_cause = sites.iter().map(|((cause, _), part)| (*cause, *part)).collect();
     let wait = Wait { api: "cudaStreamSynchronize".to_owned(), line: None };
-    let waits = [(wait, STEPS)].into();
+    let waits = [(wait, Emptied { count: STEPS, steps: 0 })].into();
     IdleReport { by_cause, sites: sites.into(), waits, ..IdleReport::default() }
 }
 
