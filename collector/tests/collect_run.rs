@@ -73,8 +73,8 @@ fn the_programs_streams_are_its_own() {
     let place = Place::new();
     let output = place.run(&["sh", "-c", "printf out; printf err >&2"]);
     assert_eq!(output.stdout, b"out");
-    let line = "nothing was collected: no process that the command started here called CUDA, or it ended in its first call, or said \
-                above why it runs unobserved. \
+    let line = "nothing was collected: no process that the command started here called CUDA before the command ended, or it ended in \
+                its first call, or said above why it runs unobserved. What goes on in the background is not waited for; \
                 docker, srun, ssh and sudo start programs elsewhere or without this environment, and gosu, setpriv and su as \
                 another user: put `gpuspy run` inside them. Else: gpuspy doctor -- sh";
     assert_eq!(stderr(&output), format!("errgpuspy: {line}\n"));

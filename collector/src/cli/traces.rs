@@ -156,12 +156,10 @@ pub(super) fn open(paths: &[PathBuf], unread: &mut Unread) -> Vec<(PathBuf, Trac
         };
         is_begun = opened.is_ok();
         // It could be read a moment ago.
-        match opened {
-            Err(TraceError::NotFound) => say_gone(path),
-            Err(error) if !unread.iter().any(|(unread, _)| unread == path) => {
-                unread.push((path.clone(), error))
-            }
-            _ => {}
+        if let Err(error) = opened
+            && !unread.iter().any(|(unread, _)| unread == path)
+        {
+            unread.push((path.clone(), error));
         }
     }
     readers
