@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// The number of the largest gaps that are listed.
 pub const LARGEST: usize = 10;
-/// The number of the largest gaps that are kept with their neighbors: pauses that a program makes now and then are told by them.
+/// The number of the largest gaps that are kept with their neighbors: they show the pauses that a program makes now and then.
 pub const KEPT: usize = 64;
 
 /// The upper bounds of the bands that gaps are counted in by their length, ns. Longer gaps are a band of their own.

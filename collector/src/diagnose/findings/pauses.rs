@@ -2,11 +2,9 @@
 
 use super::super::Facts;
 use super::idle::Idle;
-use crate::analyze::gaps::rows::GapRow;
 use crate::analyze::idle::Cause;
 use crate::model::stacks::Frame;
 use crate::units::duration;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Pauses in fewer than one in so many steps are made now and then, and not in each step.
@@ -38,7 +36,8 @@ impl Pauses {
         let Pauses { count, every, lengths } = self;
         match (count, lengths.map(|lengths| lengths.map(duration))) {
             (_, None) => format!(" Most of it is in {count} of the steps, one in about {every}."),
-            (1, Some([_, all])) => format!(" One pause, in {every} steps, is {all} long."),
+            // The lengths of the gaps say that already.
+            (1, Some(_)) => String::new(),
             (_, Some([least, all])) => {
                 format!(" {count} pauses of {least} or longer, one in about {every} steps, take {all}.")
             }
@@ -46,42 +45,28 @@ impl Pauses {
     }
 }
 
-/// Returns how many pauses are at least half as long as the longest one, the shortest of them and their sum, if that is half of the time or
+/// Returns how many gaps are at least half as long as the longest one, the shortest of them and their sum, if that is half of the time or
 /// more.
 fn longest(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<(u64, [u64; 2])> {
-    let gaps = idle.largest(facts, Cause::OutsideCuda);
-    let known = joined(facts, &gaps);
+    let known: Vec<u64> =
+        idle.largest(facts, Cause::OutsideCuda).iter().map(|gap| gap.duration.value).collect();
     let longest = *known.first()?;
     let pauses = &known[..known.partition_point(|ns| ns.saturating_mul(2) >= longest)];
     let all = pauses.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
     // More than are kept may be as long.
-    let are_all = pauses.len() < known.len() || gaps.len() as u64 == idle.part.count;
-    let lengths = [*pauses.last()?, all];
+    let are_all = pauses.len() < known.len() || known.len() as u64 == idle.part.count;
+    let lengths = [*pauses.last()?, all.min(idle.part.total.value)];
     (are_all && all >= idle.part.total.value / 2).then_some((pauses.len() as u64, lengths))
 }
 
-/// Returns in how many steps the line waits for the GPU that half of the time or more comes from: a checkpoint waits for each tensor.
+/// Returns in how many steps the line is that half of the time or more comes from, if it waits for the GPU in most of its gaps: a checkpoint
+/// waits for each tensor.
 fn steps_of_line(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<u64> {
     let (line, _) = idle.main_line().filter(|(_, share)| *share >= 0.5)?;
     let its = facts.all.idle.waits.iter().filter(|(wait, _)| wait.line.as_ref() == Some(line));
-    its.map(|(_, emptied)| emptied.steps).max().filter(|steps| *steps > 0)
-}
-
-/// Returns how long pauses are in which the thread was outside CUDA in these gaps, ns, the longest first. Gaps with few calls between
-/// them, for a step, are of one pause: a checkpoint copies one tensor after the other.
-fn joined(facts: &Facts<'_>, gaps: &[&GapRow]) -> Vec<u64> {
-    let calls: u64 = facts.all.apis.values().map(|calls| calls.count).sum();
-    let few = calls.checked_div(facts.steps()).unwrap_or(0) / 2;
-    let mut in_order = gaps.to_vec();
-    in_order.sort_by_key(|gap| (gap.pid, gap.device, gap.start));
-    let is_same = |one: &&GapRow, next: &&GapRow| {
-        let calls = next.before.correlation.abs_diff(one.after.correlation);
-        (one.pid, one.device) == (next.pid, next.device) && calls < few
-    };
-    let pauses = in_order.chunk_by(is_same);
-    let mut lengths: Vec<u64> = pauses.map(|gaps| gaps.iter().map(|gap| gap.duration.value).sum()).collect();
-    lengths.sort_unstable_by_key(|ns| Reverse(*ns));
-    lengths
+    let (count, steps) =
+        its.fold((0u64, 0), |(count, steps), (_, emptied)| (count + emptied.count, emptied.steps.max(steps)));
+    (steps > 0 && count.saturating_mul(2) >= idle.part.count).then_some(steps)
 }
 
 /// Says between which two lines most of the time is, in a sentence with a blank before it: the operations before and after the largest
@@ -95,10 +80,11 @@ pub fn ends(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<String> {
             *sum = sum.saturating_add(gap.duration.value);
         }
     }
-    let (before, _) = pairs.into_iter().max_by_key(|(_, ns)| *ns).filter(|(before, _)| **before != line)?;
+    let (before, _) = pairs.into_iter().max_by_key(|(_, ns)| *ns)?;
     let place = |frame: &Frame| match frame.is_without_line() {
         true => frame.place(),
         false => format!("{}:{}", frame.short_file(), frame.line),
     };
-    Some(format!(" The longest lie between {} and {}.", place(before), place(&line)))
+    let [before, after] = [place(before), place(&line)];
+    (before != after).then(|| format!(" The longest lie between {before} and {after}."))
 }
