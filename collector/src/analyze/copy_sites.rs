@@ -139,7 +139,7 @@ impl<'a> Analysis<'a> for CopyCalls<'a> {
             host_memory,
             blocks,
             SizeClass::of(bytes),
-            [event.is_setting_up, of_selection],
+            [event.is_setting_up && event.step.is_none(), of_selection],
         );
         if self.sites.len() >= MOST && !self.sites.contains_key(&key) {
             return;

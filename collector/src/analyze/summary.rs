@@ -4,6 +4,7 @@ use super::Damage;
 use super::analysis::{End, Line, Start};
 use super::bins::Bins;
 use super::devices::DeviceReport;
+use super::gaps::LARGEST;
 use super::gaps::rows::GapReport;
 use super::idle::IdleReport;
 use super::merge::Merge;
@@ -256,9 +257,11 @@ impl ProcessReport {
     /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum::add_process) to the tables
     /// of the run. Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
     pub fn reduce(&mut self, findings: u64, arrivals: usize) {
-        let Tables { coverage, steps, memory, mut collectives, devices, gaps, idle, .. } =
+        let Tables { coverage, steps, memory, mut collectives, mut devices, mut gaps, idle, .. } =
             std::mem::take(&mut self.tables);
         collectives.thin(arrivals);
+        let of_devices = devices.iter_mut().map(|device| &mut device.gaps);
+        of_devices.chain([&mut gaps]).for_each(|gaps| gaps.largest.truncate(LARGEST));
         self.tables =
             Tables { coverage, steps, memory, collectives, devices, gaps, idle, ..Tables::default() };
         self.findings = Some(findings);

@@ -211,6 +211,8 @@ fn removes(facts: &Facts<'_>, finding: &Finding, bound: Bound, group: &Group) ->
             let of_copies = [finding.evidence.api.as_deref(), pageable_copies::own_wait(facts)];
             main_call.is_some() && of_copies.contains(&main_call)
         }
+        // The host may be elsewhere between two of them.
+        (Bound::Host, Id::SmallCopies) => !group.is_on_stream(),
         (Bound::Host, _) if (fault == Id::HostFunction) != group.is_on_stream() => false,
         (Bound::Syncs, _) if group.is_on_stream() => false,
         _ => removed_by(fault) == Some(bound),

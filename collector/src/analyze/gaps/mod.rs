@@ -19,8 +19,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// The number of the largest gaps that are kept with their neighbors.
+/// The number of the largest gaps that are listed.
 pub const LARGEST: usize = 10;
+/// The number of the largest gaps that are kept with their neighbors: they show the pauses that a program makes now and then.
+pub const KEPT: usize = 64;
 
 /// The upper bounds of the bands that gaps are counted in by their length, ns. Longer gaps are a band of their own.
 pub const BANDS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
@@ -207,7 +209,7 @@ impl Gaps {
 
     fn keep(&mut self, gap: Gap) {
         let gap = Ranked(gap);
-        if self.largest.len() < LARGEST {
+        if self.largest.len() < KEPT {
             self.largest.push(Reverse(gap));
         } else if let Some(mut least) = self.largest.peek_mut()
             && least.0 <= gap

@@ -5,7 +5,7 @@ use super::super::idle::rows::Resolve;
 use super::super::idle::split::Main;
 use super::super::merge::Merge;
 use super::super::source::Source;
-use super::{BANDS, Found, Gap, LARGEST, Neighbour, Part};
+use super::{BANDS, Found, Gap, KEPT, Neighbour, Part};
 use crate::model::modules::CallSite;
 use crate::model::named::named;
 use crate::model::stacks::{Caller, Frame};
@@ -156,7 +156,7 @@ impl Merge for GapReport {
             by_library(both.map(|LibraryGaps { library, count, total }| (library, Part { count, total })));
         self.largest.extend(other.largest.iter().cloned());
         self.largest.sort_by_key(|gap| (Reverse(gap.duration.value), gap.pid, gap.device, gap.start));
-        self.largest.truncate(LARGEST);
+        self.largest.truncate(KEPT);
     }
 }
 

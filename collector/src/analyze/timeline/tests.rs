@@ -139,9 +139,9 @@ fn only_the_largest_gaps_are_kept() {
     let starts = (0..100).map(|i| i * 1_000 + i * i);
     let device = timed(&starts.map(|s| (KERNEL, exactly(s, s + 100))).collect::<Vec<_>>());
     let Found { count, largest, .. } = device.gaps.finish(0);
-    assert_eq!((count, largest.len()), (99, super::super::gaps::LARGEST));
+    assert_eq!((count, largest.len()), (99, super::super::gaps::KEPT));
     let lengths: Vec<u64> = largest.iter().map(|gap| gap.duration.value).collect();
-    assert_eq!(lengths, (89..99).rev().map(|i| 900 + 2 * i + 1).collect::<Vec<u64>>());
+    assert_eq!(lengths, (35..99).rev().map(|i| 900 + 2 * i + 1).collect::<Vec<u64>>());
 }
 
 #[test]

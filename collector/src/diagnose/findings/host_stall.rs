@@ -6,7 +6,8 @@ use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled, only_infers};
 use super::super::running::{self, State};
 use super::idle::Idle;
-use super::recompilation;
+use super::pauses::{self, Pauses};
+use super::{recompilation, small_copies};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, IdleReport, Next, Site};
@@ -84,6 +85,19 @@ const REST: Advice = Advice {
     ..OTHER
 };
 
+/// If few pauses have most of the time.
+const PAUSES: Advice = Advice {
+    pytorch: "Look for what stops the launches now and then: Python's garbage collector (gc.freeze() after the set-up, or \
+              gc.disable()), a checkpoint, logging, an evaluation, or the workers of a new epoch (persistent_workers=True). Save \
+              and log in another thread, and do the rest less often: what Python does from one launch to the next is not what \
+              takes the time. py-spy dump --pid PID in such a pause shows it.",
+    jax: "Look for what stops the launches now and then: Python's garbage collector (gc.freeze() after the set-up, or \
+          gc.disable()), a checkpoint, logging or an evaluation. Save and log in another thread, and do the rest less often. \
+          py-spy dump --pid PID in such a pause shows it.",
+    cuda: "Look for what stops the launches now and then, as a checkpoint, logging or an evaluation: do it in another thread, or less \
+           often. gdb -p PID, or py-spy dump --pid PID for Python, shows it.",
+};
+
 /// If the thread is off the CPU, and may be a server's.
 const SERVES: &str = "If the program serves requests, it may have waited for one: then more requests, and not other \
                       code, fill the GPU.";
@@ -121,13 +135,15 @@ fn explanation(state: Option<State>, is_input: bool) -> String {
 }
 
 /// Returns the remedy.
-fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool) -> String {
+fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, is_now_and_then: bool) -> String {
     let advice = match (state, is_input) {
         // It is more likely a server than a training that waits for its data.
         (Some(State::OffCpu), _) if only_infers(facts) => return format!("{SERVES} {}", OFF_CPU.of(facts)),
         (Some(State::Both) | None, _) if only_infers(facts) => {
-            return format!("{} {SERVES}", OTHER.of(facts));
+            let advice = if is_now_and_then { PAUSES } else { OTHER };
+            return format!("{} {SERVES}", advice.of(facts));
         }
+        _ if is_now_and_then => PAUSES,
         (Some(State::Running), true) if only_infers(facts) => RUNNING,
         (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
         (Some(State::OffCpu), false) => return format!("{} {SERVES}", OFF_CPU.of(facts)),
@@ -163,11 +179,14 @@ fn is_stall(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long
 }
 
-/// Returns the gaps in which the host was elsewhere, without those of [`recompilation`], if that is a fault. Those that waits have
+/// Returns the gaps in which the host was elsewhere, without those of [`recompilation`] and [`small_copies`], if these are faults. Those that waits have
 /// caused are part of it only where they are the smaller part, as where a loader sleeps for longer than the GPU has work.
 fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
     let compiles = recompilation::compiling(facts).is_some();
-    let is_own = |cause, site: &Site| is_stall(cause, site) && !(compiles && site.next == Next::Code);
+    let is_of_copies = small_copies::between(facts);
+    let is_own = |cause, site: &Site| {
+        is_stall(cause, site) && !(compiles && site.next == Next::Code) && !is_of_copies(cause, site)
+    };
     let all = Idle::of(facts, is_own);
     let own =
         Idle::of(facts, |cause, site| is_own(cause, site) && facts.owed_to_habit(cause, site).is_none());
@@ -196,14 +215,21 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
-    let before_input =
-        Idle::of(facts, |cause, site| is_stall(cause, site) && site.next == Next::Input).part.total.value;
+    let is_of_copies = small_copies::between(facts);
+    let before_input = Idle::of(facts, |cause, site| {
+        let is_input = matches!(site.next, Next::Input | Next::MoreInput) && !is_of_copies(cause, site);
+        is_stall(cause, site) && is_input
+    });
+    let before_input = before_input.part.total.value;
     let is_input = before_input > idle.part.total.value / 2;
     if is_input {
         let share = percent(before_input.min(idle.part.total.value), idle.part.total.value);
         text += &format!(" {share} of it ended with a copy to the GPU.");
     }
-    let mut fix = remedy(facts, state, is_input);
+    let pauses = Pauses::of(facts, &idle);
+    text += &pauses.as_ref().map_or(String::new(), Pauses::sentence);
+    text += &pauses::ends(facts, &idle).unwrap_or_default();
+    let mut fix = remedy(facts, state, is_input, pauses.is_some());
     fix += &threads(facts).unwrap_or_default();
     if running::queued(&running).is_some() {
         fix += BUSY;
@@ -246,7 +272,7 @@ mod tests {
             let process = ProcessInfo { framework, ..ProcessInfo::default() };
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
-            remedy(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }, state, true)
+            remedy(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }, state, true, false)
         };
         let serves = of(Framework::PyTorch, Some(State::OffCpu), "softmax");
         assert!(serves.starts_with(SERVES) && !serves.contains("DataLoader"), "{serves}");

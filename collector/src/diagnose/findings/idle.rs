@@ -7,6 +7,7 @@ use crate::analyze::estimate::Sum;
 use crate::analyze::gaps::rows::GapRow;
 use crate::analyze::idle::{Cause, Part, Site};
 use crate::analyze::source::{Lines, Source};
+use crate::model::stacks::Frame;
 use crate::units::{duration, plural};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,13 +118,9 @@ impl<'a> Idle<'a> {
     pub fn lengths(&self, facts: &Facts<'_>, cause: Cause) -> String {
         let Part { count, total } = self.part;
         let (gaps, all) = (plural(count, "gap", "gaps"), duration(total.value));
-        let is_meant = |gap: &&GapRow| gap.causes[0].is_some_and(|(main, _)| main == cause);
-        let mut largest: Vec<u64> =
-            facts.all.gaps.largest.iter().filter(is_meant).map(|gap| gap.duration.value).collect();
-        largest.sort_unstable_by_key(|ns| Reverse(*ns));
         let mut sum = 0u64;
-        let few = largest.iter().position(|ns| {
-            sum = sum.saturating_add(*ns);
+        let few = self.largest(facts, cause).iter().position(|gap| {
+            sum = sum.saturating_add(gap.duration.value);
             sum >= total.value / 2
         });
         let of_few = duration(sum.min(total.value));
@@ -134,6 +131,14 @@ impl<'a> Idle<'a> {
         }
     }
 
+    /// Returns the [largest gaps](crate::analyze::gaps::rows::GapReport) whose main cause is `cause`, the longest first.
+    pub fn largest<'f>(&self, facts: &Facts<'f>, cause: Cause) -> Vec<&'f GapRow> {
+        let is_meant = |gap: &&GapRow| gap.causes[0].is_some_and(|(main, _)| main == cause);
+        let mut largest: Vec<&GapRow> = facts.all.gaps.largest.iter().filter(is_meant).collect();
+        largest.sort_by_key(|gap| Reverse(gap.duration.value));
+        largest
+    }
+
     /// Names the thread that led it.
     pub fn leader(&self) -> String {
         match self.main.and_then(|site| site.tid).filter(|_| self.is_of_one_thread) {
@@ -142,10 +147,15 @@ impl<'a> Idle<'a> {
         }
     }
 
+    /// Returns the line that most of it comes from, and its share, 0 to 1.
+    pub fn main_line(&self) -> Option<(&Frame, f64)> {
+        self.lines.main()
+    }
+
     /// Returns where most of it comes from.
     pub fn source(&self) -> Source {
         let library = self.main.and_then(|site| site.source.library.clone());
-        Source { library, line: self.lines.main().map(|(line, _)| line.clone()) }
+        Source { library, line: self.main_line().map(|(line, _)| line.clone()) }
     }
 }
 

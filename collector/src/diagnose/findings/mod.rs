@@ -24,6 +24,7 @@ mod never_freed;
 mod no_overlap;
 mod out_of_memory;
 pub mod pageable_copies;
+mod pauses;
 mod peak_memory;
 mod profiler_cost;
 mod queue_full;

@@ -35,6 +35,7 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
 
+mod lines;
 mod memory;
 
 const RANKS: usize = 8;
