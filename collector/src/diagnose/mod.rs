@@ -99,9 +99,14 @@ impl<'a> Facts<'a> {
     /// Whether the time that is judged is that of the steps, and little else: a program may do other work before them, between phases,
     /// or after them.
     pub fn judges_steps(&self) -> bool {
+        self.buckets.around > 0 && self.is_mostly_steps()
+    }
+
+    /// Whether the steps take most of the time that is judged.
+    fn is_mostly_steps(&self) -> bool {
         let steps = &self.all.steps;
         let ns = steps.time.map_or(0.0, |time| time.mean) * steps.count as f64;
-        self.buckets.around > 0 && ns >= self.buckets.judged() as f64 * MOSTLY
+        ns >= self.buckets.judged() as f64 * MOSTLY
     }
 
     /// Whether a filter selects a part of what a GPU did at one time.
@@ -130,10 +135,10 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether a line waits [rarely](IdleReport::is_rare), or in few of the steps: a checkpoint or an evaluation now and then is none of
-    /// their habits.
+    /// their habits. (Of a program whose steps are only a part of it, those of other phases are in none of them.)
     pub fn is_rare(&self, wait: &Wait) -> bool {
         let steps = self.all.idle.waits.get(wait).map_or(0, |emptied| emptied.steps);
-        let is_in_few = steps > 0 && steps.saturating_mul(FEW_STEPS) < self.steps();
+        let is_in_few = steps > 0 && steps.saturating_mul(FEW_STEPS) < self.steps() && self.is_mostly_steps();
         is_in_few || self.all.idle.is_rare(wait)
     }
 

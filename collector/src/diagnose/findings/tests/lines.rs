@@ -74,7 +74,7 @@ fn indexing_by_a_mask_is_not_taken_for_an_item() {
 /// torch.save after every 100 steps waited for each of 24 tensors, and the program was told to call `.item()` every 100 steps.
 #[test]
 fn waits_in_few_of_the_steps_are_no_habit_of_theirs() {
-    let of = |steps| {
+    let of = |steps, wall| {
         let wait = Wait { api: "cudaMemcpyAsync".to_owned(), line: line(27) };
         let part = Part { count: 144, total: exactly(S) };
         let owed = Site { after_wait: Some(wait.clone()), ..Site::default() };
@@ -85,9 +85,13 @@ fn waits_in_few_of_the_steps_are_no_habit_of_theirs() {
         one.idle = IdleReport { sites, waits, ..IdleReport::default() };
         let read = CopySite { kind: TransferKind::DtoH, blocks: true, source: at(27), ..site_of_copies() };
         one.copy_sites = [(read, Copied { count: 144, ..Copied::default() })].into();
-        pytorch(one, &[(Bucket::Compute, S)], sync_per_step::find).is_some()
+        pytorch(one, &[(Bucket::Compute, wall)], sync_per_step::find).is_some()
     };
-    assert_eq!([of(4), of(5)], [false, true], "of 100 steps");
+    assert_eq!([of(4, S), of(5, S)], [false, true], "of 100 steps");
+    assert!(
+        of(4, 1_000 * S),
+        "the steps are a part of the program, and the demo waits in each step of another one"
+    );
 }
 
 /// What torch.save copied to the host was to come from a DataLoader with pinned memory.
