@@ -45,7 +45,8 @@ impl Shared {
 
     /// Whether the line at exit will say what has become of the trace.
     pub fn is_announced(&self) -> bool {
-        !self.announcement.load(Ordering::Acquire).is_null()
+        // Relaxed: the poller asks, which has set it.
+        !self.announcement.load(Ordering::Relaxed).is_null()
     }
 
     /// Prints where the trace is, once. At the exit it returns when the trace is written.

@@ -78,7 +78,7 @@ impl Target {
         let place = places.find(|place| sys::is_writable(place).is_ok());
         place.map(Target::Named).ok_or_else(|| {
             Error::new(
-                "no directory for the trace is writable, here, in TMPDIR and in /tmp: choose one with -o",
+                "no directory for the trace is writable, neither this one nor GPUSPY_DIR, TMPDIR and /tmp: choose one with -o",
             )
         })
     }
