@@ -215,6 +215,7 @@ fn ranks_that_share_a_gpu_share_one_row() {
     assert!(statuses.len() == 2 && statuses[0].boot.is_some() && statuses[0].boot == statuses[1].boot);
     let (began, ended) = (statuses.iter().map(|s| s.began).min(), statuses.iter().map(|s| s.ended).max());
     let whole = report(&traces);
+    // It was longer where a thread's time was read after the program's end had been seen, and before that was known to who read it.
     assert_eq!(whole["wall_ns"], ended.unwrap() - began.unwrap());
     let [device] = whole["devices"].as_array().unwrap().as_slice() else { panic!("{whole:#}") };
     assert_eq!(device["processes"], 2);

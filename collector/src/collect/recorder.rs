@@ -254,7 +254,8 @@ impl<'s> Recorder<'s> {
             samples.iter_mut().for_each(|sample| sample.at = sample.at.min(over));
             self.push_all(samples);
         }
-        self.over = Some(over);
+        // What was read until the drain had seen the end is from before it, too.
+        self.over = Some(over.max(self.latest));
     }
 
     /// Begins the next window.
@@ -288,6 +289,7 @@ impl<'s> Recorder<'s> {
 
     fn push_all(&mut self, records: Vec<Record>) {
         for record in records {
+            self.latest = self.latest.max(record.at);
             let written = self.push(record);
             self.note(written);
         }
