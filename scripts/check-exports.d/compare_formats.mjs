@@ -21,7 +21,7 @@ const perfetto = new Uint8Array(Buffer.concat(paths.filter((path) => path.includ
 
 /** The labels of a Chrome trace's GPUs by their pids. */
 function labels(chrome) {
-  const labelled = /"process_labels","ts":0,"pid":(\d+),.*"labels":"(GPU [^"]*)"/g;
+  const labelled = /"process_labels","ts":0,"pid":(\d+),.*"labels":"(GPU [^",]*)[^"]*"/g;
   return new Map([...new TextDecoder().decode(chrome).matchAll(labelled)].map(([, pid, label]) => [Number(pid), label]));
 }
 // All files of a run have one.

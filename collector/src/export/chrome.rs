@@ -177,15 +177,17 @@ impl<W: Write> Sink for Chrome<W> {
     }
 
     fn group(&mut self, group: &Group<'_>) -> io::Result<()> {
-        let (pid, program, label, index) = match *group {
-            Group::Process { pid, program, known_as, .. } => {
-                let label = known_as.map_or("CPU".to_owned(), |known_as| format!("CPU, {known_as}"));
-                (pid, program, label, pid)
+        let (pid, program, rank, known_as, label, index) = match *group {
+            Group::Process { pid, program, rank, known_as } => {
+                (pid, program, rank, known_as, "CPU".to_owned(), pid)
             }
-            Group::Gpu { program, gpu, .. } => {
-                (gpu.number, program, gpu.label(), GPU_SORT_INDEX.saturating_add(gpu.number))
+            Group::Gpu { program, rank, gpu, .. } => {
+                (gpu.number, program, rank, None, gpu.label(), GPU_SORT_INDEX.saturating_add(gpu.number))
             }
         };
+        let rank = rank.map(|rank| format!("rank {rank}"));
+        let labels = [Some(label), rank, known_as.map(str::to_owned)].into_iter().flatten();
+        let label = labels.collect::<Vec<_>>().join(", ");
         let row = Row { pid, tid: 0 };
         self.metadata("process_name", row, "name", &Text::of(program))?;
         self.metadata("process_labels", row, "labels", &Text::of(&label))?;

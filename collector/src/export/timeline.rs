@@ -355,7 +355,7 @@ fn name_rows(sink: &mut impl Sink, source: &Source, process: &ProcessRows) -> io
         sink.row(&NamedRow { row: Row { pid, tid }, name, kind: RowKind::Thread })?;
     }
     for (ordinal, number) in process.gpus.iter().filter(|(ordinal, _)| has_device(**ordinal)) {
-        sink.group(&Group::Gpu { pid, program, gpu: named_gpu(source, *ordinal, *number) })?;
+        sink.group(&Group::Gpu { pid, program, rank, gpu: named_gpu(source, *ordinal, *number) })?;
     }
     for stream in &source.scene.streams {
         let Some(place) = process.streams.get(&stream.key()) else { continue };

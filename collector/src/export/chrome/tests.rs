@@ -568,6 +568,23 @@ fn a_file_contains_the_rank_that_all_its_processes_share() {
     assert_eq!(line(&[]), None);
 }
 
+/// Rows of two ranks were not told apart.
+#[test]
+fn in_a_file_of_several_ranks_each_process_and_each_gpu_has_its_rank() {
+    let of_rank = |rank: u32| -> Given {
+        let environment = ((Namespace::Fact, Fact::Environment as u32), format!("RANK={rank}\0"));
+        (
+            Some(status(5 + rank)),
+            Names([environment].into()),
+            vec![context(1, 0), record(1, Body::Work(launch(10_000, 20_000, 5_000)))],
+        )
+    };
+    let trace = exported(&[of_rank(2), of_rank(7)]);
+    let labels = events(&trace).iter().filter(|event| event["name"] == "process_labels");
+    let labels: Vec<&str> = labels.map(|event| event["args"]["labels"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["CPU, rank 2", "GPU 0, rank 2", "CPU, rank 7", "GPU 0, rank 7"]);
+}
+
 /// What a filter leaves of calls and of work: (start, end).
 type Left = (Vec<(i64, i64)>, Vec<(i64, i64)>);
 

@@ -212,7 +212,8 @@ fn read_chrome(processes: &[Given], filter: &Filter) -> Contents {
                 let label = text("labels");
                 let pid = event["pid"].to_string();
                 let group = groups.get_mut(&number(event, "pid")).unwrap();
-                group[1] = if label.starts_with("CPU") { pid } else { label };
+                let (place, _rank) = label.split_once(", ").unwrap_or((&label, ""));
+                group[1] = if place == "CPU" { pid } else { place.to_owned() };
             }
             ("M", "thread_name") => drop(rows.insert(row(event), text("name"))),
             ("s", _) => {

@@ -108,6 +108,8 @@ pub enum Group<'a> {
         pid: u32,
         /// The program's name.
         program: &'a str,
+        /// The rank of the process.
+        rank: Option<u32>,
         /// The GPU. Its number is the pid of the rows.
         gpu: NamedGpu<'a>,
     },
