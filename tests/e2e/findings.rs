@@ -209,6 +209,15 @@ fn a_compiler_that_runs_in_each_step_is_found_with_what_it_costs() {
     fault.is_absent_from_the_twin();
 }
 
+/// The wait before it had all of the time, which was there without the wait, too; and where a wait did not, the verdict was that a GPU
+/// which was idle for half of the time needed faster kernels.
+#[test]
+fn a_module_that_is_loaded_in_each_step_is_found_with_what_it_costs() {
+    let fault = Fault { program: "reloading", id: "recompilation", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
 #[test]
 fn copies_that_the_host_waits_for_are_found_with_their_gain() {
     let fault = Fault { program: "synchronous_copies", id: "synchronous-copies", settings: &[] };

@@ -9,7 +9,7 @@ use super::gaps::rows::{GapReport, side};
 use super::graphs::GraphUse;
 use super::identity::Identity;
 use super::idle::IdleReport;
-use super::idle::by_step::StepIdle;
+use super::idle::by_step::{BeforeSteps, StepIdle};
 use super::idle::rows::Resolve;
 use super::kernels::{self, Kernel};
 use super::merge::Merge;
@@ -61,6 +61,8 @@ pub struct DeviceReport {
     pub idle: IdleReport,
     /// The gaps of each of its timelines by the steps of the process, and by cause. Several processes together have none.
     pub idle_by_step: Vec<StepIdle>,
+    /// Its time before the first step of its process. Several processes together have none.
+    pub before_steps: BeforeSteps,
 }
 
 impl DeviceReport {
@@ -170,6 +172,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             gaps: GapReport::of(found, (id, began_ns), beside, |caller| end.source(caller), end),
             idle,
             idle_by_step: time.idle_by_step,
+            before_steps: time.before_steps,
         }
     };
     times.into_iter().map(row).collect()

@@ -120,6 +120,16 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Returns the length of each [`Part`], ns.
+    pub fn values(&self) -> [u64; PARTS] {
+        Part::ALL.map(|part| match part {
+            Part::Busy(class) => self.busy[class as usize].value,
+            Part::Unobserved => self.unobserved.value,
+            Part::Undecided => self.undecided.value,
+            Part::Idle => self.idle.value,
+        })
+    }
+
     /// Counts `ns` that were spent on one part.
     pub fn pass(&mut self, part: Part, ns: u64) {
         self.span += ns;

@@ -29,7 +29,7 @@ use super::gaps::sweep::{Sweep, Swept};
 use super::gaps::{GapLog, Gaps, Lane, Neighbour};
 use super::identity::{CLASSES, Class, Identity, Layer};
 use super::idle::HtaClasses;
-use super::idle::by_step::StepIdle;
+use super::idle::by_step::{BeforeSteps, StepIdle};
 use super::idle::host::{Host, Over};
 use super::idle::lead::{Lead, LeadNumber};
 use super::idle::rows::{Found, Used};
@@ -89,6 +89,8 @@ pub struct DeviceTime {
     pub idle: Found,
     /// The same by step and cause, of each of its timelines.
     pub idle_by_step: Vec<StepIdle>,
+    /// The time of its timelines before the first step, added.
+    pub before_steps: BeforeSteps,
 }
 
 /// What a timeline belongs to.
@@ -263,7 +265,7 @@ impl Timelines {
             device.streams += timeline.streams.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, bins, gaps, mut idle, late } = timeline.finish(ended);
+            let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } = timeline.finish(ended);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let host = self.hosts.get(key.0 as usize)?;
@@ -280,6 +282,7 @@ impl Timelines {
             device.identity.add(&identity);
             device.gaps.merge(gaps);
             device.late += late;
+            device.before_steps.add(&before_steps);
         }
         done
     }

@@ -1,10 +1,10 @@
 //! The parts of the wall time, which do not overlap and sum to it.
 
-use super::first_launches;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::Sum;
-use crate::analyze::identity::Class;
+use crate::analyze::identity::{Class, Part};
 use crate::analyze::idle::Cause;
+use crate::analyze::idle::by_step::BeforeSteps;
 use crate::analyze::{ProcessReport, Tables, lines};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -47,8 +47,12 @@ pub struct Buckets {
     /// That GPU's place in the tables; `None` if no GPU had work.
     pub device: Option<usize>,
     /// Of a program with steps the time of starting up and ending, ns, which is not judged: before the GPU's first operation and after
-    /// its last, and what sets up or loads code in between. 0 if there are too few steps, or it is short.
+    /// its last, what sets up or loads code in between, and all that is before the first step. 0 if there are too few steps, or it is
+    /// short.
     pub around: u64,
+    /// Of other parts than start-up, set-up and the tail, what comes once, ns: it is a part of [`around`](Self::around) if that is not 0,
+    /// and only loads code otherwise.
+    pub once: BTreeMap<Bucket, u64>,
 }
 
 /// The fewest steps that are judged without the time around them.
@@ -71,13 +75,41 @@ impl Buckets {
             return Buckets { wall, parts, ..Buckets::default() };
         };
         let buckets = Buckets::of_device(device, all);
-        let around =
-            [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Idle(Cause::Loading), Bucket::Tail];
-        let around: u64 = around.into_iter().map(|bucket| buckets.get(bucket).value).sum();
-        let loading = first_launches(all).min(buckets.get(Bucket::Idle(Cause::Launching)).value);
-        let around = around.saturating_add(loading);
+        let loading = Bucket::Idle(Cause::Loading);
+        let loaded_once = buckets.get(loading).value.saturating_sub(in_steps(all, Cause::Loading));
+        let mut once = buckets.before_steps(&device.before_steps);
+        once.insert(loading, loaded_once);
+        let around = [Bucket::StartUp, Bucket::Idle(Cause::SetUp), Bucket::Tail];
+        let around = around.into_iter().map(|bucket| buckets.get(bucket).value).chain(once.values().copied());
+        // The steady steps are judged, whatever they do.
+        let around = around.sum::<u64>().min(buckets.wall.saturating_sub(steady(all)));
         let is_left_out = all.steps.count >= STEPS && around as f64 > buckets.wall as f64 * AROUND;
-        Buckets { device: Some(at), around: if is_left_out { around } else { 0 }, ..buckets }
+        if !is_left_out {
+            once.retain(|bucket, _| *bucket == loading);
+        }
+        Buckets { device: Some(at), around: if is_left_out { around } else { 0 }, once, ..buckets }
+    }
+
+    /// Returns of each part what was before the first step, ns, beside set-up and loading code, which have causes of their own.
+    fn before_steps(&self, before: &BeforeSteps) -> BTreeMap<Bucket, u64> {
+        let busy = [
+            (Bucket::Compute, Class::Compute),
+            (Bucket::ExposedCommunication, Class::Communication),
+            (Bucket::ExposedCopies, Class::Copy),
+            (Bucket::Graphs, Class::Graph),
+        ];
+        let busy = busy.map(|(bucket, class)| (bucket, before.parts[Part::Busy(class).index()]));
+        let causes = Cause::ALL
+            .into_iter()
+            .filter(|cause| !matches!(cause, Cause::SetUp | Cause::Loading | Cause::Undecided));
+        let idle = causes.map(|cause| (Bucket::Idle(cause), before.idle[cause as usize]));
+        let all = busy.into_iter().chain(idle).map(|(bucket, ns)| (bucket, ns.min(self.get(bucket).value)));
+        all.filter(|(_, ns)| *ns > 0).collect()
+    }
+
+    /// Returns what of a part comes once, ns.
+    pub fn once(&self, bucket: Bucket) -> u64 {
+        self.once.get(&bucket).copied().unwrap_or(0)
     }
 
     /// Returns the time that is judged, ns: of a program with steps, without what comes once. A profile of a hundred steps is taken
@@ -146,11 +178,28 @@ impl Buckets {
     }
 }
 
+/// The time of all steps but the warm-up, ns.
+fn steady(all: &Tables) -> u64 {
+    in_steady_steps(all, all.steps.time.map_or(0.0, |time| time.mean))
+}
+
+/// The idle time of a cause in those steps, ns.
+fn in_steps(all: &Tables, cause: Cause) -> u64 {
+    in_steady_steps(all, all.steps.contents.idle_by_cause.get(&cause).copied().unwrap_or(0.0))
+}
+
+/// Returns so many times what is in each, ns.
+fn in_steady_steps(all: &Tables, ns: f64) -> u64 {
+    let steady = &all.steps.steady;
+    (ns * steady.end.saturating_sub(steady.start) as f64) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::identity::{CLASSES, Identity};
+    use crate::analyze::identity::{self, CLASSES, Identity};
     use crate::analyze::idle::{IdleReport, Part};
+    use crate::analyze::steps::{StepTimes, Steps};
     use crate::analyze::{Line, ProcessInfo};
     use proptest::prelude::*;
 
@@ -205,6 +254,71 @@ mod tests {
         assert_eq!(of(&[busy, busy, two_copies]), Some(0));
         let (short, long) = ([0, 0, 0, 0, 0, 0, 10], [0, 0, 0, 0, 0, 0, 20]);
         assert_eq!(of(&[short, long]), Some(1), "nothing was timed");
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// A hundred steps of `step` ms each in a run of 1 s, in which each part of the GPU's time has so many ms.
+    fn with_steps(
+        step: u64,
+        parts: [u64; CLASSES + 3],
+        before: BeforeSteps,
+        causes: &[(Cause, u64, u64)],
+    ) -> Buckets {
+        let line = Line {
+            wall_ns: 1_000 * MS,
+            period_ns: (0, 1_000 * MS),
+            looked_ns: 1_000 * MS,
+            ..Line::default()
+        };
+        let mut device = device(line, Some(0), parts.map(|part| part * MS));
+        device.before_steps = before;
+        let part = |ms: u64| Part { count: 1, total: exactly(ms * MS) };
+        let by_cause = causes.iter().map(|(cause, ms, _)| (*cause, part(*ms))).collect();
+        let mut steps = Steps { count: 100, steady: 0..100, ..Steps::default() };
+        steps.time = Some(StepTimes { mean: (step * MS) as f64, ..StepTimes::default() });
+        steps.contents.idle_by_cause =
+            causes.iter().map(|(cause, _, in_steps)| (*cause, (*in_steps * MS) as f64 / 100.0)).collect();
+        let idle = IdleReport { by_cause, ..IdleReport::default() };
+        let all = Tables { devices: vec![device], idle, steps, ..Tables::default() };
+        Buckets::of(&[process(line)], &all)
+    }
+
+    /// A model's weights were copied once, before a hundred steps that were all kernels, and the verdict was that copies bound the program
+    /// for 57 % of the time.
+    #[test]
+    fn copies_before_the_first_step_are_not_judged() {
+        let mut before = BeforeSteps::default();
+        before.parts[identity::Part::Busy(Class::Copy).index()] = 300 * MS;
+        before.idle[Cause::Copying as usize] = 200 * MS;
+        let buckets = with_steps(5, [490, 0, 0, 305, 205, 0, 0], before, &[(Cause::Copying, 205, 5)]);
+        assert_eq!((buckets.around, buckets.judged()), (500 * MS, 500 * MS));
+        assert_eq!(buckets.once(Bucket::ExposedCopies), 300 * MS);
+        assert_eq!(
+            (buckets.once(Bucket::Compute), buckets.once(Bucket::Idle(Cause::Copying))),
+            (0, 200 * MS)
+        );
+    }
+
+    /// A program that reset the GPU in each of a hundred steps was called GPU-bound, where the GPU was idle for 40 % of each: what sets up
+    /// and loads code was left out, however often it came.
+    #[test]
+    fn what_each_step_loads_is_judged() {
+        let parts = [600, 0, 0, 0, 400, 0, 0];
+        let buckets = with_steps(9, parts, BeforeSteps::default(), &[(Cause::Loading, 400, 390)]);
+        assert_eq!((buckets.around, buckets.judged()), (0, 1_000 * MS));
+        assert_eq!(buckets.once(Bucket::Idle(Cause::Loading)), 10 * MS);
+        // Also where the causes in the steps are not known.
+        let buckets = with_steps(9, parts, BeforeSteps::default(), &[(Cause::Loading, 400, 0)]);
+        assert_eq!(buckets.judged(), 1_000 * MS);
+        // Loaded before the steps, it is not.
+        let buckets = with_steps(
+            6,
+            parts,
+            BeforeSteps::default(),
+            &[(Cause::Loading, 390, 0), (Cause::Launching, 10, 10)],
+        );
+        assert_eq!((buckets.around, buckets.judged()), (390 * MS, 610 * MS));
     }
 
     proptest! {

@@ -18,7 +18,6 @@ use crate::analyze::idle::{Cause, Site, Wait};
 use crate::analyze::merge::Merge;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
-use crate::analyze::startup::FirstLaunches;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::{Claimed, Finding};
@@ -47,16 +46,6 @@ const FEW_STEPS: u64 = 20;
 fn gpus(all: &Tables) -> u64 {
     let used = all.devices.iter().filter(|device| device.timelines > 0);
     (used.count() as u64).max(1)
-}
-
-/// What the first launches of kernels took of one GPU's time, ns, beyond their later launches, and in all if there were none: a
-/// first launch may load the kernel's code. At most so much of the time in which the GPU waited for launches comes once.
-fn first_launches(all: &Tables) -> u64 {
-    let first = all.startup.as_ref().map(|startup| &startup.first_launches);
-    let of_all = first.map_or(0, |FirstLaunches { all, compared, excess_ns, .. }| {
-        excess_ns.saturating_add(all.host_ns.saturating_sub(compared.host_ns))
-    });
-    of_all / gpus(all)
 }
 
 /// Whether any operation was launched that is not captured into a graph only.
@@ -89,11 +78,6 @@ impl<'a> Facts<'a> {
     /// with as many times the buckets.
     pub fn gpus(&self) -> u64 {
         gpus(self.all)
-    }
-
-    /// What the [first launches](first_launches) of kernels took of one GPU's time, ns.
-    pub fn first_launches(&self) -> u64 {
-        first_launches(self.all)
     }
 
     /// Whether the time that is judged is that of the steps, and little else: a program may do other work before them, between phases,

@@ -215,6 +215,8 @@ fn removes(facts: &Facts<'_>, finding: &Finding, bound: Bound, group: &Group) ->
         (Bound::Host, Id::SmallCopies) => !group.is_on_stream(),
         (Bound::Host, _) if (fault == Id::HostFunction) != group.is_on_stream() => false,
         (Bound::Syncs, _) if group.is_on_stream() => false,
+        // Code may be loaded in the launches, or compiled between them.
+        (Bound::Launches, Id::Recompilation) => group.in_others > group.idle / 2,
         _ => removed_by(fault) == Some(bound),
     }
 }
@@ -230,7 +232,7 @@ fn saves(facts: &Facts<'_>, bound: Bound, group: &Group) -> u64 {
 /// Returns the kernel that takes most of the GPU's time, and the part of the wall time that is its own, ns; `None` if
 /// graph launches take more, or no kernel was timed.
 fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
-    let compute = facts.buckets.get(Bucket::Compute).value;
+    let compute = facts.buckets.get(Bucket::Compute).value - facts.buckets.once(Bucket::Compute);
     if facts.buckets.get(Bucket::Graphs).value > compute {
         return None;
     }

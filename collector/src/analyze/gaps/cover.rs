@@ -131,6 +131,13 @@ impl Covered {
         self.identity.came_late(class, ns);
     }
 
+    /// Returns the length of each part of the span so far, ns.
+    pub fn values(&self) -> [u64; PARTS] {
+        let mut values = self.identity.values();
+        values.iter_mut().zip(self.parts).for_each(|(sum, ns)| *sum += ns);
+        values
+    }
+
     /// Returns the parts of the span.
     pub fn identity(mut self) -> Identity {
         self.add_up();

@@ -6,6 +6,7 @@
 use super::super::bins::Bins;
 use super::super::estimate::Estimate;
 use super::super::identity::{Class, Identity, Layer, Part};
+use super::super::idle::by_step::BeforeSteps;
 use super::super::idle::closed::Closed;
 use super::super::idle::lead::{LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
@@ -47,6 +48,9 @@ pub struct Sweep {
     last: Option<(i64, Lane)>,
     /// By how much the clocks of successive edges can change the counted time, ns.
     doubt: u64,
+    /// Whether the latest operation that started was of the set-up before the steps.
+    is_setting_up: bool,
+    before_steps: BeforeSteps,
 }
 
 /// What a sweep has found.
@@ -64,6 +68,8 @@ pub struct Swept {
     pub idle: Tally,
     /// Operations that arrived too late for their place in GPU order.
     pub late: u64,
+    /// Its time before the first step.
+    pub before_steps: BeforeSteps,
 }
 
 /// A gap whose end has not been reached.
@@ -155,10 +161,10 @@ impl Sweep {
                 self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, last.off_by()));
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
         }
-        let Sweep { origin, covered, bins, gaps, idle, late, .. } = self;
+        let Sweep { origin, covered, bins, gaps, idle, late, before_steps, .. } = self;
         let mut identity = covered.identity();
         identity.doubt(self.doubt);
-        Swept { origin, identity, bins, gaps, idle, late }
+        Swept { origin, identity, bins, gaps, idle, late, before_steps }
     }
 
     /// Passes to `time` and over all edges at that time.
@@ -181,6 +187,7 @@ impl Sweep {
             self.lead_in = Some(time);
         }
         let (mut ended, mut began, mut step) = (None, None, None);
+        let was_setting_up = self.is_setting_up;
         let was_idle = self.cover.is_idle();
         while let Some(edge) = self.edges.pop_at(time) {
             let is_work = !matches!(edge.layer, Layer::Certain | Layer::Possible);
@@ -191,6 +198,7 @@ impl Sweep {
                     if let Some(lead) = self.leads.get(self.edges.neighbour(edge.held).lead) {
                         self.idle.without_waits.start(lead, time);
                         step = step.max(lead.step);
+                        self.is_setting_up = lead.is_setting_up;
                     }
                 }
             } else {
@@ -222,6 +230,10 @@ impl Sweep {
         }
         // A gap that ends here belongs to the step before.
         if let Some(step) = step {
+            if was_setting_up && !self.idle.by_step.has_begun() {
+                let idle = self.idle.by_cause.map(|part| part.total.value);
+                self.before_steps = BeforeSteps { parts: self.covered.values(), idle };
+            }
             self.idle.by_step.reach(step);
         }
         while let Some(lead) = self.passed.pop() {

@@ -3,6 +3,7 @@
 //! On a device a step begins when the first of its operations starts, and lasts until one of the next step does. A gap ends
 //! when an operation starts, so no step begins inside of a gap: all of it lies in the step of the operations before it.
 
+use super::super::identity::PARTS;
 use super::Cause;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,6 +15,23 @@ const MOST: usize = 64;
 
 /// Idle time by [`Cause`], ns.
 pub type Causes = [u64; Cause::COUNT];
+
+/// What the time of a timeline went to before the first step, if the program only set itself up until then, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BeforeSteps {
+    /// By [`Part`](super::super::identity::Part).
+    pub parts: [u64; PARTS],
+    /// The idle time by cause.
+    pub idle: Causes,
+}
+
+impl BeforeSteps {
+    /// Adds another timeline's.
+    pub fn add(&mut self, other: &BeforeSteps) {
+        self.parts.iter_mut().zip(other.parts).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+        add(&mut self.idle, &other.idle);
+    }
+}
 
 /// The idle time of a timeline by step. Its size does not grow with the number of steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +59,11 @@ impl StepIdle {
         }
     }
 
+    /// Whether the first step has begun.
+    pub fn has_begun(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Returns the step that the device is in, if that is one of the first.
     pub fn first_now(&self) -> Option<u64> {
         self.open.as_ref().map(|(step, _)| *step).filter(|step| *step < FIRST as u64)
@@ -60,6 +83,16 @@ impl StepIdle {
         let single = self.first.iter().map(|(step, causes)| (*step, causes));
         let open = self.open.as_ref().map(|(step, causes)| (*step, causes));
         for (_, causes) in single.chain(open).filter(|(step, _)| (from..to).contains(step)) {
+            add(&mut all, causes);
+        }
+        all
+    }
+
+    /// Returns the idle time of the steps before `to`, which is at most the first step after the warm-up.
+    pub fn until(&self, to: u64) -> Causes {
+        let mut all = [0; Cause::COUNT];
+        let open = self.open.as_ref().map(|(step, causes)| (step, causes));
+        for (_, causes) in self.first.iter().chain(open).filter(|(step, _)| **step < to) {
             add(&mut all, causes);
         }
         all

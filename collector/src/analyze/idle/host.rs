@@ -4,6 +4,7 @@ use super::super::call_class::{CallClass, CallClasses};
 use super::super::calls::base_name;
 use super::super::waits;
 use super::enqueued::Enqueued;
+use super::first_launches::FirstLaunches;
 use super::history::{History, Spent};
 use super::lead::Lead;
 use super::{Cause, LONG, Next};
@@ -43,6 +44,11 @@ pub struct Host {
     history: History,
     ranges: Ranges<Nothing>,
     enqueued: Enqueued,
+    first_launches: FirstLaunches,
+    /// Whether the present event is a launch that loads code.
+    loads: bool,
+    /// When the last call began that loads a module or creates a context: host ns. It waits for the GPU.
+    loaded: i64,
     /// The contexts that had work.
     contexts: Vec<u32>,
     /// The number of operations so far.
@@ -69,6 +75,9 @@ impl Host {
             history: History::default(),
             ranges: Ranges::new(0),
             enqueued: Enqueued::default(),
+            first_launches: FirstLaunches::default(),
+            loads: false,
+            loaded: i64::MIN,
             contexts: Vec::new(),
             launches: 0,
             is_paused: false,
@@ -106,6 +115,7 @@ impl Host {
     /// Takes what an event says about the host, before its operation and its call.
     pub fn observe(&mut self, event: &Event<'_>) {
         self.classes.observe(event);
+        self.loads = self.first_launches.loads(event);
         match &event.record.body {
             Body::NvtxRange(range) => self.range(event, range),
             Body::Stream(stream) if stream.destroyed => {
@@ -168,7 +178,11 @@ impl Host {
         let (calls, known_from, before) =
             if returned <= from { (Box::default(), i64::MIN, i64::MIN) } else { thread.since(from, most) };
         let moved = operation.what.moved();
-        let in_call = if moved.is_some() { Cause::Copying } else { Cause::Launching };
+        let in_call = match moved {
+            Some(_) => Cause::Copying,
+            None if self.loads => Cause::Loading,
+            None => Cause::Launching,
+        };
         let next = match moved {
             Some((TransferKind::HtoD, ..))
                 if thread.last().is_some_and(|last| is_same(last, event.caller)) =>
@@ -193,6 +207,7 @@ impl Host {
             before,
             range: innermost.unwrap_or(0),
             waited: thread.waited,
+            is_behind_load: thread.waited.is_some_and(|waited| waited.to <= self.loaded),
             launches: self.launches,
             step: event.step,
             is_preparing: event.is_preparing,
@@ -231,13 +246,18 @@ impl Host {
         let to = from.saturating_add(host(call.host_ns));
         thread.reach(from, to, is_paused, period);
         let (api, cause) = (call.api, Cause::of(class));
+        let took_long = call.host_ns >= LONG;
+        if class == CallClass::Load || (class == CallClass::Context && took_long) {
+            self.first_launches.module_loaded();
+            self.loaded = self.loaded.max(from);
+        }
         // It waited if the work was unfinished when it was entered, and over when it returned.
         let waited = over.filter(|over| from < over.at && over.at <= to.saturating_add(over.off_by));
         let until = waited.map_or(from, |over| over.at.min(to));
         if waited.is_some() {
             thread.count(Cause::ImplicitSync, from, until, period);
         }
-        thread.count(cause, until, to, period);
+        thread.count(if self.loads { Cause::Loading } else { cause }, until, to, period);
         let copies = cause == Cause::Copying;
         if copies {
             thread.add(Spent { from, to: until, cause: Cause::ImplicitSync, api, caller }, most);

@@ -35,6 +35,8 @@ pub struct Lead {
     pub range: u32,
     /// The last wait for the GPU that held the thread up.
     pub waited: Option<Waited>,
+    /// Whether the process has loaded a module or created a context since that returned.
+    pub is_behind_load: bool,
     /// The number of operations of the process until this one.
     pub launches: u64,
     /// The step of the program that its call belongs to. Of a burst or a run it is that of the last launch.

@@ -6,7 +6,7 @@
 //! unless the thread did nothing but launch.
 //!
 //! - [`host`]: the host's side of a process, from its events; [`history`]: the calls of its threads; [`enqueued`]: what
-//!   lies before a stream's next operation
+//!   lies before a stream's next operation; [`first_launches`]: which launches load code
 //! - [`lead`]: what is known of an operation that may end a gap; [`split`]: how a gap is divided, when it is [`closed`];
 //!   [`rows`]: the names
 //! - [`running`]: whether the leading threads ran while they were outside CUDA
@@ -20,6 +20,7 @@
 pub mod by_step;
 pub mod closed;
 pub mod enqueued;
+pub mod first_launches;
 pub mod history;
 pub mod host;
 pub mod hta;
@@ -62,7 +63,7 @@ named! {
         StreamWait = "stream_wait",
         /// The operation was enqueued, and nothing is known that it waited for.
         Starting = "starting",
-        /// In a call that initializes CUDA, loads modules or compiles.
+        /// In a call that initializes CUDA, loads modules or compiles, or in the [first launch](first_launches) of a kernel.
         Loading = "loading",
         /// The stream ran a host function.
         HostCallback = "host_callback",

@@ -9,6 +9,8 @@
 //! - What a thread waited and no gap has used is what the host is ahead of the GPU. A stream's queue holds about a thousand
 //!   launches, so the host is never ahead by more than the time of these.
 //! - How much of it is used in time that was not observed is not known: what was waited until then counts no more.
+//! - A call that loads a module waits for the GPU itself (`load_waits` in docs/hardware.md), and one that creates a context most often
+//!   follows the end of another one: what was waited until then counts no more either.
 //!
 //! Without its waits, a host that launches more slowly than the GPU works waits hardly, so nearly all of its gaps stay.
 
@@ -77,6 +79,9 @@ impl WithoutWaits {
         let replay = self.of(lead.process);
         if replay.unobserved != unobserved {
             (replay.unobserved, replay.used) = (unobserved, waited.total);
+        }
+        if lead.is_behind_load {
+            replay.used = replay.used.max(waited.total);
         }
         let oldest = replay.launches.front().map_or(gap.from, |(_, time)| *time);
         let queue = gap.to.saturating_sub(oldest).max(0) as u64;

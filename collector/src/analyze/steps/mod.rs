@@ -222,7 +222,9 @@ impl Steps {
             let steps = self.steady.end.saturating_sub(self.steady.start);
             self.contents.name_idle(&all, steps);
         } else {
-            self.contents.share(devices, self.time.map_or(0.0, |time| time.mean));
+            // The first step loads what all of them use, also where it is no warm-up.
+            let first = self.first_steady().max(1);
+            self.contents.share(devices, self.time.map_or(0.0, |time| time.mean), first);
         }
         for outlier in &mut self.outliers {
             let mut all = [0; Cause::COUNT];
@@ -238,17 +240,32 @@ fn named(causes: &by_step::Causes) -> impl Iterator<Item = (Cause, u64)> {
     Cause::ALL.into_iter().map(|cause| (cause, causes[cause as usize])).filter(|(_, ns)| *ns > 0)
 }
 
+/// Returns the idle time in which code was loaded before a step, ns: all of it where the idle time of single steps is not known.
+fn loaded_before(device: &DeviceReport, step: u64) -> u64 {
+    let loading = |causes: &by_step::Causes| causes[Cause::Loading as usize];
+    let in_steps = device.idle_by_step.iter().map(|idle| loading(&idle.until(step)));
+    match device.idle_by_step.is_empty() {
+        true => u64::MAX,
+        false => in_steps.fold(loading(&device.before_steps.idle), u64::saturating_add),
+    }
+}
+
 impl Contents {
-    /// Divides a step of `mean` ns like the whole time of the devices, without the idle time in which the program prepared.
-    fn share(&mut self, devices: &[DeviceReport], mean: f64) {
+    /// Divides a step of `mean` ns like the whole time of the devices, without the idle time in which the program prepared, and that in
+    /// which it loaded code before step `first`.
+    fn share(&mut self, devices: &[DeviceReport], mean: f64, first: u64) {
         let (mut busy, mut undecided, mut idle) = (0.0, 0.0, BTreeMap::new());
         for device in devices {
             let whole = device.whole();
             busy += whole.busy.iter().map(|part| part.value as f64).sum::<f64>();
             undecided += whole.undecided.value as f64 + whole.unobserved.value as f64;
-            let is_prepared = |cause: &Cause| matches!(cause, Cause::SetUp | Cause::Loading);
-            for (cause, part) in device.idle.by_cause.iter().filter(|(cause, _)| !is_prepared(cause)) {
-                *idle.entry(*cause).or_insert(0.0) += part.total.value as f64;
+            for (cause, part) in &device.idle.by_cause {
+                let once = match cause {
+                    Cause::SetUp => u64::MAX,
+                    Cause::Loading => loaded_before(device, first),
+                    _ => 0,
+                };
+                *idle.entry(*cause).or_insert(0.0) += part.total.value.saturating_sub(once) as f64;
             }
         }
         let all_idle: f64 = idle.values().sum();
@@ -671,8 +688,34 @@ mod tests {
             [(Cause::SetUp, part(850)), (Cause::Loading, part(50)), (Cause::Launching, part(30))].into();
         let idle = IdleReport { by_cause, ..IdleReport::default() };
         let mut contents = Contents::default();
-        contents.share(&[DeviceReport { identity, idle, ..DeviceReport::default() }], 50.0);
+        contents.share(&[DeviceReport { identity, idle, ..DeviceReport::default() }], 50.0, 1);
         assert_eq!((contents.busy.round(), contents.idle.round(), contents.undecided), (35.0, 15.0, 0.0));
+    }
+
+    /// A program that loaded a module in each step was said to be busy for 96 % of a step in which the GPU was idle for 39 %.
+    #[test]
+    fn code_that_each_step_loads_is_idle_time_of_the_steps() {
+        let exactly = |value| Sum { value, lo: value, hi: value };
+        let identity = Identity {
+            span: 1_100,
+            busy: [exactly(600), exactly(0), exactly(0), exactly(0)],
+            idle: exactly(500),
+            ..Identity::default()
+        };
+        let by_cause = [(Cause::Loading, Part { count: 10, total: exactly(500) })].into();
+        let idle = IdleReport { by_cause, ..IdleReport::default() };
+        let mut seen = StepIdle::default();
+        for (step, ns) in
+            [(0, 140), (1, 40), (2, 40), (3, 40), (4, 40), (5, 40), (6, 40), (7, 40), (8, 40), (9, 40)]
+        {
+            seen.reach(step);
+            seen.add(Cause::Loading, ns);
+        }
+        let device = DeviceReport { identity, idle, idle_by_step: vec![seen], ..DeviceReport::default() };
+        let mut contents = Contents::default();
+        contents.share(&[device], 96.0, 1);
+        assert_eq!((contents.busy.round(), contents.idle.round()), (60.0, 36.0));
+        assert_eq!(contents.idle_by_cause[&Cause::Loading].round(), 36.0);
     }
 
     /// With `--timing off`, and by default with CUDA_DEVICE_MAX_CONNECTIONS=1, steps were said to be idle for 100 % of their
@@ -688,7 +731,7 @@ mod tests {
         };
         let shared = |devices: &[DeviceReport]| {
             let mut contents = Contents::default();
-            contents.share(devices, 50.0);
+            contents.share(devices, 50.0, 1);
             (contents.busy, contents.idle, contents.undecided)
         };
         assert_eq!(shared(&[device(exactly(1_000), exactly(0))]), (0.0, 0.0, 50.0));

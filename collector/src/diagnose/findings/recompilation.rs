@@ -1,6 +1,7 @@
-//! `recompilation`: code is compiled and loaded while the GPU has nothing to do, again and again.
+//! `recompilation`: code is compiled, or only loaded, while the GPU has nothing to do, again and again.
 
 use super::super::Facts;
+use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
 use super::idle::Idle;
@@ -31,6 +32,19 @@ const COMPILED: Advice = Advice {
            what it was made from.",
 };
 
+/// Where code is only loaded.
+const LOADED: Advice = Advice {
+    pytorch: "Make kernels once, before the loop: a module, a Triton kernel or a compiled function that is made anew in each \
+              step is loaded anew, and each kernel's code comes to the GPU when it is launched for the first time.",
+    jax: "Call jax.jit once, before the loop: a function that is made anew in each step, as a lambda, is compiled and loaded \
+          anew.",
+    cuda: "Load each module once and keep it, with its context: after cuModuleUnload, cuCtxDestroy or cudaDeviceReset all code is \
+           loaded again, and its kernels' first launches wait for that.",
+};
+
+/// The least share of the judged time in which code is loaded that is a fault.
+const MUCH: f64 = 0.05;
+
 /// The fewest gaps that are a habit of the program.
 const HABIT: u64 = 3;
 
@@ -53,6 +67,52 @@ pub fn compiling<'a>(facts: &Facts<'a>) -> Option<Idle<'a>> {
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    compiled(facts).or_else(|| loaded(facts))
+}
+
+/// Looks for code that is loaded in the steps, by calls that do it or by first launches.
+fn loaded(facts: &Facts<'_>) -> Option<Claimed> {
+    let loading = Bucket::Idle(Cause::Loading);
+    let all = facts.buckets.get(loading).value;
+    let in_steps = all - facts.buckets.once(loading);
+    if (in_steps as f64) < facts.buckets.judged() as f64 * MUCH {
+        return None;
+    }
+    let mut idle = Idle::of(facts, |cause, _| cause == Cause::Loading);
+    idle.reduce(in_steps, all);
+    let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
+    let text = format!(
+        "{}, in which {} loaded code, most of it in {}.",
+        idle.lengths(facts, Cause::Loading),
+        idle.leader(),
+        site.api.as_deref().unwrap_or("calls")
+    );
+    Some(Claimed {
+        finding: Finding {
+            id: Id::Recompilation,
+            title: "Code is loaded again and again".to_owned(),
+            evidence: Evidence {
+                text,
+                count: idle.part.count,
+                total: Some(idle.part.total),
+                api: site.api.clone(),
+                source: idle.source(),
+                tid: site.tid,
+                ..Evidence::default()
+            },
+            explanation: "A module that is loaded again, or a context that is created again, comes to the GPU with its code again, and \
+                          the GPU has nothing to do meanwhile."
+                .to_owned(),
+            fix: LOADED.of(facts),
+            saves: Estimate::exactly(0),
+        },
+        claims: idle.claims,
+        sites: idle.sites,
+    })
+}
+
+/// Looks for code that is compiled.
+fn compiled(facts: &Facts<'_>) -> Option<Claimed> {
     let idle = compiling(facts)?;
     let site = idle.main?;
     let library = site.source.library.as_deref().and_then(|path| Path::new(path).file_name()?.to_str());

@@ -540,21 +540,20 @@ fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
 fn few_launches_and_the_first_of_a_kernel_are_no_tiny_kernels() {
     let of = |launches: u64, gaps: u64, first: u64| {
         let site = Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() };
-        let part = Part { count: gaps, total: exactly(20 * MS) };
-        let mut startup = Startup { processes: 1, ..Startup::default() };
-        startup.first_launches.all = startup::Calls { count: 1, host_ns: first };
-        let mut one = Tables { startup: Some(startup), ..process(1) };
-        one.idle.by_cause = [(Cause::Launching, part)].into();
-        one.idle.sites = [((Cause::Launching, site), part)].into();
+        let part = |count, ms: u64| Part { count, total: exactly(ms * MS) };
+        let mut one = process(1);
+        let causes = [(Cause::Launching, part(gaps, 20 - first)), (Cause::Loading, part(1, first))];
+        one.idle.by_cause = causes.into();
+        one.idle.sites = causes.map(|(cause, part)| ((cause, site.clone()), part)).into();
         one.kernels = vec![Kernel::of_launches("add", launches, 2_000)];
-        let parts = [(Bucket::Idle(Cause::Launching), 20 * MS), (Bucket::Compute, 5 * MS)];
+        let idle = causes.map(|(cause, part)| (Bucket::Idle(cause), part.total.value));
+        let parts = [idle[0], idle[1], (Bucket::Compute, 5 * MS)];
         let found = found(vec![one], &parts, tiny_kernels::find)?;
+        assert_eq!(found.claims.len(), 1);
         Some(found.claims[&Bucket::Idle(Cause::Launching)].value / MS)
     };
-    assert_eq!((of(1, 0, 20 * MS), of(10, 9, 0)), (None, None));
-    assert_eq!(of(11, 10, 0), Some(20));
-    assert_eq!(of(11, 10, 15 * MS), Some(5));
-    assert_eq!(of(11, 10, 30 * MS), Some(0), "it is dropped");
+    assert_eq!((of(1, 0, 20), of(10, 9, 0)), (None, None));
+    assert_eq!((of(11, 10, 0), of(11, 10, 15)), (Some(20), Some(5)));
 }
 
 /// A kernel with one launch, of which nothing was known but that it took at most 12 ms, was the evidence of 38 906 gaps: "1 of 61 801

@@ -1,16 +1,14 @@
 //! `tiny-kernels`: kernels so short that the host cannot launch them as fast as the GPU runs them.
 
 use super::super::Facts;
-use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled};
 use super::idle::{Idle, without_own_cost};
-use crate::analyze::estimate::{Estimate, Sum};
+use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Cause;
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
 use crate::units::{count, duration, percent};
-use std::collections::BTreeMap;
 
 const FIX: Advice = Advice {
     pytorch: "Try torch.compile(model, mode=\"reduce-overhead\"), which fuses kernels and launches them as a CUDA graph; \
@@ -52,9 +50,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
         is_launching && facts.owed_to_habit(cause, site).is_none()
     });
-    let claims = without_first_launches(facts, idle.claims.clone());
-    let [later, all] = [&claims, &idle.claims].map(|claims| claims.values().map(|claim| claim.value).sum());
-    let total = idle.part.total.share(later, all);
+    let total = idle.part.total;
     let gaps = idle.part.count / facts.gpus();
     // What is replayed as a graph is launched already as the remedy says.
     let most_are_tiny = number * 2 >= launched + in_graphs;
@@ -103,7 +99,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             saves: Estimate::exactly(0),
         },
         // The gaps are those of all GPUs, and the claims those of one.
-        claims: without_own_cost(facts, claims, gaps),
+        claims: without_own_cost(facts, idle.claims, gaps),
         sites: idle.sites,
     })
 }
@@ -112,14 +108,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 fn is_tiny(kernel: &Kernel) -> bool {
     let median = kernel.durations.median();
     median.is_some_and(|median| median.value < TINY && median.hi < 2 * TINY)
-}
-
-/// Returns claims without what the first launches of kernels took: the next run of a loop does not.
-fn without_first_launches(facts: &Facts<'_>, mut claims: BTreeMap<Bucket, Sum>) -> BTreeMap<Bucket, Sum> {
-    if let Some(claim) = claims.get_mut(&Bucket::Idle(Cause::Launching)) {
-        *claim = claim.share(claim.value.saturating_sub(facts.first_launches()), claim.value);
-    }
-    claims
 }
 
 /// Whether the host was launching, or between two launches.

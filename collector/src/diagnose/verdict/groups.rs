@@ -64,11 +64,6 @@ impl Group {
 /// Divides the wall time by bound. What is undecided is in no group.
 pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
     let (buckets, idle) = (facts.buckets, &facts.all.idle);
-    // Of the time in which the GPU waited for launches, what first launches took is start-up: each site has its part of that.
-    let launching = buckets.get(Bucket::Idle(Cause::Launching)).value;
-    let first_launches = facts.first_launches().min(launching);
-    let loading_of =
-        |ns: u64| (u128::from(ns) * u128::from(first_launches) / u128::from(launching.max(1))) as u64;
     let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
     for (bucket, bound) in [
         (Bucket::StartUp, Bound::StartUp),
@@ -79,7 +74,7 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         (Bucket::Tail, Bound::Tail),
     ] {
         let group = groups.entry(bound).or_default();
-        group.ns = group.ns.saturating_add(buckets.get(bucket).value);
+        group.ns = group.ns.saturating_add(buckets.get(bucket).value - buckets.once(bucket));
     }
     for (cause, site, part) in parts(idle) {
         let owed_to = facts.owed_to_habit(cause, site);
@@ -91,10 +86,12 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         // The sites are those of all devices.
         let share = u128::from(part.total.value) * u128::from(of_this) / u128::from(of_all.max(1));
         let whole = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
-        let loading = if cause == Cause::Launching { loading_of(whole) } else { 0 };
+        // Each site has its part of what comes once.
+        let of = |part: u64| (u128::from(whole) * u128::from(part) / u128::from(of_this.max(1))) as u64;
+        let once = of(buckets.once(Bucket::Idle(cause)));
         let start_up = groups.entry(Bound::StartUp).or_default();
-        start_up.ns = start_up.ns.saturating_add(loading);
-        let ns = whole - loading;
+        start_up.ns = start_up.ns.saturating_add(once);
+        let ns = whole - once;
         let group = groups.entry(bound).or_default();
         group.ns = group.ns.saturating_add(ns);
         group.idle = group.idle.saturating_add(ns);
@@ -104,7 +101,7 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         if owed_to.is_some() {
             group.owed = group.owed.saturating_add(ns);
         }
-        if cause == Cause::OtherCall {
+        if matches!(cause, Cause::OtherCall | Cause::Loading) {
             group.in_others = group.in_others.saturating_add(ns);
         }
         group.gaps = group.gaps.saturating_add(part.count);
@@ -165,7 +162,9 @@ fn bound(cause: Cause, call: Option<&str>, is_owed: bool, part: &Part) -> Option
         | Cause::OtherCall => Bound::Launches,
         Cause::Allocating | Cause::Freeing => Bound::Allocations,
         Cause::Copying => Bound::Copies,
-        Cause::Loading | Cause::SetUp => Bound::StartUp,
+        Cause::SetUp => Bound::StartUp,
+        // In each step: what comes once is left out before.
+        Cause::Loading => Bound::Launches,
         Cause::HostCallback => Bound::Host,
         Cause::Undecided => return None,
     })

@@ -10,7 +10,6 @@ use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
 use crate::analyze::pending::Pending;
 use crate::analyze::source::Source;
-use crate::analyze::startup::{Calls, FirstLaunches, Startup};
 use crate::analyze::steps::StepTimes;
 use crate::analyze::summary::Captured;
 use crate::analyze::windows::Timing;
@@ -174,12 +173,10 @@ fn what_a_program_does_beside_its_steps_is_not_called_the_steps() {
 /// A GPU that ran kernels for 2 % of "the steps" was called their bound: the first launches, which load code, were in them.
 #[test]
 fn first_launches_that_load_code_are_not_in_the_steps() {
-    let idle = [(Cause::Launching, Site::default(), 880, 40)];
+    let idle = [(Cause::Loading, Site::default(), 870, 4), (Cause::Launching, Site::default(), 10, 36)];
     let mut all = run(20, [100, 0, 0, 0], &idle);
     all.steps.count = 10;
     all.steps.time = Some(StepTimes { mean: 10.0 * MS as f64, ..StepTimes::default() });
-    let first_launches = FirstLaunches { excess_ns: 870 * MS, ..FirstLaunches::default() };
-    all.startup = Some(Startup { first_launches, ..Startup::default() });
     let verdict = judged_at_any_width(&all);
     assert_eq!(verdict.text[0], "GPU-bound: kernels and graph launches run for 90.9 % of the steps.");
     all.steps.count = 9;
@@ -462,19 +459,13 @@ fn the_share_is_that_of_what_is_said_to_be_saved() {
 /// A program with one launch was launch-bound: its first launch loaded the kernel's code.
 #[test]
 fn a_first_launch_that_loads_code_is_start_up() {
-    let launching = [(Cause::Launching, inside("cuLaunchKernel"), 500, 100)];
-    let mut all = run(100, [100, 0, 0, 0], &launching);
-    let mut startup = Startup { processes: 1, ..Startup::default() };
-    let calls = |count, ms| Calls { count, host_ns: ms * MS };
-    // One kernel was launched once, for 80 ms, and another one again and again, at first for 400 ms more.
-    startup.first_launches.all = calls(2, 490);
-    (startup.first_launches.compared, startup.first_launches.excess_ns) = (calls(1, 410), 400 * MS);
-    all.startup = Some(startup);
-    let verdict = judged_at_any_width(&all);
+    let of = |cause| (cause, inside("cuLaunchKernel"), 480, 2);
+    let launching = (Cause::Launching, inside("cuLaunchKernel"), 20, 100);
+    let verdict = judged_at_any_width(&run(100, [100, 0, 0, 0], &[of(Cause::Loading), launching.clone()]));
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::StartUp), Some(580 * MS)), "{verdict:?}");
     assert_eq!(verdict.text[0], "Start-up takes 58.0 % of the wall, 480 ms of it loading code and set-up.");
-    all.startup = None;
-    assert_eq!(judged_at_any_width(&all).bound, Some(Bound::Launches));
+    let launching = [(Cause::Launching, inside("cuLaunchKernel"), 500, 100)];
+    assert_eq!(judged_at_any_width(&run(100, [100, 0, 0, 0], &launching)).bound, Some(Bound::Launches));
 }
 
 fn assert_refused(verdict: &Verdict, text: [&str; 2]) {

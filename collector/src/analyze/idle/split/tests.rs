@@ -28,6 +28,7 @@ fn lead(calls: &[Spent], called: i64, returned: i64) -> Lead {
         before: i64::MIN,
         range: 0,
         waited: None,
+        is_behind_load: false,
         launches: 1,
         step: None,
         is_preparing: false,

@@ -14,6 +14,8 @@ enum Does {
     Launch { host: i64, gpu: i64 },
     /// It waits until the GPU has done everything.
     Wait,
+    /// It loads a module when the GPU has done everything.
+    Load,
 }
 
 /// A stream and the thread that launches into it. Times are ns.
@@ -24,6 +26,7 @@ struct Machine {
     waited: u64,
     launches: u64,
     last_wait: Option<Waited>,
+    loaded: Option<i64>,
 }
 
 fn lead(machine: &Machine, called: i64) -> Lead {
@@ -41,6 +44,7 @@ fn lead(machine: &Machine, called: i64) -> Lead {
         before: i64::MIN,
         range: 0,
         waited: machine.last_wait,
+        is_behind_load: machine.last_wait.is_some_and(|wait| machine.loaded.is_some_and(|at| wait.to <= at)),
         launches: machine.launches,
         step: None,
         is_preparing: false,
@@ -78,6 +82,10 @@ impl Machine {
                     self.waited += (to - from) as u64;
                     self.last_wait =
                         Some(Waited { thread: 0, api: 2, line: 0, from, to, total: self.waited });
+                }
+                Does::Load => {
+                    self.loaded = Some(self.host);
+                    self.host = self.host.max(self.gpu);
                 }
             }
         }
@@ -150,4 +158,25 @@ fn waits_in_time_that_was_not_observed_do_not_count() {
     replay.skip();
     let late = [Does::Launch { host: 5_000, gpu: 100 }];
     assert_eq!(machine.run(&late, &mut replay), 0);
+}
+
+/// The wait before a module was loaded in each step had all of the time that the first launches took to load its code, and without that
+/// wait the load had waited.
+#[test]
+fn what_comes_after_a_load_is_owed_to_no_wait_before_it() {
+    let step = [
+        Does::Wait,
+        Does::Load,
+        Does::Launch { host: 5_000, gpu: 100 },
+        Does::Launch { host: 10, gpu: 5_000 },
+    ];
+    let program: Vec<Does> = std::iter::repeat_n(step, 50).flatten().collect();
+    let (mut with, mut replay) = (Machine::default(), WithoutWaits::default());
+    assert_eq!(with.run(&program, &mut replay), 0);
+    let loads: Vec<Does> = program.into_iter().filter(|does| !matches!(does, Does::Wait)).collect();
+    let mut without = Machine::default();
+    without.run(&loads, &mut WithoutWaits::default());
+    assert_eq!(with.gpu, without.gpu, "it gains nothing");
+    // What was waited before it does not count for later gaps either.
+    assert_eq!(with.run(&[Does::Launch { host: 9_000, gpu: 100 }], &mut replay), 0);
 }
