@@ -78,7 +78,7 @@ const NOTES: [&str; 4] = [
     "CUDA_DEVICE_MAX_CONNECTIONS=1: with one hardware queue, timing events make streams wait for each other, so at most a tenth of each second is timed",
     "CUDA_DEVICE_MAX_CONNECTIONS=1: with one hardware queue, timing events make streams wait for each other, so nothing is timed unless --timing auto requests it",
 ];
-const CROWDED: &str = "more streams than hardware queues (CUDA_DEVICE_MAX_CONNECTIONS): timing events could make streams that share a queue \
+const CROWDED: &str = "more streams have had work than there are hardware queues (CUDA_DEVICE_MAX_CONNECTIONS): timing events could make streams that share a queue \
                        wait for each other, so at most a tenth of each second is timed";
 const BAD_RANGE: &str = "GPUSPY_CAPTURE_RANGE is not one of profiler-api, nvtx:NAME, nvtx:NAME@DOMAIN and delay=SECONDS[,duration=SECONDS]: the \
                          whole run is recorded";
