@@ -13,7 +13,7 @@ int main(int argc, char **argv)
         if (is_faulty)
             kernel = load_kernel("step_200us");
         for (int n = 0; n < LAUNCHES; n++)
-            launch_grid(kernel, HELD, THREADS, stream); // finding: recompilation
+            launch_grid(kernel, HELD, THREADS, stream);
         CHECK(cuStreamSynchronize(stream));
     }
     return end_loop();
