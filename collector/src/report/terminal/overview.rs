@@ -12,7 +12,7 @@ use crate::analyze::idle::Cause;
 use crate::diagnose::buckets::Bucket;
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
-use crate::report::rows::findings::{Finding, run_path};
+use crate::report::rows::findings::{Finding, comparison};
 use crate::report::shell::printable;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
@@ -284,10 +284,9 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let path = printable(&run_path(run.reports));
     let commands = [
         first.verify_shown.clone(),
-        format!("run it again, then gpuspy diff {path} NEW"),
+        format!("run it again, then {}", printable(&comparison(run.reports, "NEW"))),
         "run it again, then compare both traces: gpuspy diff".to_owned(),
     ];
     let fits = commands.into_iter().map(Text::from).find(|command| command.width() <= room);
