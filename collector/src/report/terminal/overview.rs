@@ -129,7 +129,7 @@ fn wall(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let (identity, room) = (&run.rows.identity, screen.width() - INDENT);
     let parts = timeline::parts(identity).into_iter().filter(|part| part.bar.value > 0).map(|part| {
         let glyph = Text::toned(part.bar.tone, part.bar.drawn(screen.style.ascii).to_string());
-        glyph.then(format!(" {} {}", part.name, duration(part.bar.value)))
+        glyph.then(format!(" {} {}", part.name, about(part.time)))
     });
     // A part is not broken.
     let mut lines: Vec<Text> = Vec::new();
