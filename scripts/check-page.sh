@@ -2,7 +2,8 @@
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
 # harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program with
-# GPU times and without, steps with a long warm-up, a job of two ranks, hostile names and a damaged trace, on the simulated GPU.
+# GPU times and without, steps with a long warm-up, a job of two ranks, a job of which ranks crashed, hostile names and a damaged
+# trace, on the simulated GPU.
 #
 #   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
 #   scripts/check-page.sh --large        pages of generated traces, too: half a million operations, which may take 8 MB, and over a
@@ -45,7 +46,7 @@ judge() {
     "$gpuspy" report "$trace" --html "$scratch/$name.html" 2>/dev/null
     "$gpuspy" report "$trace" --json >"$scratch/$name.json" 2>/dev/null
     "$gpuspy" report "$trace" --operations >"$scratch/$name.operations" 2>/dev/null
-    "$gpuspy" report "$trace" --section coverage --width 100000 >"$scratch/$name.screen" 2>/dev/null
+    "$gpuspy" report "$trace" --section ranks,coverage --width 100000 >"$scratch/$name.screen" 2>/dev/null
     node "$root/scripts/check-page.d/judge.mjs" "$tools" "$chromium" "$name" "$scratch/$name.html" "$scratch/$name.json" \
         "$scratch/$name.operations" "$scratch/$name.screen" ${pictures:+"$pictures"} || failed+=("$name")
 }
@@ -84,6 +85,9 @@ fi
     done
     wait' "$bin/job_of_ranks" "$scratch/meeting" >/dev/null
 judge ranks "$scratch/ranks"
+# One rank is killed, and one crashes.
+"$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$scratch/crashed/" -- "$bin/job_of_three" >/dev/null
+judge crashed "$scratch/crashed"
 
 # The last third of a file is gone.
 size=$(stat -c %s "$scratch/gpuspy-demo.gspy")

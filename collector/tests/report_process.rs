@@ -310,9 +310,12 @@ fn assert_valid(report: &Value) {
         validator().iter_errors(report).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
     let identity = report["identity"].as_object().unwrap();
-    let parts = identity.iter().filter(|(key, _)| *key != "wall_ns");
+    let parts = identity.iter().filter(|(key, _)| key.ends_with("_ns") && *key != "wall_ns");
     let sum: u128 = parts.map(|(_, ns)| u128::from(ns.as_u64().unwrap())).sum();
     assert_eq!(u64::try_from(sum).ok(), identity["wall_ns"].as_u64(), "{identity:#?}");
+    for (part, estimate) in identity["estimates"].as_object().unwrap() {
+        assert_eq!(estimate["value"], identity[part], "{part} of {identity:#?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // judge.mjs TOOLS CHROMIUM NAME PAGE REPORT OPERATIONS SCREEN [PICTURES]: opens a page in a browser without a screen, and compares
 // it with what the same gpuspy says of the same traces: REPORT is `report --json`, OPERATIONS `report --operations`, SCREEN
-// `report --section coverage`. PICTURES is a folder for pictures of the page. Says what is wrong, and exits with 1.
+// `report --section ranks,coverage`. PICTURES is a folder for pictures of the page. Says what is wrong, and exits with 1.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -26,14 +26,15 @@ const expect = (holds, what) => holds || faults.push(what);
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
 
 /** Opens the page, which may ask for nothing and complain of nothing. */
-async function open(options) {
+async function open(options, section = '') {
   const page = await browser.newPage(options);
   page.on('console', (message) => faults.push(`the console says ${message.text()}`));
   page.on('pageerror', (error) => faults.push(`an error: ${error.message}`));
-  page.on('request', (request) => request.url() === url || faults.push(`a request for ${request.url().slice(0, 200)}`));
+  page.on('request', (request) => request.url().split('#')[0] === url || faults.push(`a request for ${request.url().slice(0, 200)}`));
   const url = new URL(`file://${path.resolve(file).split('/').map(encodeURIComponent).join('/')}`).href;
-  await page.goto(url);
-  await page.waitForFunction(() => window.gpuspy || document.querySelector('.doubts'), null, { timeout: 60_000 });
+  await page.goto(url + section);
+  // The foot comes last. A page that cannot be drawn says so outside of its head.
+  await page.waitForFunction(() => document.querySelector('footer, #page > .doubts'), null, { timeout: 60_000 });
   await page.evaluate(() => document.fonts.ready);
   return page;
 }
@@ -78,9 +79,38 @@ if (hasTimeline) {
 const texts = await page.evaluate(() => Array.from(document.querySelectorAll('[data-text]'), (one) => one.textContent));
 faults.push(...text(texts, report, screen));
 const doubts = await page.evaluate(() => document.querySelector('.doubts')?.textContent ?? '');
-const { warnings, coverage } = await page.evaluate(() => JSON.parse(document.getElementById('data-about').textContent).sentences);
-for (const sentence of [...warnings, ...coverage]) expect(withoutBlanks(screen).includes(withoutBlanks(sentence)), `the terminal does not say: ${sentence.slice(0, 200)}`);
-for (const sentence of warnings) expect(doubts.includes(sentence.slice(0, 60)), `the page does not warn: ${sentence.slice(0, 200)}`);
+const { warnings, endings, ranks, coverage } = await page.evaluate(() => JSON.parse(document.getElementById('data-about').textContent).sentences);
+for (const sentence of [...warnings, ...endings, ...ranks, ...coverage]) expect(withoutBlanks(screen).includes(withoutBlanks(sentence)), `the terminal does not say: ${sentence.slice(0, 200)}`);
+for (const sentence of [...warnings, ...endings]) expect(doubts.includes(sentence.slice(0, 60)), `the page does not warn: ${sentence.slice(0, 200)}`);
+
+// What the terminal says of ranks is on the page, and who ended badly in its head.
+if (hasTimeline && report.ranks.length > 0) {
+  expect(ranks.length > 0, 'nothing is said of the ranks');
+  const section = await page.evaluate(() => document.querySelector('#ranks')?.textContent ?? '');
+  for (const sentence of ranks) expect(section.includes(sentence), `the section of ranks does not say: ${sentence}`);
+  const rows = await page.evaluate(() => Array.from(document.querySelectorAll('header tbody tr'), (row) => row.textContent));
+  for (const { rank, pid, signal, exit_code } of report.processes) {
+    if (!signal && !exit_code) continue;
+    const how = signal ?? `code ${exit_code}`;
+    expect(endings.some((said) => new RegExp(`^ranks? (.*, )?${rank}[,:].*${how}`).test(said)), `rank ${rank} ended with ${how}, and nothing says so`);
+    expect(rows.some((row) => row.startsWith(`${pid}`) && row.includes(how)), `the list of processes does not have ${how} of rank ${rank}`);
+  }
+}
+
+// The parts of the wall time are shown with what is known of them.
+if (hasTimeline) {
+  const paths = new Set(shown.map((one) => one.path));
+  for (const [part, { value }] of Object.entries(report.identity.estimates)) {
+    expect(value === report.identity[part], `the estimate of ${part} is ${value}, and not ${report.identity[part]}`);
+    expect(value === 0 || paths.has(`identity.estimates.${part}`), `${part} of the wall time is without its bounds`);
+  }
+  for (const list of ['kernels', 'transfers', 'apis', 'syncs', 'implicit_syncs']) {
+    report[list].forEach((row, index) => {
+      const isPart = row.line && row.line_share !== null && row.line_share < 0.995;
+      expect(!isPart || paths.has(`${list}.${index}.line_share`), `${list}.${index} does not say how much comes from its line`);
+    });
+  }
+}
 
 // The steps after the warm-up fill the plot, as in the terminal, and what takes longer is cut.
 const means = report.steps?.plot_ns ?? [];
@@ -121,6 +151,8 @@ if (hasTimeline) {
   await timeline();
   await tables();
 }
+await printed();
+if (hasTimeline) await linked();
 for (const colorScheme of ['light', 'dark']) await contrast(colorScheme);
 if (pictures) await picture();
 await browser.close();
@@ -232,6 +264,11 @@ async function search(whole, length) {
     return one && { kind: one.dataset.kind, duration: read('duration_ns'), correlation: read('correlation'), pid: Number(one.querySelector('[data-pid]')?.dataset.pid) };
   });
   expect(detail !== null, 'the search chooses nothing');
+  if (report.ranks.length > 0) {
+    const { rank } = report.processes.find((one) => one.pid === detail?.pid) ?? {};
+    const said = await page.evaluate(() => Array.from(document.querySelectorAll('.detail dl > div'), (one) => one.textContent));
+    expect(said.some((row) => row.startsWith(`rank${rank},`)), `what was chosen does not name its rank: ${said.join(' | ')}`);
+  }
   if (detail?.kind === 'operation' && !Number.isNaN(detail.duration)) {
     const line = lines.find((one) => one.correlation === detail.correlation && (one.pid ?? 0) === (detail.pid || 0) && one.duration_ns);
     expect(line?.duration_ns.value === detail.duration, `operation ${detail.correlation} took ${line?.duration_ns.value}, not ${detail.duration}`);
@@ -260,6 +297,23 @@ async function tables() {
   await filter.fill('no such kernel');
   expect((await column()).length === 0, 'the filter leaves rows that do not match');
   await filter.fill('');
+}
+
+/** Tables have their headings also on paper. */
+async function printed() {
+  await page.emulateMedia({ media: 'print' });
+  const headless = await page.evaluate(() => Array.from(document.querySelectorAll('th')).filter((one) => one.textContent.trim() && !one.innerText.trim() && one.checkVisibility()).map((one) => one.textContent));
+  expect(headless.length === 0, `headings that are not printed: ${headless.slice(0, 5)}`);
+  await page.emulateMedia({ media: 'screen' });
+}
+
+/** A link to a section shows that when the page is opened. */
+async function linked() {
+  const one = await open({ viewport: { width: 1280, height: 900 } }, '#coverage');
+  await one.waitForTimeout(100);
+  const { top, left } = await one.evaluate(() => ({ top: document.getElementById('coverage').getBoundingClientRect().top, left: document.documentElement.scrollHeight - innerHeight - scrollY }));
+  expect(top < 80 || left < 2, `a link to a section shows the page ${Math.round(top)} pixels above it`);
+  await one.close();
 }
 
 /** Text is readable: 4.5 to 1, as WCAG asks. */

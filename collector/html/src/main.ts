@@ -45,6 +45,8 @@ async function main(): Promise<void> {
     coverage(),
   ].filter((one) => one !== null);
   page.append(contents(sections), h('main', {}, ...sections), foot());
+  // The browser looked for what the address names before it was here.
+  document.getElementById(location.hash.slice(1))?.scrollIntoView();
   window.gpuspy = { timeline, data, readyAfter: performance.now() };
 }
 

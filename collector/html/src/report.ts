@@ -18,7 +18,17 @@ export interface About {
   version: string;
   /** What prints the report, and what does so of a part of the time, whose options are added. */
   commands: { report: string; of_part: string };
-  sentences: { warnings: string[]; about: string[]; nothing: string | null; coverage: string[] };
+  sentences: {
+    warnings: string[];
+    /** Which ranks did not end well. */
+    endings: string[];
+    about: string[];
+    /** How each process ended, in the order of the report's processes. */
+    outcomes: string[];
+    nothing: string | null;
+    ranks: string[];
+    coverage: string[];
+  };
   /** What causes of idle time are called. */
   causes: Record<string, string>;
 }

@@ -5,7 +5,7 @@
 //! that allocates it to the return of the call that frees it. Memory that a graph allocates or frees changes when the
 //! launch has returned ([`graph`](crate::model::memory::graph) computes how much is held at once). Where calls of
 //! several threads overlap, each takes effect at an unknown moment of it, so that the order of returns is only the
-//! best estimate: then the peak is an interval ([`doubt`]).
+//! best estimate: then the peak is an interval ([`doubt`]), and so it is where a graph takes and frees several blocks.
 //!
 //! Of a process, and not of several on one line, each block is followed from its allocation to its free ([`held`]): who
 //! held memory at the peak, how long blocks live ([`lifetimes`]), and whether memory grows ([`trend`]).
@@ -34,6 +34,7 @@ use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory, re
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
+pub use doubt::Reasons;
 use doubt::{Doubt, Effect, When};
 use gpuspy_wire::record::Memory;
 use held::{Held, Passing};
@@ -129,7 +130,8 @@ impl MemoryTimeline {
         let MemoryUse { device, by_kind, by_library, timeline, timelines, .. } = &mut self.sum;
         let named = by_kind.iter_mut().map(|(kind, part)| (Some(*kind), part));
         for (part, held) in named.chain([(None, &mut *device)]) {
-            held.peak_between = self.doubts.entry(part).or_default().around(held.peak_bytes);
+            let doubt = self.doubts.entry(part).or_default();
+            (held.peak_between, held.doubt) = (doubt.around(held.peak_bytes), doubt.reasons());
         }
         *by_library = self.owners.finish(library);
         by_kind.retain(|_, part| !part.is_nothing());

@@ -475,6 +475,38 @@ fn a_job_that_no_single_command_started_is_to_be_run_again() {
     assert_eq!(of(torchrun, |_| ()), one);
 }
 
+/// One rank's trace was to be compared with that of a whole new job.
+#[test]
+fn the_report_of_one_rank_is_compared_with_that_rank_of_a_new_job() {
+    let of = |ranks: &[u32], world: u32, change: fn(&mut ProcessReport)| {
+        let line = Arc::new(Together::default());
+        let rank = |rank: &u32| {
+            let mut report = plain(4, 100_000);
+            is_of(&mut report, 100 + rank);
+            report.process.path = format!("job/rank{rank}.gspy");
+            report.process.launch = ["--", "torchrun", "train.py"].map(str::to_owned).to_vec();
+            (report.process.job.rank, report.process.job.world_size) = (Some(*rank), Some(world));
+            report.together = Some(Arc::clone(&line));
+            change(&mut report);
+            report
+        };
+        let reports: Vec<ProcessReport> = ranks.iter().map(rank).collect();
+        gpuspy_collector::report::verify(&reports)
+    };
+    let again = "gpuspy run -o after.gspy -- torchrun train.py && gpuspy diff";
+    assert_eq!(of(&[1], 4, |_| ()), format!("{again} job/rank1.gspy after.gspy --rank 1"));
+    assert_eq!(of(&[0], 1, |_| ()), format!("{again} job/rank0.gspy after.gspy"), "a job of one");
+    assert_eq!(of(&[0, 1], 2, |_| ()), format!("{again} job after.gspy"), "all ranks");
+    let selected = of(&[1, 2], 4, |report| report.process.selects_ranks = true);
+    assert_eq!(selected, format!("{again} job after.gspy --rank 1 --rank 2"));
+    let apart = "run the job again, then gpuspy diff job/rank1.gspy NEW --rank 1";
+    assert_eq!(of(&[1], 4, |report| report.process.launch.clear()), apart);
+    let by_itself = |report: &mut ProcessReport| {
+        report.process.launch = ["--", "python", "train.py"].map(str::to_owned).to_vec();
+    };
+    assert_eq!(of(&[1], 4, by_itself), apart, "each rank has a gpuspy of its own");
+}
+
 /// Of after.gspy the command was to overwrite that trace, and to compare it with itself.
 #[test]
 fn the_command_that_verifies_a_finding_keeps_the_trace_that_it_is_about() {

@@ -1,8 +1,11 @@
 //! The ranks of a job: one line for each, and the one that the others wait for.
 
 use super::*;
+use gpuspy_collector::analyze::Tables;
 use gpuspy_collector::analyze::idle::{Cause, Part};
-use gpuspy_collector::report::Section;
+use gpuspy_collector::model::outcome::Outcome;
+use gpuspy_collector::report::{Section, sentences};
+use std::borrow::Cow;
 
 const MS: u64 = 1_000_000;
 const STEP_NS: u64 = 50 * MS;
@@ -369,4 +372,25 @@ fn what_the_slow_rank_does_longer_than_the_others_is_named_by_step() {
 
 fn exactly(ns: u64) -> Sum {
     Sum { value: ns, lo: ns, hi: ns }
+}
+
+/// The page did not say that a rank had crashed, nor anything else that stands above the terminal's table.
+#[test]
+fn a_page_is_told_what_the_terminal_says_of_ranks_and_how_they_ended() {
+    let mut reports = job(8, sixth_sleeps);
+    reports[1].process.outcome = Some(Outcome::Crashed(6));
+    reports[3].process.outcome = Some(Outcome::Exited(Some(3)));
+    let all = Tables::of_run(&reports);
+    let said = sentences(&reports, Cow::Borrowed(&all), &[]);
+    assert_eq!(said.endings, ["rank 1: crashed with SIGABRT", "rank 3: exited with code 3"]);
+    let outcomes = [(0, "exited"), (1, "crashed with SIGABRT"), (3, "exited with code 3")];
+    assert!(outcomes.iter().all(|(rank, how)| said.outcomes[*rank] == *how), "{:?}", said.outcomes);
+    let screen = section(&reports, 10_000);
+    let lines = screen.lines().skip_while(|line| !line.starts_with("Ranks"));
+    let above = lines.take_while(|line| !line.starts_with("  rank"));
+    let above: Vec<&str> = above.map(|line| line.trim_start_matches("Ranks").trim()).collect();
+    assert!(above[0].contains("slower than the others") && above.len() == 3, "{above:?}");
+    assert_eq!(said.ranks, above);
+    let alone = &reports[..1];
+    assert!(sentences(alone, Tables::of_run(alone), &[]).ranks.is_empty());
 }

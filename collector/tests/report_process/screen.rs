@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::ValueEnum;
+use gpuspy_collector::analyze::memory::Reasons;
 use gpuspy_collector::model::outcome::Outcome;
 use gpuspy_collector::report::units::{bytes, count, duration, percent};
 use gpuspy_collector::report::{Section, Sort};
@@ -659,6 +660,24 @@ fn nothing_is_clipped_on_a_narrow_screen() {
     let launches =
         terminal(&whole_epoch(), &View { sections: vec![Section::Launches], ..View::default() }, &wide(80));
     assert!(launches.contains("ncclDevKernel_AllRed"), "{launches}");
+}
+
+/// Of a program with one thread, whose graph takes and frees two blocks, it was said that calls of several threads overlap.
+#[test]
+fn the_reason_why_a_peak_is_not_exact_is_the_true_one() {
+    let said = |overlap, graphs| {
+        let mut reports = whole_epoch();
+        for part in reports[0].tables.memory.by_kind.values_mut() {
+            part.peak_between = (part.peak_bytes / 2, part.peak_bytes);
+            part.doubt = Reasons { overlap, graphs };
+        }
+        section(&reports, &[Section::Memory]).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (threads, graph) =
+        ("calls of several threads overlap", "a graph may hold its blocks at once or one after the other");
+    assert!(said(false, true).contains(&format!(" ~ {graph}: ~")), "{}", said(false, true));
+    assert!(said(true, false).contains(&format!(" ~ {threads}: ~")), "{}", said(true, false));
+    assert!(said(true, true).contains(&format!(" ~ {threads}, and {graph}: ~")), "{}", said(true, true));
 }
 
 /// Total times extrapolate from timed copies; times by size do not.

@@ -2,13 +2,15 @@
 
 import { type Child, cut, h, library, name, place, plain } from '../dom';
 import { figure, ofGpuWall } from '../figures';
-import { at, list, short, text, value } from '../report';
+import { about, at, list, short, text, value } from '../report';
 import { type Column, table } from '../table';
 import { section } from './section';
 
 const of = (path: string, key: string): string => text(`${path}.${key}`) ?? '';
 
-const line: Column = { head: 'line', means: 'the line of the program that most of it comes from', cell: (path) => place(of(path, 'line')), by: (path) => of(path, 'line') };
+/** The share from which on a line is shown as the one that all comes from, as on the terminal. */
+const WHOLE = 0.995;
+const line: Column = { head: 'line', means: 'the line of the program that most of it comes from, and its share unless that is all', cell: mainLine, by: (path) => of(path, 'line') };
 /** What times on the host are shares of, and what times on GPUs are. */
 const [wall, gpuWall] = ['wall_ns', 'gpu_wall_ns'];
 
@@ -37,6 +39,12 @@ export function kernels(): HTMLElement | null {
           ],
         }),
       );
+}
+
+function mainLine(path: string): Child {
+  const share = value(`${path}.line_share`) ?? 1;
+  const shown = place(of(path, 'line'));
+  return share < WHOLE && of(path, 'line') ? h('span', {}, shown, ' ', h('span', { class: 'dim' }, figure(`${path}.line_share`, 'percent'))) : shown;
 }
 
 function named(kernel: string): Child {
@@ -167,12 +175,14 @@ export function ranges(): HTMLElement | null {
 }
 
 export function ranks(): HTMLElement | null {
+  const isCompared = list('ranks').some((_, index) => at(`ranks.${index}.straggler`) !== null);
   return list('ranks').length === 0
     ? null
     : section(
         'ranks',
         'Ranks',
-        'Late is by how much a rank came later than half of the ranks, over all collectives; a score of one is the best rank.',
+        isCompared && 'Late is by how much a rank came later than half of the ranks, over all collectives; a score of one is the best rank.',
+        h('ul', { class: 'sentences' }, ...about.sentences.ranks.map((sentence) => h('li', { 'data-text': true }, sentence))),
         table({
           rows: 'ranks',
           caption: 'ranks',

@@ -14,7 +14,8 @@ export function title(): string {
 export function head(): HTMLElement {
   // Of one process the first line is `gpuspy  COMMAND`, and the others what ran and for how long.
   const [, ...more] = about.sentences.about;
-  const doubts = about.sentences.warnings.map((sentence) => h('p', { 'data-text': true }, sentence));
+  const { warnings, endings } = about.sentences;
+  const doubts = [...warnings, ...endings].map((sentence) => h('p', { 'data-text': true }, sentence));
   const nothing = about.sentences.nothing && h('p', { 'data-text': true }, about.sentences.nothing);
   return h(
     'header',
@@ -40,13 +41,14 @@ function processes(): HTMLElement | null {
       { head: 'pid', cell: (path) => id(path, 'pid'), by: (path) => value(`${path}.pid`) ?? -1 },
       { head: 'rank', cell: (path) => id(path, 'rank'), by: (path) => value(`${path}.rank`) ?? -1 },
       { head: 'command', cell: (path) => name(text(`${path}.command`) ?? '-', 80) },
-      { head: 'ended', cell: (path) => text(`${path}.ending`) ?? '-' },
+      { head: 'ended', cell: (path) => h('span', { 'data-text': true }, about.sentences.outcomes[Number(path.split('.').pop())] ?? '-') },
       { head: 'wall time', key: 'wall_ns', as: 'ns' },
       { head: 'launches', key: 'launches' },
       { head: 'lost records', key: 'dropped' },
     ],
   });
-  return h('details', {}, h('summary', {}, 'Processes'), rows);
+  const hasFailed = list('processes').some((_, index) => text(`processes.${index}.signal`) !== null || (value(`processes.${index}.exit_code`) ?? 0) > 0);
+  return h('details', { open: hasFailed }, h('summary', {}, 'Processes'), rows);
 }
 
 /** A number that is a name. */
@@ -69,6 +71,7 @@ function verdict(): HTMLElement {
   );
 }
 
+/** The parts of the report's `identity`, in the order of the bar. */
 const PARTS: [string, string, string][] = [
   ['start_up_ns', 'start-up', 'edge'],
   ['compute_ns', 'compute', 'compute'],
@@ -77,7 +80,6 @@ const PARTS: [string, string, string][] = [
   ['exposed_copy_ns', 'copies alone', 'copy'],
   ['idle_ns', 'idle', 'idle'],
   ['undecided_ns', 'undecided', 'unknown'],
-  ['unobserved_ns', 'not observed', 'unknown'],
   ['tail_ns', 'tail', 'edge'],
 ];
 
@@ -85,6 +87,8 @@ const PARTS: [string, string, string][] = [
 function wall(): HTMLElement | null {
   if (at('identity.wall_ns') === null) return null;
   const parts = PARTS.filter(([key]) => (value(`identity.${key}`) ?? 0) > 0);
+  // Those of the GPU have bounds; the time before and after it is exact.
+  const bounded = (key: string) => (at(`identity.estimates.${key}`) === null ? `identity.${key}` : `identity.estimates.${key}`);
   const whole = value('identity.wall_ns') ?? 1;
   const bar = h('div', { class: 'wall', 'aria-hidden': 'true' });
   for (const [key, label, color] of parts) {
@@ -92,7 +96,7 @@ function wall(): HTMLElement | null {
     bar.append(part);
   }
   const legend = parts.map(([key, label, color]) =>
-    h('li', {}, h('span', { class: `swatch ${color}`, 'aria-hidden': 'true' }), h('span', { class: 'what' }, label), figure(`identity.${key}`, 'ns'), ' ', h('span', { class: 'dim' }, share(`identity.${key}`, 'identity.wall_ns'))),
+    h('li', {}, h('span', { class: `swatch ${color}`, 'aria-hidden': 'true' }), h('span', { class: 'what' }, label), figure(bounded(key), 'ns'), ' ', h('span', { class: 'dim' }, share(bounded(key), 'identity.wall_ns'))),
   );
   return h(
     'figure',

@@ -39,6 +39,11 @@ export function detail(data: Data, lane: Lane, position: number): HTMLElement {
   const title = h('h3', {}, lane.kind === 'steps' ? `step ${nameOf(lane, at)}` : name(nameOf(lane, at), 120));
   const from = begin[at] as number;
   const rows: HTMLElement[] = [];
+  const whose = manifest.processes[lane.process];
+  if (whose && manifest.processes.length > 1) {
+    const pid = `${whose.pid ?? '?'}`;
+    rows.push(whose.rank === null ? row('process', pid) : row('rank', `${whose.rank}, process ${pid}`));
+  }
   if (binNs !== null && busy && inside) {
     rows.push(row('in this time', ns(binNs), ` from ${exact(from, '')}`));
     rows.push(row('busy', busyFor(busy[at] as number, binNs)));
@@ -99,8 +104,8 @@ function call(data: Data, number: number): HTMLElement[] {
   const rows: HTMLElement[] = [];
   const line = each.line()[number] as number;
   if (line >= 0) rows.push(row('line', place(manifest.names.lines[line])));
-  const { process, tid } = manifest.threads[data.calls.row[number] as number] ?? {};
-  if (tid) rows.push(row('thread', `${tid}${manifest.processes.length > 1 ? ` of ${manifest.processes[process ?? 0]?.pid}` : ''}`));
+  const { tid } = manifest.threads[data.calls.row[number] as number] ?? {};
+  if (tid) rows.push(row('thread', `${tid}`));
   const calls = each.calls()[number] as number;
   if (calls > 1) rows.push(row('calls', `${count(calls)} in a row`));
   const why = manifest.names.reasons[each.untimed()[number] as number];

@@ -1,10 +1,11 @@
-//! The bounds of a memory peak where calls overlap.
+//! The bounds of a memory peak where calls overlap, or a graph takes and frees blocks.
 //!
 //! A block is allocated at some moment of the call that allocates it and freed at some moment of the call that frees
 //! it. So it is certainly held from the end of the first call to the start of the second, and possibly from the start
 //! of the first to the end of the second. The lower bound of the peak is the most that was certainly held at a
 //! moment, and the upper bound is the most that was possibly held. Where no two calls overlap, both are equal, since
-//! the order of one thread's calls is known.
+//! the order of one thread's calls is known; unless a launch of a graph takes and frees several blocks, which it may hold
+//! at once or one after the other.
 //!
 //! Records of calls come at their end, so an allocation is added in hindsight: it may have been there together with
 //! everything that was held since its call began. A launch of a graph allocates and frees at one moment of its call.
@@ -15,6 +16,23 @@ use std::collections::VecDeque;
 /// The most intervals that are remembered. A call that overlaps more frees of other threads than this is compared
 /// with the maximum of several intervals, which can only widen the bounds.
 const MOST_STRETCHES: usize = 1 << 12;
+
+/// Why the bounds of a peak may differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasons {
+    /// Calls of several threads overlapped.
+    pub overlap: bool,
+    /// A launch of a graph took and freed several blocks.
+    pub graphs: bool,
+}
+
+impl Reasons {
+    /// Adds those of another peak.
+    pub fn add(&mut self, other: Reasons) {
+        self.overlap |= other.overlap;
+        self.graphs |= other.graphs;
+    }
+}
 
 /// What one call does to memory of a kind, or of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,12 +91,19 @@ pub struct Doubt {
     /// Times until which more was possibly held than now, and how much that was at the most since the entry before.
     /// Amounts decrease from entry to entry.
     past: VecDeque<(i64, u64)>,
+    /// Why the bounds may differ.
+    reasons: Reasons,
 }
 
 impl Doubt {
     /// Returns the bounds of the peak, given its best value.
     pub fn around(&self, peak: u64) -> (u64, u64) {
         (self.lo.min(peak), self.hi.max(peak))
+    }
+
+    /// Returns why these bounds may differ.
+    pub fn reasons(&self) -> Reasons {
+        self.reasons
     }
 
     /// Starts a part of the selected time at a moment when the returned calls hold `held` bytes.
@@ -110,6 +135,8 @@ impl Doubt {
         self.possible((before, after), effect.rise, when);
         let is_alone = self.changed <= when.began;
         self.changed = when.ended;
+        let overlaps = effect.rise > 0 && (!is_alone || self.freeing > 0);
+        self.reasons.add(Reasons { overlap: overlaps, graphs: effect.least < effect.rise });
         if !is_alone && self.lo_at > when.began {
             // What it frees may have been gone before the lower bound was reached.
             self.lo = self.lo.saturating_sub(effect.went);
@@ -163,6 +190,12 @@ mod tests {
     type Call = (i64, i64, i64);
 
     fn interval(calls: &[Call]) -> (u64, u64) {
+        let (doubt, peak) = doubt(calls);
+        doubt.around(peak)
+    }
+
+    /// The bounds after these calls, and the best value of the peak.
+    fn doubt(calls: &[Call]) -> (Doubt, u64) {
         // In trace order: a free has records at its start and its end, an allocation at its end.
         let mut reported: Vec<(i64, bool, Call)> = calls.iter().map(|call| (call.1, false, *call)).collect();
         reported.extend(calls.iter().filter(|call| call.2 < 0).map(|call| (call.0, true, *call)));
@@ -188,7 +221,11 @@ mod tests {
             doubt.call((before, held), effect, When { began, ended, touches: true, counts: true });
             peak = held.max(peak);
         }
-        doubt.around(peak)
+        (doubt, peak)
+    }
+
+    fn reasons(calls: &[Call]) -> Reasons {
+        doubt(calls).0.reasons()
     }
 
     /// A graph that allocates and frees one block after another was said to hold both at once, exactly.
@@ -199,6 +236,18 @@ mod tests {
         let mut doubt = Doubt::default();
         doubt.call((5, 5), effect, When { began: 10, ended: 20, touches: true, counts: true });
         assert_eq!(doubt.around(35), (25, 35));
+        assert_eq!(doubt.reasons(), Reasons { overlap: false, graphs: true });
+    }
+
+    /// Of a program with one thread, and with a graph that takes and frees blocks, it was said that calls of several threads overlap.
+    #[test]
+    fn calls_overlap_only_where_another_call_ran_beside_one_that_takes_memory() {
+        let overlap = Reasons { overlap: true, graphs: false };
+        let one_thread = [(0, 5, 100), (5, 9, 50), (9, 20, -100), (20, 21, 80), (30, 40, -50)];
+        assert_eq!(reasons(&one_thread), Reasons::default());
+        assert_eq!(reasons(&[(0, 5, 100), (10, 90, 30), (20, 25, -100)]), overlap, "a free within it");
+        assert_eq!(reasons(&[(0, 5, 100), (10, 90, -100), (20, 25, 30)]), overlap, "within a free");
+        assert_eq!(reasons(&[(0, 5, 100), (2, 9, 30)]), overlap);
     }
 
     /// Eight threads, each starting after the one before: each allocates 256 MiB and frees them, and no free returns

@@ -33,6 +33,7 @@ fn the_peak_is_at_the_first_moment_with_the_most_memory() {
         frees: 2,
         peak_bytes: 150,
         peak_between: (0, 0),
+        doubt: Reasons::default(),
         peak_at: 20,
         live_bytes: 0,
     };
@@ -47,6 +48,7 @@ fn counts_of_several_lines_add_up_and_held_memory_does_not() {
         frees,
         peak_bytes,
         peak_between: (peak_bytes - 2, peak_bytes + 3),
+        doubt: Reasons::default(),
         peak_at,
         live_bytes,
     };
@@ -109,6 +111,7 @@ fn memory_that_a_graph_allocates_and_frees_is_held_for_a_moment() {
         frees: 3,
         peak_bytes,
         peak_between: (17, 17),
+        doubt: Reasons::default(),
         peak_at,
         live_bytes: 10,
     };
@@ -141,6 +144,7 @@ fn memory_from_before_the_selected_time_is_held_from_its_start_on() {
         frees: 1,
         peak_bytes: 50,
         peak_between: (50, 50),
+        doubt: Reasons::default(),
         peak_at: 3_000,
         live_bytes: 0,
     };

@@ -1,5 +1,6 @@
 //! How much memory was used: the rows.
 
+use super::doubt::Reasons;
 use super::holders::Holders;
 use super::line::MemoryLine;
 use crate::analyze::estimate::Estimate;
@@ -22,6 +23,8 @@ pub struct Use {
     pub peak_bytes: u64,
     /// The lower and the upper bound of the peak, bytes.
     pub peak_between: (u64, u64),
+    /// Why they may differ.
+    pub doubt: Reasons,
     /// When the peak was first reached, by the best estimate, ns since the collection began.
     pub peak_at: u64,
     /// What was held at the end, bytes.
@@ -101,6 +104,7 @@ impl Use {
         self.live_bytes = self.live_bytes.max(other.live_bytes);
         let (mine, theirs) = (self.peak_between, other.peak_between);
         self.peak_between = (mine.0.max(theirs.0), mine.1.max(theirs.1));
+        self.doubt.add(other.doubt);
         if other.peak_bytes > self.peak_bytes {
             (self.peak_bytes, self.peak_at) = (other.peak_bytes, other.peak_at);
         }

@@ -64,7 +64,7 @@ mod tests {
         let ns = step * count + more;
         let compute = (Bucket::Compute, Sum { value: ns, lo: ns, hi: ns });
         let buckets = Buckets { wall: ns, parts: [compute].into(), ..Buckets::default() };
-        let identity = Identity::of(&buckets);
+        let identity = Identity::of(&buckets, &[]);
         Report { steps: steps(count, step, 0.0), identity, ..Report::of(&[], &Tables::default(), &[]) }
     }
 

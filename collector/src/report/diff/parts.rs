@@ -153,7 +153,7 @@ mod tests {
             (Loading, 5_000_000),
         ];
         let parts = causes.map(|(cause, ns)| (Bucket::Idle(cause), exactly(ns)));
-        let identity = Identity::of(&Buckets { parts: parts.into(), ..Buckets::default() });
+        let identity = Identity::of(&Buckets { parts: parts.into(), ..Buckets::default() }, &[]);
         let by_cause = causes.map(|(cause, ns)| (cause, Gaps { count: 1, total: exactly(ns) }));
         let idle = Idle::of(&IdleReport { by_cause: by_cause.into(), ..IdleReport::default() });
         let idle_by_cause = [(OutsideCuda, 20_000.0), (ExplicitSync, 10_000.0)].into();

@@ -107,8 +107,12 @@ fn no_name_can_end_its_element() {
         .add(Source { names: &names, status: None, clocks: &clocks, filter: &filter }, records.into_iter());
     let json = json!({ "kernels": [{ "name": hostile() }] });
     let said = |text: &str| vec![text.to_owned()];
-    let (warnings, about, coverage) = (said(&hostile()), said("gpuspy"), said("Coverage"));
-    let sentences = Sentences { warnings, about, nothing: None, coverage };
+    let sentences = Sentences {
+        warnings: said(&hostile()),
+        about: said("gpuspy"),
+        coverage: said("Coverage"),
+        ..Sentences::default()
+    };
     let commands = Commands { report: hostile(), of_part: hostile() };
     let mut page = Vec::new();
     write(&mut page, Page { json: json.clone(), sentences, timeline, commands }).unwrap();

@@ -102,7 +102,7 @@ impl Evidence {
 /// otherwise, it says what to do.
 pub fn verify(reports: &[ProcessReport]) -> String {
     if are_started_apart(reports) {
-        return format!("run the job again, then gpuspy diff {} NEW", run_path(reports));
+        return format!("run the job again, then {}", comparison(reports, "NEW"));
     }
     let first = reports.first().map(|report| &report.process);
     let words: Vec<String> = match first {
@@ -113,26 +113,38 @@ pub fn verify(reports: &[ProcessReport]) -> String {
         _ => vec!["--".to_owned(), "CMD".to_owned()],
     };
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    let (before, after) = (run_path(reports), name_after(whole(reports)));
-    format!("gpuspy run -o {after} {} && gpuspy diff {before} {after}", words.join(" "))
+    let after = name_after(whole(reports));
+    format!("gpuspy run -o {after} {} && {}", words.join(" "), comparison(reports, &after))
+}
+
+/// Returns the command that compares the run with a later one of the same job, quoted for a shell. Of ranks that are not all of their
+/// job it compares the same ones.
+pub fn comparison(reports: &[ProcessReport], after: &str) -> String {
+    let ranks: String = ranks_of_part(reports).iter().map(|rank| format!(" --rank {rank}")).collect();
+    format!("gpuspy diff {} {after}{ranks}", quoted_path(whole(reports)))
+}
+
+/// Returns the ranks that the report is about, where those are one or some of a job.
+fn ranks_of_part(reports: &[ProcessReport]) -> BTreeSet<u32> {
+    let is_part =
+        analyze::processes(reports).len() == 1 || reports.iter().any(|report| report.process.selects_ranks);
+    // A job of one process is not a part of anything.
+    let jobs = reports.iter().map(|report| report.process.job).filter(|job| job.world_size != Some(1));
+    jobs.filter(|_| is_part).filter_map(|job| job.rank).collect()
 }
 
 /// Whether several commands started the processes, as where each task of a job is a `gpuspy run`, or it is not known that one did.
 fn are_started_apart(reports: &[ProcessReport]) -> bool {
     let processes = analyze::processes(reports);
     let all = || processes.iter().filter_map(|traces| Some(&reports.get(*traces.first()?)?.process));
-    let Some(first) = all().next().filter(|_| processes.len() > 1) else { return false };
+    let is_part = !ranks_of_part(reports).is_empty();
+    let Some(first) = all().next().filter(|_| processes.len() > 1 || is_part) else { return false };
     let is_of_one = |process: &ProcessInfo| !process.launch.is_empty() && process.launch == first.launch;
     let command = first.launch.splitn(2, |word| word == "--").last().unwrap_or_default();
-    // Each `gpuspy run` has one process that is the command itself, and not what that starts.
+    // Each `gpuspy run` has one process that is the command itself, and not what that starts. If a rank is, the others are not below it.
     let started: BTreeSet<Option<u32>> =
         all().filter(|process| process.arguments.ends_with(command)).map(|process| process.pid).collect();
-    !all().all(is_of_one) || started.len() > 1 || analyze::lines(reports).count() > 1
-}
-
-/// Returns the path of a run, quoted for a shell.
-pub fn run_path(reports: &[ProcessReport]) -> String {
-    quoted_path(whole(reports))
+    !all().all(is_of_one) || started.len() > usize::from(!is_part) || analyze::lines(reports).count() > 1
 }
 
 /// Returns the path of a run: that of its only trace, or the deepest directory that has all of its traces, as that of several windows.

@@ -3,7 +3,7 @@
 use super::numbers::Estimate;
 use crate::analyze::memory::holders;
 use crate::analyze::memory::lifetimes::{self, Lifetime};
-use crate::analyze::memory::{self, MemoryUse, pool_of};
+use crate::analyze::memory::{self, MemoryUse, Reasons, pool_of};
 use crate::analyze::owners;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -148,8 +148,12 @@ pub struct Failure {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Use {
     /// The most that was held at once, by all processes of a machine; of several machines the largest. Exact where no
-    /// calls of two threads overlap; else a block may come and go at any moment of the calls that take and free it.
+    /// calls of two threads overlap, and no graph takes and frees several blocks; else a block may come and go at any moment of the
+    /// calls that take and free it, and a graph may hold its blocks at once or one after the other.
     pub peak_bytes: Estimate,
+    /// Why it may not be exact.
+    #[serde(skip)]
+    pub doubt: Reasons,
     /// The time from the start of the collection to the moment at which the peak was first reached; null = there was
     /// none.
     pub peak_ns: Option<u64>,
@@ -288,6 +292,7 @@ impl Use {
     fn of(part: &memory::Use) -> Use {
         Use {
             peak_bytes: part.peak().into(),
+            doubt: part.doubt,
             peak_ns: (part.peak_bytes > 0).then_some(part.peak_at),
             live_bytes: part.live_bytes,
             allocations: part.allocations,

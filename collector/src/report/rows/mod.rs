@@ -117,18 +117,19 @@ impl Report {
     pub fn of(reports: &[ProcessReport], all: &Tables, unread: &[view::Unread]) -> Report {
         let diagnosis = Diagnosis::of(reports, all);
         let ranks = ranks::of_gpus(reports);
+        let devices: Vec<_> = all.devices.iter().map(|device| devices::Device::of(device, &ranks)).collect();
         let (lines_of, implicit) = (&all.source_lines, &all.implicit_syncs);
         Report {
             hangs: hangs::Hang::all(reports),
             verdict: verdict::Verdict::of(&diagnosis.verdict),
-            identity: identity::Identity::of(&diagnosis.buckets),
+            identity: identity::Identity::of(&diagnosis.buckets, &devices),
             idle: idle::Idle::of(&all.idle),
             steps: steps::Steps::of(&all.steps),
             findings: diagnosis.findings.iter().map(|found| findings::Finding::of(found, reports)).collect(),
             coverage: coverage::Coverage::of(all),
             overhead: all.overhead.as_ref().map(|taken| overhead::Overhead::of(taken, &all.duty)),
             clock: clock::Clock::of(&all.clock),
-            devices: all.devices.iter().map(|device| devices::Device::of(device, &ranks)).collect(),
+            devices,
             gaps: gaps::Gaps::of(&all.gaps),
             kernels: all.kernels.iter().map(|kernel| kernels::Kernel::of(kernel, lines_of)).collect(),
             graphs: graphs::Graphs::of(&all.graphs),

@@ -103,6 +103,11 @@ impl Estimate {
     pub fn exactly(value: u64) -> Estimate {
         estimate::Estimate::exactly(value).into()
     }
+
+    /// Returns the sum of both.
+    pub fn plus(self, other: Estimate) -> Estimate {
+        estimate::Estimate::from(self).plus(other.into()).into()
+    }
 }
 
 impl Estimate<f64> {

@@ -52,6 +52,18 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Prints the program, its GPUs, how long it ran, the trace, and which part of it is reported.
 pub fn header(screen: &mut Screen<'_>, run: &Run<'_>) {
     whole(screen, run);
+    list(screen, run);
+    part(screen, run);
+}
+
+/// Prints the same for a view that has a list of the processes of its own.
+pub fn about(screen: &mut Screen<'_>, run: &Run<'_>) {
+    whole(screen, run);
+    part(screen, run);
+}
+
+/// Prints which part of the run is reported.
+fn part(screen: &mut Screen<'_>, run: &Run<'_>) {
     if let Some(range) = captured(run).or_else(|| collected(run)) {
         screen.titled("Range", INDENT, range);
     }
@@ -122,7 +134,6 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         }
         None => screen.titled("gpuspy", INDENT, sum),
     }
-    list(screen, run, &processes);
 }
 
 /// What a trace of `gpuspy collect --every` is about, and several.
@@ -141,8 +152,12 @@ fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
     commands.all(|command| command == Some(first)).then_some(first)
 }
 
-/// Lists the processes that the section of ranks does not contain: each in one row, which adds up the parts of its time.
-fn list(screen: &mut Screen<'_>, run: &Run<'_>, processes: &[Vec<usize>]) {
+/// Lists the processes of several that the section of ranks does not contain: each in one row, which adds up the parts of its time.
+fn list(screen: &mut Screen<'_>, run: &Run<'_>) {
+    let processes = analyze::processes(run.reports);
+    if processes.len() < 2 {
+        return;
+    }
     let mut table = Table::new(&[
         right("rank"),
         right("pid"),
@@ -212,5 +227,10 @@ fn ending(process: &ProcessInfo) -> Text {
         Some(Outcome::Running | Outcome::CutOff | Outcome::Vanished) | None => Tone::Waste,
         Some(_) => Tone::Plain,
     };
-    Text::toned(tone, outcome.map_or_else(|| "ending unknown".to_owned(), |outcome| outcome.to_string()))
+    Text::toned(tone, self::outcome(process))
+}
+
+/// Returns how a process ended, in words.
+pub fn outcome(process: &ProcessInfo) -> String {
+    process.outcome.map_or_else(|| "ending unknown".to_owned(), |outcome| outcome.to_string())
 }

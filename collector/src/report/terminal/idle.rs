@@ -1,14 +1,15 @@
 //! Why the GPUs were idle: the causes with their shares, and the places of the program.
 
 use super::Run;
-use super::screen::{Screen, about, number};
+use super::screen::{Screen, about, about_share, number};
 use crate::diagnose::running;
 use crate::report::chart::length;
 use crate::report::names::{cut, library, line};
 use crate::report::rows::idle::{ByCause, BySite};
+use crate::report::rows::numbers::Estimate;
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone};
-use crate::report::units::{duration, percent, plural};
+use crate::report::units::{percent, plural};
 
 /// Rows of causes and of sites that the overview shows.
 const ROWS: usize = 5;
@@ -22,13 +23,16 @@ pub fn idle(screen: &mut Screen<'_>, run: &Run<'_>) {
     let Some(first) = idle.by_cause.first().filter(|_| all > 0) else {
         return screen.none("Idle", "no idle time is known");
     };
-    let of_wall = format!("{} {}", percent(all, run.gpu_wall()), run.of_gpu_wall());
+    // What is known of all of it together is more than what is known of each cause.
+    let of_gpus = run.rows.devices.iter().fold(Estimate::exactly(0), |sum, device| sum.plus(device.idle_ns));
+    let known = Estimate { value: all, ..of_gpus };
+    let of_wall = format!("{} {}", about_share(known, run.gpu_wall()), run.of_gpu_wall());
     let share = percent(first.total_ns.value, all);
     let gpus = run.gpus();
     // The first screen has the time of one of them.
     let added =
         if gpus > 1 { format!(", added over {},", plural(gpus, "GPU", "GPUs")) } else { String::new() };
-    let sentence = Text::toned(Tone::Waste, duration(all))
+    let sentence = Text::toned(Tone::Waste, about(known))
         .then(format!(" idle{added} ({of_wall}), {share} of it {}", phrase(first)));
     screen.section("Idle", sentence);
     causes(screen, run, all);

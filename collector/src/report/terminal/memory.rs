@@ -3,6 +3,7 @@
 use super::Run;
 use super::screen::{NONE, Screen, number};
 use crate::analyze::lines;
+use crate::analyze::memory::Reasons;
 use crate::report::chart::sparkline;
 use crate::report::names::{cut, library, line};
 use crate::report::rows::memory::{Origin, Peaks, Timeline, Use};
@@ -173,7 +174,8 @@ fn by_kind(screen: &mut Screen<'_>, run: &Run<'_>) {
     let uncertain = memory.by_kind.values().filter(|part| !is_certain(part));
     if let Some(part) = uncertain.max_by_key(|part| part.peak_bytes.value) {
         screen.remark(&format!(
-            "~ calls of several threads overlap: {} may be {}; all bounds are in --json",
+            "~ {}{} may be {}; all bounds are in --json",
+            why(part),
             peak(part),
             between(part)
         ));
@@ -221,6 +223,18 @@ fn by_library(screen: &mut Screen<'_>, run: &Run<'_>) {
 /// Returns whether both bounds of the peak print the same.
 fn is_certain(part: &Use) -> bool {
     bytes(part.peak_bytes.lo) == bytes(part.peak_bytes.hi)
+}
+
+/// Says why the bounds of the peak differ, before them.
+fn why(part: &Use) -> String {
+    let Reasons { overlap, graphs } = part.doubt;
+    let said = [
+        (overlap, "calls of several threads overlap"),
+        (graphs, "a graph may hold its blocks at once or one after the other"),
+    ];
+    let said: Vec<&str> = said.into_iter().filter_map(|(is_so, said)| is_so.then_some(said)).collect();
+    // At the edge of the selected time, a single call that frees is enough.
+    if said.is_empty() { String::new() } else { said.join(", and ") + ": " }
 }
 
 fn peak(part: &Use) -> String {

@@ -67,14 +67,20 @@ pub fn terminal_of(reports: &[ProcessReport], all: Cow<'_, Tables>, view: &View,
 }
 
 /// What the terminal says of a report itself, a sentence or more each, for another view.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Sentences {
     /// What makes all of it doubtful.
     pub warnings: Vec<String>,
-    /// The program, its GPUs, and which part of the run it is about.
+    /// Which ranks of a job did not end well.
+    pub endings: Vec<String>,
+    /// The program, its GPUs, and which part of the run it is about, without the list of processes.
     pub about: Vec<String>,
+    /// How each process ended, in the order of the report's processes.
+    pub outcomes: Vec<String>,
     /// Why there is nothing to report.
     pub nothing: Option<&'static str>,
+    /// How the ranks of a job compare, which of them did not end well, and what could not be compared.
+    pub ranks: Vec<String>,
     /// What was recorded and timed, what was not and why, and what that cost.
     pub coverage: Vec<String>,
 }
@@ -93,8 +99,11 @@ pub fn sentences(reports: &[ProcessReport], all: Cow<'_, Tables>, unread: &[Unre
     };
     Sentences {
         warnings: said(&[|screen, run| hangs::hangs(screen, run), header::warnings]),
-        about: said(&[header::header]),
+        endings: said(&[ranks::endings]),
+        about: said(&[header::about]),
+        outcomes: reports.iter().map(|report| header::outcome(&report.process)).collect(),
         nothing: run.nothing(),
+        ranks: said(&[ranks::sentences]),
         coverage: said(&[coverage::coverage]),
     }
 }

@@ -12,7 +12,7 @@ use crate::analyze::idle::Cause;
 use crate::diagnose::buckets::Bucket;
 use crate::report::chart::sparkline;
 use crate::report::names::shorten;
-use crate::report::rows::findings::{Finding, run_path};
+use crate::report::rows::findings::{Finding, comparison};
 use crate::report::shell::printable;
 use crate::report::table::{Table, names, right};
 use crate::report::text::{Text, Tone, dim};
@@ -129,7 +129,7 @@ fn wall(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let (identity, room) = (&run.rows.identity, screen.width() - INDENT);
     let parts = timeline::parts(identity).into_iter().filter(|part| part.bar.value > 0).map(|part| {
         let glyph = Text::toned(part.bar.tone, part.bar.drawn(screen.style.ascii).to_string());
-        glyph.then(format!(" {} {}", part.name, duration(part.bar.value)))
+        glyph.then(format!(" {} {}", part.name, about(part.time)))
     });
     // A part is not broken.
     let mut lines: Vec<Text> = Vec::new();
@@ -284,10 +284,9 @@ fn memory(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
 fn check(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let Some(first) = run.rows.findings.first() else { return Vec::new() };
     let room = screen.width() - INDENT;
-    let path = printable(&run_path(run.reports));
     let commands = [
         first.verify_shown.clone(),
-        format!("run it again, then gpuspy diff {path} NEW"),
+        format!("run it again, then {}", printable(&comparison(run.reports, "NEW"))),
         "run it again, then compare both traces: gpuspy diff".to_owned(),
     ];
     let fits = commands.into_iter().map(Text::from).find(|command| command.width() <= room);

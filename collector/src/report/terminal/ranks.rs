@@ -28,8 +28,7 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
         return screen.none("Ranks", "no two processes have ranks");
     }
     screen.section("Ranks", sentence(run));
-    endings(screen, run);
-    remarks(screen, run);
+    more(screen, run);
     let is_overview = !screen.view.is_selected();
     let few = if is_overview { FEWEST } else { FEW };
     let most = screen.view.rows(if rows.len() > few { 0 } else { few });
@@ -41,6 +40,19 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     shown.iter().for_each(|rank| row(&mut table, rank));
     screen.table(&table, rows.len() - shown.len(), "ranks");
+}
+
+/// Says what the section says above its table.
+pub fn sentences(screen: &mut Screen<'_>, run: &Run<'_>) {
+    if !run.rows.ranks.is_empty() {
+        screen.more(sentence(run));
+        more(screen, run);
+    }
+}
+
+fn more(screen: &mut Screen<'_>, run: &Run<'_>) {
+    endings(screen, run);
+    remarks(screen, run);
 }
 
 fn table() -> Table {
@@ -232,7 +244,7 @@ fn slower(odd: &Odd, ranks: &[u32]) -> Text {
 }
 
 /// Says which ranks did not end well.
-fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
+pub fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
     let mut badly: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     // After a window of its time that is not the last, a process goes on.
     let processes = analyze::processes(run.reports);

@@ -5,6 +5,7 @@ use crate::analyze::bins::{Bin, Bins};
 use crate::analyze::identity::{Class, PARTS, Part as Of};
 use crate::report::chart::{Part, bar};
 use crate::report::rows::identity::Identity;
+use crate::report::rows::numbers::Estimate;
 use crate::report::text::{Text, Tone};
 
 /// How each part of a GPU's time is drawn.
@@ -28,23 +29,27 @@ const OUTSIDE: Part = Part { value: 0, glyph: ['·', '-'], tone: Tone::Dim };
 pub struct Named {
     /// What it is called.
     pub name: &'static str,
+    /// How long it was.
+    pub time: Estimate,
     /// How it is drawn, and its length in ns.
     pub bar: Part,
 }
 
 /// Returns the parts of the wall time, in the order of the screen.
 pub fn parts(identity: &Identity) -> Vec<Named> {
-    let named = |name, part: Part, value| Named { name, bar: Part { value, ..part } };
+    let named =
+        |name, part: Part, time: Estimate| Named { name, time, bar: Part { value: time.value, ..part } };
     let busy = |class| look(Of::Busy(class));
+    let of = &identity.estimates;
     vec![
-        named("start-up", OUTSIDE, identity.start_up_ns),
-        named("compute", busy(Class::Compute), identity.compute_ns),
-        named("graphs", busy(Class::Graph), identity.graph_ns),
-        named("comm.", busy(Class::Communication), identity.exposed_comm_ns),
-        named("copies", busy(Class::Copy), identity.exposed_copy_ns),
-        named("idle", look(Of::Idle), identity.idle_ns),
-        named("undecided", look(Of::Undecided), identity.undecided_ns),
-        named("tail", OUTSIDE, identity.tail_ns),
+        named("start-up", OUTSIDE, Estimate::exactly(identity.start_up_ns)),
+        named("compute", busy(Class::Compute), of.compute_ns),
+        named("graphs", busy(Class::Graph), of.graph_ns),
+        named("comm.", busy(Class::Communication), of.exposed_comm_ns),
+        named("copies", busy(Class::Copy), of.exposed_copy_ns),
+        named("idle", look(Of::Idle), of.idle_ns),
+        named("undecided", look(Of::Undecided), of.undecided_ns),
+        named("tail", OUTSIDE, Estimate::exactly(identity.tail_ns)),
     ]
 }
 

@@ -240,3 +240,32 @@ fn the_idle_time_by_cause_is_that_of_the_gpu_in_the_line_above() {
     let section = screen(report, &[], &view, 80);
     assert!(section.contains("44.0 s idle, added over 2 GPUs, (36.4 % of GPUs' wall)"), "{section}");
 }
+
+/// One rank's trace was to be compared with that of a whole new job.
+#[test]
+fn a_rank_is_to_be_compared_with_the_same_one() {
+    let mut report = training();
+    (report.process.job.rank, report.process.job.world_size) = (Some(1), Some(4));
+    let overview = screen(report, &faults(), &View::default(), 80);
+    let check = "Check     run it again, then gpuspy diff gpuspy-python-4242.gspy NEW --rank 1";
+    assert!(overview.contains(check), "{overview}");
+}
+
+/// With more than half of the records lost, compute of 0 to 3.49 s was `compute 183 ms`.
+#[test]
+fn parts_of_the_wall_time_that_are_little_known_are_marked() {
+    let mut report = training();
+    let identity = &mut report.tables.devices[0].identity;
+    identity.busy[Class::Compute as usize].lo = 0;
+    (identity.idle.hi, identity.undecided.hi) = (40_000 * MS, 31_000 * MS);
+    let overview = screen(report.clone(), &[], &View::default(), 80);
+    let wall = overview.lines().skip_while(|line| !line.starts_with("Wall")).take(2).collect::<String>();
+    let parts = ["start-up 4.10 s", "compute ~31.0 s", "copies 2.00 s", "idle ~22.0 s", "tail 1.40 s"];
+    assert!(parts.iter().all(|part| wall.contains(part)), "{wall}");
+    assert!(overview.contains("~ marks wide bounds"), "{overview}");
+    let view = View { sections: vec![Section::Idle], ..View::default() };
+    let section = screen(report, &[], &view, 80);
+    assert!(section.contains("~22.0 s idle (~36.4 % of wall)"), "{section}");
+    let known = screen(training(), &[], &view, 80);
+    assert!(known.contains(" 22.0 s idle (36.4 % of wall)"), "{known}");
+}
