@@ -8,6 +8,7 @@ use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::{Head, Module, Namespace, Record};
 
 use crate::loader::libraries::{self, Loaded};
+use crate::loader::maps::Maps;
 use crate::sink::Ring;
 use crate::sink::text::publish;
 use crate::sys::ticks;
@@ -17,6 +18,8 @@ use crate::sys::ticks;
 pub struct Modules {
     /// The loader's count of objects ever added, when the poller last checked.
     adds: u64,
+    /// When it last checked and found none added (ticks).
+    unchanged: u64,
     /// Those that were sent, by their number − 1.
     published: Vec<Object>,
 }
@@ -24,7 +27,12 @@ pub struct Modules {
 /// One loaded object.
 struct Object {
     place: Place,
+    /// As the loader has it.
     path: Box<[u8]>,
+    /// When it was last sent (ticks).
+    sent: u64,
+    /// Whether none that was sent since lies where it lay.
+    is_last: bool,
 }
 
 /// Where an object is, and which one it is.
@@ -36,39 +44,93 @@ struct Place {
     build_id: BuildId,
 }
 
+impl Place {
+    fn overlaps(&self, other: &Place) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// Returns the record that says that the object with this number is there.
+    fn record(&self, number: usize, at: u64) -> Module {
+        let &Place { bias, start, end, build_id } = self;
+        Module { head: Head::new::<Module>(), at, start, end, bias, path: number as u32 + 1, build_id }
+    }
+}
+
 impl Modules {
-    /// Sends the objects that were not sent yet. This takes no lock that a constructor of the app's could hold: glibc
-    /// guards the list with a lock of its own, which dlopen holds only while it links an object in.
+    /// Sends the objects that were not sent yet, and those that are back where another one was sent meanwhile. This takes no lock
+    /// that a constructor of the app's could hold: glibc guards the list with a lock of its own, which dlopen holds only while it
+    /// links an object in.
     pub fn publish_new(&mut self, ring: &mut Ring) {
+        let now = ticks();
         let adds = libraries::adds();
         if adds == self.adds {
+            self.unchanged = now;
             return;
         }
         let Some(copied) = Copied::of_all() else { return };
+        if self.publish(&copied, ring) {
+            self.adds = adds;
+        }
+    }
+
+    /// Returns false if the ring is full: the rest is sent next time.
+    fn publish(&mut self, copied: &Copied, ring: &mut Ring) -> bool {
         let mut buffer = [0; PATH_BYTES];
+        // Read if a path is relative, once: the program may have gone elsewhere since it loaded the object.
+        let mut maps = None;
         for (number, (place, path)) in copied.objects().enumerate() {
             // The program itself has no name in the loader's list.
             let path = if number == 0 && path.is_empty() { program(&mut buffer) } else { path };
-            if self.published.iter().any(|object| object.place == place && *object.path == *path) {
+            let is_it = |object: &Object| object.place == place && *object.path == *path;
+            let known = self.published.iter().position(is_it);
+            if known.is_some_and(|number| self.published[number].is_last) {
                 continue;
             }
-            let id = self.published.len() as u32 + 1;
-            let record = Module {
-                head: Head::new::<Module>(),
-                at: ticks(),
-                start: place.start,
-                end: place.end,
-                bias: place.bias,
-                path: id,
-                build_id: place.build_id,
-            };
-            if !(publish(ring, Namespace::Path, id, path) && ring.push(record.as_words())) {
-                return; // the ring is full: the rest is sent next time
+            if !self.replace(&place, ring) {
+                return false;
             }
-            self.published.push(Object { place, path: path.into() });
+            let number = known.unwrap_or(self.published.len());
+            let relative = (known.is_none() && is_relative(path)).then(|| maps.get_or_insert_with(Maps::now));
+            let mapped = relative.and_then(|maps| maps.path_at(place.start)).map(of_file);
+            let sent = ticks();
+            let is_named =
+                known.is_some() || publish(ring, Namespace::Path, number as u32 + 1, mapped.unwrap_or(path));
+            if !(is_named && ring.push(place.record(number, sent).as_words())) {
+                return false;
+            }
+            match self.published.get_mut(number) {
+                Some(object) => (object.sent, object.is_last) = (sent, true),
+                None => self.published.push(Object { place, path: path.into(), sent, is_last: true }),
+            }
         }
-        self.adds = adds;
+        true
     }
+
+    /// Sends again what lay until now where an object is: until the last check that found nothing added, it was still the one.
+    fn replace(&mut self, place: &Place, ring: &mut Ring) -> bool {
+        for (number, object) in self.published.iter_mut().enumerate() {
+            if object.is_last && object.place.overlaps(place) {
+                if object.sent < self.unchanged
+                    && !ring.push(object.place.record(number, self.unchanged).as_words())
+                {
+                    return false;
+                }
+                object.is_last = false;
+            }
+        }
+        true
+    }
+}
+
+/// Whether a path means another file where the program is in another folder. A name without a folder is none of a file: that of the
+/// code that the kernel maps into each process.
+fn is_relative(path: &[u8]) -> bool {
+    !path.starts_with(b"/") && path.contains(&b'/')
+}
+
+/// Returns the path that a mapped file had, of what the system says of it.
+fn of_file(mapped: &[u8]) -> &[u8] {
+    mapped.strip_suffix(b" (deleted)").unwrap_or(mapped)
 }
 
 /// How often the list is copied when it has grown meanwhile.

@@ -585,7 +585,7 @@ fn invalid_clients_are_refused_with_a_reason() {
         (&hello, vec![fd(&file)], "is not a memfd"),
         (&hello, vec![fd(&unsealed)], "not sealed"),
         (&hello, vec![fd(&short)], "has 100 bytes"),
-        (&hello_of_vast, vec![fd(&vast)], "larger than any that an agent makes"),
+        (&hello_of_vast, vec![fd(&vast)], "larger than any that an agent of this release makes"),
     ];
     for (n, (bytes, descriptors, reason)) in cases.into_iter().enumerate() {
         let stream = UnixStream::connect(collecting.socket()).unwrap();

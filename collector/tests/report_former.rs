@@ -82,7 +82,10 @@ fn a_trace_of_a_former_version_gives_the_same_report_apart_from_names() {
         if former["coverage"]["driver_hooked"] == false && former["coverage"]["launches"] == 0 {
             former["coverage"]["driver_hooked"] = Value::Null;
         }
-        let now = serde_json::from_slice(&report(&trace)).unwrap();
+        let mut now: Value = serde_json::from_slice(&report(&trace)).unwrap();
+        // Former versions did not say that the program's files are not there.
+        let is_of_files = |note: &Value| note.as_str().unwrap().contains(" not on this machine: calls from ");
+        now["processes"][0]["notes"].as_array_mut().unwrap().retain(|note| !is_of_files(note));
         assert_same(&former, &now, &trace.display().to_string());
     }
 }

@@ -648,6 +648,24 @@ fn a_damaged_trace_without_a_readable_call_may_have_had_some() {
     assert!(said(Damage::default()).contains("the program made none"));
 }
 
+/// A chunk that could not be read, and "no record lost", were on one screen.
+#[test]
+fn of_a_trace_whose_end_cannot_be_read_it_is_not_said_that_no_record_was_lost() {
+    let screen =
+        |damage| terminal(&[training().report(Some(&status()), damage)], &everything(), &wide(4_000));
+    let in_middle = Damage { chunks_lost: 1, ..Damage::default() };
+    let known = screen(in_middle);
+    assert!(known.contains("1 chunk could not be read, which had no records"), "{known}");
+    assert!(known.contains("no record lost"), "{known}");
+    let unknown = screen(Damage { end_unread: true, ..in_middle });
+    assert!(
+        unknown.contains("1 chunk could not be read, and how many records it had is not known"),
+        "{unknown}"
+    );
+    assert!(unknown.contains("how many records were lost is not known"), "{unknown}");
+    assert!(!unknown.contains("no record lost") && !unknown.contains("100 % recorded"), "{unknown}");
+}
+
 #[test]
 fn causes_of_losses_are_given_in_words() {
     let mut status = status();

@@ -189,6 +189,20 @@ fn of_a_damaged_chunk_it_is_known_when_its_records_were_made() {
     }
 }
 
+/// "No record lost" was said of a trace whose end could not be read.
+#[test]
+fn of_a_chunk_that_none_follows_it_is_not_known_how_many_records_it_had() {
+    let (bytes, _) = sample();
+    let chunks = chunks(&bytes);
+    let (last, _) = *chunks.last().unwrap();
+    for (at, _) in chunks {
+        let mut damaged = bytes.clone();
+        damaged[at + 5] ^= 0xff;
+        let damage = TraceReader::new(Cursor::new(damaged)).unwrap().damage();
+        assert_eq!((damage.chunks_lost, damage.end_unread), (1, at == last), "chunk at {at}");
+    }
+}
+
 /// Returns a chunk with valid checksums and any content.
 fn chunk(kind: u8, version: u8, flags: u16, payload: &[u8], plain: u32, entries: u32) -> Vec<u8> {
     let header = Header {

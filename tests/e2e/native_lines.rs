@@ -207,7 +207,12 @@ fn a_file_that_changed_after_the_run_has_no_line_and_is_named() {
         fs::write(built.path("native_lines.cpp"), format!("\n\n{source}")).unwrap();
         // A compiler that writes into the file of a program would change that of a running one.
         fs::remove_file(built.path("program")).unwrap();
-        assert_eq!(notes(), json!([]), "a file that is not there has not changed");
+        let missing = notes();
+        let expected = format!(
+            "{} is not on this machine: calls from it have no line; make the report where the program's files are",
+            built.path("program").display()
+        );
+        assert_eq!(missing, json!([expected]), "a file that is not there has not changed");
         let library = fs::read(built.path("liblibrary.so")).unwrap();
         built.compile(options);
         fs::write(built.path("liblibrary.so"), library).unwrap();
@@ -222,8 +227,8 @@ fn a_file_that_changed_after_the_run_has_no_line_and_is_named() {
         let note = notes[0].as_str().unwrap();
         assert!(files.iter().all(|file| note.contains(file)), "{notes}");
         assert!(
-            note.ends_with(" changed since the run: its callers are named by library only")
-                || files.len() == 2
+            note.contains(" changed since the run: calls from ") && note.ends_with(" have no line"),
+            "{note}"
         );
         assert_eq!(notes.as_array().unwrap().len(), 1, "{notes}");
     }
@@ -374,4 +379,63 @@ fn code_that_is_generated_has_the_names_that_the_program_lists_for_perf() {
     assert!(!after.iter().any(is_named), "{after:?}");
     let unlisted = program().arg("unlisted").observed().succeeded();
     assert!(!rows(&unlisted).iter().any(is_named));
+}
+
+/// Libraries with a function at the same offset, which a program loads one after another.
+fn plugins(libraries: &[&str]) -> (Built, Done) {
+    let built = Built { folder: tempfile::tempdir().unwrap() };
+    let sources = root().join("tests/programs");
+    let cuda = format!("-L{}", sim_lib().display());
+    fs::create_dir(built.path("native")).unwrap();
+    for name in ["native_lines.h", "native/plugins.c"] {
+        fs::copy(sources.join(name), built.path(name)).unwrap();
+    }
+    for name in ["one", "two"] {
+        let source = format!("native/{name}.c");
+        fs::copy(sources.join("native/library.c"), built.path(&source)).unwrap();
+        let library = format!("lib{name}.so");
+        built.tool("gcc", &["-g", "-shared", "-fPIC", "-o", &library, &source, &cuda, "-l:libcudart.so.12"]);
+    }
+    built.tool("gcc", &["-g", "-o", "program", "native/plugins.c", "-ldl", &cuda, "-l:libcudart.so.12"]);
+    let run = Run::command(built.path("program")).arg(built.folder.path());
+    let done = libraries.iter().fold(run, |run, library| run.arg(library)).observed().succeeded();
+    (built, done)
+}
+
+/// No call from a library that was loaded by a relative path had a line.
+#[test]
+fn a_library_that_was_loaded_by_a_relative_path_has_lines() {
+    let (built, done) = plugins(&["./libone.so"]);
+    let line = format!("{}:{}", built.path("native/one.c").display(), line_of_library());
+    let memsets = memsets(&done);
+    assert_eq!(memsets.len(), 100);
+    memsets.iter().for_each(|memset| assert_eq!(memset["line"], json!(line), "{memset}"));
+    assert_eq!(report(&done.trace())["processes"][0]["notes"], json!([]));
+}
+
+/// All calls of the libraries that were unloaded were attributed to the one that was loaded last, and none of them had a line.
+#[test]
+fn calls_of_an_unloaded_library_are_not_those_of_the_one_in_its_place() {
+    let loaded = ["libone.so", "libtwo.so", "libone.so"].map(|library| format!("./{library}"));
+    let (built, done) = plugins(&loaded.each_ref().map(String::as_str));
+    let places: Vec<&str> = done.stdout.lines().collect();
+    assert!(places.iter().all(|place| *place == places[0]), "all at one address: {places:?}");
+    let memsets = memsets(&done);
+    assert_eq!(memsets.len(), 300);
+    for (number, name) in [(2, "one"), (3, "two"), (4, "one")] {
+        let line = format!("{}:{}", built.path(&format!("native/{name}.c")).display(), line_of_library());
+        let of_it: Vec<&Value> = memsets.iter().filter(|memset| memset["bytes"] == number).collect();
+        // Those that were made around a change may be of either library.
+        let (known, unknown): (Vec<&Value>, Vec<&Value>) =
+            of_it.into_iter().partition(|memset| memset["line"].is_string());
+        assert!(!known.is_empty(), "{name}, load {number}");
+        known.iter().for_each(|memset| assert_eq!(memset["line"], json!(line), "{memset}"));
+        println!("load {number} of {name}: {} calls have no line", unknown.len());
+    }
+    let report = report(&done.trace());
+    let rows = report["lines"].as_array().unwrap().iter().filter(|row| row["function"] == "library_memset");
+    let mut libraries: Vec<&str> = rows.map(|row| row["library"].as_str().unwrap()).collect();
+    libraries.sort_unstable();
+    let expected = ["libone.so", "libtwo.so"].map(|name| built.path(name).display().to_string());
+    assert_eq!(libraries, expected);
 }

@@ -239,9 +239,11 @@ impl core::fmt::Display for LayoutError {
         match self {
             LayoutError::Magic => f.write_str("it is no gpuspy segment"),
             LayoutError::Endianness => f.write_str("it was written on a machine of the other endianness"),
-            LayoutError::Version(v) => write!(f, "it has layout version {v}; this build reads {VERSION}"),
+            LayoutError::Version(v) => {
+                write!(f, "it has layout version {v}, and this release reads {VERSION}")
+            }
             LayoutError::Bounds => f.write_str("its header points outside of it"),
-            LayoutError::TooLarge => f.write_str("it is larger than any that an agent makes"),
+            LayoutError::TooLarge => f.write_str("it is larger than any that an agent of this release makes"),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What has the dynamic loader loaded, and where are its functions? Our own lookups call libc's dlsym and never a hook;
 //! [`libraries`] lists the loaded libraries, [`slots`] finds the slots that they call through, [`symbols`] finds what
-//! they define, and [`late`] binds what the agent itself needs of libraries that it does not load.
+//! they define, [`maps`] says which files the system has mapped, and [`late`] binds what the agent itself needs of libraries that
+//! it does not load.
 
 pub mod late;
 pub mod libraries;
+pub mod maps;
 pub mod sanitizers;
 pub mod slots;
 pub mod symbols;

@@ -15,6 +15,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::heap;
+use crate::loader::maps::Maps;
 use crate::session::announcement::Announcement;
 use crate::session::environment::Environment;
 use crate::session::place::Place;
@@ -324,23 +325,10 @@ fn our_folder() -> Option<Vec<u8>> {
     // SAFETY: the loader's terminated path.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
     // The loader has it as LD_PRELOAD does. A relative one may mean another file by now: the app may have gone elsewhere.
-    let maps = if path.starts_with(b"/") { None } else { std::fs::read("/proc/self/maps").ok() };
-    let mapped = maps.as_ref().and_then(|maps| mapped_at(maps, reach as *const c_void as u64));
+    let maps = if path.starts_with(b"/") { Maps::default() } else { Maps::now() };
+    let mapped = maps.path_at(reach as *const c_void as u64);
     let absolute = std::fs::canonicalize(OsStr::from_bytes(mapped.unwrap_or(path))).ok()?;
     Some(absolute.parent()?.as_os_str().as_bytes().to_vec())
-}
-
-/// Returns the path of the file that is mapped at an address, of what `/proc/self/maps` says (proc(5)).
-fn mapped_at(maps: &[u8], address: u64) -> Option<&[u8]> {
-    let number = |digits: &[u8]| u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok();
-    maps.split(|byte| *byte == b'\n').find_map(|line| {
-        // Addresses, access, offset, device and inode, each followed by a space, and the path behind more of them.
-        let mut fields = line.splitn(6, |byte| *byte == b' ');
-        let mut ends = fields.next()?.splitn(2, |byte| *byte == b'-');
-        let range = number(ends.next()?)?..number(ends.next()?)?;
-        let path = fields.nth(4)?.trim_ascii_start();
-        (range.contains(&address) && path.starts_with(b"/")).then_some(path)
-    })
 }
 
 /// Quotes a path for a shell.
@@ -471,7 +459,6 @@ extern "C" fn become_collector(plan: *mut c_void) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     /// Each was reported as a collector that does not answer, or that was not found, without what to do.
     #[test]
@@ -540,30 +527,5 @@ mod tests {
             assert_eq!(found.to_bytes(), bin.join("gpuspy").as_os_str().as_bytes(), "{variable}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn the_file_at_an_address_is_found_among_all_that_is_mapped() {
-        let maps = b"00400000-00452000 r-xp 00000000 08:02 173521                             /usr/bin/app\n\
-            7f00-8000 rw-p 00000000 00:00 0 \n\
-            8000-9000 r-xp 00001000 103:02 7                                          /home/me/it is here/libgpuspy.so\n\
-            7ffc0000-7ffd0000 rw-p 00000000 00:00 0                                  [stack]\n";
-        let found = |address| mapped_at(maps, address).map(String::from_utf8_lossy);
-        assert_eq!(found(0x0040_0000).as_deref(), Some("/usr/bin/app"));
-        for inside in [0x8000, 0x8fff] {
-            assert_eq!(found(inside).as_deref(), Some("/home/me/it is here/libgpuspy.so"));
-        }
-        for nothing in [0x7fff, 0x9000, 0x7ffc_0000, u64::MAX] {
-            assert_eq!(found(nothing), None, "{nothing:#x}");
-        }
-        assert_eq!(mapped_at(b"no maps\n1-x", 1), None);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no /proc")]
-    fn this_file_is_where_its_code_is_mapped() {
-        let maps = std::fs::read("/proc/self/maps").unwrap();
-        let mapped = mapped_at(&maps, reach as *const c_void as u64).unwrap();
-        assert_eq!(Path::new(OsStr::from_bytes(mapped)), std::env::current_exe().unwrap());
     }
 }

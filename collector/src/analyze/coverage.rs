@@ -66,6 +66,8 @@ pub struct Coverage {
     pub recorded: u64,
     /// Losses by [`LossCause::name`] or [`DAMAGED_TRACE`]; causes that did not occur are absent.
     pub dropped_by: BTreeMap<&'static str, u64>,
+    /// Whether the trace's end could not be read: records may be lost that nobody has counted.
+    pub uncounted: bool,
     /// Operations whose GPU time was still pending when the collection ended.
     pub pending: u64,
     /// Calls outside the capture ranges, which are not in the trace: kernel launches, and other work (copies, memsets
@@ -118,6 +120,7 @@ impl Merge for Coverage {
         self.in_graphs += other.in_graphs;
         self.unattributed += other.unattributed;
         self.recorded = self.recorded.saturating_add(other.recorded);
+        self.uncounted |= other.uncounted;
         self.pending = self.pending.saturating_add(other.pending);
         self.outside.0 = self.outside.0.saturating_add(other.outside.0);
         self.outside.1 = self.outside.1.saturating_add(other.outside.1);
@@ -200,7 +203,7 @@ impl<'a> Analysis<'a> for CoverageFold<'a> {
             names: start.names,
             status: start.status,
             damaged: start.damage.records_lost,
-            coverage: Coverage { untimed, ..Coverage::default() },
+            coverage: Coverage { untimed, uncounted: start.damage.end_unread, ..Coverage::default() },
             lost: BTreeMap::new(),
             lookups: BTreeMap::new(),
             open: HashMap::default(),

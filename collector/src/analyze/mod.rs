@@ -96,6 +96,8 @@ pub struct Damage {
     pub records_lost: u64,
     /// GPU times in lost chunks: at least this many.
     pub times_lost: u64,
+    /// What is at its end is no chunk any more: nobody knows how many records were there.
+    pub end_unread: bool,
     /// The file ends inside a chunk.
     pub cut: bool,
     /// Its writer is gone and did not come to the end.
@@ -113,9 +115,19 @@ impl Damage {
 
 impl From<trace::Damage> for Damage {
     fn from(damage: trace::Damage) -> Damage {
-        let trace::Damage { chunks_lost, chunks_refused, cut, unfinished, write_error, .. } = damage;
+        let trace::Damage { chunks_lost, chunks_refused, end_unread, cut, unfinished, write_error, .. } =
+            damage;
         let (records_lost, times_lost) = (damage.records_lost_at_least, damage.times_lost_at_least);
-        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error }
+        Damage {
+            chunks_lost,
+            chunks_refused,
+            records_lost,
+            times_lost,
+            end_unread,
+            cut,
+            unfinished,
+            write_error,
+        }
     }
 }
 

@@ -147,7 +147,7 @@ where
     };
     tables.relate(listed, names);
     let mut process = ProcessInfo::of(path, filter, &start, &end, &tables.devices);
-    process.notes.extend(clocks.callers.note());
+    process.notes.extend(clocks.callers.notes());
     ProcessReport { process, tables, together: None, findings: None }
 }
 

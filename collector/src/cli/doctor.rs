@@ -85,6 +85,8 @@ impl Check {
 
 /// The advice where another preloaded library hides calls.
 const ORDER: &str = "put libgpuspy.so first in LD_PRELOAD, or use `gpuspy run`, which does";
+/// The advice where agent and program are of different releases.
+const ONE_RELEASE: &str = "use gpuspy and libgpuspy.so of one release";
 /// The exit code if there is a problem.
 const ILL: u8 = 1;
 
@@ -131,9 +133,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Checks that the agent is a gpuspy agent of this version, and that it can be loaded.
 fn agent_checks(path: &Path) -> Vec<Check> {
     let shown = path.display();
-    let same = "use gpuspy and libgpuspy.so of one release";
     let Some(elf) = elf::read(path).filter(|elf| elf.agent_version.is_some()) else {
-        return vec![Check::problem("agent", format!("{shown} is not a gpuspy agent"), same)];
+        return vec![Check::problem("agent", format!("{shown} is not a gpuspy agent"), ONE_RELEASE)];
     };
     let version = elf.agent_version.unwrap_or_default();
     let mut checks = vec![match version == VERSION {
@@ -141,7 +142,7 @@ fn agent_checks(path: &Path) -> Vec<Check> {
         false => Check::problem(
             "agent",
             format!("{shown} is version {version}, gpuspy is version {VERSION}"),
-            same,
+            ONE_RELEASE,
         ),
     }];
     // SAFETY: takes nothing and returns a constant string.

@@ -5,7 +5,8 @@ use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, is_compressed, write_file, write_to, written_behind};
 use super::traces::{
-    self, PATIENCE, find, joined, resolve_callers, say_damage, time_of_steps, traces_of, unreadable,
+    self, PATIENCE, find, joined, resolve_callers, say_damage, say_unread, time_of_steps, traces_of,
+    unreadable,
 };
 use super::{Failure, panic, parquet, say, time};
 use crate::export::chrome::Chrome;
@@ -48,7 +49,8 @@ pub(super) struct Options {
     /// With --to parquet: the name of the job, which is that of its folder [default: the program, and when it began]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     job: Option<String>,
-    /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m
+    /// Leave out what ended before this time, counted from the start of the run: 1.5s, 200ms, 10us, 3m. Stacks and tables (collapsed,
+    /// speedscope, parquet) have only what starts at this time or later, as the report
     #[arg(long, value_name = "TIME", value_parser = time::duration, allow_hyphen_values = true)]
     since: Option<u64>,
     /// Leave out what starts at this time or later
@@ -396,6 +398,7 @@ fn open(path: &Path, mut reader: TraceReader, exporting: &Exporting) -> Opened {
     });
     source.resolve(resolve_callers);
     say_damage(path, reader.damage());
+    say_unread(&source.contents().2.callers);
     Opened { reader, source, records }
 }
 

@@ -1,6 +1,6 @@
 //! `gpuspy export --to collapsed|speedscope`: the stacks of a program by what they cause.
 
-use super::traces::{PATIENCE, filters, open_all, say_damage, unreadable};
+use super::traces::{Opened, PATIENCE, filters, open_all, say_damage, say_unread, unreadable};
 use super::{Failure, report, say};
 use crate::analyze::Tables;
 use crate::export::flame::{self, Process, Weight};
@@ -47,18 +47,23 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
     let tables: Vec<&Tables> = reports.iter().map(|report| &report.tables).collect();
     Process::complete(&mut processes, &tables, &Tables::of_run(&reports));
     if processes.iter().all(|process| process.stacks.is_empty()) {
-        let reasons = opened.traces.iter().map(|trace| why_none(&trace.names, trace.reader.damage()));
+        let why = |trace: &Opened| {
+            why_none(&trace.names, trace.reader.damage(), &trace.clocks.callers.notes().collect::<Vec<_>>())
+        };
+        let reasons = opened.traces.iter().map(why);
         let why = reasons.max_by_key(|(rank, _)| *rank).map(|(_, why)| why).unwrap_or_default();
         return Err(Failure::usage(format_args!("cannot draw flames of {}: {why}", path.display())));
     }
     for trace in &opened.traces {
         say_damage(&trace.path, trace.reader.damage());
+        say_unread(&trace.clocks.callers);
     }
     Ok(processes)
 }
 
-/// Returns why a trace has no stacks, and how likely it would have some otherwise.
-fn why_none(names: &Names, damage: Damage) -> (u8, String) {
+/// Returns why a trace has no stacks, and how likely it would have some otherwise. `unread`: of which of the program's files
+/// nothing is believed.
+fn why_none(names: &Names, damage: Damage, unread: &[String]) -> (u8, String) {
     let fact = |fact: Fact| names.get(Namespace::Fact, fact as u32);
     let again = "run the program again";
     if let Some((what, how)) = described(&damage.into()).into_iter().next() {
@@ -69,6 +74,9 @@ fn why_none(names: &Names, damage: Damage) -> (u8, String) {
             (2, format!("it was recorded with --stacks off: {again} with --stacks auto or full"))
         }
         (Some(_), Some(note)) => (1, format!("it has no stacks: {note}")),
+        (Some(_), None) if !unread.is_empty() => {
+            (1, format!("no call in it has a stack: {}", unread.join("; ")))
+        }
         (Some(_), None) => (0, "no call in it has a stack, though stacks were recorded".to_owned()),
         (None, _) => (0, format!("it has no stacks: {again} with --stacks auto or full")),
     }
@@ -99,17 +107,23 @@ mod tests {
     /// Of all of them it was said that the program should be run with --stacks auto, as most were.
     #[test]
     fn a_trace_without_stacks_says_why_it_has_none() {
-        let why = |facts: &[(Fact, &str)], damage| {
+        let why_of = |facts: &[(Fact, &str)], damage, unread: &[String]| {
             let facts =
                 facts.iter().map(|(fact, text)| ((Namespace::Fact, *fact as u32), (*text).to_owned()));
-            why_none(&Names(facts.collect()), damage).1
+            why_none(&Names(facts.collect()), damage, unread).1
         };
+        let why = |facts: &[(Fact, &str)], damage| why_of(facts, damage, &[]);
         let whole = Damage::default();
         let off = "it was recorded with --stacks off: run the program again with --stacks auto or full";
         assert_eq!(why(&[(Fact::Stacks, "off")], whole), off);
         assert_eq!(
             why(&[(Fact::Stacks, "auto")], whole),
             "no call in it has a stack, though stacks were recorded"
+        );
+        let missing = ["/a/app is not on this machine: calls from it have no line".to_owned()];
+        assert_eq!(
+            why_of(&[(Fact::Stacks, "auto")], whole, &missing),
+            "no call in it has a stack: /a/app is not on this machine: calls from it have no line"
         );
         let note = [(Fact::Stacks, "full"), (Fact::StacksNote, "this Python is not known")];
         assert_eq!(why(&note, whole), "it has no stacks: this Python is not known");

@@ -1,6 +1,6 @@
 //! `gpuspy report --operations`: prints a line for each operation as the trace is read.
 
-use super::traces::{Opened, PATIENCE, filters, open_all, say_damage, unreadable};
+use super::traces::{Opened, PATIENCE, filters, open_all, say_damage, say_unread, unreadable};
 use super::{Failure, say};
 use crate::model::filter::Filter;
 use crate::report::Operations;
@@ -16,7 +16,10 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
     let filters = filters(path, &mut opened.traces, filter)?;
     for (trace, filter) in opened.traces.iter_mut().zip(&filters) {
         match print_one(trace, filter, &mut out).and_then(|()| out.flush()) {
-            Ok(()) => say_damage(&trace.path, trace.reader.damage()),
+            Ok(()) => {
+                say_damage(&trace.path, trace.reader.damage());
+                say_unread(&trace.clocks.callers);
+            }
             // The reader (`… | head`) closed the pipe.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
             Err(e) => return Err(Failure::usage(format_args!("cannot write the operations: {}", why(&e)))),

@@ -2,7 +2,7 @@
 
 use super::machines::Machines;
 use super::output::cannot_write;
-use super::traces::{Opened, PATIENCE, say_damage, unreadable};
+use super::traces::{Opened, PATIENCE, say_damage, say_unread, unreadable};
 use super::{Failure, UNREADABLE, part, say};
 use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
@@ -208,6 +208,7 @@ fn all(
             let damage = trace.reader.damage();
             all.is_partial |= is_partial(&first_pass) || is_partial(&damage);
             say_damage(&trace.path, damage);
+            say_unread(&trace.clocks.callers);
         }
     })?;
     failed.map_or(Ok(all), Err)

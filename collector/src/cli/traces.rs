@@ -295,6 +295,11 @@ pub(super) fn say_damage(path: &Path, damage: Damage) {
     }
 }
 
+/// Prints of which of the program's files nothing is believed, so that calls have no line.
+pub(super) fn say_unread(callers: &Callers) {
+    callers.notes().for_each(|note| say(&note));
+}
+
 /// Returns the trace itself, or the traces of a directory in the order of their names; at least one. A directory in it that is
 /// called like a trace has those of one command with several processes (`run -o rank0.gspy`), which are among them. Of links to one
 /// file, one is.

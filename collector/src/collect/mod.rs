@@ -49,38 +49,52 @@ use crate::why::why;
 
 /// The reason why something could not be collected: one sentence without its full stop.
 #[derive(Clone, Debug)]
-pub struct Error(String);
+pub struct Error {
+    sentence: String,
+    /// Whether the cause is that agent and collector are of different releases.
+    releases_differ: bool,
+}
 
 /// A result whose error is an [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     pub(crate) fn new(sentence: impl Into<String>) -> Error {
-        Error(sentence.into())
+        Error { sentence: sentence.into(), releases_differ: false }
     }
 
     /// An error of the system: what was being done, and the system's reason.
     pub(crate) fn io(doing: impl std::fmt::Display, error: std::io::Error) -> Error {
-        Error(format!("{doing}: {}", why(&error)))
+        Error::new(format!("{doing}: {}", why(&error)))
     }
 
     /// A thread that the system refuses. Its own words ("Resource temporarily unavailable") name no cause.
     pub(crate) fn no_thread(whose: impl std::fmt::Display, error: &std::io::Error) -> Error {
         let said = crate::why::said(error);
-        Error(format!(
+        Error::new(format!(
             "no thread can be started for {whose}: {said}; raise the limit on threads (ulimit -u) or on memory (ulimit -v)"
         ))
     }
 
+    /// An agent of another release than this collector.
+    pub(crate) fn of_releases(sentence: impl Into<String>) -> Error {
+        Error { releases_differ: true, ..Error::new(sentence) }
+    }
+
+    /// Whether agent and collector are of different releases.
+    pub fn releases_differ(&self) -> bool {
+        self.releases_differ
+    }
+
     /// Names the process that the error is about.
     fn about(self, pid: u32) -> Error {
-        Error(format!("process {pid}: {}", self.0))
+        Error { sentence: format!("process {pid}: {}", self.sentence), ..self }
     }
 }
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.sentence)
     }
 }
 

@@ -4,7 +4,7 @@ use super::process::{self, Process};
 use super::sys::{self, Mapping};
 use super::{Error, Result};
 use gpuspy_wire::handshake::{self, Hello};
-use gpuspy_wire::segment::{Layout, LayoutError};
+use gpuspy_wire::segment::{self, Layout, LayoutError};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,7 +107,7 @@ impl Peer {
             let Some(inode) = segment_inode(&path) else { continue };
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(|e| Error::io(format!("cannot open the segment of process {pid}"), e))?;
-            let mapping = map(&file.into(), None).map_err(|e| e.about(pid))?;
+            let mapping = map(pid, &file.into(), None).map_err(|e| e.about(pid))?;
             // A forked child inherits its parent's segment; the start time identifies the owner.
             if mapping.segment().is_ok_and(|segment| segment.header().start_time == start_time) {
                 // Before the agent can notice it.
@@ -170,7 +170,7 @@ fn greeted(socket: &UnixStream) -> Result<Option<(u32, Mapping)>> {
     let pid =
         sys::peer_pid(socket.as_fd()).map_err(|e| Error::io("cannot find out which process connects", e))?;
     let Some((hello, fd)) = receive_hello(socket).map_err(|e| e.about(pid))? else { return Ok(None) };
-    let mapping = map(&fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
+    let mapping = map(pid, &fd, Some(hello.segment_bytes)).map_err(|e| e.about(pid))?;
     attach(&mapping, Comes::Called).map_err(|e| e.about(pid))?;
     Ok(Some((pid, mapping)))
 }
@@ -210,7 +210,9 @@ fn receive_hello(socket: &UnixStream) -> Result<Option<(Hello, OwnedFd)>> {
         )));
     }
     let hello = Hello::from_bytes(&bytes).ok_or_else(|| {
-        Error::new("its greeting has another version: agent and collector must be of the same release")
+        Error::of_releases(
+            "its greeting has another version: agent and collector must be of the same release",
+        )
     })?;
     descriptors.pop().map(|fd| Some((hello, fd))).ok_or_else(|| {
         Error::new(
@@ -221,7 +223,7 @@ fn receive_hello(socket: &UnixStream) -> Result<Option<(Hello, OwnedFd)>> {
 }
 
 /// Checks and maps a segment.
-fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
+fn map(pid: u32, fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
     sys::check_sealed(fd.as_fd()).map_err(|why| Error::new(format!("the object it sent {why}")))?;
     let bytes = sys::size(fd.as_fd()).map_err(|e| Error::io("cannot examine its segment", e))?;
     if stated.is_some_and(|stated| stated != bytes) {
@@ -233,9 +235,32 @@ fn map(fd: &OwnedFd, stated: Option<u64>) -> Result<Mapping> {
         return Err(Error::new(format!("its segment has only {bytes} bytes")));
     }
     if bytes > Layout::OURS.segment_bytes {
-        return Err(Error::new(format!("cannot read its segment: {}", LayoutError::TooLarge)));
+        return Err(cannot_read(pid, LayoutError::TooLarge));
     }
-    Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))
+    let mapping = Mapping::new(fd.as_fd(), bytes).map_err(|e| Error::io("cannot map its segment", e))?;
+    mapping.segment().map_err(|e| cannot_read(pid, e))?;
+    Ok(mapping)
+}
+
+/// Says why a process's segment cannot be read.
+fn cannot_read(pid: u32, why: LayoutError) -> Error {
+    let LayoutError::Version(theirs) = why else {
+        return Error::new(format!("cannot read its segment: {why}"));
+    };
+    let age = if theirs > segment::VERSION { "a newer" } else { "an older" };
+    let shown =
+        |path: Option<PathBuf>| path.map_or_else(String::new, |path| format!(" ({})", path.display()));
+    let (agent, program) = (shown(agent_of(pid)), shown(std::env::current_exe().ok()));
+    Error::of_releases(format!(
+        "its agent{agent} is of {age} release than this gpuspy{program}: install both from one release"
+    ))
+}
+
+/// Returns the path of the agent that a process has loaded, as far as it can be seen.
+fn agent_of(pid: u32) -> Option<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let path = |line: &str| Some(PathBuf::from(&line[line.find('/')?..]));
+    maps.lines().filter_map(path).find(|path| path.file_name().is_some_and(|name| name == "libgpuspy.so"))
 }
 
 /// How a collector comes to a segment.
@@ -270,4 +295,26 @@ fn attach(mapping: &Mapping, how: Comes) -> Result<bool> {
 fn segment_inode(path: &Path) -> Option<u64> {
     let target = fs::read_link(path).ok()?;
     (target.to_str()? == "/memfd:gpuspy (deleted)").then(|| fs::metadata(path).ok())?.map(|m| m.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was only said that the segment's layout had another version.
+    #[test]
+    fn an_agent_of_another_release_is_named_with_its_age_and_both_paths() {
+        let said = |version| cannot_read(std::process::id(), LayoutError::Version(version));
+        let program = std::env::current_exe().unwrap();
+        let newer = said(segment::VERSION + 1);
+        let expected = format!(
+            "its agent is of a newer release than this gpuspy ({}): install both from one release",
+            program.display()
+        );
+        assert_eq!(newer.to_string(), expected);
+        assert!(newer.releases_differ() && newer.about(7).releases_differ());
+        assert!(said(segment::VERSION - 1).to_string().contains("an older release"));
+        let other = cannot_read(std::process::id(), LayoutError::Bounds);
+        assert!(!other.releases_differ() && other.to_string().starts_with("cannot read its segment: "));
+    }
 }

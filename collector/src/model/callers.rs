@@ -17,6 +17,8 @@ use gpuspy_wire::record::Namespace;
 
 /// The most places that are looked up. Programs have some hundreds; the calls of further ones have no line.
 const MOST_CALLERS: usize = 65_536;
+/// The most calls with the times at which they are of other files.
+const MOST_TIMES: usize = 4 * MOST_CALLERS;
 /// If a program loads more files, nothing is looked up. Programs load some hundreds.
 const MOST_MODULES: usize = 16_384;
 
@@ -39,8 +41,43 @@ pub struct Place {
 pub struct Found {
     /// The frames of each place, the innermost first; none if nothing is known.
     pub frames: Vec<Vec<Frame>>,
-    /// The files that are not those that ran any more.
-    pub changed: Vec<String>,
+    /// The files of which nothing is believed, and why; sorted.
+    pub unread: Vec<(WhyUnread, String)>,
+}
+
+/// Why nothing of a file is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WhyUnread {
+    /// It is another file than the one that ran.
+    Changed,
+    /// There is none at its path.
+    Missing,
+    /// It cannot be read, or is none of a program.
+    Unreadable,
+    /// Nobody can tell whether it is the file that ran.
+    Untold,
+}
+
+impl WhyUnread {
+    /// Says it of files.
+    fn said(self, files: &str, are_several: bool) -> String {
+        let (has, is, it) = if are_several { ("have", "are", "them") } else { ("has", "is", "it") };
+        let none = format!("calls from {it} have no line");
+        match self {
+            WhyUnread::Changed => format!("{files} {has} changed since the run: {none}"),
+            WhyUnread::Missing => {
+                format!(
+                    "{files} {is} not on this machine: {none}; make the report where the program's files are"
+                )
+            }
+            WhyUnread::Unreadable => format!("{files} cannot be read: {none}"),
+            WhyUnread::Untold => {
+                format!(
+                    "{files} may have changed since the run, as the trace does not say which build ran: {none}"
+                )
+            }
+        }
+    }
 }
 
 /// Where calls come from.
@@ -53,6 +90,8 @@ struct Origin {
     /// The kernel that they launch, if they have a native stack: in front of it is what compiled code has for that.
     kernel: u32,
     behind: Behind,
+    /// From when on (host ns), if one file took the place of another at their addresses. Else 0.
+    since: u64,
 }
 
 impl Origin {
@@ -63,7 +102,13 @@ impl Origin {
             }
             _ => 0,
         };
-        Origin { caller: call.caller, stack: call.stack, kernel, behind }
+        Origin { caller: call.caller, stack: call.stack, kernel, behind, since: 0 }
+    }
+
+    /// Returns the return addresses, the innermost first.
+    fn addresses<'c>(&'c self, natives: &'c HashMap<u32, NativeStack>) -> &'c [u64] {
+        let native = natives.get(&self.stack).map(|native| native.addresses.as_slice());
+        native.unwrap_or(std::slice::from_ref(&self.caller))
     }
 }
 
@@ -75,7 +120,8 @@ pub struct CallerFold {
     backward: Backward,
     calls: HashSet<Origin>,
     last: Origin,
-    modules: Vec<Module>,
+    /// When each was seen (host ns).
+    modules: Vec<(u64, Module)>,
 }
 
 impl Default for CallerFold {
@@ -107,7 +153,7 @@ impl CallerFold {
             if let Body::Module(module) = &record.body
                 && self.modules.len() <= MOST_MODULES
             {
-                self.modules.push(module.clone());
+                self.modules.push((record.at, module.clone()));
             }
             return;
         };
@@ -126,10 +172,12 @@ impl CallerFold {
         let mut calls: Vec<Origin> = self.calls.into_iter().collect();
         calls.sort_unstable();
         calls.truncate(if self.modules.len() > MOST_MODULES { 0 } else { MOST_CALLERS });
+        let addresses = calls.iter().flat_map(|call| call.addresses(&self.natives)).copied();
+        let modules = Modules::new(self.modules, addresses);
         Callers {
             calls,
+            modules,
             natives: self.natives,
-            modules: self.modules,
             backward: self.backward.again(),
             ..Callers::default()
         }
@@ -141,19 +189,22 @@ impl CallerFold {
 pub struct Callers {
     calls: Vec<Origin>,
     natives: HashMap<u32, NativeStack>,
-    modules: Vec<Module>,
+    modules: Modules,
+    /// Of calls at whose addresses one file took the place of another: since when each applies (host ns), in order.
+    times: HashMap<Origin, Vec<u64>>,
     /// Who waits for autograd's threads, at the start of the trace.
     backward: Backward,
     /// The number of the stack that each has, once it was looked up.
     stacks: HashMap<Origin, u32>,
-    changed: Vec<String>,
+    unread: Vec<(WhyUnread, String)>,
 }
 
 impl Callers {
     /// Gives the callers their stacks: `look_up` says what the files say, and `names` gets the frames and stacks.
     pub fn resolve(&mut self, names: &mut Names, look_up: impl FnOnce(&[Place]) -> Found) {
+        let calls = self.at_their_times();
         let (mut places, mut numbers): (Vec<Place>, HashMap<u64, usize>) = Default::default();
-        for address in self.calls.iter().flat_map(|call| self.addresses(call)) {
+        for address in calls.iter().flat_map(|(_, addresses)| addresses) {
             if places.len() < MOST_CALLERS
                 && !numbers.contains_key(address)
                 && let Some(place) = self.place(*address, names).or_else(|| self.generated(*address))
@@ -162,15 +213,15 @@ impl Callers {
                 places.push(place);
             }
         }
-        let Found { frames, changed } = look_up(&places);
-        self.changed = changed;
+        let Found { frames, unread } = look_up(&places);
+        self.unread = unread;
         let found = |address: &u64| Some(frames.get(*numbers.get(address)?)?.as_slice());
         let (mut added, stacks) = (Added::to(names), Stacks::of(names));
         let mut numbered: HashMap<Origin, u32> = HashMap::default();
-        for call in &self.calls {
+        for (call, addresses) in &calls {
             let python = self.natives.get(&call.stack).map_or(call.stack, |native| native.python);
             let has_line = stacks.line_of(&Call { stack: python, ..Call::default() }) != 0;
-            let native = self.native(call, has_line, names, &found);
+            let native = self.native((call, addresses), has_line, names, &found);
             let waiting = self.backward.frames(call.behind, &stacks);
             if !(native.is_empty() && waiting.is_empty()) {
                 added.stack(names, (&native, python, &waiting)).map(|stack| numbered.insert(*call, stack));
@@ -178,18 +229,50 @@ impl Callers {
                 numbered.insert(*call, python);
             }
         }
+        for (call, _) in calls.iter().filter(|(call, _)| call.since != 0) {
+            self.times.entry(Origin { since: 0, ..*call }).or_default().push(call.since);
+        }
         self.stacks = numbered;
+    }
+
+    /// Returns the calls with their addresses, the innermost first, [at](Modules::at) each time at which these are of other files.
+    fn at_their_times(&self) -> Vec<(Origin, Vec<u64>)> {
+        let mut all: Vec<(Origin, Vec<u64>)> = Vec::new();
+        for call in &self.calls {
+            let addresses = call.addresses(&self.natives);
+            let mut times: Vec<u64> =
+                addresses.iter().flat_map(|address| self.modules.changes(*address)).chain([0]).collect();
+            times.sort_unstable();
+            let at = |since: u64| -> (Origin, Vec<u64>) {
+                let there = addresses.iter().map(|address| self.modules.at(*address, since));
+                (Origin { since, ..*call }, there.collect())
+            };
+            let mut at_times: Vec<(Origin, Vec<u64>)> = times.into_iter().map(at).collect();
+            at_times.dedup_by(|(_, next), (_, before)| next == before);
+            if all.len() + at_times.len() > MOST_TIMES {
+                break;
+            }
+            all.append(&mut at_times);
+        }
+        all
+    }
+
+    /// Returns the origin of a call of the trace.
+    fn origin(&self, record: &Record, call: &Call, behind: Behind) -> Origin {
+        let origin = Origin::of(record, call, behind, &self.natives);
+        let Some(times) = self.times.get(&origin) else { return origin };
+        let since = times.partition_point(|since| *since <= call.begin).checked_sub(1);
+        Origin { since: since.map_or(0, |at| times[at]), ..origin }
     }
 
     /// Returns the native frames of calls, by what was found of each address. `has_line`: their line is one of Python.
     fn native<'f>(
         &self,
-        call: &Origin,
+        (call, addresses): (&Origin, &[u64]),
         has_line: bool,
         names: &Names,
         found: &impl Fn(&u64) -> Option<&'f [Frame]>,
     ) -> Vec<Frame> {
-        let addresses = self.addresses(call);
         let known = |address| found(address).filter(|frames| !frames.is_empty());
         let mut frames = Vec::new();
         for address in addresses {
@@ -209,66 +292,51 @@ impl Callers {
         }
     }
 
-    /// Returns the return addresses of calls, the innermost first.
-    fn addresses<'c>(&'c self, call: &'c Origin) -> &'c [u64] {
-        let native = self.natives.get(&call.stack).map(|native| native.addresses.as_slice());
-        native.unwrap_or(std::slice::from_ref(&call.caller))
-    }
-
-    /// Returns the file that an address lies in. If several lay there during the run, nobody knows which one it was.
+    /// Returns the file that an address lies in. `None` also if several lay there, and nobody knows which one it was.
     fn place(&self, address: u64, names: &Names) -> Option<Place> {
-        let mut around = self.modules.iter().filter(|module| (module.start..module.end).contains(&address));
-        let module = around.next()?;
-        let is_same = |other: &Module| {
-            (other.path, other.bias, other.build_id) == (module.path, module.bias, module.build_id)
-        };
-        let path = names.get(Namespace::Path, module.path).filter(|_| around.all(is_same))?;
-        let offset = address.wrapping_sub(module.bias);
+        let (module, plain) = self.modules.file(address)?;
+        let path = names.get(Namespace::Path, module.path)?;
+        let offset = plain.wrapping_sub(module.bias);
         Some(Place { path: path.to_owned(), build_id: module.build_id, offset })
     }
 
     /// Returns the place of an address that lay in no file.
     fn generated(&self, address: u64) -> Option<Place> {
-        let is_in_a_file = self.modules.iter().any(|module| (module.start..module.end).contains(&address));
         let place = Place { path: String::new(), build_id: BuildId::default(), offset: address };
-        (!is_in_a_file).then_some(place)
+        (!self.modules.holds(address)).then_some(place)
     }
 
-    /// Returns the records of the trace, from its start on, with the numbers of their calls' stacks.
+    /// Returns the records of the trace, from its start on, with the numbers of their calls' stacks, and of their calls' files.
     pub fn on_stacks(&self, records: impl Iterator<Item = Record>) -> impl Iterator<Item = Record> {
         let mut backward = self.backward.clone();
         records.map(move |mut record| {
             let behind = backward.observe(&record);
             let call = record.body.call().filter(|_| !self.stacks.is_empty());
-            let origin = call.map(|call| Origin::of(&record, call, behind, &self.natives));
-            if let Some(stack) = origin.and_then(|origin| self.stacks.get(&origin))
-                && let Some(call) = record.body.call_mut()
-            {
-                call.stack = *stack;
+            let origin = call.map(|call| self.origin(&record, call, behind));
+            let stack = origin.and_then(|origin| self.stacks.get(&origin));
+            if let Some(call) = record.body.call_mut() {
+                call.stack = stack.copied().unwrap_or(call.stack);
+                call.caller = self.modules.at(call.caller, call.begin);
             }
             record
         })
     }
 
-    /// The files that were mapped during the run, before any of them is [added](Modules::mapped).
-    pub fn modules(&self) -> Modules {
-        Modules::first(&self.modules)
+    /// The files that were mapped during the run.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
     }
 
-    /// Says which files have changed since the run, if any.
-    pub fn note(&self) -> Option<String> {
-        let named = self.changed.get(..MOST_NAMED).unwrap_or(&self.changed).join(", ");
-        Some(match self.changed.len() {
-            0 => return None,
-            1 => format!("{named} has changed since the run: its callers are named by library only"),
-            count => {
-                let others = match count.saturating_sub(MOST_NAMED) {
-                    0 => String::new(),
-                    1 => " and another file".to_owned(),
-                    others => format!(" and {others} other files"),
-                };
-                format!("{named}{others} have changed since the run: their callers are named by library only")
-            }
+    /// Says of which files nothing is believed, and why: a sentence for each reason.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.unread.chunk_by(|(one, _), (other, _)| one == other).map(|alike| {
+            let named: Vec<&str> = alike.iter().take(MOST_NAMED).map(|(_, file)| file.as_str()).collect();
+            let others = match alike.len() - named.len() {
+                0 => String::new(),
+                1 => " and another file".to_owned(),
+                others => format!(" and {others} other files"),
+            };
+            alike[0].0.said(&format!("{}{others}", named.join(", ")), alike.len() > 1)
         })
     }
 }
@@ -384,7 +452,7 @@ mod tests {
                 places.iter().map(|place| (place.path.clone(), place.offset, place.build_id[0])).collect();
             let step = Frame::native("step", Some(("/src/app.cpp".to_owned(), 12)), "/opt/app");
             let frames = vec![vec![step], Vec::new(), Vec::new()];
-            Found { frames, changed: vec!["/lib/x.so".to_owned()] }
+            Found { frames, unread: vec![(WhyUnread::Changed, "/lib/x.so".to_owned())] }
         });
         let app = ("/opt/app".to_owned(), 0x1500, 1);
         assert_eq!(asked, [app, ("/lib/x.so".to_owned(), 0x4100, 2), (String::new(), 0x9000, 0)]);
@@ -403,8 +471,8 @@ mod tests {
         for unknown in [6, 7, 8] {
             assert_eq!(on(&records[unknown]), records[unknown]);
         }
-        let note = callers.note().unwrap();
-        assert_eq!(note, "/lib/x.so has changed since the run: its callers are named by library only");
+        let notes: Vec<String> = callers.notes().collect();
+        assert_eq!(notes, ["/lib/x.so has changed since the run: calls from it have no line"]);
     }
 
     #[test]
@@ -436,7 +504,7 @@ mod tests {
                 0x9500 | 0x9600 if place.path.is_empty() => Vec::new(),
                 other => panic!("{other:#x}"),
             };
-            Found { frames: places.iter().map(frame).collect(), changed: Vec::new() }
+            Found { frames: places.iter().map(frame).collect(), unread: Vec::new() }
         });
         let stacks = Stacks::of(&names);
         let of = |record: &Record| {
@@ -454,16 +522,69 @@ mod tests {
         assert_eq!((line.as_str(), stack.len()), ("train.py:42", 2), "of files that nobody has");
     }
 
+    /// All calls of a library that was unloaded, and those of the one that was loaded in its place, had no line.
     #[test]
-    fn an_address_where_two_files_lay_is_of_neither() {
-        let names = names();
-        for (second, expected) in [(module(0x3000, 0x5000, 2), 0), (module(0x2000, 0x4000, 1), 1)] {
-            let mut callers = callers(&names, &[module(0x2000, 0x4000, 1), call(0x3500, 0), second]);
-            callers.resolve(&mut names.clone(), |places| {
-                assert_eq!(places.len(), expected);
-                Found { frames: vec![Vec::new(); places.len()], changed: Vec::new() }
-            });
+    fn a_call_has_the_line_of_the_library_that_lay_at_its_address_then() {
+        let mut names = names();
+        names.0.insert((Namespace::NativeStack, 9), "0 3500 4500".to_owned());
+        let then = |at: u64, mut record: Record| {
+            record.at = at;
+            if let Some(call) = record.body.call_mut() {
+                (call.begin, call.end) = (at, at + 1);
+            }
+            record
+        };
+        let files = [
+            (10, module(0x3000, 0x5000, 1)),
+            (30, module(0x3000, 0x5000, 1)),
+            (40, module(0x3000, 0x5000, 2)),
+        ];
+        let calls = [20, 35, 50].map(|at| then(at, call(0x3500, 0)));
+        let on_stacks = [20, 35, 50].map(|at| then(at, call(0x3500, 9)));
+        let files = files.map(|(at, file)| then(at, file));
+        let all: Vec<Record> = calls.iter().chain(&on_stacks).chain(&files).cloned().collect();
+        let mut callers = callers(&names, &all);
+        callers.resolve(&mut names, |places| {
+            let frame = |place: &Place| {
+                let file = Some((format!("{}.c", place.path), place.offset as u32));
+                vec![Frame::native("step", file, &place.path)]
+            };
+            Found { frames: places.iter().map(frame).collect(), unread: Vec::new() }
+        });
+        let stacks = Stacks::of(&names);
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        for (calls, of_app, of_x) in [
+            (&calls, &["step (/opt/app.c:9472)"][..], &["step (/lib/x.so.c:9472)"][..]),
+            (
+                &on_stacks,
+                &["step (/opt/app.c:9472)", "step (/opt/app.c:13568)"],
+                &["step (/lib/x.so.c:9472)", "step (/lib/x.so.c:13568)"],
+            ),
+        ] {
+            let on = |record: &Record| {
+                let record = callers.on_stacks([record.clone()].into_iter()).next().unwrap();
+                let call = record.body.call().cloned().unwrap();
+                let library = callers.modules().resolve(call.caller, &names).map(|site| site.path);
+                (stacks.listed(call.stack).unwrap_or_default(), library.unwrap_or_default())
+            };
+            let [first, between, last] = [0, 1, 2].map(|at| on(&calls[at]));
+            assert_eq!((first.0.as_slice(), first.1.as_str()), (owned(of_app).as_slice(), "/opt/app"));
+            assert_eq!((last.0.as_slice(), last.1.as_str()), (owned(of_x).as_slice(), "/lib/x.so"));
+            assert_eq!(between.1, "", "of one of them");
+            assert!(between.0.iter().all(|frame| !frame.contains("step")), "{between:?}");
         }
+    }
+
+    #[test]
+    fn an_address_where_one_file_was_seen_twice_is_looked_up_once() {
+        let names = names();
+        let mut again = module(0x2000, 0x4000, 1);
+        again.at = 10;
+        let mut callers = callers(&names, &[module(0x2000, 0x4000, 1), call(0x3500, 0), again]);
+        callers.resolve(&mut names.clone(), |places| {
+            assert_eq!(places.len(), 1);
+            Found { frames: vec![Vec::new()], unread: Vec::new() }
+        });
     }
 
     #[test]
@@ -475,24 +596,33 @@ mod tests {
         let mut callers = fold.finish();
         assert_eq!(callers.calls.len(), MOST_CALLERS);
         for (count, expected) in [
-            (0, None),
-            (1, Some("/f0 has changed since the run: its callers are named by library only")),
-            (3, Some("/f0, /f1, /f2 have changed since the run: their callers are named by library only")),
-            (
-                4,
-                Some(
-                    "/f0, /f1, /f2 and another file have changed since the run: their callers are named by library only",
-                ),
-            ),
-            (
-                9,
-                Some(
-                    "/f0, /f1, /f2 and 6 other files have changed since the run: their callers are named by library only",
-                ),
-            ),
+            (1, "/f0 has changed since the run: calls from it have no line"),
+            (3, "/f0, /f1, /f2 have changed since the run: calls from them have no line"),
+            (4, "/f0, /f1, /f2 and another file have changed since the run: calls from them have no line"),
+            (9, "/f0, /f1, /f2 and 6 other files have changed since the run: calls from them have no line"),
         ] {
-            callers.changed = (0..count).map(|n| format!("/f{n}")).collect();
-            assert_eq!(callers.note().as_deref(), expected);
+            callers.unread = (0..count).map(|n| (WhyUnread::Changed, format!("/f{n}"))).collect();
+            assert_eq!(callers.notes().collect::<Vec<_>>(), [expected]);
         }
+    }
+
+    /// Nothing was said of a file that was not there, as where a trace is read on another machine.
+    #[test]
+    fn a_file_of_which_nothing_is_believed_is_named_with_the_reason() {
+        let file = |why, name: &str| (why, name.to_owned());
+        let unread = vec![
+            file(WhyUnread::Missing, "/a"),
+            file(WhyUnread::Missing, "/b"),
+            file(WhyUnread::Unreadable, "/c"),
+            file(WhyUnread::Untold, "/d"),
+        ];
+        let notes: Vec<String> = Callers { unread, ..Callers::default() }.notes().collect();
+        let expected = [
+            "/a, /b are not on this machine: calls from them have no line; make the report where the program's files are",
+            "/c cannot be read: calls from it have no line",
+            "/d may have changed since the run, as the trace does not say which build ran: calls from it have no line",
+        ];
+        assert_eq!(notes, expected);
+        assert_eq!(Callers::default().notes().count(), 0);
     }
 }

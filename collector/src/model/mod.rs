@@ -316,7 +316,6 @@ pub struct Model<'c> {
     members: members::Open,
     graphs: Graphs,
     blocks: Blocks,
-    modules: Modules,
     facts: Facts,
     stacks: Stacks,
 }
@@ -359,7 +358,6 @@ impl<'c> Model<'c> {
             members: members::Open::default(),
             graphs: Graphs::default(),
             blocks: Blocks::default(),
-            modules: Modules::default(),
             facts: Facts::new(names),
             stacks: Stacks::of(names),
         }
@@ -426,7 +424,6 @@ impl<'c> Model<'c> {
             Body::Graph(graph) => self.graphs.define(graph),
             Body::GraphNode(node) => self.graphs.holds(node),
             Body::NodeTime(node) => event.node = self.node(node),
-            Body::Module(module) => self.modules.mapped(module),
             Body::KernelFacts(facts) => self.facts.add(facts),
             Body::Device(device) => {
                 self.devices.insert(device.ordinal, device.clone());
@@ -437,6 +434,7 @@ impl<'c> Model<'c> {
             | Body::Window(_)
             | Body::NvtxRange(_)
             | Body::Lookup(_)
+            | Body::Module(_)
             | Body::CaptureEdge { .. }
             | Body::ThreadTime(_)
             | Body::Loss { .. } => {}
@@ -453,7 +451,7 @@ impl<'c> Model<'c> {
     pub fn finish(self) -> Process {
         Process {
             devices: self.devices,
-            modules: self.modules,
+            modules: self.clocks.callers.modules().clone(),
             facts: self.facts,
             stacks: self.stacks,
             context_devices: self.clocks.devices.clone(),

@@ -5,21 +5,37 @@ use crate::analyze::Damage;
 
 /// Returns what is wrong with the trace (`damaged`, `cut`, `incomplete`), each with a description; nothing if nothing is missing.
 pub fn described(damage: &Damage) -> Vec<(&'static str, String)> {
-    let Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error } =
-        *damage;
+    let Damage {
+        chunks_lost,
+        chunks_refused,
+        records_lost,
+        times_lost,
+        end_unread,
+        cut,
+        unfinished,
+        write_error,
+    } = *damage;
     let some =
         |n: u64, of: &str| (n > 0).then(|| format!("{} {of}{}", count(n), if n == 1 { "" } else { "s" }));
     let missing = [some(records_lost, "record"), some(times_lost, "GPU time")];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     let missing =
         if missing.is_empty() { String::new() } else { format!("at least {}", missing.join(" and ")) };
-    let is_missing =
-        |before: &str| if missing.is_empty() { String::new() } else { format!("{before}{missing} missing") };
+    let is_missing = |before: &str| match missing.as_str() {
+        "" if end_unread => format!(
+            "{before}and how many records {} had is not known",
+            if chunks_lost == 1 { "it" } else { "they" }
+        ),
+        "" => String::new(),
+        missing => format!("{before}{missing} missing"),
+    };
     if damage.is_only_cut() {
         return vec![("cut", format!("the file ends in the middle of a chunk{}", is_missing(", ")))];
     }
     let mut described = Vec::new();
-    let unread = some(chunks_lost, "chunk").map(|chunks| format!("{chunks} could not be read"));
+    // The chunks that follow say how many records were in those that are missing.
+    let without = if missing.is_empty() && !end_unread { ", which had no records" } else { "" };
+    let unread = some(chunks_lost, "chunk").map(|chunks| format!("{chunks} could not be read{without}"));
     let refused = some(chunks_refused, "chunk").map(|chunks| {
         format!(
             "{chunks} refused because {} more than a file of this size can hold",
@@ -102,13 +118,23 @@ mod tests {
             |damage: Damage| described(&damage).into_iter().map(|(_, words)| words).collect::<Vec<_>>();
         let times = Damage { chunks_lost: 1, times_lost: 30, ..Damage::default() };
         assert_eq!(words(times), ["1 chunk could not be read, at least 30 GPU times missing"]);
-        assert_eq!(words(Damage { chunks_lost: 2, ..Damage::default() }), ["2 chunks could not be read"]);
+        let unread = Damage { chunks_lost: 2, ..Damage::default() };
+        assert_eq!(words(unread), ["2 chunks could not be read, which had no records"]);
+        let at_end = Damage { end_unread: true, ..unread };
+        assert_eq!(words(at_end), ["2 chunks could not be read, and how many records they had is not known"]);
+        assert_eq!(
+            words(Damage { records_lost: 7, ..at_end }),
+            ["2 chunks could not be read, at least 7 records missing"]
+        );
+        let cut = Damage { chunks_lost: 1, cut: true, ..at_end };
+        let expected = "the file ends in the middle of a chunk, and how many records it had is not known";
+        assert_eq!(words(cut), [expected]);
         let refused = Damage { chunks_refused: 582, records_lost: 19_070_976, ..Damage::default() };
         let many = "582 chunks refused because they claim more than a file of this size can hold, at least 19 070 976 \
                     records missing";
         assert_eq!(words(refused), [many]);
         let both = Damage { chunks_lost: 1, chunks_refused: 1, ..Damage::default() };
-        let words_of_both = "1 chunk could not be read, 1 chunk refused because it claims more than a file of this size can hold";
+        let words_of_both = "1 chunk could not be read, which had no records, 1 chunk refused because it claims more than a file of this size can hold";
         assert_eq!(words(both), [words_of_both]);
         assert_eq!(words(Damage { records_lost: 1, ..Damage::default() }), ["at least 1 record missing"]);
     }

@@ -4,6 +4,7 @@ use super::debug_info::{self, At};
 use super::elf::Elf;
 use super::separate;
 use super::symbol_table::{ALL, DYNAMIC, functions};
+use crate::model::callers::WhyUnread;
 use crate::model::stacks::Frame;
 use gpuspy_wire::build_id::BuildId;
 use std::path::Path;
@@ -14,10 +15,8 @@ use std::time::SystemTime;
 pub(super) enum Answer {
     /// The frames of each address, the innermost first; none of an address that nothing is known of.
     Frames(Vec<Vec<Frame>>),
-    /// It is another file than the one that ran.
-    Changed,
-    /// It cannot be read, or nobody can tell whether it is the file that ran.
-    Unknown,
+    /// Nothing of it is believed.
+    Unread(WhyUnread),
 }
 
 /// Looks up addresses, which are sorted. `build_id` is that of the file that ran, and `began` when it ran.
@@ -27,21 +26,22 @@ pub(super) fn look_up(
     began: Option<SystemTime>,
     addresses: &[u64],
 ) -> Answer {
-    // A library may have been loaded by a path that only the program's own folder gave a meaning.
     let Some(elf) = Some(path).filter(|path| path.is_absolute()).and_then(Elf::open) else {
-        return Answer::Unknown;
+        // A relative path is one of a trace whose program alone knew what it means.
+        let is_missing = path.is_absolute() && matches!(path.try_exists(), Ok(false));
+        return Answer::Unread(if is_missing { WhyUnread::Missing } else { WhyUnread::Unreadable });
     };
     const NONE: BuildId = [0; 20];
     match (build_id, elf.build_id()) {
         (NONE, NONE) => match began.zip(elf.changed()) {
             Some((began, changed)) if changed <= began => {}
-            Some(_) => return Answer::Changed,
-            None => return Answer::Unknown,
+            Some(_) => return Answer::Unread(WhyUnread::Changed),
+            None => return Answer::Unread(WhyUnread::Untold),
         },
         // The trace is older than build ids in traces, or the file was made anew in another way.
-        (NONE, _) => return Answer::Unknown,
+        (NONE, _) => return Answer::Unread(WhyUnread::Untold),
         (ran, now) if ran == now => {}
-        _ => return Answer::Changed,
+        _ => return Answer::Unread(WhyUnread::Changed),
     }
     Answer::Frames(frames(&elf, path, addresses))
 }

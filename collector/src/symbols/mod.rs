@@ -34,7 +34,7 @@ pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
     for (number, place) in places.iter().enumerate() {
         files.entry((&place.path, place.build_id)).or_default().push(number);
     }
-    let mut found = Found { frames: vec![Vec::new(); places.len()], changed: Vec::new() };
+    let mut found = Found { frames: vec![Vec::new(); places.len()], unread: Vec::new() };
     for ((path, build_id), numbers) in files {
         // A return address is that of the next instruction, which may be of another line or even of another function.
         let addresses = numbers.iter().filter_map(|number| places[*number].offset.checked_sub(1));
@@ -42,16 +42,16 @@ pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
         addresses.sort_unstable();
         addresses.dedup();
         let answer = match path {
-            "" => process
-                .and_then(|process| perf_map::look_up(process, &addresses))
-                .map_or(Answer::Unknown, Answer::Frames),
+            "" => match process.and_then(|process| perf_map::look_up(process, &addresses)) {
+                Some(frames) => Answer::Frames(frames),
+                None => continue,
+            },
             path => {
                 file::look_up(Path::new(path), build_id, process.map(|process| process.began), &addresses)
             }
         };
         match answer {
-            Answer::Unknown => {}
-            Answer::Changed => found.changed.push(path.to_owned()),
+            Answer::Unread(why) => found.unread.push((why, path.to_owned())),
             Answer::Frames(frames) => {
                 for number in numbers {
                     let address = places[number].offset.checked_sub(1);
@@ -61,7 +61,7 @@ pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
             }
         }
     }
-    found.changed.sort();
-    found.changed.dedup();
+    found.unread.sort();
+    found.unread.dedup();
     found
 }

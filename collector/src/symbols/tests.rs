@@ -1,6 +1,7 @@
 //! Looks up addresses in what the C compiler makes now, whole and damaged.
 
 use super::*;
+use crate::model::callers::WhyUnread;
 use crate::trace::generator::Random;
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ fn what_a_file_says_of_its_code_is_true_at_each_address() {
     for options in [&["-g", "-O0"][..], &["-g", "-O2", "-fno-ipa-icf"]] {
         let (_, places) = compiled(folder.path(), options);
         let found = resolve(&places, None);
-        assert_eq!(found.changed, [""; 0]);
+        assert_eq!(found.unread, []);
         let (mut steps, mut mains) = (0, 0);
         for frame in found.frames.iter().flatten().filter(|frame| frame.line != 0) {
             let lines: &[u32] = match frame.function.as_str() {
@@ -66,10 +67,19 @@ fn other_files_are_no_program_and_are_not_waited_for() {
     fs::write(&text, "no program").unwrap();
     let large = folder.path().join("large");
     fs::File::create(&large).unwrap().set_len(3 << 30).unwrap();
-    for path in [&pipe, &text, &large, &folder.path().to_owned(), &folder.path().join("absent")] {
-        let place = Place { path: path.display().to_string(), build_id: [1; 20], offset: 0x1000 };
+    let relative = std::path::PathBuf::from("build/libx.so");
+    for (path, why) in [
+        (pipe, WhyUnread::Unreadable),
+        (text, WhyUnread::Unreadable),
+        (large, WhyUnread::Unreadable),
+        (folder.path().to_owned(), WhyUnread::Unreadable),
+        (relative, WhyUnread::Unreadable),
+        (folder.path().join("absent"), WhyUnread::Missing),
+    ] {
+        let path = path.display().to_string();
+        let place = Place { path: path.clone(), build_id: [1; 20], offset: 0x1000 };
         let found = resolve(&[place], Some(&ran_at(0)));
-        assert_eq!((found.frames, found.changed), (vec![Vec::new()], Vec::new()), "{}", path.display());
+        assert_eq!((found.frames, found.unread), (vec![Vec::new()], vec![(why, path)]));
     }
 }
 

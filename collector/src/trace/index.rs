@@ -89,6 +89,8 @@ pub struct Damage {
     pub times_lost_at_least: u64,
     /// Bytes of the file outside the chunks that were read.
     pub bytes_skipped: u64,
+    /// Whether what is at its end is no chunk any more: nobody knows how many records were there.
+    pub end_unread: bool,
     /// Whether the file ends in the middle of a chunk.
     pub cut: bool,
     /// Whether its writer is gone and did not come to the end.
@@ -205,6 +207,7 @@ impl Index {
                 None => {
                     index.damage.bytes_skipped += bytes - at;
                     index.damage.chunks_lost = index.damage.chunks_lost.saturating_add(1);
+                    index.damage.end_unread = true;
                     index.damage.cut |= bytes - at < HEADER_BYTES as u64;
                     break;
                 }

@@ -522,8 +522,8 @@ pub struct NvtxRange {
     pub payload: bool,
 }
 
-/// An executable mapping.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An executable mapping, as it was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Module {
     /// First address.
     pub start: u64,

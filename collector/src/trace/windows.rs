@@ -185,6 +185,7 @@ impl Damage {
             records_lost_at_least: self.records_lost_at_least.saturating_add(other.records_lost_at_least),
             times_lost_at_least: self.times_lost_at_least.saturating_add(other.times_lost_at_least),
             bytes_skipped: self.bytes_skipped.saturating_add(other.bytes_skipped),
+            end_unread: self.end_unread || other.end_unread,
             cut: self.cut || other.cut,
             unfinished: self.unfinished || other.unfinished,
             write_error: self.write_error.or(other.write_error),

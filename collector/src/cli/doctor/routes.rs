@@ -3,7 +3,7 @@
 
 use super::child::{Nursery, Silent};
 use super::probe::{Called, MEMSETS, Probe};
-use super::{Check, Level, ORDER};
+use super::{Check, Level, ONE_RELEASE, ORDER};
 use crate::cli::run::wait_for_the_last;
 use crate::collect::{self, Collector, Target};
 use crate::trace::TraceReader;
@@ -29,10 +29,13 @@ struct Seen {
 struct Tried {
     called: Result<Called, Silent>,
     /// `None` if no agent connected; an error if one did but its trace is not usable.
-    seen: Option<Result<Seen, String>>,
+    seen: Option<Result<Seen, Unusable>>,
     /// What the child's loader or agent printed.
     complaint: String,
 }
+
+/// Why a trace is not usable, and what to do about it.
+type Unusable = (String, &'static str);
 
 /// Tries all routes. `preload` is the value of LD_PRELOAD; `runtimes` are the runtimes that were found.
 pub(super) fn check(nursery: &Nursery, preload: &OsString, runtimes: &[String], has_gpu: bool) -> Vec<Check> {
@@ -95,8 +98,8 @@ fn attempt(nursery: &Nursery, preload: &OsString, probe: Probe, runtime: Option<
     });
     let session = sessions.into_inner().pop();
     let seen = session.map(|session| match session {
-        Ok(_) => look(&trace).map_err(|e| format!("cannot read its trace: {e}")),
-        Err(e) => Err(e.to_string()),
+        Ok(_) => look(&trace).map_err(|e| (format!("cannot read its trace: {e}"), REPORT)),
+        Err(e) => Err((e.to_string(), if e.releases_differ() { ONE_RELEASE } else { REPORT })),
     });
     Tried { called, seen, complaint: nursery.last_complaint() }
 }
@@ -135,7 +138,7 @@ fn judge(route: &str, probe: Probe, tried: &Tried) -> Check {
             let found = format!("by {route}: {name} was called but not recorded{said}{}", tried.complaint);
             return Check::problem(topic, found, ORDER);
         }
-        (Ok(_), Some(Err(why))) => return Check::problem(topic, format!("by {route}: {why}"), REPORT),
+        (Ok(_), Some(Err((why, todo)))) => return Check::problem(topic, format!("by {route}: {why}"), *todo),
         (Ok(called), Some(Ok(seen))) => (called, seen),
     };
     let failed = match called.failure() {
@@ -190,4 +193,21 @@ fn judge_times(tried: &Tried) -> Check {
         return Check::ok(topic, format!("{timed} of {memsets} operations timed on the first GPU"));
     }
     Check::problem(topic, format!("{memsets} of {MEMSETS} operations recorded, {timed} timed"), REPORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The advice was to report it.
+    #[test]
+    fn an_agent_of_another_release_is_told_with_what_to_do() {
+        for todo in [ONE_RELEASE, REPORT] {
+            let seen = Some(Err(("process 7: something is wrong".to_owned(), todo)));
+            let tried = Tried { called: Ok(Called::default()), seen, complaint: String::new() };
+            let check = judge("dlsym", Probe::Dlsym, &tried);
+            assert_eq!((check.level, check.todo.as_deref()), (Level::Problem, Some(todo)));
+            assert_eq!(check.found, "by dlsym: process 7: something is wrong");
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub(super) struct Context<'a> {
     pub devices: &'a HashMap<u32, u32>,
     pub stacks: Stacks,
     pub facts: Facts,
-    modules: Modules,
+    modules: &'a Modules,
     kernels: HashMap<u32, [Cell; 3]>,
     /// By thread: the start of its last call, and the correlation of that call's first record.
     calls: HashMap<u32, (u64, u64)>,
@@ -57,7 +57,6 @@ impl<'a> Context<'a> {
             period: Period::default(),
             stacks: Stacks::of(names),
             facts: Facts::new(names),
-            // A file's record may come after the first calls from it, which share a library for a whole row group.
             modules: clocks.callers.modules(),
             kernels: HashMap::default(),
             calls: HashMap::default(),
@@ -66,10 +65,8 @@ impl<'a> Context<'a> {
 
     /// Takes what a record says about the process.
     pub fn observe(&mut self, record: &Record) {
-        match &record.body {
-            Body::Module(module) => self.modules.mapped(module),
-            Body::KernelFacts(facts) => self.facts.add(facts),
-            _ => {}
+        if let Body::KernelFacts(facts) = &record.body {
+            self.facts.add(facts);
         }
     }
 

@@ -177,7 +177,7 @@ pub(super) fn process(
         ["chunks_lost", "chunks_refused", "records_lost", "times_lost"]
             .map(|key| of_damage(key, Kind::Number)),
     );
-    row.extend(["cut", "unfinished"].map(|key| of_damage(key, Kind::Flag)));
+    row.extend(["end_unread", "cut", "unfinished"].map(|key| of_damage(key, Kind::Flag)));
     row.push(of_damage("write_error", Kind::Text));
     let (columns, cells) = row.into_iter().map(|(name, kind, cell)| ((name, kind), cell)).unzip();
     Flat { table: "process".to_owned(), columns, rows: vec![cells] }

@@ -105,6 +105,8 @@ pub struct Damage {
     pub records_lost: u64,
     /// The number of GPU times that were lost, at least, of records that are there.
     pub times_lost: u64,
+    /// Whether what is at its end is no chunk any more: nobody knows how many records were there.
+    pub end_unread: bool,
     /// Whether the file ends inside a chunk.
     pub cut: bool,
     /// Whether its writer is gone and did not come to the end: it was killed, or could not write.
@@ -177,11 +179,21 @@ impl Damage {
             chunks_refused,
             records_lost,
             times_lost,
+            end_unread,
             cut,
             unfinished,
             write_error,
         } = *damage;
         let write_error = write_error.map(system_error);
-        Damage { chunks_lost, chunks_refused, records_lost, times_lost, cut, unfinished, write_error }
+        Damage {
+            chunks_lost,
+            chunks_refused,
+            records_lost,
+            times_lost,
+            end_unread,
+            cut,
+            unfinished,
+            write_error,
+        }
     }
 }

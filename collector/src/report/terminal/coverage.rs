@@ -34,7 +34,7 @@ pub fn coverage(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 /// Returns whether so much is missing that a reader has to know it first.
 pub fn is_incomplete(all: &Tables) -> bool {
-    !records_lost(all).is_empty() || !all.coverage.unknown_functions.is_empty()
+    !is_all(all) || !all.coverage.unknown_functions.is_empty()
 }
 
 /// Returns what was recorded and timed, and what that cost, for the overview.
@@ -46,15 +46,14 @@ pub fn in_short(run: &Run<'_>) -> Vec<Text> {
         line.push_str(&format!(", {} timed", percent(timed, coverage.launches)));
     }
     line.push_str(&ran_after(all));
-    let lost = records_lost(all);
-    line.push_str(if lost.is_empty() { "; no record lost" } else { "" });
+    line.push_str(if is_all(all) { "; no record lost" } else { "" });
     if let Some(cost) = all.overhead.as_ref().and_then(|overhead| overhead.cost(&all.duty)) {
         line.push_str(&format!("; overhead {}", share(cost.total())));
     }
     if let Some(off) = all.clock.median() {
         line.push_str(&format!("; clock +/- {}", duration(off.value)));
     }
-    let lost = (!lost.is_empty()).then(|| losses(all));
+    let lost = (!is_all(all)).then(|| losses(all));
     [Some(Text::from(line)), failed(all), lost, unknown(all, false)].into_iter().flatten().collect()
 }
 
@@ -73,7 +72,7 @@ fn launches(all: &Tables) -> String {
     let (coverage, duty) = (&all.coverage, &all.duty);
     let mut line = plural(coverage.launches, "launch", "launches");
     if coverage.launches > 0 {
-        let counted = if records_lost(all).is_empty() { "100 % recorded, " } else { "" };
+        let counted = if is_all(all) { "100 % recorded, " } else { "" };
         line.push_str(&format!(": {counted}{} timed", percent(coverage.timed, coverage.launches)));
         if coverage.runs.launches > 0 {
             let part = percent(coverage.runs.launches, coverage.launches);
@@ -117,6 +116,11 @@ fn ran_after(all: &Tables) -> String {
     }
 }
 
+/// Whether it is known that no record was lost.
+fn is_all(all: &Tables) -> bool {
+    records_lost(all).is_empty() && !all.coverage.uncounted
+}
+
 /// Returns how many records were lost, by cause.
 fn records_lost(all: &Tables) -> Vec<String> {
     let lost =
@@ -145,10 +149,14 @@ fn cause_in_words(name: &str) -> &str {
 /// not known: the poller may have been late.
 const UNREAD_END: &str = "whose end event was never read";
 
+/// What is said of records that may have been in a trace's end that cannot be read.
+const UNCOUNTED: &str = "how many records were lost is not known";
+
 fn losses(all: &Tables) -> Text {
     let coverage = &all.coverage;
     let records = records_lost(all);
     let mut line = match records.as_slice() {
+        [] if coverage.uncounted => Text::toned(Tone::Problem, UNCOUNTED),
         [] => Text::from("no record lost"),
         records => Text::toned(Tone::Problem, "LOST").then(format!(" records: {}", records.join(", "))),
     };
