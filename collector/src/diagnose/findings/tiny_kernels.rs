@@ -6,7 +6,7 @@ use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled};
 use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::analyze::idle::Cause;
+use crate::analyze::idle::{Cause, Next, Site};
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
 use crate::units::{count, duration, percent};
@@ -49,7 +49,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let in_graphs: u64 = kernels().map(|kernel| kernel.in_graphs).sum();
     let number: u64 = kernels().filter(|kernel| is_tiny(kernel)).map(|kernel| kernel.count).sum();
     let idle = Idle::of(facts, |cause, site| {
-        let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
+        let is_launching =
+            cause == Cause::Launching || is_between_launches(cause) && !site.is_long && !is_before_copy(site);
         is_launching && facts.owed_to_habit(cause, site).is_none()
     });
     let claims = without_first_launches(facts, idle.claims.clone());
@@ -120,6 +121,11 @@ fn without_first_launches(facts: &Facts<'_>, mut claims: BTreeMap<Bucket, Sum>) 
         *claim = claim.share(claim.value.saturating_sub(facts.first_launches()), claim.value);
     }
     claims
+}
+
+/// Whether the host went on with a copy to the GPU: what launches kernels together does not gain that.
+fn is_before_copy(site: &Site) -> bool {
+    matches!(site.next, Next::Input | Next::MoreInput)
 }
 
 /// Whether the host was launching, or between two launches.
