@@ -213,11 +213,13 @@ fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What
     }
 }
 
-/// Whether the program asks by this API whether work is done: a pool of memory asks for itself, and waits for nothing.
+/// Whether the program asks by this API whether work is done: allocators of GPU memory and of pinned memory ask for themselves, and wait for
+/// nothing.
 fn asks(facts: &Facts<'_>, api: &str) -> bool {
-    let is_of_pool = |wait: &Wait| wait.line.as_ref().is_some_and(|line| pool_of(&line.library).is_some());
+    let is_allocator =
+        |line: &Frame| pool_of(&line.library).is_some() || line.function.contains("CachingHostAllocator");
     let mut waits = facts.all.idle.waits.keys().filter(|wait| wait.api == api);
-    is_query(api) && waits.any(|wait| !is_of_pool(wait))
+    is_query(api) && waits.any(|wait| !wait.line.as_ref().is_some_and(is_allocator))
 }
 
 /// Whether the kernels with which PyTorch's scaler checks gradients, or those of the optimizer that it runs then, are launched at a

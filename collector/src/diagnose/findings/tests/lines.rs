@@ -109,6 +109,9 @@ fn a_loop_of_queries_reads_nothing_and_those_of_the_allocator_are_no_waits() {
     assert_eq!(asks.title, "The GPU idles after cudaEventQuery");
     assert!(asks.fix.starts_with("Do not ask in a loop") && !asks.fix.contains(".item()"), "{}", asks.fix);
     assert!(of("libc10_cuda.so", "process_events").is_none());
+    let pinned =
+        "at::CachingHostAllocatorImpl<c10::cuda::CUDAStream>::process_events_for_specific_size(long)";
+    assert!(of("libtorch_cuda.so", pinned).is_none());
 }
 
 /// What GradScaler.step() reads was `loss.item()`, and adding up `loss.detach()` was to help.
