@@ -17,7 +17,7 @@ mod held;
 pub mod holders;
 pub mod lifetimes;
 mod line;
-mod pools;
+pub mod pools;
 mod stretches;
 #[cfg(test)]
 mod tests;

@@ -397,4 +397,12 @@ impl Row<u32> {
 }
 
 #[cfg(test)]
+impl SourceLines {
+    /// Adds launches of a kernel at a line.
+    pub fn launches(&mut self, symbol: String, line: Option<Frame>, launches: u64) {
+        self.of.entry(Row::Kernel(symbol)).or_default().add(line, &Share::of(launches));
+    }
+}
+
+#[cfg(test)]
 mod tests;

@@ -55,6 +55,11 @@ impl Outcome {
         }
     }
 
+    /// Whether the process ended by itself, and not by a signal: it did not wait for anything any more.
+    pub fn is_own(self) -> bool {
+        matches!(self, Outcome::Exited(_) | Outcome::Left(_))
+    }
+
     /// Whether the process may have run on.
     pub fn runs_on(self) -> bool {
         matches!(self, Outcome::Running | Outcome::CutOff | Outcome::Detached)

@@ -192,7 +192,7 @@ fn ranks_without_a_trace_are_said_to_be_missing() {
 fn a_rank_whose_kernels_take_longer_is_named_with_that() {
     let slow = |rank| Does { computes: if rank == 2 { 3 * MS } else { 0 }, ..Does::default() };
     let screen = section(&job(4, slow), 100);
-    let said = "rank 2 is slower than the others: its kernels run 3.00 ms longer before each collective";
+    let said = "rank 2 is slower than the others: its kernels run 3.00 ms longer in each step";
     assert!(screen.contains(said), "{screen}");
 }
 

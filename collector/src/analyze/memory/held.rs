@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 
 /// The most origins, and lines, that are told apart; all others count as one.
 const ORIGINS: usize = 4096;
-/// The most blocks that are kept after they ended with their context.
+/// The most blocks that are kept after they ended with their context, behind which no work has come.
 const VANISHED: usize = 1 << 16;
 
 /// The properties that tell origins apart.
@@ -66,6 +66,8 @@ struct Block {
     place: Place,
     /// The block's number, in the order of allocations.
     number: u64,
+    /// How many operations there had been when its context ended; `None` if it did not end with one.
+    vanished: Option<u64>,
 }
 
 /// What one origin holds.
@@ -269,7 +271,17 @@ impl Held {
                 let (number, place) = (self.numbers, self.place);
                 self.numbers += 1;
                 self.first_block.get_or_insert(at);
-                let new = Block { origin, line, bytes: 0, blocks: 0, later: (0, 0), at, place, number };
+                let new = Block {
+                    origin,
+                    line,
+                    bytes: 0,
+                    blocks: 0,
+                    later: (0, 0),
+                    at,
+                    place,
+                    number,
+                    vanished: None,
+                };
                 let block = self.blocks.entry(of.correlation).or_insert(new);
                 block.bytes = block.bytes.saturating_add(bytes);
                 block.blocks += 1;
@@ -278,14 +290,17 @@ impl Held {
             }
             MemoryChange::Freed { bytes, of, .. } | MemoryChange::Vanished { bytes, of, .. } if bytes > 0 => {
                 let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
-                let gone = Block { bytes: bytes.min(block.bytes), blocks: 1, later: (0, 0), ..*block };
+                let vanished =
+                    matches!(change, MemoryChange::Vanished { .. }).then_some(self.place.operations);
+                let gone =
+                    Block { bytes: bytes.min(block.bytes), blocks: 1, later: (0, 0), vanished, ..*block };
                 block.bytes -= gone.bytes;
                 block.blocks = block.blocks.saturating_sub(1);
                 if block.bytes == 0 {
                     self.blocks.remove(&of.correlation);
                 }
                 self.changed(gone.origin, gone.line, |level| level.saturating_sub(gone.bytes), -1);
-                self.gone(gone, at, matches!(change, MemoryChange::Vanished { .. }));
+                self.gone(gone, at);
             }
             MemoryChange::Passed { blocks, bytes, .. } if self.period.contains(host(at)) => {
                 let life = Life { ns: 0, steps: None, has_work: false };
@@ -303,7 +318,12 @@ impl Held {
         let after = self.after.get_or_insert(After { bytes: self.level.bytes, least: None });
         match *change {
             MemoryChange::Allocated { bytes, .. } => after.bytes = after.bytes.saturating_add(bytes),
-            MemoryChange::Vanished { bytes, .. } => after.bytes = after.bytes.saturating_sub(bytes),
+            MemoryChange::Vanished { bytes, of, .. } => {
+                after.bytes = after.bytes.saturating_sub(bytes);
+                if let Some(block) = self.blocks.get_mut(&of.correlation) {
+                    block.vanished = Some(self.place.operations);
+                }
+            }
             MemoryChange::Freed { bytes, of, .. } => {
                 after.bytes = after.bytes.saturating_sub(bytes);
                 let Some(block) = self.blocks.get_mut(&of.correlation) else { return };
@@ -344,11 +364,16 @@ impl Held {
         }
     }
 
-    fn gone(&mut self, block: Block, at: u64, has_vanished: bool) {
-        if !has_vanished {
-            self.lines.accounts[block.line as usize].freed(block.bytes, block.place, self.place);
-        } else if self.vanished.len() < VANISHED {
-            self.vanished.push(block);
+    fn gone(&mut self, block: Block, at: u64) {
+        self.lines.accounts[block.line as usize].freed(block.bytes, block.place, self.place);
+        if block.vanished.is_some() {
+            // Work went on since: what ended before did not last until the end.
+            if self.vanished.first().is_some_and(|before| before.vanished != block.vanished) {
+                self.vanished.clear();
+            }
+            if self.vanished.len() < VANISHED {
+                self.vanished.push(block);
+            }
         }
         let life = Life {
             ns: at.saturating_sub(block.at),
@@ -373,7 +398,8 @@ impl Held {
         self.passing = passing.filter(|passing| passing.bytes > 0).map(|passing| {
             let Passing { memory, by, bytes, at } = passing;
             let (origin, line) = self.origin(memory, by);
-            Block { origin, line, bytes, blocks: 1, later: (0, 0), at, place: self.place, number: 0 }
+            let (place, later, vanished) = (self.place, (0, 0), None);
+            Block { origin, line, bytes, blocks: 1, later, at, place, number: 0, vanished }
         });
     }
 

@@ -4,12 +4,16 @@ use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, only_infers};
 use super::pageable_copies;
-use super::waits::{Waits, is_device_wide, is_query};
+use super::waits::{Waits, is_device_wide, is_in_wait, is_query};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
+use crate::analyze::idle::Wait;
+use crate::analyze::memory::pools::pool_of;
 use crate::analyze::merge::Merge;
 use crate::analyze::transfers::SizeClass;
 use crate::model::framework::Framework;
+use crate::model::stacks::Frame;
+use crate::model::steps::is_optimizer;
 use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::{duration, plural};
 
@@ -55,13 +59,36 @@ const EVENTS: Advice = Advice {
     ..FIX
 };
 
+/// If PyTorch's scaler of mixed precision reads whether a gradient is infinite.
+const SCALES: Advice = Advice {
+    pytorch: "Give the optimizer fused=True (torch.optim.AdamW(..., fused=True)): it checks on the GPU whether a gradient is infinite, \
+              and GradScaler.step() need not read that. Or train in bfloat16, which needs no GradScaler.",
+    ..FIX
+};
+
+/// If PyTorch asks for events or streams in a loop.
+const QUERIES: Advice = Advice {
+    pytorch: "Do not ask in a loop whether the GPU is ready (Event.query(), Stream.query()): that holds up the host as a wait does. \
+              Launch the next step first, and use what an event stands for a step later; or let a stream wait for it with \
+              Stream.wait_event(), which does not hold up the host.",
+    ..FIX
+};
+
+/// If PyTorch waits in an operator, which reads nothing that the program sees.
+const OPERATORS: Advice = Advice {
+    pytorch: "Leave out of the step what needs a size or a value on the host, and waits for it: sparse gradients (coalesce(); \
+              nn.Embedding(sparse=False) has dense ones), unique(), nonzero() and other operators whose results have a size that \
+              depends on the data.",
+    ..FIX
+};
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let reads = || facts.all.copy_sites.iter().filter(|(site, _)| is_read(site));
     let of_copies = pageable_copies::own_wait(facts);
     let is_wait = |api: &str| {
         let is_sync = facts.all.syncs.contains_key(api) && !is_device_wide(api) && Some(api) != of_copies;
-        is_sync || is_query(api) || reads().any(|(site, _)| site.blocks && site.api == api)
+        is_sync || asks(facts, api) || reads().any(|(site, _)| site.blocks && site.api == api)
     };
     let waits = Waits::of(facts, is_wait)?;
     let (site, api, named) = (waits.idle.main?, waits.api?, waits.named()?);
@@ -90,7 +117,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             ("The GPU idles after indexing by a mask, nonzero() or the like".to_owned(), SELECTS)
         }
         What::Uploads => ("The GPU idles after tensor.to(device) or the like".to_owned(), UPLOADS),
+        What::Scales => ("The GPU idles after GradScaler.step()".to_owned(), SCALES),
         What::Event(call) => (format!("The GPU idles after {call}"), EVENTS),
+        What::Asks => (format!("The GPU idles after {named}"), QUERIES),
+        What::Operator => ("The GPU idles after an operator that waits for it".to_owned(), OPERATORS),
         What::Other => (format!("The GPU idles after {named}"), FIX),
     };
     Some(Claimed {
@@ -128,8 +158,14 @@ enum What {
     Selects,
     /// PyTorch copies to the GPU.
     Uploads,
-    /// PyTorch waits for an event or a stream in this call of its own, and for no copy.
+    /// PyTorch's scaler of mixed precision reads whether a gradient is infinite.
+    Scales,
+    /// The program waits for an event or a stream in this call of PyTorch, and for no copy.
     Event(&'static str),
+    /// It asks for an event or a stream again and again.
+    Asks,
+    /// An operator of PyTorch waits.
+    Operator,
     /// Anything else.
     Other,
 }
@@ -157,13 +193,55 @@ fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What
     let uploads = copies(|site| site.kind == TransferKind::HtoD && site.host_memory == HostMemory::Pageable);
     match api {
         _ if is_most(selections) && selections.saturating_mul(2) >= reads => What::Selects,
+        _ if is_most(reads) && reads >= uploads && is_of_scaler(facts, line.as_ref()) => What::Scales,
         _ if is_most(reads) && reads >= uploads && only_infers(facts) => What::ReadsOfInference,
         _ if is_most(reads) && reads >= uploads => What::Reads,
         _ if is_most(uploads) => What::Uploads,
         "cudaEventSynchronize" => What::Event("Event.synchronize()"),
-        "cudaStreamSynchronize" if line.is_some() => What::Event("Stream.synchronize()"),
+        _ if is_query(api) => What::Asks,
+        "cudaStreamSynchronize" if line.is_some() => {
+            // What the program calls is in the library of Python's bindings, and operators are in others.
+            match waiting_library(facts, &Wait { api: api.to_owned(), line }) {
+                Some(library) if library.starts_with("libtorch_python") => {
+                    What::Event("Stream.synchronize()")
+                }
+                Some(library) if library.starts_with("libtorch") => What::Operator,
+                _ => What::Event("cudaStreamSynchronize"),
+            }
+        }
         _ => What::Other,
     }
+}
+
+/// Whether the program asks by this API whether work is done: allocators of GPU memory and of pinned memory ask for themselves, and wait for
+/// nothing.
+fn asks(facts: &Facts<'_>, api: &str) -> bool {
+    let is_allocator =
+        |line: &Frame| pool_of(&line.library).is_some() || line.function.contains("CachingHostAllocator");
+    let mut waits = facts.all.idle.waits.keys().filter(|wait| wait.api == api);
+    is_query(api) && waits.any(|wait| !wait.line.as_ref().is_some_and(is_allocator))
+}
+
+/// Whether the kernels with which PyTorch's scaler checks gradients, or those of the optimizer that it runs then, are launched at a
+/// line of a program that has such a scaler.
+fn is_of_scaler(facts: &Facts<'_>, line: Option<&Frame>) -> bool {
+    let symbols = || facts.all.kernels.iter().map(|kernel| kernel.symbol.as_str());
+    let is_meant = |symbol: &str| symbol.contains("amp_foreach_non_finite_check") || is_optimizer(symbol);
+    let is_there = |symbol: &str| {
+        let of_kernel = facts.all.source_lines.of_kernel(symbol);
+        of_kernel.is_some_and(|(of_kernel, _)| Some(of_kernel) == line)
+    };
+    symbols().any(|symbol| symbol.contains("amp_update_scale"))
+        && symbols().any(|symbol| is_meant(symbol) && is_there(symbol))
+}
+
+/// Returns the name of the library in which most of the idle time of a wait's own calls is.
+fn waiting_library<'f>(facts: &Facts<'f>, wait: &Wait) -> Option<&'f str> {
+    let of_wait = facts.all.idle.sites.iter().filter(|((cause, site), _)| {
+        is_in_wait(*cause) && site.api.as_deref() == Some(&wait.api) && site.source.line == wait.line
+    });
+    let ((_, site), _) = of_wait.max_by_key(|(_, part)| part.total.value)?;
+    site.source.library.as_deref()?.rsplit('/').next()
 }
 
 /// Whether copies read results: they bring little to the host.

@@ -5,7 +5,7 @@ use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, is_partly_compiled};
 use super::idle::{Idle, without_own_cost};
 use crate::analyze::estimate::Estimate;
-use crate::analyze::idle::Cause;
+use crate::analyze::idle::{Cause, Next, Site};
 use crate::analyze::kernels::Kernel;
 use crate::model::names::demangle;
 use crate::units::{count, duration, percent};
@@ -47,7 +47,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let in_graphs: u64 = kernels().map(|kernel| kernel.in_graphs).sum();
     let number: u64 = kernels().filter(|kernel| is_tiny(kernel)).map(|kernel| kernel.count).sum();
     let idle = Idle::of(facts, |cause, site| {
-        let is_launching = cause == Cause::Launching || is_between_launches(cause) && !site.is_long;
+        let is_launching =
+            cause == Cause::Launching || is_between_launches(cause) && !site.is_long && !is_before_copy(site);
         is_launching && facts.owed_to_habit(cause, site).is_none()
     });
     let total = idle.part.total;
@@ -108,6 +109,11 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 fn is_tiny(kernel: &Kernel) -> bool {
     let median = kernel.durations.median();
     median.is_some_and(|median| median.value < TINY && median.hi < 2 * TINY)
+}
+
+/// Whether the host went on with a copy to the GPU: what launches kernels together does not gain that.
+fn is_before_copy(site: &Site) -> bool {
+    matches!(site.next, Next::Input | Next::MoreInput)
 }
 
 /// Whether the host was launching, or between two launches.

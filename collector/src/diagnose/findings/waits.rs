@@ -77,7 +77,8 @@ fn own_wait(site: &Site) -> Option<Wait> {
     Some(Wait { api: site.api.clone()?, line: site.source.line.clone() })
 }
 
-fn is_in_wait(cause: Cause) -> bool {
+/// Whether a thread was in a call that waits.
+pub fn is_in_wait(cause: Cause) -> bool {
     matches!(cause, Cause::ExplicitSync | Cause::ImplicitSync | Cause::Copying)
 }
 

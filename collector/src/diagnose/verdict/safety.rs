@@ -182,25 +182,38 @@ fn untimed(facts: &Facts<'_>) -> Option<Unsafe> {
         let share = percent(open, span);
         if let Some(remedy) = pending(facts, open / 2) {
             let why = format!("{share} of the GPU's time is undecided: some work had not ended.");
-            return Unsafe::new(why, remedy);
+            return Unsafe::new(why, &remedy);
         }
         Unsafe::new(format!("{share} of the GPU's time is undecided."), time_more(facts))
     })
 }
 
+/// What to do about a program that ends by itself before its work does.
+const WAITS_AT_END: Advice = Advice {
+    pytorch: "Run again with torch.cuda.synchronize() at the end of the program, behind its last step.",
+    jax: "Run again with block_until_ready() on the last results at the end of the program.",
+    cuda: "Run again with cudaDeviceSynchronize() at the end of the program, behind its last work.",
+};
+
 /// Says what to do about work that was pending at the end of a process for longer than `least` ns; `None` if none was.
-fn pending(facts: &Facts<'_>, least: u64) -> Option<&'static str> {
+fn pending(facts: &Facts<'_>, least: u64) -> Option<String> {
     let is_long = |tables: &Tables| tables.pending.iter().any(|pending| pending.left > least);
     let processes = || facts.reports.iter().filter(|report| is_long(&report.tables));
     if processes().next().is_none() && !is_long(facts.all) {
         return None;
     }
-    let is_killed = |report: &ProcessReport| matches!(report.process.outcome, Some(Outcome::Killed(_)));
+    let outcome = |report: &ProcessReport| report.process.outcome;
+    let is_killed = processes().any(|report| matches!(outcome(report), Some(Outcome::Killed(_))));
+    let has_ended = processes().any(|report| outcome(report).is_some_and(Outcome::is_own));
     let has_hung = facts.reports.iter().any(|report| !report.process.hangs.is_empty());
-    Some(match processes().any(is_killed) {
-        _ if has_hung => "What hung, and where the host waits, is said of its process.",
-        true => "If it hung, run again with --hang-after 5, which says what hangs and where the host waits.",
-        false => "Let the program end, or wait for its work first.",
+    Some(match () {
+        () if has_hung => "What hung, and where the host waits, is said of its process.".to_owned(),
+        () if is_killed => {
+            "If it hung, run again with --hang-after 5, which says what hangs and where the host waits."
+                .to_owned()
+        }
+        () if has_ended => WAITS_AT_END.of(facts),
+        () => "Let the program end, or wait for its work first.".to_owned(),
     })
 }
 

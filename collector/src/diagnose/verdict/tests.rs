@@ -698,6 +698,25 @@ fn a_rank_that_was_killed_while_its_work_had_not_ended_may_have_hung() {
     assert!(text[1].starts_with("If it hung, run again with --hang-after 5"), "{text:?}");
 }
 
+/// A program that had ended normally was to be let end.
+#[test]
+fn a_program_that_ended_before_its_work_is_told_to_wait_for_that_at_its_end() {
+    let mut all = run(0, [600, 0, 0, 100], &[]);
+    all.devices[0].identity.undecided = exactly(300 * MS);
+    all.devices[0].identity.span = WALL;
+    all.pending = vec![Pending { left: 290 * MS, kinds: Vec::new() }];
+    let remedy = |outcome| {
+        let process = ProcessInfo { outcome, framework: Framework::PyTorch, ..ProcessInfo::default() };
+        let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
+        let buckets = Buckets::of(&[], &all);
+        let facts = Facts { reports: &reports, all: &all, buckets: &buckets };
+        Verdict::of(&facts, &[]).text.last().cloned().unwrap_or_default()
+    };
+    let ended = remedy(Some(Outcome::Exited(Some(0))));
+    assert!(ended.contains("torch.cuda.synchronize() at the end of the program"), "{ended}");
+    assert!(remedy(Some(Outcome::Running)).starts_with("Let the program end"));
+}
+
 #[test]
 fn undecided_time_leaves_the_verdict_open() {
     let mut all = run(0, [600, 0, 0, 100], &[]);

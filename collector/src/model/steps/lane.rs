@@ -51,6 +51,13 @@ impl Occurrences {
         let kept = self.count.min(RECENT as u64);
         (self.count - kept..self.count).map(|at| self.recent[at as usize % RECENT])
     }
+
+    /// The mean distance of its last occurrences.
+    pub(super) fn last_distance(&self) -> f64 {
+        let kept = self.count.min(RECENT as u64);
+        let from = self.recent().next().unwrap_or(self.last);
+        (self.last - from) as f64 / kept.saturating_sub(1).max(1) as f64
+    }
 }
 
 /// Keys are hashes already.

@@ -20,8 +20,9 @@
 //! 6. The inner segments are [short](SHORT), and at equal distances other work [interrupts](INTERRUPTED) them that is many times as
 //!    long and has more kinds of launches: an optimizer that updates one parameter after the other, after the backward pass. What
 //!    an evaluation adds is one kind of segment again and again.
-//! 7. The inner segments are [short](SHORT), and at equal distances one of them has a kernel of the outer level in place of its
-//!    own: the last layer of a network.
+//! 7. The inner segments are [short](SHORT), and at equal distances, between which nothing else comes again and again, the host and
+//!    the GPU meet, as only there: a batch, or what is read of it. Or one of them has an operation of the outer level in place of its
+//!    own: the first or the last layer of a network.
 //!
 //! Otherwise the outer level is something that happens after some steps, as an evaluation or a checkpoint; or a variant of
 //! the inner one, as every second step on another stream. More than [`MOST_INNER`]
@@ -66,7 +67,7 @@ const SPANNED: f64 = 0.5;
 const MOST_INNER: f64 = 128.0;
 
 /// How often the host and the GPU meet in a segment at most, for the segment to be told by that.
-const MEETINGS: u64 = 4;
+const MEETINGS: f64 = 4.0;
 
 /// The places of a segment from which on it is a step though the host waits after some of them only. A shorter one may be a layer, or
 /// one pass of a loop that is a step with its wait: nothing tells these apart from steps that are so short.
@@ -77,6 +78,13 @@ const INTERRUPTED: f64 = 10.0;
 
 /// The share of distances that are the same to the place in tokens of segments that are all alike.
 const ALL_ALIKE: f64 = 0.9;
+
+/// The most places that the outer level adds for each moment that its tokens mark, if what it adds does not repeat itself.
+const NO_LOOP: f64 = 2.0;
+
+/// How long a segment of the outer level is at least, as a share of the inner segments for each of them. Those may be of two lengths by
+/// turns, as from the first norm of a layer to the second.
+const MOST: f64 = 0.75;
 
 /// How far the distances of tokens of a level can differ, as a ratio.
 const ALIKE: f64 = 1.15;
@@ -179,6 +187,10 @@ pub(super) fn find(lane: &Lane, optimizers: impl Fn(u32) -> bool) -> Option<Anch
         levels.retain(|level| level.is_of_graphs(lane));
     } else {
         levels.retain(|level| level.is_loop(places) && level.is_sure());
+        // Copies that come one by one are no steps of a program that computes on all of them afterwards.
+        if levels.iter().any(|level| level.has(Kind::computes)) {
+            levels.retain(|level| level.has(Kind::computes));
+        }
     }
     let updates = |level: &Level<'_>| {
         let is_update =
@@ -293,6 +305,11 @@ impl<'l> Level<'l> {
             || self.tokens.iter().any(|token| token.usual.count >= SURE)
     }
 
+    /// Whether one of its tokens is such.
+    fn has(&self, is: fn(Kind) -> bool) -> bool {
+        self.tokens.iter().any(|token| is(token.of.kind))
+    }
+
     /// The number of moments of a segment that its tokens mark.
     fn moments(&self) -> usize {
         moments(self.tokens.iter())
@@ -315,7 +332,14 @@ impl<'l> Level<'l> {
         if !(1.5..=MOST_INNER).contains(&segments) {
             return false;
         }
-        if self.is_ended_by(outer, segments, added) {
+        let meets_outside = !self.has(Kind::is_of_host)
+            && (outer.has(Kind::is_of_host) || self.meetings_of(outer, lane) > 0.0);
+        // Else many of its segments are elsewhere.
+        let has_all = outer.distance >= MOST * segments * self.distance;
+        if self.distance < SHORT
+            && has_all
+            && (meets_outside && outer.is_no_loop(added) || self.is_replaced_in(outer, segments, added, lane))
+        {
             return true;
         }
         let is_richer = outer.moments() > RICHER * self.moments();
@@ -326,14 +350,9 @@ impl<'l> Level<'l> {
         if added - meetings < 0.5 || self.differs_by(meetings, outer) {
             return false;
         }
-        let has =
-            |level: &Level<'_>, is: fn(Kind) -> bool| level.tokens.iter().any(|token| is(token.of.kind));
         let is_short = added < self.distance && added_time < self.time;
         let is_rest = added < 0.5 * segments * self.distance;
-        let meets = || has(outer, Kind::is_of_host) || self.meets_less_often(outer, lane);
-        let meets_outside = !has(self, Kind::is_of_host) && meets();
-        let computes = has(outer, Kind::computes);
-        computes && (is_short || (is_rest && meets_outside) || self.is_phase(all))
+        outer.has(Kind::computes) && (is_short || (is_rest && meets_outside) || self.is_phase(all))
     }
 
     /// Whether these short segments come in rows, between which is always the same long work with more kinds of launches. `added`
@@ -345,34 +364,42 @@ impl<'l> Level<'l> {
             && outer.moments() > self.moments()
     }
 
-    /// Whether the last one of some short segments differs from the others in nothing but a kernel of the outer level.
-    fn is_ended_by(&self, outer: &Level<'_>, segments: f64, added: f64) -> bool {
-        let is_own = |token: &Regular<'_>| token.of.is_plain && token.of.kind.computes();
-        let is_lacking = |token: &Regular<'_>| token.of.count + outer.count == self.count;
-        self.distance < SHORT
-            && segments >= 2.5
+    /// Whether its segments are all alike, and what `added` places of them add to those of an inner level comes once in each.
+    fn is_no_loop(&self, added: f64) -> bool {
+        self.exactness() >= ALL_ALIKE && added <= NO_LOOP * self.moments() as f64
+    }
+
+    /// Whether one of some segments differs from the others in nothing but an operation of the outer level, in place of a kernel that
+    /// the others have.
+    fn is_replaced_in(&self, outer: &Level<'_>, segments: f64, added: f64, lane: &Lane) -> bool {
+        let is_own = |token: &Regular<'_>| token.of.is_plain && token.of.kind.is_operation();
+        let is_lacking =
+            |of: &Occurrences| of.is_plain && of.kind.computes() && of.count + outer.count == self.count;
+        segments >= 2.5
             && added < 0.5
-            && outer.exactness() >= ALL_ALIKE
+            && outer.exactness() >= EXACTNESS
             && outer.tokens.iter().any(is_own)
-            && self.tokens.iter().any(|token| is_own(token) && is_lacking(token))
+            && lane.tokens.values().any(is_lacking)
     }
 
-    /// Whether the host and the GPU meet a few times for each segment of the outer level, and less often than there are
-    /// segments of this one. Two copies to the host in each segment have no distance that most of them have.
-    fn meets_less_often(&self, outer: &Level<'_>, lane: &Lane) -> bool {
-        self.meetings_of(outer, lane) > 0.0
-    }
-
-    /// How often the host and the GPU meet so for each segment of the outer level: these places are none of what it computes.
+    /// How often the host and the GPU meet for each segment of the outer level, if that is a few times, and less often than there are
+    /// segments of this one: these places are none of what it computes. (Two copies to the host in each segment have no distance that
+    /// most of them have.)
     fn meetings_of(&self, outer: &Level<'_>, lane: &Lane) -> f64 {
-        let is_meeting = |of: &&Occurrences| of.kind.is_of_host() && of.is_plain;
-        let few = outer.count * 19 / 20..=outer.count * MEETINGS * 21 / 20;
-        let meetings = lane.tokens.values().filter(is_meeting).filter(|of| {
-            few.contains(&of.count)
-                && of.count * 4 < self.count * 3
+        let is_meeting = |of: &&Occurrences| {
+            of.kind.is_of_host()
+                && of.is_plain
+                && of.count >= outer.count * 19 / 20
                 && (of.last - of.first) as f64 >= lane.len() as f64 * SPANNED
-        });
-        meetings.map(|of| (of.count as f64 / outer.count.max(1) as f64).round()).sum()
+        };
+        let segments = self.count as f64 / outer.count.max(1) as f64;
+        // The host meets the GPU before the loop, too, as often as a model has parameters; or after it.
+        let number = |of: &Occurrences| {
+            let by_count = of.count as f64 / outer.count.max(1) as f64;
+            by_count.min(outer.distance / of.last_distance())
+        };
+        let is_few = |number: &f64| (0.5..MEETINGS * 1.05).contains(number) && *number < 0.75 * segments;
+        lane.tokens.values().filter(is_meeting).map(number).filter(is_few).map(f64::round).sum()
     }
 
     /// Whether the outer level's segments are some of its own, and nothing but so many meetings. How many segments that are is

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::simulation::work;
 use crate::trace::generator::Random;
 use crate::trace::record::{Call, NvtxRange, Synchronize, What};
-use gpuspy_wire::record::{Fact, SyncScope};
+use gpuspy_wire::record::{Direction, Fact, SyncScope};
 use proptest::prelude::*;
 
 /// A program, as records with times of their own.
@@ -41,6 +41,25 @@ impl Program {
 
     fn launch(&mut self, kernels: &[&str]) {
         kernels.iter().for_each(|kernel| self.after(5_000, kernel));
+    }
+
+    /// Copies to the GPU or from there.
+    fn copy(&mut self, direction: Direction, bytes: u64) {
+        self.after(5_000, "copy");
+        let Some(Body::Work(copy)) = self.records.last_mut().map(|record| &mut record.body) else { return };
+        let (asynchronous, dst, src, rows, peer_context) = (true, 0, 0, 1, 0);
+        copy.what = What::Memcpy { direction, asynchronous, bytes, dst, src, rows, peer_context };
+    }
+
+    /// Copies a batch to the GPU, which needs no wait.
+    fn upload(&mut self) {
+        self.copy(Direction::HtoD, 1 << 20);
+    }
+
+    /// Reads a result, for which the host waits.
+    fn read(&mut self) {
+        self.copy(Direction::DtoH, 256);
+        self.wait();
     }
 
     fn graph(&mut self, graph: u32) {
@@ -342,6 +361,102 @@ fn layers_of_which_the_last_one_has_another_kernel_are_parts_of_a_step() {
         }
     });
     assert_eq!(requests.steps(), 150);
+}
+
+/// 120 batches of a network of 4 layers were 480 steps of 2 launches, if their results were read or their input was copied.
+#[test]
+fn layers_between_a_batch_and_its_results_are_parts_of_a_step() {
+    let layers = |p: &mut Program, layers: usize| {
+        (0..layers).for_each(|_| p.launch(&["gemm", "relu"]));
+        p.launch(&["gemm"]);
+    };
+    for depth in 2..8 {
+        let (read, uploaded, both) = (
+            of(|p| {
+                (0..120).for_each(|_| {
+                    layers(p, depth);
+                    p.launch(&["softmax"]);
+                    p.read();
+                })
+            }),
+            of(|p| {
+                (0..120).for_each(|_| {
+                    p.upload();
+                    layers(p, depth);
+                })
+            }),
+            of(|p| {
+                (0..120).for_each(|_| {
+                    p.upload();
+                    layers(p, depth);
+                    p.launch(&["softmax"]);
+                    p.read();
+                })
+            }),
+        );
+        assert_eq!([read, uploaded, both].map(|p| p.steps()), [120; 3], "{depth} layers");
+    }
+}
+
+/// 80 batches of zeros that a kernel makes on the GPU, for 3 layers, were 240 steps; and 60 steps that apply such a network three times, and
+/// need more time before that, 540.
+#[test]
+fn layers_of_which_the_first_one_follows_another_kernel_are_parts_of_a_step() {
+    const BATCH: [&str; 6] = ["fill", "gemm", "relu", "gemm", "relu", "gemm"];
+    let once = of(|p| (0..80).for_each(|_| p.launch(&BATCH)));
+    assert_eq!(once.steps(), 80);
+    let three_times = of(|p| {
+        for _ in 0..60 {
+            p.after(50_000, "fill_bytes");
+            (0..3).for_each(|_| p.launch(&BATCH));
+        }
+    });
+    assert_eq!(three_times.steps(), 60);
+}
+
+/// The layers of a transformer of 2 and of 11 to 13 of them were steps: its parameters, which are copied one by one before, are two or three
+/// waits for each of the steps.
+#[test]
+fn waits_before_the_loop_are_none_of_a_step() {
+    for depth in [1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 16, 24] {
+        let program = of(|p| {
+            for _ in 0..12 * depth {
+                p.copy(Direction::HtoD, 1 << 18);
+                p.wait();
+            }
+            for _ in 0..50 {
+                p.upload();
+                for _ in 0..depth {
+                    p.launch(&["norm", "gemm", "copy", "copy", "bmm", "softmax", "copy", "bmm", "copy"]);
+                    p.launch(&["gemm", "add", "norm", "gemm", "gelu", "gemm", "add"]);
+                }
+                p.launch(&["gemm", "argmax", "cat"]);
+                p.read();
+            }
+            p.wait();
+        });
+        assert_eq!(program.steps(), 50, "{depth} layers");
+    }
+}
+
+/// A batch that was moved row by row, 64 in each of 100 steps: there were 6 404 steps without a launch.
+#[test]
+fn copies_one_by_one_are_no_steps_of_a_program_that_computes_on_all_of_them() {
+    let copies = |p: &mut Program| {
+        (0..64).for_each(|_| {
+            p.copy(Direction::HtoD, 512);
+            p.wait();
+        });
+    };
+    let program = of(|p| {
+        for _ in 0..100 {
+            copies(p);
+            p.launch(&["cat", "gemm", "relu", "gemm", "relu", "gemm", "relu", "gemm", "relu", "gemm"]);
+        }
+    });
+    assert_eq!(program.steps(), 100);
+    let only_copies = of(|p| (0..10).for_each(|_| copies(p)));
+    assert_eq!(only_copies.steps(), 640, "nothing else says what a step is");
 }
 
 /// An evaluation of many batches is much longer than a step, and is not what the step consists of.

@@ -200,7 +200,8 @@ impl Held {
     }
 
     /// Returns the blocks of each line that were allocated after the warm-up and not in the last two steps (or in the last
-    /// eighth of the time), and never freed, also not after the selected time.
+    /// eighth of the time), and never freed, also not after the selected time. Those that ended with their context before the work did
+    /// are freed: a program that makes a context for each of its jobs frees all of a job's memory so.
     fn never_freed(&self, named: &Named) -> Vec<Holder> {
         let in_steps = self.place.is_in_steps();
         let index = |place: &Place| if in_steps { place.steps } else { place.micros };
@@ -212,7 +213,8 @@ impl Held {
             turnovers[named.line(at).0].join(account.turnover(self.place));
         }
         let mut kept: BTreeMap<usize, (Holder, BTreeSet<u64>)> = BTreeMap::new();
-        for block in self.blocks.values().chain(&self.vanished) {
+        let is_kept = |block: &&Block| block.vanished.is_none_or(|at| at == self.place.operations);
+        for block in self.blocks.values().chain(&self.vanished).filter(is_kept) {
             let line = named.line(block.line).0;
             let to = to.min(last.saturating_sub(turnovers[line].usual_age(in_steps)));
             let Some(index) = index(&block.place).filter(|index| (from..to).contains(index)) else {

@@ -4,6 +4,7 @@ use super::*;
 use crate::analyze::gaps::KEPT;
 use crate::analyze::idle::Next;
 use crate::diagnose::findings::pageable_copies;
+use crate::diagnose::findings::waits::is_query;
 
 fn line(number: u32) -> Option<Frame> {
     Some(Frame { file: "train.py".to_owned(), line: number, ..Frame::default() })
@@ -24,23 +25,43 @@ fn pytorch(one: Tables, parts: &[(Bucket, u64)], find: Find) -> Option<Claimed> 
 
 /// Returns what is found in a PyTorch program whose line 27 waits by this API in each step, and that has these copies.
 fn waits_at_27(api: &str, copied: &[(CopySite, u64)]) -> (String, String) {
-    let wait = Wait { api: api.to_owned(), line: line(27) };
+    let found = waits_of("libtorch_cuda.so", Wait { api: api.to_owned(), line: line(27) }, copied, &[]);
+    let found = found.unwrap().finding;
+    (found.title, found.fix)
+}
+
+/// Returns what is found in a PyTorch program that makes a wait in each step, from this library, has these copies, and launches these
+/// kernels at these lines.
+fn waits_of(
+    library: &str,
+    wait: Wait,
+    copied: &[(CopySite, u64)],
+    kernels: &[(&str, u32)],
+) -> Option<Claimed> {
+    let api = wait.api.clone();
     let part = Part { count: STEPS, total: exactly(S) };
     let site = Site { after_wait: Some(wait.clone()), ..Site::default() };
+    let source = Source { library: Some(format!("/v/torch/lib/{library}")), line: wait.line.clone() };
+    let own = Site { api: Some(api.clone()), source, ..site.clone() };
     let mut one = process(1);
     one.idle = IdleReport {
-        by_cause: [(Cause::OutsideCuda, part)].into(),
-        sites: [((Cause::OutsideCuda, site), part)].into(),
+        by_cause: [(Cause::OutsideCuda, part), (Cause::ExplicitSync, Part::default())].into(),
+        sites: [((Cause::OutsideCuda, site), part), ((Cause::ExplicitSync, own), Part::default())].into(),
         waits: [(wait, Emptied { count: STEPS, steps: STEPS })].into(),
         ..IdleReport::default()
     };
-    one.apis.insert(api.to_owned(), calls(STEPS, S));
-    one.syncs.insert(api.to_owned(), calls(STEPS, S));
+    for (symbol, number) in kernels {
+        one.kernels.push(Kernel::of_launches(symbol, STEPS, 50_000));
+        one.source_lines.launches((*symbol).to_owned(), line(*number), STEPS);
+    }
+    one.apis.insert(api.clone(), calls(STEPS, S));
+    if !is_query(&api) {
+        one.syncs.insert(api, calls(STEPS, S));
+    }
     let copied = copied.iter().cloned();
     one.copy_sites = copied.map(|(site, count)| (site, Copied { count, ..Copied::default() })).collect();
     let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
-    let found = pytorch(one, &parts, sync_per_step::find).unwrap().finding;
-    (found.title, found.fix)
+    pytorch(one, &parts, sync_per_step::find)
 }
 
 /// A program that timed its steps with events, and copied its model before them, was told to move batches from pinned memory.
@@ -52,11 +73,83 @@ fn a_wait_for_an_event_is_not_that_of_copies_elsewhere() {
     let (title, fix) = waits_at_27("cudaEventSynchronize", &[(model, 2 * STEPS), (elsewhere, STEPS)]);
     assert_eq!(title, "The GPU idles after Event.synchronize()");
     assert!(fix.starts_with("Wait less often") && !fix.contains("pin_memory"), "{fix}");
-    let (title, _) = waits_at_27("cudaStreamSynchronize", &[]);
-    assert_eq!(title, "The GPU idles after Stream.synchronize()");
     let batch = CopySite { source: at(27), ..upload };
     let (title, _) = waits_at_27("cudaStreamSynchronize", &[(batch, STEPS)]);
     assert_eq!(title, "The GPU idles after tensor.to(device) or the like");
+}
+
+/// An optimizer of sparse gradients, whose operators wait, was told to read the times of events less often: it had none.
+#[test]
+fn a_wait_in_an_operator_is_not_one_of_the_program_for_a_stream() {
+    let of = |library| {
+        let wait = Wait { api: "cudaStreamSynchronize".to_owned(), line: line(27) };
+        let found = waits_of(library, wait, &[], &[]).unwrap().finding;
+        (found.title, found.fix)
+    };
+    let (title, fix) = of("libtorch_cuda.so");
+    assert_eq!(title, "The GPU idles after an operator that waits for it");
+    assert!(fix.contains("sparse gradients") && !fix.contains("elapsed_time"), "{fix}");
+    let (title, fix) = of("libtorch_python.so");
+    assert_eq!(title, "The GPU idles after Stream.synchronize()");
+    assert!(fix.starts_with("Wait less often"), "{fix}");
+    assert_eq!(of("my_extension.so").0, "The GPU idles after cudaStreamSynchronize");
+}
+
+/// A loop that asks for an event was told to call `.item()` every 100 steps; and so was a program for which PyTorch's allocator asks
+/// whether memory that was recorded on another stream is free again.
+#[test]
+fn a_loop_of_queries_reads_nothing_and_those_of_the_allocator_are_no_waits() {
+    let of = |library: &str, function: &str| {
+        let (library, function) = (format!("/v/torch/lib/{library}"), function.to_owned());
+        let frame = Frame { file: library.clone(), function, library, ..Frame::default() };
+        let wait = Wait { api: "cudaEventQuery".to_owned(), line: Some(frame) };
+        waits_of("libtorch_python.so", wait, &[], &[]).map(|found| found.finding)
+    };
+    let asks = of("libtorch_python.so", "THCPEvent_query").unwrap();
+    assert_eq!(asks.title, "The GPU idles after cudaEventQuery");
+    assert!(asks.fix.starts_with("Do not ask in a loop") && !asks.fix.contains(".item()"), "{}", asks.fix);
+    assert!(of("libc10_cuda.so", "process_events").is_none());
+    let pinned =
+        "at::CachingHostAllocatorImpl<c10::cuda::CUDAStream>::process_events_for_specific_size(long)";
+    assert!(of("libtorch_cuda.so", pinned).is_none());
+}
+
+/// What GradScaler.step() reads was `loss.item()`, and adding up `loss.detach()` was to help.
+#[test]
+fn what_the_scaler_of_mixed_precision_reads_is_no_loss() {
+    let read = CopySite { kind: TransferKind::DtoH, source: at(27), ..site_of_copies() };
+    let of = |kernels: &[(&str, u32)]| {
+        let wait = Wait { api: "cudaStreamSynchronize".to_owned(), line: line(27) };
+        waits_of("libtorch_cuda.so", wait, &[(read.clone(), STEPS)], kernels).unwrap().finding
+    };
+    let update = ("amp_update_scale_cuda_kernel", 28);
+    let unscales = ("multi_tensor_apply_kernel<_amp_foreach_non_finite_check_and_unscale_cuda_>", 27);
+    let optimizer = ("multi_tensor_apply_kernel<sgd>", 27);
+    for kernels in [[update, unscales], [update, optimizer]] {
+        let scales = of(&kernels);
+        assert_eq!(scales.title, "The GPU idles after GradScaler.step()");
+        assert!(scales.fix.contains("fused=True") && !scales.fix.contains(".item()"), "{}", scales.fix);
+    }
+    let elsewhere = [update, (unscales.0, 26), (optimizer.0, 26)];
+    for kernels in [&elsewhere[..], &[optimizer]] {
+        assert_eq!(of(kernels).title, "The GPU idles after loss.item() or the like");
+    }
+}
+
+/// Of a batch that was moved tensor by tensor, the host's time between two of the copies was to be gained with torch.compile.
+#[test]
+fn the_time_before_copies_to_the_gpu_is_not_that_before_tiny_kernels() {
+    let of = |next| {
+        let site = Site { next, source: at(27), ..Site::default() };
+        let part = Part { count: 64 * STEPS, total: exactly(S) };
+        let mut one = process(1);
+        one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
+        one.idle.sites = [((Cause::OutsideCuda, site), part)].into();
+        one.kernels = vec![Kernel::of_launches("gemm", 10 * STEPS, 100_000)];
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
+        pytorch(one, &parts, tiny_kernels::find).is_some()
+    };
+    assert_eq!([Next::MoreInput, Next::Input, Next::Other].map(of), [false, false, true]);
 }
 
 /// `out[keep]` and `nonzero()` read how many elements there are, and the program was told to call `.item()` every 100 steps.
