@@ -83,7 +83,7 @@ impl Modules {
             let path = if number == 0 && path.is_empty() { program(&mut buffer) } else { path };
             let is_it = |object: &Object| object.place == place && *object.path == *path;
             let known = self.published.iter().position(is_it);
-            if known.is_some_and(|number| self.published[number].is_last) {
+            if known.and_then(|number| self.published.get(number)).is_some_and(|object| object.is_last) {
                 continue;
             }
             if !self.replace(&place, ring) {
