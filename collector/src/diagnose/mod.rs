@@ -21,6 +21,7 @@ use crate::analyze::source::Source;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::{Claimed, Finding};
+use findings::waits::is_of_allocator;
 use findings::{FINDERS, straggler_rank};
 use running::State;
 use verdict::Verdict;
@@ -128,11 +129,12 @@ impl<'a> Facts<'a> {
 
     /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock
     /// or another thread, and would only wait for longer if it came there earlier: that is owed to no wait for the GPU. And what
-    /// the host does behind a wait that is [none of the loop](Self::is_rare) would still be there without those of the loop.
+    /// the host does behind a wait that is [none of the loop](Self::is_rare) would still be there without those of the loop. An
+    /// [allocator's](is_of_allocator) queries are no waits.
     pub fn owed_to<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
         let waits_for_others = || cause == Cause::OutsideCuda && site.is_long && self.is_host_off_cpu();
-        let is_rare = || site.after_wait.as_ref().is_some_and(|wait| self.is_rare(wait));
-        site.wait().filter(|_| !waits_for_others() && !is_rare())
+        let is_none = |wait: &Wait| self.is_rare(wait) || is_of_allocator(wait);
+        site.wait().filter(|_| !waits_for_others() && !site.after_wait.as_ref().is_some_and(is_none))
     }
 
     /// Returns that API, if such waits are a habit of the program.

@@ -39,7 +39,7 @@ mod tests;
 mod tiny_kernels;
 mod underfilled_grid;
 mod unstable_kernel;
-mod waits;
+pub mod waits;
 
 use super::Facts;
 use super::finding::{Find, Id};

@@ -4,11 +4,10 @@ use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, only_infers};
 use super::pageable_copies;
-use super::waits::{Waits, is_device_wide, is_in_wait, is_query};
+use super::waits::{Waits, is_device_wide, is_in_wait, is_of_allocator, is_query};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Wait;
-use crate::analyze::memory::pools::pool_of;
 use crate::analyze::merge::Merge;
 use crate::analyze::transfers::SizeClass;
 use crate::model::framework::Framework;
@@ -213,13 +212,10 @@ fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What
     }
 }
 
-/// Whether the program asks by this API whether work is done: allocators of GPU memory and of pinned memory ask for themselves, and wait for
-/// nothing.
+/// Whether the program asks by this API whether work is done, and not [an allocator](is_of_allocator).
 fn asks(facts: &Facts<'_>, api: &str) -> bool {
-    let is_allocator =
-        |line: &Frame| pool_of(&line.library).is_some() || line.function.contains("CachingHostAllocator");
     let mut waits = facts.all.idle.waits.keys().filter(|wait| wait.api == api);
-    is_query(api) && waits.any(|wait| !wait.line.as_ref().is_some_and(is_allocator))
+    is_query(api) && waits.any(|wait| !is_of_allocator(wait))
 }
 
 /// Whether the kernels with which PyTorch's scaler checks gradients, or those of the optimizer that it runs then, are launched at a

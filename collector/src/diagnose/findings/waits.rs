@@ -7,6 +7,8 @@
 use super::super::Facts;
 use super::idle::Idle;
 use crate::analyze::idle::{Cause, HABIT, Site, Wait};
+use crate::analyze::memory::pools::pool_of;
+use crate::model::stacks::Frame;
 use std::collections::BTreeMap;
 
 /// Behind one of so many calls, at least, the GPU must be idle, or in every other step.
@@ -85,6 +87,13 @@ pub fn is_in_wait(cause: Cause) -> bool {
 /// Whether an API asks whether work is done: a loop of such calls is a wait.
 pub fn is_query(api: &str) -> bool {
     matches!(api, "cudaEventQuery" | "cuEventQuery" | "cudaStreamQuery" | "cuStreamQuery")
+}
+
+/// Whether a wait is a query of an allocator, of GPU memory or of pinned memory: it asks which blocks are free again, and waits for nothing.
+pub fn is_of_allocator(wait: &Wait) -> bool {
+    let is_allocator =
+        |line: &Frame| pool_of(&line.library).is_some() || line.function.contains("CachingHostAllocator");
+    is_query(&wait.api) && wait.line.as_ref().is_some_and(is_allocator)
 }
 
 /// Whether an API waits for all work of a device or of a context.

@@ -78,7 +78,8 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
     }
     for (cause, site, part) in parts(idle) {
         let owed_to = facts.owed_to_habit(cause, site);
-        let Some(bound) = bound(cause, owed_to.or(site.api.as_deref()), owed_to.is_some(), &part) else {
+        let call = owed_to.or(site.api.as_deref());
+        let Some(bound) = bound(cause, (call, owed_to.is_some()), site.next, &part) else {
             continue;
         };
         let of_all = idle.by_cause.get(&cause).map_or(0, |all| all.total.value);
@@ -134,8 +135,8 @@ fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
 }
 
 /// Returns what bounds the program in an idle part; `None` if that is not known. It is owed to `call` if `is_owed`, and otherwise the
-/// host was in it.
-fn bound(cause: Cause, call: Option<&str>, is_owed: bool, part: &Part) -> Option<Bound> {
+/// host was in it. Outside CUDA it went on with `next`.
+fn bound(cause: Cause, (call, is_owed): (Option<&str>, bool), next: Next, part: &Part) -> Option<Bound> {
     let is_of_free = call.is_some_and(waits::Cause::is_free);
     let is_long = part.total.value / part.count.max(1) >= BETWEEN_LAUNCHES;
     Some(match cause {
@@ -155,6 +156,8 @@ fn bound(cause: Cause, call: Option<&str>, is_owed: bool, part: &Part) -> Option
             }
         }
         Cause::OutsideCuda if is_long => Bound::Host,
+        // Between copies one by one.
+        Cause::OutsideCuda if next == Next::MoreInput => Bound::Copies,
         Cause::OutsideCuda
         | Cause::Launching
         | Cause::BetweenLaunches
@@ -176,6 +179,16 @@ mod tests {
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
     use crate::diagnose::buckets::Buckets;
+
+    /// A program that copied its input row by row was called launch-bound: between two copies, the host is outside CUDA for a moment.
+    #[test]
+    fn the_time_between_copies_one_by_one_is_theirs() {
+        let part = |ns| Part { count: 10, total: Sum { value: ns, lo: ns, hi: ns } };
+        let of = |next, ns| bound(Cause::OutsideCuda, (None, false), next, &part(ns));
+        assert_eq!(of(Next::MoreInput, 90_000), Some(Bound::Copies));
+        assert_eq!(of(Next::Other, 90_000), Some(Bound::Launches));
+        assert_eq!(of(Next::MoreInput, 90_000_000), Some(Bound::Host));
+    }
 
     /// The idle time of one of eight GPUs was divided by the gaps of all: gaps of 1 ms seemed to be 125 µs long.
     #[test]

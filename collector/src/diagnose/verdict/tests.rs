@@ -229,6 +229,18 @@ fn idle_time_that_is_owed_to_waits_is_theirs_and_the_rest_the_hosts() {
     assert_eq!((verdict.bound, verdict.saves), (Some(Bound::Host), Some(250 * MS)));
 }
 
+/// A program that waited for nothing was sync-bound: PyTorch's allocator asks whether memory that was used on another stream is free.
+#[test]
+fn nothing_is_owed_to_an_allocators_queries() {
+    let of = |library: &str| {
+        let mut site = after("cudaEventQuery");
+        let line = Frame { library: format!("/torch/lib/{library}"), ..Frame::default() };
+        site.after_wait = site.after_wait.map(|wait| Wait { line: Some(line), ..wait });
+        judged_at_any_width(&run(0, [600, 0, 0, 0], &[(Cause::OutsideCuda, site, 400, 1_000)])).bound
+    };
+    assert_eq!((of("libtorch_python.so"), of("libc10_cuda.so")), (Some(Bound::Syncs), Some(Bound::Host)));
+}
+
 /// The verdict said that the program waits in cuMemFree, and called the remedy of that, no more frees, another gain.
 #[test]
 fn what_is_owed_to_waits_in_frees_is_bound_by_allocations() {
