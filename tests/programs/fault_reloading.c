@@ -1,4 +1,4 @@
-// 60 steps of 10 kernels of 200 us each, and a wait. The fault: each step loads its module anew, so that its first launch loads the
+// 60 steps of 10 kernels of 200 us each, and a wait. The fault: each step loads its module again, so that its first launch loads the
 // kernel's code. The GPU would be idle for that without the wait, too. The simulated GPU holds as many blocks as each kernel has.
 // link: -l:libcuda.so.1
 #include "fault.h"

@@ -34,10 +34,9 @@ const COMPILED: Advice = Advice {
 
 /// Where code is only loaded.
 const LOADED: Advice = Advice {
-    pytorch: "Make kernels once, before the loop: a module, a Triton kernel or a compiled function that is made anew in each \
-              step is loaded anew, and each kernel's code comes to the GPU when it is launched for the first time.",
-    jax: "Call jax.jit once, before the loop: a function that is made anew in each step, as a lambda, is compiled and loaded \
-          anew.",
+    pytorch: "Make kernels once, before the loop: a module, a Triton kernel or a compiled function that each step makes again is \
+              loaded again, and each kernel's code comes to the GPU when it is launched for the first time.",
+    jax: "Call jax.jit once, before the loop: a function that each step makes again, as a lambda, is compiled and loaded again.",
     cuda: "Load each module once and keep it, with its context: after cuModuleUnload, cuCtxDestroy or cudaDeviceReset all code is \
            loaded again, and its kernels' first launches wait for that.",
 };
