@@ -49,19 +49,16 @@ build() {
         --manifest-path "$root/Cargo.toml" --target-dir "$target/glibc-$1" --target "$triple.$1" \
         --config "build.rustflags=[\"-Clink-arg=$unwinder\"]" "${@:2}"
 }
-# Optimizing across crates makes the agent's launches 4 % cheaper. The rest is as fast as one unit of code for each crate, and that is
-# compiled once, instead of again for each program that it is linked into.
-alone=(--config 'profile.release.lto=false' --config 'profile.release.codegen-units=1')
 if [[ ! -e $target/glibc-2.28/$triple/release/gpuspy ]]; then
     echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
 fi
 if [[ $architecture == $(uname -m) ]]; then
     build 2.17 -p gpuspy-agent
-    build 2.28 "${alone[@]}" --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz
+    build 2.28 --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz
 else
     export CARGO_PROFILE_RELEASE_STRIP=symbols
     build 2.17 -p gpuspy-agent
-    build 2.28 "${alone[@]}" -p gpuspy -p simcuda
+    build 2.28 -p gpuspy -p simcuda
 fi
 
 # A function that the empty library lacks, or the agent does not bind, brings zig's unwinder in, with all that is beside it there.

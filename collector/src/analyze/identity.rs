@@ -21,9 +21,6 @@
 //!
 //! The span of a timeline is from its first start event to its last end event. A timeline is a device with all the
 //! work of one process there, in ns of the line that its clocks were fitted to. Several processes are added.
-//!
-//! Where a process ends by itself and leaves a run behind that has no end event, the span ends when that run typically does. It may have
-//! run on until the process ended: the hi of its parts counts that time, which is none of the span.
 
 use super::estimate::Sum;
 
@@ -172,13 +169,6 @@ impl Identity {
         }
         self.idle.lo = self.idle.lo.saturating_sub(ns);
         self.undecided.hi = self.undecided.hi.saturating_add(ns);
-    }
-
-    /// Widens the intervals by `ns` after the span, in which work of `class` may have run on.
-    pub fn may_run_on(&mut self, class: Class, ns: u64) {
-        for part in [&mut self.busy[class as usize], &mut self.idle, &mut self.undecided] {
-            part.hi = part.hi.saturating_add(ns);
-        }
     }
 
     /// Adds another span's parts.

@@ -12,8 +12,7 @@
 //! on its stream; not after the start of the timed operation after it, nor after the return of a synchronization of
 //! the program or of a copy to the host, nor after an error of the GPU, nor after the end of the records. That whole
 //! interval is *undecided* where nothing else is known to run. If the work was left untimed to keep within the budget, it
-//! is *unobserved*. A run of launches that a process left behind when it [ended by itself](Outcome::is_own) is taken to have
-//! lasted as long as its kernels typically do: a program may go on for long without the GPU before it ends.
+//! is *unobserved*.
 //!
 //! **Lost records** may have been of any work on the process's contexts. So the time in which records may be missing is
 //! undecided, and on each stream that was [in use](IN_USE) the time after that, until something shows, as for untimed work, that
@@ -41,7 +40,6 @@ use crate::model::gpu_error;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
 use crate::model::lost::Lost;
 use crate::model::order::{Reorder, WINDOW};
-use crate::model::outcome::Outcome;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::model::thread_times::ThreadTimes;
@@ -115,8 +113,6 @@ pub struct Timelines {
     times: LineTimes,
     /// Where each gap is noted.
     log: Option<GapLog>,
-    /// How long the runs typically take that a process left behind, ns, by stream.
-    left_behind: HashMap<StreamKey, u64>,
 }
 
 impl<'a> Analysis<'a> for Timelines {
@@ -159,11 +155,7 @@ impl<'a> Analysis<'a> for Timelines {
         }
     }
 
-    fn finish(mut self, end: &End<'_>) -> Vec<DeviceReport> {
-        let outcome = end.status.map(|status| Outcome::of(status.ending, status.exit));
-        if outcome.is_some_and(Outcome::is_own) {
-            self.left_behind.clone_from(&end.known.open_runs);
-        }
+    fn finish(self, end: &End<'_>) -> Vec<DeviceReport> {
         devices::rows(self.by_device(host(end.ended)), end)
     }
 }
@@ -194,7 +186,7 @@ impl Timelines {
 
     /// Takes an operation. Of a burst or a run it may be a part that counts (`is_part`), which ran somewhere in its time.
     fn operation(&mut self, event: &Event<'_>, operation: &Operation, is_part: bool) {
-        let Timelines { period, open, owners, hosts, times, log, .. } = self;
+        let Timelines { period, open, owners, hosts, times, log } = self;
         let owner = operation.device.map_or(Owner::Context(operation.context), Owner::Device);
         if owners.insert(operation.context, owner).is_none()
             && let Some(host) = hosts.get_mut(event.process as usize)
@@ -273,8 +265,7 @@ impl Timelines {
             device.streams += timeline.streams.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } =
-                timeline.finish(ended, &self.left_behind);
+            let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } = timeline.finish(ended);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let host = self.hosts.get(key.0 as usize)?;
@@ -348,8 +339,6 @@ struct Timeline {
     work: [u64; CLASSES],
     /// The timed operation that ended last.
     last: Option<Ran>,
-    /// The latest moment at which a timed operation may have ended.
-    latest_end: i64,
     hta: HtaClasses,
     sweep: Sweep,
 }
@@ -360,8 +349,7 @@ impl Timeline {
         let (order, streams) = (Reorder::new(window), Streams::default());
         let sweep = Sweep::new(period.clone(), times);
         let (work, hta, of_destroyed) = ([0; CLASSES], HtaClasses::default(), BTreeMap::new());
-        let (last, latest_end) = (None, i64::MIN);
-        Timeline { order, streams, of_destroyed, timed: 0, period, work, last, latest_end, hta, sweep }
+        Timeline { order, streams, of_destroyed, timed: 0, period, work, last: None, hta, sweep }
     }
 
     /// Adds the time of an operation. What was drawn from a run to be timed alone is not in the run's time.
@@ -452,7 +440,6 @@ impl Timeline {
         if self.last.is_none_or(|last| last.end <= ran.end) {
             self.last = Some(ran);
         }
-        self.latest_end = self.latest_end.max(interval.latest_end);
         let GpuInterval { time_base, off_by, .. } = *interval;
         let lane = Some(Lane { context: operation.context, time_base, off_by });
         let neighbour = neighbour(operation, lane, interval.earliest_end, interval.latest_start, lead);
@@ -618,40 +605,19 @@ impl Timeline {
     }
 
     /// Returns what was found. Untimed work that nothing shows to be over may run until the end: a kernel that runs when a
-    /// process is killed, hangs, or is looked at while it goes on. Of some runs it is known how long they take, ns, by stream.
-    fn finish(mut self, ended: i64, runs: &HashMap<StreamKey, u64>) -> Swept {
+    /// process is killed, hangs, or is looked at while it goes on.
+    fn finish(mut self, ended: i64) -> Swept {
         let streams = std::mem::take(&mut self.streams);
         let of_streams = streams.all().iter().map(|(key, stream)| (*key, stream.untimed.as_slice()));
         let of_destroyed = std::mem::take(&mut self.of_destroyed);
         let destroyed = of_destroyed.iter().map(|(context, open)| ((*context, DESTROYED), open.as_slice()));
-        let open: Vec<(StreamKey, Untracked)> = of_streams
-            .chain(destroyed)
-            .flat_map(|(key, open)| open.iter().map(move |open| (key, *open)))
-            .collect();
-        let until = self.typical_end(&open, runs).map_or(ended, |typical| typical.min(ended));
-        let rest = self.period.length(until, ended);
-        let classes: Vec<Class> = open.iter().map(|(_, open)| open.class).collect();
-        self.close_all(open, until);
+        let open =
+            of_streams.chain(destroyed).flat_map(|(key, open)| open.iter().map(move |open| (key, *open)));
+        self.close_all(open.collect(), ended);
         while let Some((time, item)) = self.order.pop() {
             sweep(&mut self.sweep, time, item);
         }
-        let mut swept = self.sweep.finish();
-        classes.into_iter().for_each(|class| swept.identity.may_run_on(class, rest));
-        swept
-    }
-
-    /// Returns when work that nothing shows to be over typically ends, if all of it is of such runs. The time of a capture range is
-    /// accounted to its end in any case.
-    fn typical_end(&self, open: &[(StreamKey, Untracked)], runs: &HashMap<StreamKey, u64>) -> Option<i64> {
-        let end = |(key, work): &(StreamKey, Untracked)| {
-            let is_run =
-                work.layer == Layer::Undecided && matches!(work.class, Class::Compute | Class::Communication);
-            let ns = runs.get(key).filter(|_| is_run)?;
-            Some(work.since.saturating_add(host(*ns)).max(host(work.issued)))
-        };
-        let ends: Option<Vec<i64>> = open.iter().map(end).collect();
-        let last = ends?.into_iter().max().filter(|_| !self.period.is_span())?;
-        Some(last.max(self.latest_end))
+        self.sweep.finish()
     }
 }
 

@@ -75,11 +75,6 @@ impl Open {
         self.0.remove(&(work.call.context, work.stream));
     }
 
-    /// Returns how long the open bursts and runs typically take, ns, by context and stream, as far as that is known.
-    pub fn expected(&self) -> HashMap<(u32, u64), u64> {
-        self.0.iter().filter_map(|(stream, members)| Some((*stream, members.expected()?))).collect()
-    }
-
     /// Drops a destroyed stream.
     pub fn forget(&mut self, context: u32, stream: u64) {
         self.0.remove(&(context, stream));

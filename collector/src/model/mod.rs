@@ -333,8 +333,6 @@ pub struct Process {
     pub stacks: Stacks,
     /// Context → device ordinal.
     pub context_devices: HashMap<u32, u32>,
-    /// How long the bursts and runs typically take that were open at the end, ns, by context and stream.
-    pub open_runs: HashMap<(u32, u64), u64>,
     /// How often bounds on the clocks contradicted each other, which shows that an assumption about drift is wrong.
     pub clock_contradictions: u64,
     /// How many operations the line places before their call or after they were observed to be over. 0 unless bounds
@@ -457,7 +455,6 @@ impl<'c> Model<'c> {
             facts: self.facts,
             stacks: self.stacks,
             context_devices: self.clocks.devices.clone(),
-            open_runs: self.members.expected(),
             clock_contradictions: self.clocks.contradictions(),
             causality_broken: self.causality_broken,
         }

@@ -200,33 +200,6 @@ fn the_gpu_is_not_idle_while_work_is_pending_at_the_end() {
     assert_eq!(over(vec![waited(None, 50)]), (50, 10, 10, 20), "for all: the rest is the tail");
 }
 
-/// "No verdict: 69.6 % of the GPU's time is undecided", of a program that ended without a wait for its last 6 launches, and took 0.4 s to
-/// end.
-#[test]
-fn a_run_that_a_process_leaves_behind_takes_as_long_as_its_kernels_typically_do() {
-    let left_behind = |runs: &[((u32, u64), u64)], others: &[Operation]| {
-        let record = record();
-        let mut timelines = Timelines { left_behind: runs.iter().copied().collect(), ..Timelines::default() };
-        let first = operation(1, 7, KERNEL, When::Timed(exactly(0, 10)));
-        for launched in [first, operation(2, 7, KERNEL, untimed(20))].iter().chain(others) {
-            take(&mut timelines, &Event { operation: Some(*launched), ..Event::new(&record) });
-        }
-        timelines.by_device(1_000)[&Some(0)].identity
-    };
-    let run = ((1, 7), 30);
-    let identity = left_behind(&[run], &[]);
-    assert_eq!((identity.span, identity.undecided), (50, Sum { value: 30, lo: 30, hi: 980 }));
-    assert_eq!((identity.busy[0].hi, identity.idle.value), (990, 10), "it may have run until the end");
-    let later = operation(3, 8, COPY, When::Timed(exactly(100, 120)));
-    let identity = left_behind(&[run], &[later]);
-    assert_eq!((identity.span, identity.undecided.value), (120, 80), "not known while other work runs");
-    let other = operation(3, 8, COPY, untimed(30));
-    for (runs, others) in [(&[][..], &[][..]), (&[run], &[other]), (&[((1, 8), 30)], &[])] {
-        let identity = left_behind(runs, others);
-        assert_eq!((identity.span, identity.idle.value), (1_000, 10), "how long is not known of all");
-    }
-}
-
 /// A stream that was destroyed with a kernel in it.
 #[test]
 fn the_work_of_a_destroyed_stream_may_run_until_the_end() {
@@ -513,7 +486,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
         let o = exactly(start, start + 20);
         timeline.timed(&op(n, o), &o, true, |_| None);
     }
-    let Swept { identity, late, .. } = timeline.finish(i64::MIN, &HashMap::default());
+    let Swept { identity, late, .. } = timeline.finish(i64::MIN);
     assert_eq!((late, identity.span), (1, 320));
     let compute = identity.busy[Class::Compute as usize];
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
@@ -580,10 +553,7 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
     assert_eq!(timeline.streams.all().len(), 4);
-    assert_eq!(
-        timeline.finish(i64::MIN, &HashMap::default()).identity.busy[Class::Compute as usize],
-        exact(350_000)
-    );
+    assert_eq!(timeline.finish(i64::MIN).identity.busy[Class::Compute as usize], exact(350_000));
 }
 
 /// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.

@@ -33,7 +33,7 @@ pub struct Device {
     pub processes: u64,
     /// The number of operations whose records came too late to be put in their order; the intervals allow for them.
     pub late_operations: u64,
-    /// The time from the first start event to the last end event, or until a run that the process left behind typically ends.
+    /// The time from the first start event to the last end event.
     pub span_ns: u64,
     /// The part of the span outside sampling pauses. If that is less than the span, or work outside of pauses has no time, the
     /// parts are extrapolated: such work is assumed to take as long as timed work of the same kernel and shape, size or

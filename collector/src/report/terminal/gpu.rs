@@ -206,8 +206,7 @@ fn table(screen: &Screen<'_>, rows: &[Row], span: u64, frame: Option<Frame>) -> 
 
 /// Returns the bounds of a part, as shares of the span.
 fn range(row: &Row, span: u64) -> Text {
-    // Work of which no end is known may have run on behind the span.
-    let (lo, hi) = (percent(row.time.lo, span), percent(row.time.hi.min(span), span));
+    let (lo, hi) = (percent(row.time.lo, span), percent(row.time.hi, span));
     match row.name {
         _ if row.time.lo == row.time.hi => Text::default(),
         UNDECIDED => dim(format!("up to {hi}")),
