@@ -289,6 +289,35 @@ fn training() -> App {
     app
 }
 
+/// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 launches and 20 windows of 60. A
+/// launch takes 5 µs in pauses and 6 µs in windows; the hooks take 0.1 µs and 0.6 µs of that. One kernel runs only in pauses.
+fn in_windows() -> (App, Names) {
+    let mut names = names();
+    names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
+    let mut app = App::new();
+    let (mut agent_ns, mut launches) = (0, 0);
+    let mut stretch = |app: &mut App, change: WindowChange, count: u64| {
+        app.push(Body::Window(Window { change, agent_ns, poller_ns: agent_ns / 10, launches }));
+        for n in 0..count {
+            if change == WindowChange::Opens {
+                app.timed(LAUNCH, kernel(ADD), 0, 3_000);
+                app.idle(1_000);
+            } else {
+                app.untimed(LAUNCH, kernel(if n == 50 { GEMM } else { ADD }), Untimed::Budget, 0);
+            }
+        }
+        agent_ns += count * if change == WindowChange::Opens { 600 } else { 100 };
+        launches += count;
+    };
+    stretch(&mut app, WindowChange::Opens, 50);
+    for _ in 0..20 {
+        stretch(&mut app, WindowChange::Closes, 100);
+        stretch(&mut app, WindowChange::Opens, 60);
+    }
+    stretch(&mut app, WindowChange::Closes, 100);
+    (app, names)
+}
+
 /// Returns the view of `--section all`.
 fn everything() -> View {
     View { sections: vec![Section::All], ..View::default() }
@@ -482,117 +511,6 @@ fn captures_graphs_failures_and_untimed_launches_are_distinguished() {
     );
 }
 
-/// A program under `--timing auto`: a first phase of 50 launches, then 20 pauses of 100 launches and 20 windows of 60. A
-/// launch takes 5 µs in pauses and 6 µs in windows; the hooks take 0.1 µs and 0.6 µs of that. One kernel runs only in pauses.
-fn in_windows() -> (App, Names) {
-    let mut names = names();
-    names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
-    let mut app = App::new();
-    let (mut agent_ns, mut launches) = (0, 0);
-    let mut stretch = |app: &mut App, change: WindowChange, count: u64| {
-        app.push(Body::Window(Window { change, agent_ns, poller_ns: agent_ns / 10, launches }));
-        for n in 0..count {
-            if change == WindowChange::Opens {
-                app.timed(LAUNCH, kernel(ADD), 0, 3_000);
-                app.idle(1_000);
-            } else {
-                app.untimed(LAUNCH, kernel(if n == 50 { GEMM } else { ADD }), Untimed::Budget, 0);
-            }
-        }
-        agent_ns += count * if change == WindowChange::Opens { 600 } else { 100 };
-        launches += count;
-    };
-    stretch(&mut app, WindowChange::Opens, 50);
-    for _ in 0..20 {
-        stretch(&mut app, WindowChange::Closes, 100);
-        stretch(&mut app, WindowChange::Opens, 60);
-    }
-    stretch(&mut app, WindowChange::Closes, 100);
-    (app, names)
-}
-
-#[test]
-fn sampling_windows_are_reported_with_their_cost_and_what_stays_untimed() {
-    let (app, names) = in_windows();
-    let mut status = status();
-    status.ended = app.now;
-    let path = "gpuspy-python-4242.gspy".to_owned();
-    let clocks = &Survey::of(app.records.iter().cloned());
-    let (damage, records) = (Damage::default(), app.records.into_iter());
-    let reports = [process(Input {
-        path,
-        names: &names,
-        status: Some(&status),
-        damage,
-        clocks,
-        filter: &Filter::default(),
-        records,
-    })];
-    let report = json(&reports);
-    assert_valid(&report);
-    let coverage = &report["coverage"];
-    assert_eq!((&coverage["launches"], &coverage["timed"]), (&value!(3_350), &value!(1_250)));
-    assert_eq!((&coverage["untimed"]["budget"], &coverage["never_timed"]), (&value!(2_100), &value!(21)));
-    let timing = &coverage["timing"];
-    assert_eq!((&timing["mode"], &timing["budget_percent"]), (&value!("auto"), &value!(5.0)));
-    assert_eq!((&timing["windows"], &timing["first_phase"]["launches"]), (&value!(21), &value!(50)));
-    assert_eq!(timing["first_phase"]["agent_ns"], 30_000);
-    assert_eq!(timing["after_windows"]["launches"], 1_200);
-    assert_eq!(timing["after_pauses"]["agent_ns"], 20 * 100 * 100);
-    let slowdown = timing["gpu_slowdown"]["value"].as_f64().unwrap();
-    assert!(
-        (slowdown - 0.1).abs() < 0.02,
-        "a launch of 5 µs takes 1 µs longer, of which hooks take half: {timing}"
-    );
-    let kernel = |symbol: &str| {
-        report["kernels"].as_array().unwrap().iter().find(|row| row["symbol"] == symbol).unwrap()
-    };
-    let add = kernel("vector_add");
-    let total = &add["total_ns"];
-    assert_eq!((&add["timed"], &total["kind"]), (&value!(1_250), &value!("extrapolated")));
-    let truth = add["count"].as_u64().unwrap() * 3_000;
-    assert!(total["lo"].as_u64() <= Some(truth) && Some(truth) <= total["hi"].as_u64(), "{truth}: {total}");
-    assert!(total["hi"].as_u64() < Some(3 * truth), "{total}");
-    let gemm = report["kernels"].as_array().unwrap().iter().find(|row| row["timed"] == 0).unwrap();
-    assert_eq!((&gemm["count"], &gemm["total_ns"]), (&value!(21), &Value::Null));
-    let screen = terminal(&reports, &everything(), &wide(100));
-    let coverage = screen.lines().skip_while(|line| !line.starts_with("Coverage"));
-    insta::assert_snapshot!(coverage.take(7).collect::<Vec<_>>().join("\n"));
-}
-
-#[test]
-fn gpu_time_in_sampling_pauses_is_extrapolated_and_reported() {
-    let mut report = training().report(None, Damage::default());
-    let DeviceReport { identity, work, .. } = &mut report.tables.devices[0];
-    let observed = identity.span;
-    let compute = identity.busy[0].value;
-    // Three times as many launches as were observed.
-    let time = extrapolate::Range {
-        lo: 3.0 * compute as f64,
-        value: 3.0 * compute as f64,
-        hi: 3.0 * compute as f64,
-    };
-    work.observed = [compute, 0, 0, 0];
-    work.paused[0] = Extent { known: 9, time, guessed: 0, unknown: 0 };
-    // The table of kernels knows nothing of them.
-    work.most_compute = None;
-    identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };
-    identity.span += identity.unobserved.value;
-    identity.maybe[0] = identity.unobserved.value;
-    identity.busy[0].hi += identity.unobserved.value;
-    let reports = [report];
-    let report = json(&reports);
-    assert_valid(&report);
-    let device = &report["devices"][0];
-    let parts = ["compute_ns", "exposed_comm_ns", "exposed_copy_ns", "graph_ns", "idle_ns", "undecided_ns"];
-    let sum: u64 = parts.iter().map(|part| device[part]["value"].as_u64().unwrap()).sum();
-    assert_eq!((sum, device["observed_ns"].as_u64()), (4 * observed + 1, Some(observed)));
-    assert_eq!(device["compute_ns"]["value"].as_u64(), Some(4 * compute), "{device}");
-    assert!(parts.iter().all(|part| device[part]["kind"] == "extrapolated"), "{device}");
-    let screen = terminal(&reports, &everything(), &wide(100));
-    assert!(screen.contains("75.0 % of the span was in sampling pauses"), "{screen}");
-}
-
 #[test]
 fn a_failed_free_leaves_the_memory_live() {
     let mut app = App::new();
@@ -636,92 +554,6 @@ fn an_empty_trace_is_reported_as_empty() {
     {
         assert!(screen.contains(said), "{said} missing:\n{screen}");
     }
-}
-
-#[test]
-fn a_damaged_trace_without_a_readable_call_may_have_had_some() {
-    let empty = || App { now: 0, correlation: 0, records: Vec::new() };
-    let said = |damage| terminal(&[empty().report(None, damage)], &everything(), &wide(100));
-    let cut = said(Damage { chunks_lost: 1, cut: true, ..Damage::default() });
-    assert!(cut.contains("the readable part of the trace contains no CUDA call"), "{cut}");
-    assert!(!cut.contains("made none"), "{cut}");
-    assert!(said(Damage::default()).contains("the program made none"));
-}
-
-/// A chunk that could not be read, and "no record lost", were on one screen.
-#[test]
-fn of_a_trace_whose_end_cannot_be_read_it_is_not_said_that_no_record_was_lost() {
-    let screen =
-        |damage| terminal(&[training().report(Some(&status()), damage)], &everything(), &wide(4_000));
-    let in_middle = Damage { chunks_lost: 1, ..Damage::default() };
-    let known = screen(in_middle);
-    assert!(known.contains("1 chunk could not be read, which had no records"), "{known}");
-    assert!(known.contains("no record lost"), "{known}");
-    let unknown = screen(Damage { end_unread: true, ..in_middle });
-    assert!(
-        unknown.contains("1 chunk could not be read, and how many records it had is not known"),
-        "{unknown}"
-    );
-    assert!(unknown.contains("how many records were lost is not known"), "{unknown}");
-    assert!(!unknown.contains("no record lost") && !unknown.contains("100 % recorded"), "{unknown}");
-}
-
-#[test]
-fn causes_of_losses_are_given_in_words() {
-    let mut status = status();
-    let lost = LossCause::ALL.iter().copied().filter(|cause| *cause != LossCause::GpuTimePending);
-    status.lost = lost.map(|cause| (cause, 31)).collect();
-    let damage = Damage { chunks_lost: 1, records_lost: 181, ..Damage::default() };
-    let reports = [training().report(Some(&status), damage)];
-    let screen = terminal(&reports, &everything(), &wide(4_000));
-    let line =
-        screen.lines().find(|line| line.contains("LOST records")).unwrap_or_else(|| panic!("{screen}"));
-    assert!(line.contains("31 while tracing was set up"), "{line}");
-    assert!(line.contains("181 in damaged parts of the trace"), "{line}");
-    assert!(line.matches(" 31 ").count() == LossCause::ALL.len() - 1, "{line}");
-    for name in json(&reports)["coverage"]["dropped_by"].as_object().unwrap().keys() {
-        assert!(!line.contains(&format!(" {name},")) && !line.contains('_'), "{name}: {line}");
-    }
-}
-
-/// A program that launched nothing was said not to be timed for want of a sampling window.
-#[test]
-fn no_sampling_window_is_counted_where_nothing_could_be_timed() {
-    let mut names = names();
-    names.0.insert((Namespace::Fact, Fact::Timing as u32), "auto 5".to_owned());
-    let screen = |launches: u32| {
-        let mut app = App::new();
-        app.sync(1_000);
-        (0..launches).for_each(|_| app.untimed(LAUNCH, kernel(ADD), Untimed::Budget, 0));
-        let reports = [process(Input {
-            path: String::new(),
-            names: &names,
-            status: Some(&status()),
-            damage: Damage::default(),
-            clocks: &Survey::of(app.records.iter().cloned()),
-            filter: &Filter::default(),
-            records: app.records.into_iter(),
-        })];
-        terminal(&reports, &everything(), &wide(4_000))
-    };
-    let said = "nothing was timed, because no sampling window opened (budget 5 %)";
-    let untimed = screen(1);
-    assert!(untimed.contains(said) && !untimed.contains("0 sampling windows"), "{untimed}");
-    let empty = screen(0);
-    assert!(empty.contains("0 launches") && !empty.contains("sampling window"), "{empty}");
-}
-
-#[test]
-fn warnings_come_first() {
-    let mut status = status();
-    status.driver_hooked = false;
-    let damage = Damage { chunks_lost: 2, records_lost: 70, times_lost: 30, cut: true, ..Damage::default() };
-    let screen = terminal(&[training().report(Some(&status), damage)], &everything(), &wide(100));
-    assert!(screen.starts_with("driver not hooked"), "{screen}");
-    let header = screen.find("gpuspy  python").unwrap();
-    let damaged = "damaged trace: 2 chunks could not be read, at least 70 records and 30 GPU times missing.";
-    assert!(screen.find(damaged).is_some_and(|at| at < header), "{screen}");
-    assert!(screen.find("cut trace").is_some_and(|at| at < header));
 }
 
 #[test]
@@ -897,6 +729,8 @@ fn the_schema_requires_the_contracts_keys_and_rejects_others() {
 mod cold;
 #[path = "report_process/comparisons.rs"]
 mod comparisons;
+#[path = "report_process/damage.rs"]
+mod damage;
 #[path = "report_process/event_waits.rs"]
 mod event_waits;
 #[path = "report_process/hostile.rs"]
@@ -911,6 +745,8 @@ mod processes;
 mod ranges;
 #[path = "report_process/ranks.rs"]
 mod ranks;
+#[path = "report_process/sampling.rs"]
+mod sampling;
 #[path = "report_process/screen.rs"]
 mod screen;
 #[path = "report_process/shapes.rs"]
