@@ -381,8 +381,8 @@ fn code_that_is_generated_has_the_names_that_the_program_lists_for_perf() {
     assert!(!rows(&unlisted).iter().any(is_named));
 }
 
-/// Libraries with a function at the same offset, which a program loads one after another.
-fn plugins(libraries: &[&str]) -> (Built, Done) {
+/// Libraries with a function at the same offset, which a program loads one after another, to call each so often.
+fn plugins(calls: usize, libraries: &[&str]) -> (Built, Done) {
     let built = Built { folder: tempfile::tempdir().unwrap() };
     let sources = root().join("tests/programs");
     let cuda = format!("-L{}", sim_lib().display());
@@ -397,7 +397,7 @@ fn plugins(libraries: &[&str]) -> (Built, Done) {
         built.tool("gcc", &["-g", "-shared", "-fPIC", "-o", &library, &source, &cuda, "-l:libcudart.so.12"]);
     }
     built.tool("gcc", &["-g", "-o", "program", "native/plugins.c", "-ldl", &cuda, "-l:libcudart.so.12"]);
-    let run = Run::command(built.path("program")).arg(built.folder.path());
+    let run = Run::command(built.path("program")).arg(calls.to_string()).arg(built.folder.path());
     let done = libraries.iter().fold(run, |run, library| run.arg(library)).observed().succeeded();
     (built, done)
 }
@@ -405,7 +405,7 @@ fn plugins(libraries: &[&str]) -> (Built, Done) {
 /// No call from a library that was loaded by a relative path had a line.
 #[test]
 fn a_library_that_was_loaded_by_a_relative_path_has_lines() {
-    let (built, done) = plugins(&["./libone.so"]);
+    let (built, done) = plugins(100, &["./libone.so"]);
     let line = format!("{}:{}", built.path("native/one.c").display(), line_of_library());
     let memsets = memsets(&done);
     assert_eq!(memsets.len(), 100);
@@ -417,7 +417,7 @@ fn a_library_that_was_loaded_by_a_relative_path_has_lines() {
 #[test]
 fn calls_of_an_unloaded_library_are_not_those_of_the_one_in_its_place() {
     let loaded = ["libone.so", "libtwo.so", "libone.so"].map(|library| format!("./{library}"));
-    let (built, done) = plugins(&loaded.each_ref().map(String::as_str));
+    let (built, done) = plugins(100, &loaded.each_ref().map(String::as_str));
     let places: Vec<&str> = done.stdout.lines().collect();
     assert!(places.iter().all(|place| *place == places[0]), "all at one address: {places:?}");
     let memsets = memsets(&done);
@@ -438,4 +438,13 @@ fn calls_of_an_unloaded_library_are_not_those_of_the_one_in_its_place() {
     libraries.sort_unstable();
     let expected = ["libone.so", "libtwo.so"].map(|name| built.path(name).display().to_string());
     assert_eq!(libraries, expected);
+}
+
+/// A library that was loaded in the last tenth of a second was unknown, and at times all of them in a program that is over soon.
+#[test]
+fn a_library_that_is_loaded_just_before_the_end_has_lines() {
+    let (built, done) = plugins(1, &["./libone.so"]);
+    let line = format!("{}:{}", built.path("native/one.c").display(), line_of_library());
+    let lines: Vec<Value> = memsets(&done).iter().map(|memset| memset["line"].clone()).collect();
+    assert_eq!(lines, [json!(line)]);
 }

@@ -13,9 +13,8 @@ use gpuspy_wire::record::{Head, Lookup, Namespace, Record};
 
 use super::known::PASSED;
 use crate::hook::{Hooks, Table};
-use crate::sink::{self, Ring, Session, text, wiped};
-use crate::sys::{Errno, ticks};
-use crate::thread;
+use crate::sink::{self, Ring, text, wiped};
+use crate::sys::Errno;
 
 /// The number of names that are kept; lookups of further names are counted together.
 const PLACES: usize = 256;
@@ -173,16 +172,6 @@ pub fn forget_published() {
     let Some(unknown) = existing() else { return };
     for count in unknown.places.iter().map(|place| &place.count).chain([&unknown.others]) {
         count.published.store(0, Ordering::Relaxed);
-    }
-}
-
-/// Publishes at the process's end what the poller has not. Called by the thread that ends the process.
-pub fn publish_last(session: Session) {
-    if let Some(unknown) = existing() {
-        unknown.publish(&mut |words| {
-            thread::aside(session, ticks(), words);
-            true
-        });
     }
 }
 

@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::gpu::budget::Gate;
 use crate::gpu::stream::Streams;
-use crate::interpose::unknown;
 use crate::session::announcement::{self, Announcement, Moment};
 use crate::sink::{self, Session};
 use crate::sys;
@@ -98,7 +97,8 @@ pub extern "C" fn at_exit() {
     // There may have been no collector to reach, which ends the session.
     let Some(session) = session_at_exit() else { return };
     thread::exiting();
-    unknown::publish_last(session);
+    // What the program loaded since the poller last looked, and what it called then, has its names.
+    session.poller.publish_last();
     session.poller.drain(|| session.get::<Streams>().iter().all(|s| s.oldest().is_none()));
     // The driver's own exit handlers run after ours, so from here on the agent does not call it. Calls that static
     // destructors still make are recorded without events. A thread that is recording an event pair now completes it.

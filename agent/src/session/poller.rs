@@ -158,23 +158,28 @@ impl Poller {
             let slept = self.meter.begin();
             let began = sys::ticks();
             let may_query = shared.begin_poll();
-            let found = self.reader.poll(&mut self.ring, &self.meter, may_query);
+            let polled = self.reader.poll(&mut self.ring, &self.meter, may_query);
             shared.end_poll();
             self.session.serve_growth();
-            if self.keep_up() == Collector::Gone {
+            let is_last = shared.is_to_publish();
+            let found = self.keep_up(is_last);
+            if is_last {
+                shared.published_last();
+            }
+            if found == Collector::Gone {
                 return self.end_unread();
             }
             if heap::is_short() {
                 return self.give_up();
             }
             // Relaxed: figures for the report.
-            live.pending.store(found.pending, Ordering::Relaxed);
+            live.pending.store(polled.pending, Ordering::Relaxed);
             if may_query {
                 // Release pairs with the collector's acquire: it finds all that this pass has published in our ring.
                 live.polled.store(began, Ordering::Release);
             }
             live.poller_ns.fetch_add(slept + self.meter.end(), Ordering::Relaxed);
-            let sleep = rhythm.next(found, woken);
+            let sleep = rhythm.next(polled, woken);
             if let Some((compared, share)) = self.reader.compared() {
                 self.budget.learn(compared, share);
             }
@@ -182,7 +187,9 @@ impl Poller {
             let until_range = self.schedule.step(self.session, &mut self.ring);
             woken = shared.sleep(sleep.long, sleep.ns.min(until_budget).min(until_range));
             if sleep.long && !woken && !session.segment.has_writers() && sys::is_last_thread() {
-                return;
+                self.keep_up(true);
+                // This thread ends the process, and waits for nobody there.
+                return shared.published_last();
             }
         }
     }
@@ -216,11 +223,11 @@ impl Poller {
         self.session.poller.stop();
     }
 
-    /// Sends new modules and names, and anchors of the host clock, when they are due and somebody reads them. Returns what there is
-    /// of collectors.
-    fn keep_up(&mut self) -> Collector {
+    /// Sends new modules and names, and anchors of the host clock, when they are due and somebody reads them. `is_last`: the process
+    /// ends, and modules and names are due in any case. Returns what there is of collectors.
+    fn keep_up(&mut self, is_last: bool) -> Collector {
         let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now - self.checked >= MODULES_NS {
+        if is_last || now - self.checked >= MODULES_NS {
             self.checked = now;
             let found = self.attachment.look(self.session);
             let is_detached = found == Collector::Detached;

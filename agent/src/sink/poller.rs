@@ -28,6 +28,13 @@ const ASLEEP: u32 = 1;
 /// A thread has woken the poller, and the poller has not noticed yet.
 const WOKEN: u32 = 2;
 
+/// What the poller has not published yet follows when it is due.
+const LATER: u32 = 0;
+/// The process ends: the poller publishes it now.
+const NOW: u32 = 1;
+/// The poller has published it.
+const DONE: u32 = 2;
+
 /// The state that hooks and the poller share. Valid when zero.
 pub struct Shared {
     /// [`ABOUT`], [`ASLEEP`] or [`WOKEN`]; the futex that the poller sleeps on.
@@ -41,6 +48,8 @@ pub struct Shared {
     /// Whether a collector has the segment, with the names of functions in it, or is known to be out of reach. Release by the
     /// poller, acquire by the exit handler.
     introduced: AtomicBool,
+    /// [`LATER`], [`NOW`] or [`DONE`]: what the poller does about names and libraries. Release and acquire on both sides.
+    publishes: AtomicU32,
     /// How many threads wait for operations to be read. Relaxed: a hint to do nothing else.
     awaited: AtomicU32,
 }
@@ -162,6 +171,28 @@ impl Shared {
             wait(FINISH_NS, 100_000, is_introduced);
         }
     }
+
+    /// Has the poller publish at the process's end what it has not yet, and waits for that, [`FINISH_NS`] at most.
+    pub fn publish_last(&self) {
+        let _ = self.publishes.compare_exchange(LATER, NOW, Ordering::AcqRel, Ordering::Relaxed);
+        wait(FINISH_NS, 100_000, || {
+            let is_done = self.publishes.load(Ordering::Acquire) == DONE;
+            if !is_done {
+                self.wake();
+            }
+            is_done
+        });
+    }
+
+    /// Poller: whether what is not published yet is due because the process ends.
+    pub fn is_to_publish(&self) -> bool {
+        self.publishes.load(Ordering::Acquire) == NOW
+    }
+
+    /// Poller: it has published the last that it will.
+    pub fn published_last(&self) {
+        self.publishes.store(DONE, Ordering::Release);
+    }
 }
 
 /// Waits until something is over, but no longer than `most_ns`. It looks at once, and then ever less often, up to every
@@ -189,6 +220,7 @@ mod tests {
             polls: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             introduced: AtomicBool::new(false),
+            publishes: AtomicU32::new(LATER),
             awaited: AtomicU32::new(0),
         }
     }
