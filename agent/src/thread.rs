@@ -8,6 +8,7 @@
 //! valid in late destructors. Nothing in here is borrowed across the real call, which may enter a hook again.
 
 use core::ffi::c_void;
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use gpuspy_wire::in_progress;
 use gpuspy_wire::record::{Api, CELL_WORDS, Head, Kind, LossCause, Record, StackNumber, Via, flag};
@@ -238,7 +239,7 @@ pub fn enter_here(entry: &Entry) -> Option<Call> {
         Layer::Runtime => &mut t.runtime,
         Layer::Driver => &mut t.driver,
     };
-    *scope = Scope { frame, api: entry.api, begin: entered, caller, ..NO_SCOPE };
+    *scope = Scope { frame, api: entry.api, begin: since(session, entered), caller, ..NO_SCOPE };
     let (outer, via) = match entry.layer {
         Layer::Runtime => (&t.runtime, Via::Runtime),
         Layer::Driver if t.runtime.frame != 0 => (&t.runtime, Via::RuntimeDriver),
@@ -251,6 +252,17 @@ pub fn enter_here(entry: &Entry) -> Option<Call> {
     let Entry { layer, per_thread, .. } = *entry;
     let measured = Measured::Yes;
     Some(Call { session, state, entered, layer, per_thread, api, begin, caller, correlation, via, measured })
+}
+
+/// Returns when a call begins that entered our code at `entered`; both in ticks. Calls in which the session began, or that waited for
+/// it, begin after that: what the agent does for its start is no part of them, and no call begins before the trace does.
+#[inline(always)]
+fn since(session: Session, entered: u64) -> u64 {
+    if entered < session.segment.header().anchor_ticks {
+        cold_path();
+        return ticks();
+    }
+    entered
 }
 
 /// Returns the session if the calling thread has no slot in it, after a hook could not be entered for that reason. `None`: the

@@ -233,3 +233,16 @@ fn ranks_that_share_a_gpu_share_one_row() {
     let bound = |key: &str| compute[key].as_u64().unwrap();
     assert!(bound("lo") <= busy && busy <= bound("hi"), "{busy} is not in {compute}");
 }
+
+/// The first call began before the trace did: `--since 0s` left it out, and what the agent does for its start was a part of it.
+#[test]
+fn a_trace_begins_before_its_first_call() {
+    let done = Run::of("plain_work").observed().succeeded();
+    let calls = |since: &[&str]| {
+        let asked = Command::new(gpuspy()).args(["report", "--json"]).args(since).arg(done.trace()).output();
+        serde_json::from_slice::<Value>(&asked.unwrap().stdout).unwrap()["apis"].clone()
+    };
+    let all = calls(&[]);
+    assert!(all.as_array().unwrap().iter().any(|api| api["name"] == "cuInit"), "{all}");
+    assert_eq!(all, calls(&["--since", "0s"]));
+}
