@@ -23,7 +23,6 @@ use buckets::Buckets;
 use finding::{Claimed, Finding};
 use findings::waits::is_of_allocator;
 use findings::{FINDERS, straggler_rank};
-use running::State;
 use verdict::Verdict;
 
 /// What a diagnosis is made from.
@@ -106,17 +105,17 @@ impl<'a> Facts<'a> {
         steps.max(self.all.steps.count)
     }
 
-    /// Whether the threads that lead gaps were off the CPU for most of the time that they spent outside CUDA for long. Of a GPU that
-    /// several processes share, each leads so little of its gaps that this is unknown; then it is asked of the gaps in what each process
-    /// does itself.
+    /// Whether the threads that lead gaps were off the CPU, or waited for one, for most of the time that they spent outside CUDA for
+    /// long: on a busy machine, a thread that has its input has to wait for a processor, too. Of a GPU that several processes share, each
+    /// leads so little of its gaps that this is unknown; then it is asked of the gaps in what each process does itself.
     pub fn is_host_off_cpu(&self) -> bool {
         let long = |tables: &Tables| tables.idle.running.get(&Outside::Long).copied();
-        let state = long(self.all).and_then(|running| running::state(&running)).or_else(|| {
+        let is_off = long(self.all).and_then(|running| running::is_off_cpu(&running)).or_else(|| {
             let mut own = Running::default();
             self.reports.iter().filter_map(|report| long(&report.tables)).for_each(|one| own.merge(&one));
-            running::state(&own)
+            running::is_off_cpu(&own)
         });
-        state == Some(State::OffCpu)
+        is_off == Some(true)
     }
 
     /// Whether a line waits [rarely](IdleReport::is_rare), or in few of the steps: a checkpoint or an evaluation now and then is none of

@@ -17,6 +17,14 @@ pub enum State {
 /// The share of the time that waiting for a processor is worth naming, percent.
 const WORTH_NAMING: u64 = 10;
 
+/// Returns whether the leading threads computed for at most half of the time: in the rest they slept, or waited for something, of which
+/// a processor may be one. `None`: that is not known, or only within bounds that are further apart than half of the time.
+pub fn is_off_cpu(running: &Running) -> Option<bool> {
+    let all = running.outside.value;
+    let (lo, hi) = (running.ran.lo.min(all), running.ran.hi.min(all));
+    (all > 0 && hi - lo <= all / 2).then_some(hi <= all / 2)
+}
+
 /// Returns what the leading threads did outside CUDA; `None` if that is not known, or only within bounds that are further
 /// apart than half of the time.
 pub fn state(running: &Running) -> Option<State> {
@@ -73,7 +81,13 @@ mod tests {
 
     fn running(lo: u64, hi: u64, queued: u64) -> Running {
         let runnable = Sum { value: lo.midpoint(hi), lo, hi };
-        Running { outside: exactly(1_000), sampled: 1_000, runnable, queued: exactly(queued) }
+        Running {
+            outside: exactly(1_000),
+            sampled: 1_000,
+            runnable,
+            queued: exactly(queued),
+            ..Running::default()
+        }
     }
 
     #[test]

@@ -39,6 +39,10 @@ pub struct Spent {
     pub runnable_lo: u64,
     /// The most.
     pub runnable_hi: u64,
+    /// The least that it ran.
+    pub ran_lo: u64,
+    /// The most.
+    pub ran_hi: u64,
     /// How long it waited for a processor, of waits that ended between them.
     pub queued: u64,
 }
@@ -55,6 +59,8 @@ impl Spent {
             wall,
             runnable_lo: runnable.saturating_sub(from.time.late).min(wall),
             runnable_hi: runnable.saturating_add(to.time.late).min(wall),
+            ran_lo: ran.saturating_sub(from.time.late).min(wall),
+            ran_hi: ran.saturating_add(to.time.late).min(wall),
             queued,
         }
     }
@@ -177,7 +183,7 @@ mod tests {
             time: ThreadTime { queued: queued * MS, ..time(ran) },
         };
         let between = |from, to| {
-            let Spent { wall, runnable_lo, runnable_hi, queued } = Spent::between(&from, &to);
+            let Spent { wall, runnable_lo, runnable_hi, queued, .. } = Spent::between(&from, &to);
             [wall / MS, runnable_lo / MS, runnable_hi / MS, queued / MS]
         };
         assert_eq!(between(sample(0, 0, 0), sample(100, 30, 20)), [100, 46, 54, 20]);

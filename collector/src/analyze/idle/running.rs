@@ -48,7 +48,9 @@ pub struct Running {
     pub sampled: u64,
     /// The time in which the thread ran or waited for a processor, ns.
     pub runnable: Sum,
-    /// Of that, the time in which it waited for a processor, ns.
+    /// Of that, the time in which it ran, ns.
+    pub ran: Sum,
+    /// The rest of that, in which it waited for a processor, ns.
     pub queued: Sum,
 }
 
@@ -57,6 +59,7 @@ impl Merge for Running {
         self.outside.add(other.outside);
         self.sampled = self.sampled.saturating_add(other.sampled);
         self.runnable.add(other.runnable);
+        self.ran.add(other.ran);
         self.queued.add(other.queued);
     }
 }
@@ -66,7 +69,7 @@ impl Running {
     pub fn share(self, part: u64, whole: u64) -> Running {
         let of = |sum: Sum| sum.share(part, whole);
         let sampled = of(Sum { value: self.sampled, ..Sum::default() }).value;
-        Running { outside: of(self.outside), sampled, runnable: of(self.runnable), queued: of(self.queued) }
+        Running { outside: of(self.outside), sampled, ..self.spent(of) }
     }
 
     /// Returns it without a [share](Self::share) of it.
@@ -74,8 +77,22 @@ impl Running {
         Running {
             outside: less(self.outside, share.outside),
             sampled: self.sampled.saturating_sub(share.sampled),
-            runnable: less(self.runnable, share.runnable),
-            queued: less(self.queued, share.queued),
+            ..self.spent_beside(share, less)
+        }
+    }
+
+    /// Returns it with what the thread did changed.
+    fn spent(self, change: impl Fn(Sum) -> Sum) -> Running {
+        self.spent_beside(self, |sum, _| change(sum))
+    }
+
+    /// Does the same with what it did in other time beside it.
+    fn spent_beside(self, other: Running, change: impl Fn(Sum, Sum) -> Sum) -> Running {
+        Running {
+            runnable: change(self.runnable, other.runnable),
+            ran: change(self.ran, other.ran),
+            queued: change(self.queued, other.queued),
+            ..self
         }
     }
 
@@ -91,11 +108,7 @@ impl Running {
             let (lo, hi) = (all.lo.saturating_sub(beside), all.hi.min(outside.hi));
             Sum { value: share.value.min(hi).max(lo), lo, hi }
         };
-        Running {
-            runnable: of(self.runnable, share.runnable),
-            queued: of(self.queued, share.queued),
-            ..share
-        }
+        Running { outside, sampled: share.sampled, ..self.spent_beside(share, of) }
     }
 
     /// Returns what is known of the rest, where `part` is what is known of a part.
@@ -109,8 +122,7 @@ impl Running {
         Running {
             outside,
             sampled: self.sampled.saturating_sub(part.sampled),
-            runnable: left(self.runnable, part.runnable),
-            queued: left(self.queued, part.queued),
+            ..self.spent_beside(part, left)
         }
     }
 
@@ -127,7 +139,7 @@ impl Running {
             let value = u128::from(sum.value) * u128::from(all.value) / u128::from(shown);
             Sum { value: u64::try_from(value).unwrap_or(u64::MAX).min(hi).max(lo), lo, hi }
         };
-        Running { outside: all, runnable: of(self.runnable), queued: of(self.queued), ..self }
+        Running { outside: all, ..self.spent(of) }
     }
 }
 
@@ -234,6 +246,7 @@ fn of_no_window(outside: Sum) -> Running {
         outside,
         sampled: 0,
         runnable: Sum { value: outside.value / 2, lo: 0, hi: outside.hi },
+        ran: Sum { value: outside.value / 2, lo: 0, hi: outside.hi },
         queued: Sum { value: 0, lo: 0, hi: outside.hi },
     }
 }
@@ -243,6 +256,7 @@ fn of_window(outside: Sum, spent: &Spent) -> Running {
         outside,
         sampled: outside.value,
         runnable: in_both(spent.wall, outside, (spent.runnable_lo, spent.runnable_hi)),
+        ran: in_both(spent.wall, outside, (spent.ran_lo, spent.ran_hi)),
         queued: in_both(spent.wall, outside, (spent.queued, spent.queued)),
     }
 }

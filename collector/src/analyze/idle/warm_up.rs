@@ -149,8 +149,8 @@ mod tests {
 
     /// A part in which the thread ran all the time.
     fn early(step: u64, place: Site, part: Part) -> Early<Site> {
-        let (outside, sampled, runnable) = (part.total, part.total.value, part.total);
-        let running = Running { outside, sampled, runnable, queued: Sum::default() };
+        let (outside, sampled) = (part.total, part.total.value);
+        let running = Running { outside, sampled, runnable: outside, ran: outside, queued: Sum::default() };
         Early { step, place, part, running, is_paused: Some(false) }
     }
 
@@ -201,7 +201,7 @@ mod tests {
         idle.sites.insert((Cause::OutsideCuda, site(1)), all);
         let ran = Sum { value: 3_700 * MS, lo: 3_690 * MS, hi: 3_710 * MS };
         let (outside, sampled, queued) = (all.total, 3_800 * MS, Sum::default());
-        let running = Running { outside, sampled, runnable: ran, queued };
+        let running = Running { outside, sampled, runnable: ran, ran, queued };
         idle.running = [(Outside::Any, running), (Outside::Long, running)].into();
         idle.host.timed.outside(3_800 * MS);
         let compiled = Part { count: 1, total: exactly(3_700 * MS) };

@@ -162,13 +162,14 @@ mod tests {
     /// The advice to a thread that waits for its data loader was not to read the loss, which gains nothing: the loader comes no earlier.
     #[test]
     fn what_a_thread_waits_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
-        let owed = |runnable: u64, is_long| {
+        let owed = |runnable: u64, ran: u64, is_long| {
             let wait = Wait { api: WAIT.to_owned(), line: None };
             let site = Site { after_wait: Some(wait.clone()), is_long, ..Site::default() };
             let running = Running {
                 outside: exactly(1_000),
                 sampled: 1_000,
                 runnable: exactly(runnable),
+                ran: exactly(ran),
                 ..Running::default()
             };
             let mut all = Tables::default();
@@ -179,9 +180,10 @@ mod tests {
             let of = |cause| facts.owed_to_habit(cause, &site).is_some();
             [of(Cause::OutsideCuda), of(Cause::Launching)]
         };
-        assert_eq!(owed(100, true), [false, true]);
-        assert_eq!(owed(900, true), [true, true], "it computes");
-        assert_eq!(owed(100, false), [true, true], "Python does that between two calls");
+        assert_eq!(owed(100, 100, true), [false, true]);
+        assert_eq!(owed(900, 900, true), [true, true], "it computes");
+        assert_eq!(owed(900, 100, true), [false, true], "it has its input, and waits for a processor");
+        assert_eq!(owed(100, 100, false), [true, true], "Python does that between two calls");
     }
 
     /// Three processes that sleep between their requests, each host-bound, were said to be bound by their waits where they share a GPU.
@@ -189,8 +191,8 @@ mod tests {
     fn what_processes_that_share_a_gpu_wait_for_off_the_cpu_is_owed_to_no_wait_for_the_gpu() {
         let wait = Wait { api: WAIT.to_owned(), line: None };
         let site = Site { after_wait: Some(wait.clone()), is_long: true, ..Site::default() };
-        let tables = |runnable: Sum| {
-            let running = Running { outside: exactly(1_000), sampled: 1_000, runnable, ..Running::default() };
+        let tables = |ran: Sum| {
+            let running = Running { outside: exactly(1_000), sampled: 1_000, ran, ..Running::default() };
             let mut tables = Tables::default();
             tables.idle.running = [(Outside::Long, running)].into();
             tables.idle.waits = [(wait.clone(), emptied(20))].into();

@@ -164,7 +164,7 @@ mod tests {
     fn what_the_thread_did_in_pauses_is_assumed_in_values_and_open_in_bounds() {
         let shown = Sum { value: 100, lo: 100, hi: 100 };
         let ran = Sum { value: 98, lo: 97, hi: 99 };
-        let running = Running { outside: shown, sampled: 100, runnable: ran, queued: Sum::default() };
+        let running = Running { outside: shown, sampled: 100, runnable: ran, ran, queued: Sum::default() };
         let row = |total: Sum| {
             let by_cause = [(Cause::OutsideCuda, Part { count: 5, total })].into();
             let running = [(Outside::Any, running)].into();

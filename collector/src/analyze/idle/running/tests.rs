@@ -103,10 +103,11 @@ fn the_error_of_the_clock_widens_the_bounds() {
 fn of_time_in_pauses_the_value_is_assumed_and_nothing_is_certain() {
     let exactly = |value| Sum { value, lo: value, hi: value };
     let (runnable, queued) = (Sum { value: 98, lo: 97, hi: 99 }, Sum { value: 1, lo: 0, hi: 2 });
-    let shown = Running { outside: exactly(100), sampled: 100, runnable, queued };
+    let shown = Running { outside: exactly(100), sampled: 100, runnable, ran: exactly(97), queued };
     assert_eq!(shown.in_all(exactly(100)), shown);
     let all = shown.in_all(Sum { value: 1_000, lo: 100, hi: 1_050 });
     assert_eq!((bounds(all.runnable), bounds(all.queued)), ([97, 980, 1_049], [0, 10, 952]));
+    assert_eq!(bounds(all.ran), [97, 970, 1_047]);
     assert_eq!(bounds(all.outside), [100, 1_000, 1_050]);
 }
 
@@ -128,9 +129,11 @@ proptest! {
             truth.iter().filter(|moment| moment.is_outside && what(moment)).count() as u64
         };
         prop_assert_eq!(running.outside.value, count(|_| true));
-        for (found, truly) in
-            [(running.runnable, count(|one| one.runs || one.waits)), (running.queued, count(|one| one.waits))]
-        {
+        for (found, truly) in [
+            (running.runnable, count(|one| one.runs || one.waits)),
+            (running.ran, count(|one| one.runs)),
+            (running.queued, count(|one| one.waits)),
+        ] {
             prop_assert!(found.lo <= truly && truly <= found.hi, "{:?} and truly {}", running, truly);
             prop_assert!(found.lo <= found.value && found.value <= found.hi);
         }
@@ -162,8 +165,11 @@ proptest! {
                 moments.filter(|(_, moment)| moment.is_outside && what(moment)).count() as u64
             };
             prop_assert_eq!(running.outside.value, count(|_| true));
-            let ran = count(|one| one.runs || one.waits);
-            for (found, truly) in [(running.runnable, ran), (running.queued, count(|one| one.waits))] {
+            for (found, truly) in [
+                (running.runnable, count(|one| one.runs || one.waits)),
+                (running.ran, count(|one| one.runs)),
+                (running.queued, count(|one| one.waits)),
+            ] {
                 prop_assert!(found.lo <= truly && truly <= found.hi, "{:?} and truly {}", running, truly);
                 prop_assert!(found.lo <= found.value && found.value <= found.hi);
             }
