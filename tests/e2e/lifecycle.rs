@@ -126,6 +126,10 @@ impl Listener {
             assert!(Instant::now() < until, "the collector does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
+        self.traces()
+    }
+
+    fn traces(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap().map(|e| e.unwrap().path());
         entries.filter(|p| p.extension().is_some_and(|e| e == "gspy")).collect()
     }

@@ -19,7 +19,7 @@ use core::sync::atomic::AtomicU64;
 /// The first word of a segment: "GPUSPYSG".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"GPUSPYSG");
 /// The version of the layout below.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Has another value when read on a machine of the other endianness.
 pub const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of slots of a segment: threads that call CUDA at the same time, and the poller.
@@ -140,7 +140,8 @@ pub struct Live {
     /// Agent: the number of operations whose events are recorded and not read yet.
     pub pending: AtomicU64,
     /// Collector: how often one has come or gone: odd while one drains this segment. When another one has come than the
-    /// first, the agent sends again what it sends once.
+    /// first, the agent sends again what it sends once. Each but the first holds a lock on the segment's file as long as it drains it
+    /// (F_OFD_SETLK with F_RDLCK, fcntl(2)): it has no connection whose end would tell the agent that it was killed.
     pub attached: AtomicU64,
     /// Agent: host ticks when the last polling pass began; 0 = none has ended. The GPU times of all operations that
     /// it found complete are in the poller's ring. Release by the poller, acquire by the collector.

@@ -1,7 +1,8 @@
 //! Is there a collector that drains the rings, and does it know what was sent before it came?
 //!
-//! A collector counts itself in the segment's header when it comes and when it goes. The first one is at the other end of our
-//! connection as well, so that its end is seen even if it was killed. Of a later one (`gpuspy collect --pid`) that is not seen.
+//! A collector counts itself in the segment's header when it comes and when it goes. That it was killed is seen as well: the first one
+//! is at the other end of our connection, and a later one (`gpuspy collect --pid`, or one in the place of the first) holds a lock on the
+//! segment, which Linux takes from it when it ends.
 
 use core::sync::atomic::Ordering;
 use gpuspy_wire::record::Record;
@@ -30,8 +31,10 @@ pub enum Collector {
     New,
     /// It has gone in order. Another one may come.
     Detached,
-    /// It was killed, or has refused, and none comes any more.
+    /// The first was killed, or has refused, and none comes any more.
     Gone,
+    /// A later one was killed, and none comes any more.
+    Killed,
 }
 
 /// What collectors have been told. Only the poller uses it.
@@ -48,16 +51,25 @@ impl Attachment {
 
     /// Looks whether there is a collector.
     pub fn look(&self, session: Session) -> Collector {
-        // In this order: one that goes in order counts itself out before it closes the connection.
-        let is_hung_up = descriptors::CONNECTION.is_hung_up();
-        self.found(word(session), is_hung_up)
+        // In this order: one that goes in order counts itself out before it closes the connection, or the file that it has locked.
+        let has_closed = match self.is_first() {
+            true => descriptors::CONNECTION.is_hung_up(),
+            false => descriptors::SEGMENT.is_locked() == Some(false),
+        };
+        self.found(word(session), has_closed)
     }
 
-    fn found(&self, word: u64, is_hung_up: bool) -> Collector {
+    /// Whether no other collector than the first was told anything.
+    fn is_first(&self) -> bool {
+        self.told == Attachment::FIRST.told
+    }
+
+    fn found(&self, word: u64, has_closed: bool) -> Collector {
         match word {
-            0 | 1 if is_hung_up => Collector::Gone,
+            0 | 1 if has_closed => Collector::Gone,
             0 => Collector::Drains,
             word if word.is_multiple_of(2) => Collector::Detached,
+            word if word == self.told && has_closed => Collector::Killed,
             word if word == self.told => Collector::Drains,
             _ => Collector::New,
         }
@@ -122,12 +134,18 @@ mod tests {
     #[test]
     fn a_collector_is_gone_if_it_has_left_the_connection_without_a_count() {
         let mut attachment = Attachment::FIRST;
-        let found = |word, is_hung_up| Attachment::FIRST.found(word, is_hung_up);
+        let found = |word, has_closed| Attachment::FIRST.found(word, has_closed);
         assert_eq!([0, 1].map(|word| found(word, false)), [Collector::Drains; 2]);
         assert_eq!([0, 1].map(|word| found(word, true)), [Collector::Gone; 2]);
         assert_eq!([2, 4].map(|word| found(word, true)), [Collector::Detached; 2]);
         assert_eq!([3, 5].map(|word| found(word, true)), [Collector::New; 2], "our connection is not theirs");
         attachment.told = 3;
-        assert_eq!([3, 5].map(|word| attachment.found(word, true)), [Collector::Drains, Collector::New]);
+        assert_eq!([3, 5].map(|word| attachment.found(word, false)), [Collector::Drains, Collector::New]);
+        let found = [3, 4, 5].map(|word| attachment.found(word, true));
+        assert_eq!(
+            found,
+            [Collector::Killed, Collector::Detached, Collector::New],
+            "another one is there by now"
+        );
     }
 }

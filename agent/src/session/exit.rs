@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::gpu::budget::Gate;
 use crate::gpu::stream::Streams;
-use crate::session::announcement::{self, Announcement, Moment};
+use crate::session::announcement::{Announcement, Moment};
 use crate::sink::{self, Session};
 use crate::sys;
 use crate::thread;
@@ -62,10 +62,10 @@ impl Shared {
     }
 }
 
-/// Prints that the app runs unobserved from here on, if nobody else says that the collector was killed.
+/// Prints that the app runs unobserved from here on since its collector was killed, if nobody else says so.
 pub fn say_killed(session: Session) {
     let shared = session.get::<Shared>();
-    if !shared.is_announced() && !shared.is_quiet() && announcement::was_killed() {
+    if !shared.is_announced() && !shared.is_quiet() {
         sys::say("gpuspy: this process runs unobserved from here on: its collector was killed\n");
     }
 }

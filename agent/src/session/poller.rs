@@ -27,7 +27,7 @@ use crate::names::Names;
 use crate::native::Native;
 use crate::nvtx;
 use crate::python::Python;
-use crate::session::announcement::Moment;
+use crate::session::announcement::{self, Moment};
 use crate::session::attachment::{Attachment, Collector};
 use crate::session::{collector, exit};
 use crate::sink::segment::anchor_now;
@@ -166,8 +166,8 @@ impl Poller {
             if is_last {
                 shared.published_last();
             }
-            if found == Collector::Gone {
-                return self.end_unread();
+            if matches!(found, Collector::Gone | Collector::Killed) {
+                return self.end_unread(found);
             }
             if heap::is_short() {
                 return self.give_up();
@@ -203,8 +203,10 @@ impl Poller {
 
     /// Ends the session of a process whose collector was killed, and gives the pages of its rings back as the calls return that are
     /// under way.
-    fn end_unread(&self) {
-        exit::say_killed(self.session);
+    fn end_unread(&self, found: Collector) {
+        if found == Collector::Killed || announcement::was_killed() {
+            exit::say_killed(self.session);
+        }
         self.end_session();
         for _ in 0..GIVE_BACK_TRIES {
             sys::sleep_ns(MODULES_NS);
@@ -238,7 +240,7 @@ impl Poller {
                     self.publish_new();
                 }
                 Collector::New => self.publish_again(),
-                Collector::Detached | Collector::Gone => return found,
+                Collector::Detached | Collector::Gone | Collector::Killed => return found,
             }
         }
         if now - self.anchored >= ANCHOR_NS && !self.session.is_detached() {

@@ -55,6 +55,17 @@ impl Own {
         count == 1 && polled.revents & libc::POLLHUP != 0
     }
 
+    /// Whether another process holds a lock on the file (F_OFD_GETLK, fcntl(2)). `None`: nobody can tell, as where it is closed.
+    pub fn is_locked(&self) -> Option<bool> {
+        let number = self.number()?;
+        // SAFETY: all-zero is a lock on the whole file.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        lock.l_type = libc::F_WRLCK as i16;
+        // SAFETY: only looks which lock is in the way of this one, and writes the struct of ours.
+        let result = unsafe { libc::fcntl(number, libc::F_OFD_GETLK, &mut lock) };
+        (result == 0).then_some(lock.l_type != libc::F_UNLCK as i16)
+    }
+
     /// Closes the copy that this process has of its parent's.
     fn close_copy(&self) {
         if self.owner.load(Ordering::Relaxed) == sys::pid() {
@@ -112,6 +123,31 @@ mod tests {
         assert!(!own.is_hung_up(), "only our side is closed");
         drop(theirs);
         assert!(own.is_hung_up());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no locks of files")]
+    fn a_lock_is_seen_as_long_as_its_holder_has_the_file_open() {
+        let own = Own::none();
+        assert_eq!(own.is_locked(), None);
+        // SAFETY: makes a descriptor of ours.
+        let number = unsafe { libc::memfd_create(c"locked".as_ptr(), libc::MFD_CLOEXEC) };
+        own.keep(number);
+        assert_eq!(own.is_locked(), Some(false));
+        let path = format!("/proc/self/fd/{number}");
+        let holder = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        // SAFETY: all-zero is a lock on the whole file, and the descriptor is open.
+        unsafe {
+            let mut lock: libc::flock = core::mem::zeroed();
+            lock.l_type = libc::F_RDLCK as i16;
+            assert_eq!(libc::fcntl(holder.as_raw_fd(), libc::F_OFD_SETLK, &lock), 0);
+        }
+        assert_eq!(own.is_locked(), Some(true));
+        drop(holder);
+        assert_eq!(own.is_locked(), Some(false));
+        // SAFETY: the test's own.
+        unsafe { libc::close(number) };
+        assert_eq!(own.is_locked(), None);
     }
 
     /// It kept the connection of a parent that had become another program.

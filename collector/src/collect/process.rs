@@ -2,6 +2,7 @@
 
 use super::sys;
 use crate::trace::record::Exit;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -100,14 +101,21 @@ impl Process {
     }
 }
 
-/// The pids of this user's processes that were started with a variable of this value. (Of other users' processes it cannot be read.)
-pub(crate) fn given(name: &str, value: &Path) -> impl Iterator<Item = u32> {
-    let variable = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
+/// The pids of this user's processes that were started with a variable that has this path; a relative one is looked for in the folder
+/// where the process is now. (Of other users' processes it cannot be read.)
+pub(crate) fn given(name: &str, path: &Path) -> impl Iterator<Item = u32> {
+    let variable = [name.as_bytes(), b"="].concat();
+    let file = fs::canonicalize(path).ok();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(move |pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|one| one == variable)
+        let given = environment.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(&variable[..]));
+        given.is_some_and(|given| {
+            let there =
+                || fs::canonicalize(Path::new(&format!("/proc/{pid}/cwd")).join(OsStr::from_bytes(given)));
+            given == path.as_os_str().as_bytes() || file.is_some() && there().ok() == file
+        })
     })
 }
 

@@ -6,7 +6,7 @@ use super::{Error, Result};
 use gpuspy_wire::handshake::{self, Hello};
 use gpuspy_wire::segment::{self, Layout, LayoutError};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
@@ -31,8 +31,9 @@ pub(crate) struct Peer {
 enum Link {
     /// The connection over which the segment came.
     Socket(UnixStream),
-    /// The path of the segment among the process's descriptors, and its inode.
-    Descriptor(PathBuf, u64),
+    /// The path of the segment among the process's descriptors, its inode, and the file. That it is locked tells the agent that we are
+    /// there.
+    Descriptor(PathBuf, u64, #[expect(dead_code, reason = "held for its lock")] OwnedFd),
 }
 
 impl Peer {
@@ -107,13 +108,18 @@ impl Peer {
             let Some(inode) = segment_inode(&path) else { continue };
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(|e| Error::io(format!("cannot open the segment of process {pid}"), e))?;
-            let mapping = map(pid, &file.into(), None).map_err(|e| e.about(pid))?;
+            let file = OwnedFd::from(file);
+            let mapping = map(pid, &file, None).map_err(|e| e.about(pid))?;
             // A forked child inherits its parent's segment; the start time identifies the owner.
             if mapping.segment().is_ok_and(|segment| segment.header().start_time == start_time) {
-                // Before the agent can notice it.
+                // Both before the agent can notice us. A system without such locks (gVisor) refuses the agent's look at them, too.
                 let now = sys::monotonic_raw();
+                let locked = sys::lock(file.as_fd());
+                if let Err(error) = locked.or_else(|error| allowed(error, ErrorKind::InvalidInput)) {
+                    return Err(Error::io("cannot lock its segment", error).about(pid));
+                }
                 let taken_over = attach(&mapping, comes).map_err(|e| e.about(pid))?.then_some(now);
-                return Ok(Peer { process, mapping, taken_over, link: Link::Descriptor(path, inode) });
+                return Ok(Peer { process, mapping, taken_over, link: Link::Descriptor(path, inode, file) });
             }
         }
         Err(Error::new(format!(
@@ -148,7 +154,7 @@ impl Peer {
     pub(crate) fn is_over(&self) -> bool {
         let replaced = match &self.link {
             Link::Socket(_) => false,
-            Link::Descriptor(path, inode) => segment_inode(path) != Some(*inode),
+            Link::Descriptor(path, inode, _) => segment_inode(path) != Some(*inode),
         };
         replaced || self.process.is_known_to_be_over()
     }
@@ -261,6 +267,11 @@ fn agent_of(pid: u32) -> Option<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let path = |line: &str| Some(PathBuf::from(&line[line.find('/')?..]));
     maps.lines().filter_map(path).find(|path| path.file_name().is_some_and(|name| name == "libgpuspy.so"))
+}
+
+/// Lets an error of this kind pass.
+fn allowed(error: io::Error, kind: ErrorKind) -> io::Result<()> {
+    if error.kind() == kind { Ok(()) } else { Err(error) }
 }
 
 /// How a collector comes to a segment.

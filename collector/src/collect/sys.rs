@@ -15,7 +15,7 @@ pub use children::ended;
 pub(crate) use children::{pidfd_open, reap_all_but, wait_status};
 pub(crate) use clocks::{counter, monotonic_raw, tick};
 pub(crate) use limits::{be_the_first_without_memory, bound_free_memory, limit, lower_priority, trim_memory};
-pub(crate) use shared_memory::{Mapping, check_sealed, size, try_segment};
+pub(crate) use shared_memory::{Mapping, check_sealed, lock, size, try_segment};
 pub(crate) use signals::{
     Arrived, Mask, Signals, end_by, ignore_signals, is_ignored, keep_statuses, send_signal,
     survive_size_limit,

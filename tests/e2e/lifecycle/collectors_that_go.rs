@@ -5,7 +5,7 @@ use gpuspy_collector::trace::TraceReader;
 use gpuspy_tests::{Done, Run, gpuspy, report};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Waits until something is so.
@@ -18,13 +18,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Runs a client in two halves, under a listening collector at first. `between` gets the program's pid.
-fn in_two_halves(
-    client: &str,
-    arguments: &[&str],
-    listener: &Listener,
-    between: impl FnOnce(u32, &Path),
-) -> Done {
-    let run = Run::of(client).env("GPUSPY_SOCKET", listener.socket());
+fn in_two_halves(client: &str, arguments: &[&str], socket: &Path, between: impl FnOnce(u32, &Path)) -> Done {
+    let run = Run::of(client).env("GPUSPY_SOCKET", socket);
     let folder = run.folder().to_owned();
     let run = arguments.iter().fold(run.arg(&folder), Run::arg);
     let command = run.preloaded_command();
@@ -47,7 +42,7 @@ fn is_introduced(trace: &Path) -> bool {
 fn the_trace_of_a_second_collector_has_all_names_and_begins_with_it() {
     let listener = Listener::start();
     let (mut first, mut second) = (Vec::<PathBuf>::new(), None);
-    let done = in_two_halves("two_halves", &[], &listener, |pid, folder| {
+    let done = in_two_halves("two_halves", &[], &listener.socket(), |pid, folder| {
         first = listener.stop();
         // What nobody collects.
         std::thread::sleep(Duration::from_millis(500));
@@ -91,30 +86,37 @@ fn the_trace_of_a_second_collector_has_all_names_and_begins_with_it() {
     is_one_process_of_two_traces(&first[0], &trace);
 }
 
-/// After a collector was replaced, as by a new version of it, nobody collected from the programs that ran.
+/// Starts a collector in the place of one that has gone, and waits until it has the program.
+fn succeed(listener: &Listener, options: &[&str]) -> Child {
+    let first = listener.traces();
+    let mut collect = Command::new(gpuspy());
+    let collect = collect.args(["collect", "--quiet", "--dir"]).arg(listener.folder.path()).args(options);
+    let second = collect.spawn().unwrap();
+    let is_there = || listener.traces().iter().any(|trace| !first.contains(trace) && is_introduced(trace));
+    wait_until("the process is introduced", is_there);
+    second
+}
+
+/// After a collector was replaced, as by a new version of it, nobody collected from the programs that ran, and later not from those that
+/// had a relative path of the socket.
 #[test]
 fn a_collector_takes_over_the_programs_that_the_one_before_it_has_left() {
-    for windows in [&[][..], &["--every", "1h"]] {
+    for (windows, is_relative) in [(&[][..], false), (&["--every", "1h"], false), (&[], true)] {
         let listener = Listener::start();
-        let traces = || -> Vec<PathBuf> {
-            let entries =
-                std::fs::read_dir(listener.folder.path()).unwrap().map(|entry| entry.unwrap().path());
-            entries.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect()
-        };
+        let socket = listener.socket();
+        // From the folder of the run, or any other that is not as deep.
+        let relative = Path::new("../../../../..").join(socket.strip_prefix("/").unwrap());
+        let socket = if is_relative { relative } else { socket };
         let (mut first, mut second) = (Vec::<PathBuf>::new(), None);
-        let done = in_two_halves("two_halves", &[], &listener, |_, _| {
+        let done = in_two_halves("two_halves", &[], &socket, |_, _| {
             first = listener.stop();
-            let mut collect = Command::new(gpuspy());
-            collect.args(["collect", "--quiet", "--dir"]).arg(listener.folder.path()).args(windows);
-            second = Some(collect.spawn().unwrap());
-            let is_there = || traces().iter().any(|trace| !first.contains(trace) && is_introduced(trace));
-            wait_until("the process is introduced", is_there);
+            second = Some(succeed(&listener, windows));
         });
         let mut second = second.unwrap();
         // SAFETY: signals a child of ours that has not been waited for.
         unsafe { libc::kill(second.id() as i32, libc::SIGINT) };
         assert!(second.wait().unwrap().success());
-        let (said, all) = (done.said(), traces());
+        let (said, all) = (done.said(), listener.traces());
         assert_eq!((first.len(), all.len()), (1, 2), "{all:?}");
         let later = all.iter().find(|trace| !first.contains(trace)).unwrap();
         let launched = [&first[0], later].map(|trace| launches(&report(trace)));
@@ -141,7 +143,24 @@ fn is_one_process_of_two_traces(first: &Path, second: &Path) {
 #[test]
 fn a_program_whose_collector_was_killed_says_so_and_has_its_shared_memory_back() {
     let listener = Listener::start();
-    let done = in_two_halves("unread_rings", &["1024"], &listener, |_, _| listener.signal(libc::SIGKILL));
+    let done =
+        in_two_halves("unread_rings", &["1024"], &listener.socket(), |_, _| listener.signal(libc::SIGKILL));
+    let least = done.said()["least_kib"].as_u64().unwrap();
+    assert!(least < 1024, "{}", done.stdout);
+    let line = "gpuspy: this process runs unobserved from here on: its collector was killed\n";
+    assert_eq!(done.stderr, line);
+}
+
+/// Of a collector that had taken the program over, its end was not seen: the program paid for records that nobody read, and said nothing.
+#[test]
+fn a_program_whose_second_collector_was_killed_says_so_and_has_its_shared_memory_back() {
+    let listener = Listener::start();
+    let done = in_two_halves("unread_rings", &["1024"], &listener.socket(), |_, _| {
+        assert_eq!(listener.stop().len(), 1);
+        let mut second = succeed(&listener, &[]);
+        second.kill().unwrap();
+        second.wait().unwrap();
+    });
     let least = done.said()["least_kib"].as_u64().unwrap();
     assert!(least < 1024, "{}", done.stdout);
     let line = "gpuspy: this process runs unobserved from here on: its collector was killed\n";
@@ -151,7 +170,7 @@ fn a_program_whose_collector_was_killed_says_so_and_has_its_shared_memory_back()
 #[test]
 fn rings_do_not_grow_after_a_collector_that_has_ended() {
     let listener = Listener::start();
-    let done = in_two_halves("unread_rings", &["1000000"], &listener, |_, _| {
+    let done = in_two_halves("unread_rings", &["1000000"], &listener.socket(), |_, _| {
         assert_eq!(listener.stop().len(), 1);
     });
     assert_eq!(done.stderr, "", "the collector went in order");

@@ -47,6 +47,18 @@ pub(crate) fn check_sealed(fd: BorrowedFd<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Locks a file for as long as this opening of it lasts, however this process ends. Others may lock it, too.
+///
+/// # Errors
+/// As fcntl(2), with F_OFD_SETLK.
+pub(crate) fn lock(file: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a plain struct for which zeros are a value: a lock on the whole file.
+    let mut lock: libc::flock = unsafe { zeroed() };
+    lock.l_type = libc::F_RDLCK as libc::c_short;
+    // SAFETY: reads the struct.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).map(|_| ())
+}
+
 /// A whole shared object, mapped into our memory.
 #[derive(Debug)]
 pub(crate) struct Mapping {
