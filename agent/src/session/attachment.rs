@@ -59,7 +59,7 @@ impl Attachment {
         self.found(word(session), has_closed)
     }
 
-    /// Whether no other collector than the first was told anything.
+    /// Whether the first collector is the only one for which everything was sent.
     fn is_first(&self) -> bool {
         self.told == Attachment::FIRST.told
     }
