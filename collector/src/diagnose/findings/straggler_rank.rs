@@ -83,8 +83,7 @@ pub fn missing(ranks: &Ranks) -> Option<String> {
     let Missing { ranks: missing, of } = &ranks.missing;
     let numbers: Vec<u32> = missing.iter().copied().collect();
     let have = if numbers.len() > 1 { "have" } else { "has" };
-    let each = if ranks.starts > 1 { " of each start" } else { "" };
-    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace{each}", named(&numbers)))
+    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace", named(&numbers)))
 }
 
 /// Says what is not known about [missing] ranks.
