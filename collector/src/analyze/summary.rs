@@ -17,7 +17,7 @@ use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
 use crate::model::run::{self, ProcessId};
-use crate::trace::record::{Names, seconds_of_window};
+use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -110,12 +110,8 @@ impl ProcessInfo {
             outcome => outcome,
         });
         let requested = period::requested(names).unwrap_or_default();
-        // All windows of time of a process that is over leave nothing out.
-        let is_all = seconds_of_window(requested).is_some()
-            && period::window(names) == Some(0)
-            && outcome.is_some_and(|outcome| !outcome.runs_on())
-            && end.line.looked_ns >= end.line.wall_ns;
-        let captured = (period.is_span() && !is_all)
+        let captured = period
+            .is_span()
             .then(|| Captured { requested: requested.to_owned(), ranges: period.stretches().len() as u64 });
         let notes =
             [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote, Fact::CollectorNote];

@@ -230,7 +230,15 @@ fn time_more(facts: &Facts<'_>) -> &'static str {
             "Wait for the GPU now and then: on a stream that is far ahead of it few operations have times."
         }
         Some(Timing::Exact) => record_less(facts),
-        _ => "Run again with --timing exact.",
+        _ => exact(facts),
+    }
+}
+
+/// Says how to time all that can be timed. A collector of programs that are started elsewhere has no such option.
+fn exact(facts: &Facts<'_>) -> &'static str {
+    match facts.reports.iter().any(|report| report.process.window.is_some()) {
+        true => "Run the program again with GPUSPY_TIMING=exact.",
+        false => "Run again with --timing exact.",
     }
 }
 
@@ -242,7 +250,7 @@ pub fn of_idle(facts: &Facts<'_>, bound: Bound, group: &Group) -> Option<Unsafe>
             format!("the GPU is idle for {} of its time for causes that are open.", percent(open, span)),
             match facts.all.duty.timing {
                 Some(Timing::Exact) => QUIETER,
-                _ => "Run again with --timing exact.",
+                _ => exact(facts),
             },
         ));
     }

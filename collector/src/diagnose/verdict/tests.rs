@@ -759,6 +759,10 @@ fn undecided_time_leaves_the_verdict_open() {
     exact.duty.timing = Some(Timing::Exact);
     let remedy = "Run again with --timing exact on a machine with idle processors.";
     assert_refused(&judged_at_any_width(&exact), [why, remedy]);
+    // gpuspy collect has no such option.
+    let window = ProcessInfo { window: Some(2), ..ProcessInfo::default() };
+    let remedy = "Run the program again with GPUSPY_TIMING=exact.";
+    assert_refused(&judged_with(&run(0, [500, 0, 0, 0], &idle), window, &[]), [why, remedy]);
     assert_eq!(judged(&run(500, [350, 0, 0, 0], &idle[..0])).bound, Some(Bound::StartUp));
 }
 
