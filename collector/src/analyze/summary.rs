@@ -54,8 +54,10 @@ pub struct ProcessInfo {
     /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
     /// minor one.
     pub driver_version: Option<u32>,
-    /// The path of the trace.
+    /// The path of the trace; of several windows, that of the first.
     pub path: String,
+    /// Where it is damaged, if it is: the path, or of several windows which of them are.
+    pub damaged: String,
     /// How it ended; `None` if the trace has no status.
     pub outcome: Option<Outcome>,
     /// Its parent's process id, if the parent is in our pid namespace.
@@ -129,6 +131,7 @@ impl ProcessInfo {
             arguments,
             launch,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
+            damaged: path.clone(),
             path,
             outcome,
             parent: job::parent(names, status),

@@ -207,7 +207,7 @@ fn all(
             }
             let damage = trace.reader.damage();
             all.is_partial |= is_partial(&first_pass) || is_partial(&damage);
-            say_damage(&trace.path, damage);
+            say_damage(&trace.path, &trace.reader);
             say_unread(&trace.clocks.callers);
         }
     })?;

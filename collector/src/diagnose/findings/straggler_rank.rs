@@ -13,7 +13,7 @@ use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
-use crate::units::{duration, plural};
+use crate::units::{capital, duration, plural};
 use std::collections::BTreeMap;
 
 /// The room for a kernel's name in a sentence, in columns.
@@ -196,11 +196,6 @@ fn fix(what: Option<Longer>, ranks: &[u32], pid: Option<u32>) -> String {
             "Compare {these} with another one: gpuspy report DIR --rank {first} says what only rank {first} does."
         ),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -540,6 +540,14 @@ fn what_can_be_read_of_a_trace_has_a_verdict_if_little_is_missing() {
     let hole = Damage { cut: false, ..torn };
     let why = "No verdict: 33.8 % of the records cannot be read.";
     assert_refused(&of(hole), [why, "Run the program again."]);
+    // It would have met the same full disk.
+    let mut because = |number| of(Damage { write_error: Some(number), ..hole });
+    let full = "Free some space, or choose another path, and run again.";
+    assert_refused(&because(libc::ENOSPC), [why, full]);
+    let limited = "Raise the limit on file sizes (ulimit -f), and run again.";
+    assert_refused(&because(libc::EFBIG), [why, limited]);
+    let failed = "Choose another path for the trace, and run again.";
+    assert_refused(&because(libc::EIO), [why, failed]);
     assert_eq!(of(Damage { chunks_lost: 2, ..torn }).bound, None, "not only its end is missing");
     assert_eq!(of(Damage { records_lost: 0, ..hole }).bound, Some(Bound::Copies), "its chunk had no records");
 }
