@@ -41,6 +41,12 @@ pub fn count(count: u64) -> String {
     out
 }
 
+/// Begins a sentence with a text.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// Formats a count with its noun: `1 gap`, `7 gaps`.
 pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })

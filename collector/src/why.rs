@@ -4,22 +4,31 @@ use std::io::{self, ErrorKind};
 
 /// Returns the system's own words for a failed write, and what to do about it.
 pub fn why(error: &io::Error) -> String {
-    let advice = match error.kind() {
+    match advice(error) {
+        Some(advice) => format!("{}; {advice}", said(error)),
+        None => said(error),
+    }
+}
+
+/// Returns what to do about a failed write.
+pub fn advice(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
         ErrorKind::NotFound => "create its directory first, or choose another path",
         ErrorKind::PermissionDenied => "choose another path, or give this user access to it",
         ErrorKind::ReadOnlyFilesystem => "choose another path",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another path",
         ErrorKind::NotADirectory => "part of the path is a file: choose another path",
         ErrorKind::IsADirectory => "name a file",
+        // Of a trace: gpuspy has raised its own limit as far as it may.
+        ErrorKind::FileTooLarge => "raise the limit on file sizes (ulimit -f)",
         ErrorKind::OutOfMemory => "raise the limit on memory (ulimit -v), or free some",
         _ => match error.raw_os_error() {
             // gpuspy has raised its own limit as far as it may.
             Some(libc::EMFILE) => "raise the limit on descriptors (ulimit -Hn)",
             Some(libc::ENFILE) => "raise the system's limit on open files (fs.file-max)",
-            _ => return said(error),
+            _ => return None,
         },
-    };
-    format!("{}; {advice}", said(error))
+    })
 }
 
 /// Does the same where a system call was refused that is about no path.

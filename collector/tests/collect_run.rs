@@ -546,6 +546,17 @@ fn a_file_that_is_no_report_is_not_replaced_by_the_json_beside_the_trace() {
     }
 }
 
+/// Others could read the command line in it, and not in the trace.
+#[test]
+fn the_page_of_a_run_is_as_private_as_its_trace() {
+    let place = Place::new();
+    let options = ["--no-report", "--html", "run.html", "-o", "run.gspy"];
+    let output = run_script(&place, &options, "umask 022; exec $AGENT >/dev/null");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode("run.gspy"), mode("run.html")], [0o600, 0o600]);
+}
+
 #[test]
 fn the_program_runs_even_if_its_trace_cannot_be_written() {
     let place = Place::new();

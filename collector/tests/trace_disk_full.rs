@@ -3,7 +3,7 @@
 mod trace_common;
 
 use gpuspy_collector::trace::generator::{Generator, Options};
-use gpuspy_collector::trace::record::{Ending, Record};
+use gpuspy_collector::trace::record::{Ending, Record, Status};
 use gpuspy_collector::trace::{Missing, Summary, TraceReader, TraceWriter};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -89,9 +89,14 @@ fn written_with_room(path: &Path, records: &[Record], room: u64) -> (u64, std::i
         writer.push(record.clone()).unwrap();
     }
     limit_file_size(room);
-    let finished = writer.finish(&status(Ending::Exited));
+    let finished = writer.finish(&Status { ended: ended(records), ..status(Ending::Exited) });
     limit_file_size(libc::RLIM_INFINITY);
     (start, finished)
+}
+
+/// When the process ended that has these records.
+fn ended(records: &[Record]) -> u64 {
+    records.iter().map(|record| record.at).max().unwrap_or(0) + 1_000_000
 }
 
 /// Where there was room for the last Status and not for the End behind it, the writer wrote and removed that Status for ever;
@@ -123,6 +128,11 @@ fn a_disk_that_is_full_at_any_byte_of_the_end_leaves_a_readable_trace() {
             let lost = damage.records_lost_at_least;
             assert_eq!((read.len() as u64 + lost, damage.write_error), (60, Some(libc::EFBIG)), "{damage:?}");
             assert_eq!(reader.status().unwrap().ending, Ending::Exited);
+            // Of that time it was said that the GPU had nothing to do.
+            let since = read.last().map_or(u64::MAX, |last| last.at);
+            let missing = reader.lost_time().sorted();
+            let is_known = missing.last().is_some_and(|(from, to)| *from <= since && *to == ended(&records));
+            assert_eq!(is_known, lost > 0, "{lost}: {missing:?}");
         }
     }
     assert!(had_room_for_the_end);

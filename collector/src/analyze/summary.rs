@@ -17,7 +17,7 @@ use crate::model::job::{self, Job};
 use crate::model::outcome::Outcome;
 use crate::model::period::{self};
 use crate::model::run::{self, ProcessId};
-use crate::trace::record::{Names, seconds_of_window};
+use crate::trace::record::Names;
 use gpuspy_wire::record::{Fact, Namespace};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -54,8 +54,10 @@ pub struct ProcessInfo {
     /// The version of the CUDA driver, as cuDriverGetVersion returns it: 1000 times the major version and ten times the
     /// minor one.
     pub driver_version: Option<u32>,
-    /// The path of the trace.
+    /// The path of the trace; of several windows, that of the first.
     pub path: String,
+    /// Where it is damaged, if it is: the path, or of several windows which of them are.
+    pub damaged: String,
     /// How it ended; `None` if the trace has no status.
     pub outcome: Option<Outcome>,
     /// Its parent's process id, if the parent is in our pid namespace.
@@ -110,12 +112,8 @@ impl ProcessInfo {
             outcome => outcome,
         });
         let requested = period::requested(names).unwrap_or_default();
-        // All windows of time of a process that is over leave nothing out.
-        let is_all = seconds_of_window(requested).is_some()
-            && period::window(names) == Some(0)
-            && outcome.is_some_and(|outcome| !outcome.runs_on())
-            && end.line.looked_ns >= end.line.wall_ns;
-        let captured = (period.is_span() && !is_all)
+        let captured = period
+            .is_span()
             .then(|| Captured { requested: requested.to_owned(), ranges: period.stretches().len() as u64 });
         let notes =
             [Fact::EndNote, Fact::Interception, Fact::TimingNote, Fact::StacksNote, Fact::CollectorNote];
@@ -133,6 +131,7 @@ impl ProcessInfo {
             arguments,
             launch,
             driver_version: fact(names, Fact::DriverVersion).and_then(|text| text.parse().ok()),
+            damaged: path.clone(),
             path,
             outcome,
             parent: job::parent(names, status),

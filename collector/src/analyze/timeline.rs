@@ -265,7 +265,10 @@ impl Timelines {
             device.streams += timeline.streams.used;
             device.work.iter_mut().zip(timeline.work).for_each(|(sum, one)| *sum = sum.saturating_add(one));
             let hta = timeline.hta;
-            let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } = timeline.finish(ended);
+            let (owners, hosts) = (&self.owners, &self.hosts);
+            let silent = |from: i64| silent(hosts, |context: u32| owners.get(&context) == Some(&owner), from);
+            let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } =
+                timeline.finish(ended, silent);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let host = self.hosts.get(key.0 as usize)?;
@@ -320,6 +323,14 @@ fn copied(event: &Event<'_>) -> Option<Drained> {
         issued_before: operation.returned,
         by: host(operation.returned),
     })
+}
+
+/// Returns what the host did in idle time that no operation ends, which may begin at `from`: of the processes that use a timeline,
+/// the one whose call returned last leads.
+fn silent(hosts: &[Host], uses: impl Fn(u32) -> bool, from: i64) -> Option<Lead> {
+    let users = (0..).zip(hosts).filter(|(_, host)| host.contexts().iter().any(|context| uses(*context)));
+    let last = users.max_by_key(|(_, host)| host.history().latest().map(|(_, _, returned)| returned));
+    last.and_then(|(process, host)| host.silent(process, from))
 }
 
 fn enters_a_stream(reason: Reason) -> bool {
@@ -606,7 +617,7 @@ impl Timeline {
 
     /// Returns what was found. Untimed work that nothing shows to be over may run until the end: a kernel that runs when a
     /// process is killed, hangs, or is looked at while it goes on.
-    fn finish(mut self, ended: i64) -> Swept {
+    fn finish(mut self, ended: i64, silent: impl FnOnce(i64) -> Option<Lead>) -> Swept {
         let streams = std::mem::take(&mut self.streams);
         let of_streams = streams.all().iter().map(|(key, stream)| (*key, stream.untimed.as_slice()));
         let of_destroyed = std::mem::take(&mut self.of_destroyed);
@@ -617,7 +628,7 @@ impl Timeline {
         while let Some((time, item)) = self.order.pop() {
             sweep(&mut self.sweep, time, item);
         }
-        self.sweep.finish()
+        self.sweep.finish(silent)
     }
 }
 

@@ -231,11 +231,16 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             let blind = period.between_moments(from, to);
             unrecorded.extend(blind.iter().map(|(from, to)| Reverse((*from, at, Unrecorded::Blind(*to)))));
         }
+        // What a trace lacks may have been work in a context that only another trace of the process has.
+        let mut lost = vec![Lost::default(); processes.len()];
+        for parts in &parts {
+            let of_all = Lost::union(parts.iter().map(|at| &processes[*at].lost));
+            parts.iter().for_each(|at| lost[*at] = of_all.clone());
+        }
+        let hosts = processes.iter().zip(lost);
         let timelines = Timelines::over(
             period.clone(),
-            processes
-                .iter()
-                .map(|process| (process.names, Arc::clone(&process.thread_times), process.lost.clone())),
+            hosts.map(|(process, lost)| (process.names, Arc::clone(&process.thread_times), lost)),
         );
         Fold {
             line,

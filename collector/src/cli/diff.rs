@@ -142,7 +142,7 @@ fn loss(run: &Run) -> Option<(String, String)> {
         run.unread.iter().map(|unread| (format!("{} cannot be read", unread.path), unread.why.clone()));
     let damaged = run.reports.iter().filter_map(|report| {
         let (what, why) = described(&report.process.damage).into_iter().next()?;
-        Some((format!("{} is {what}", report.process.path), why))
+        Some((format!("{} is {what}", report.process.damaged), why))
     });
     unread.chain(damaged).next()
 }

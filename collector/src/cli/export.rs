@@ -397,7 +397,7 @@ fn open(path: &Path, mut reader: TraceReader, exporting: &Exporting) -> Opened {
         });
     });
     source.resolve(resolve_callers);
-    say_damage(path, reader.damage());
+    say_damage(path, &reader);
     say_unread(&source.contents().2.callers);
     Opened { reader, source, records }
 }

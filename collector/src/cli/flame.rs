@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path, filter: &Filter) -> Result<Vec<Process>, Failure
         return Err(Failure::usage(format_args!("cannot draw flames of {}: {why}", path.display())));
     }
     for trace in &opened.traces {
-        say_damage(&trace.path, trace.reader.damage());
+        say_damage(&trace.path, &trace.reader);
         say_unread(&trace.clocks.callers);
     }
     Ok(processes)

@@ -1,12 +1,13 @@
 //! `--html` of `gpuspy report` and `gpuspy run`: the report as a page for a browser.
 
-use super::output::{write_file, write_to};
+use super::output::{write_file_as, write_to};
 use super::report::{Reading, Run};
 use super::traces::Opened;
 use super::{Failure, filter, quoted};
 use crate::model::filter::Filter;
 use crate::report::html::{self, Commands, Page, Source, Timeline};
 use crate::report::sentences;
+use crate::trace::PRIVATE;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -20,9 +21,9 @@ pub(super) fn write(trace: &Path, filter: &Filter, page: &Path, patience: Durati
     write_to((!is_stdout(page)).then_some(page), write).map(|_| ())
 }
 
-/// Writes the page of traces that were read, and says nothing.
+/// Writes the page of traces that were just written, as private as they are, and says nothing.
 pub(super) fn write_page(trace: &Path, run: &Run, timeline: Timeline, page: &Path) -> Result<(), Failure> {
-    write_file(page, page_of(trace, &Filter::default(), run, timeline))
+    write_file_as(PRIVATE, page, page_of(trace, &Filter::default(), run, timeline))
 }
 
 /// Adds what happened when in traces.

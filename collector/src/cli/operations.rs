@@ -17,7 +17,7 @@ pub(super) fn print(path: &Path, filter: &Filter) -> Result<ExitCode, Failure> {
     for (trace, filter) in opened.traces.iter_mut().zip(&filters) {
         match print_one(trace, filter, &mut out).and_then(|()| out.flush()) {
             Ok(()) => {
-                say_damage(&trace.path, trace.reader.damage());
+                say_damage(&trace.path, &trace.reader);
                 say_unread(&trace.clocks.callers);
             }
             // The reader (`… | head`) closed the pipe.

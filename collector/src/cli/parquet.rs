@@ -8,6 +8,8 @@ use crate::analyze::Input;
 use crate::export::parquet::{self, Written, place};
 use crate::model::filter::Filter;
 use crate::model::process_key;
+use crate::model::run::Place;
+use crate::trace::record::{Names, Status};
 use crate::trace::{Damage, PRIVATE, TraceReader};
 use crate::units::plural;
 use std::collections::BTreeSet;
@@ -93,6 +95,21 @@ pub(super) fn add(trace: &Path, directory: &Path, job: Option<&str>, began: u64)
         (None, None) => String::new(),
     };
     whole(&mut machines, &place::of_window(directory, &name, began))
+}
+
+/// Whether the tables of a trace are there that [`add`] makes.
+pub(super) fn is_added(trace: &Path, directory: &Path, job: Option<&str>) -> bool {
+    let Ok(reader) = TraceReader::open(trace) else { return false };
+    let (names, status) = (reader.names(), reader.status());
+    let name = job.map_or_else(|| place::program_of(names), str::to_owned);
+    let job = place::of_part(directory, &name, Place::of(names, status).window);
+    is_written(&place::of_process(&job, names), names, status)
+}
+
+/// Whether the tables of a process are in its folder.
+fn is_written(folder: &Path, names: &Names, status: Option<&Status>) -> bool {
+    let key = process_key::key(names, status, &place::file(folder, status));
+    parquet::is_written(folder, status, &key)
 }
 
 /// Writes the tables of all processes and everything that is in their traces.
@@ -189,8 +206,7 @@ fn all(
             let window = trace.surveyed().place().window;
             let folder = place::of_process(&job(window), &trace.names);
             let file = place::file(&folder, trace.status.as_ref());
-            let key = process_key::key(&trace.names, trace.status.as_ref(), &file);
-            if parquet::is_written(&folder, trace.status.as_ref(), &key) {
+            if is_written(&folder, &trace.names, trace.status.as_ref()) {
                 all.traces[1] += 1;
                 continue;
             }
@@ -207,7 +223,7 @@ fn all(
             }
             let damage = trace.reader.damage();
             all.is_partial |= is_partial(&first_pass) || is_partial(&damage);
-            say_damage(&trace.path, damage);
+            say_damage(&trace.path, &trace.reader);
             say_unread(&trace.clocks.callers);
         }
     })?;

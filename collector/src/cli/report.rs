@@ -3,7 +3,7 @@
 use super::filter::FilterOptions;
 use super::machines::Machines;
 use super::output::write_file_as;
-use super::traces::{Opened, PATIENCE};
+use super::traces::{Opened, PATIENCE, damaged};
 use super::view::ViewOptions;
 use super::{Failure, html, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport, RunSum, Tables};
@@ -289,6 +289,7 @@ pub(super) fn analyze(trace: &mut Opened, filter: &Filter) -> ProcessReport {
         records: trace.clocks.callers.on_stacks(trace.reader.records()),
     });
     report.process.windows = trace.reader.windows() as u64;
+    report.process.damaged = damaged(&trace.path, &trace.reader);
     report
 }
 

@@ -15,7 +15,8 @@ use crate::model::survey::Survey;
 use crate::report;
 use crate::symbols::{self, Process};
 use crate::trace::record::{Ending, Names, Status};
-use crate::trace::{Damage, TraceError, TraceReader, wait_until_complete};
+use crate::trace::{TraceError, TraceReader, wait_until_complete};
+use crate::units::plural;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -288,10 +289,20 @@ pub(super) fn unreadable(path: &Path, error: &TraceError) -> Failure {
     Failure { code: UNREADABLE, sentence: format!("cannot read {}: {error}", path.display()) }
 }
 
+/// Says where what is missing of a trace is: in this file, or of several windows in which ones.
+pub(super) fn damaged(path: &Path, reader: &TraceReader) -> String {
+    let mut files = reader.damaged();
+    let first = files.next().unwrap_or(path).display();
+    match files.count() as u64 {
+        0 => first.to_string(),
+        more => format!("{first} with {}", plural(more, "later window", "later windows")),
+    }
+}
+
 /// Prints what could not be read of a trace.
-pub(super) fn say_damage(path: &Path, damage: Damage) {
-    for (what, how) in report::damage::described(&damage.into()) {
-        say(format_args!("{} is {what}: {how}", path.display()));
+pub(super) fn say_damage(path: &Path, reader: &TraceReader) {
+    for (what, how) in report::damage::described(&reader.damage().into()) {
+        say(format_args!("{} is {what}: {how}", damaged(path, reader)));
     }
 }
 

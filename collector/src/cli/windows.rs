@@ -30,9 +30,7 @@ pub(super) struct Exporter(Option<JoinHandle<()>>);
 /// # Errors
 /// Fails if the system has no thread for it.
 pub(super) fn begin(length: Duration, tables: Option<Tables>) -> Result<(Division, Exporter), Failure> {
-    if let Some(left) = tables.as_ref().and_then(Tables::leftovers) {
-        say(left);
-    }
+    tables.as_ref().map_or_else(Vec::new, Tables::leftovers).iter().for_each(say);
     let (complete, completed) = unbounded();
     let export = |tables: Tables| {
         let exporting = Builder::new().spawn(move || tables.take(&completed));
@@ -66,25 +64,55 @@ impl Tables {
     }
 
     /// Names the traces in the directory that no process is writing: a collector that was killed left them, or one that could not make
-    /// tables of them. Nothing makes tables of them by itself. `None` if there are none.
-    fn leftovers(&self) -> Option<String> {
+    /// tables of them. Nothing makes tables of them by itself, and nothing removes those that have theirs.
+    fn leftovers(&self) -> Vec<String> {
         // Of a directory that cannot be read, nothing can be exported either.
-        let mut left = named_like_traces(&self.directory).ok()?;
+        let mut left = named_like_traces(&self.directory).unwrap_or_default();
         left.retain(|path| is_left(path));
-        let (first, others) = left.split_first()?;
-        let (which, trace) = match others.len() {
-            0 => (format!("{} was left", first.display()), quoted(first)),
-            1 => (format!("{} and another trace were left", first.display()), "TRACE".to_owned()),
-            count => (format!("{} and {count} other traces were left", first.display()), "TRACE".to_owned()),
+        let is_added = |path: &PathBuf| parquet::is_added(path, &self.directory, self.job.as_deref());
+        let (added, others): (Vec<PathBuf>, Vec<PathBuf>) = left.into_iter().partition(is_added);
+        let said = [self.without_tables(&others), with_tables(&added)];
+        said.into_iter().flatten().collect()
+    }
+
+    /// Says what makes tables of traces; `None` if there are none.
+    fn without_tables(&self, left: &[PathBuf]) -> Option<String> {
+        let (trace, of) = match left {
+            [] => return None,
+            [only] => (quoted(only), "it"),
+            _ => ("TRACE".to_owned(), "each"),
         };
-        let directory = quoted(&self.directory);
+        let (which, directory) = (named(left), quoted(&self.directory));
         // Each joins the tables of its window.
         let job =
             self.job.as_ref().map_or_else(String::new, |job| format!(" --job {}", quoted(Path::new(job))));
         Some(format!(
-            "{which} by an earlier collector: gpuspy export {trace} --to parquet -o {directory}{job} makes tables of {}",
-            if others.is_empty() { "it" } else { "each" }
+            "{which} left by an earlier collector: gpuspy export {trace} --to parquet -o {directory}{job} makes tables of {of}"
         ))
+    }
+}
+
+/// Says that traces are needed no more; `None` if there are none.
+fn with_tables(left: &[PathBuf]) -> Option<String> {
+    let (their, they) = if left.len() > 1 { ("their", "they") } else { ("its", "it") };
+    (!left.is_empty()).then(|| {
+        format!(
+            "{} left by an earlier collector, and {their} tables are there: {they} can be removed",
+            named(left)
+        )
+    })
+}
+
+/// The most traces that are named in a sentence.
+const NAMED: usize = 16;
+
+/// Names traces, and says of them: `a.gspy was`, `a.gspy and b.gspy were`.
+fn named(traces: &[PathBuf]) -> String {
+    let mut names: Vec<String> = traces.iter().take(NAMED).map(|path| path.display().to_string()).collect();
+    names.extend((traces.len() > NAMED).then(|| format!("{} more", traces.len() - NAMED)));
+    match names.split_last() {
+        Some((last, before @ [_, ..])) => format!("{} and {last} were", before.join(", ")),
+        _ => format!("{} was", names.concat()),
     }
 }
 
@@ -113,6 +141,7 @@ fn is_left(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::filter::Filter;
 
     /// The thread ended, and traces lay there from then on without a word.
     #[test]
@@ -159,15 +188,38 @@ mod tests {
             let (directory, job) = (folder.path().to_owned(), job.map(str::to_owned));
             Tables { directory, job }.leftovers()
         };
-        assert_eq!(leftovers(None), None, "a collector is writing both");
+        assert_eq!(leftovers(None), [""; 0], "a collector is writing both");
         drop(other);
-        let said = leftovers(None).unwrap();
+        let [said] = &leftovers(None)[..] else { panic!() };
         assert!(said.starts_with(&format!("{} was left by an earlier", at("d.gspy").display())), "{said}");
         assert!(said.contains(&format!("export {} --to", quoted(&at("d.gspy")))), "{said}");
         drop(one);
-        let said = leftovers(Some("lr 1")).unwrap();
-        assert!(said.starts_with(&format!("{} and another trace", at("b.gspy").display())), "{said}");
+        let [said] = &leftovers(Some("lr 1"))[..] else { panic!() };
+        let both = ["b.gspy", "d.gspy"].map(|name| at(name).display().to_string()).join(" and ");
+        assert!(said.starts_with(&format!("{both} were left by an earlier")), "{said}");
         // It did not name the job, and tables came into another one.
         assert!(said.ends_with(" --job 'lr 1' makes tables of each"), "{said}");
+    }
+    /// Where a collector had left several, one was named; and it was said again of those that had their tables.
+    #[test]
+    fn each_trace_that_was_left_is_named_and_those_that_have_their_tables_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let former = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/former");
+        let names = ["graphs.gspy", "memory_driver.gspy", "moves.gspy"];
+        for name in names {
+            fs::copy(former.join(name), at(name)).unwrap();
+        }
+        let tables = Tables { directory: folder.path().to_owned(), job: Some("job".to_owned()) };
+        let said =
+            |names: &[&str]| names.iter().map(|name| at(name).display().to_string()).collect::<Vec<_>>();
+        let [all] = &tables.leftovers()[..] else { panic!() };
+        let [first, second, third] = &said(&names)[..] else { panic!() };
+        assert!(all.starts_with(&format!("{first}, {second} and {third} were left by an earlier")), "{all}");
+        parquet::export(&at(names[0]), &Filter::default(), Some(folder.path()), Some("job")).unwrap();
+        let [rest, done] = &tables.leftovers()[..] else { panic!() };
+        assert!(rest.starts_with(&format!("{second} and {third} were left by an earlier")), "{rest}");
+        assert!(done.starts_with(&format!("{first} was left by an earlier")), "{done}");
+        assert!(done.ends_with("and its tables are there: it can be removed"), "{done}");
     }
 }

@@ -14,6 +14,18 @@ impl Lost {
         found.sorted().into_iter().map(|(from, to)| (host(from), host(to))).collect()
     }
 
+    /// What any of these has.
+    pub fn union<'l>(all: impl Iterator<Item = &'l Lost>) -> Lost {
+        let mut stretches: Vec<(i64, i64)> = all.flat_map(|lost| lost.0.iter().copied()).collect();
+        stretches.sort_unstable();
+        stretches.dedup_by(|next, last| {
+            let meets = next.0 <= last.1;
+            last.1 = if meets { last.1.max(next.1) } else { last.1 };
+            meets
+        });
+        Lost(stretches.into())
+    }
+
     /// The stretches.
     pub fn stretches(&self) -> &[(i64, i64)] {
         &self.0
@@ -35,6 +47,13 @@ impl FromIterator<(i64, i64)> for Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_traces_lack_is_missing_where_one_lacks_it() {
+        let lost = |stretches: &[(i64, i64)]| stretches.iter().copied().collect::<Lost>();
+        let all = [lost(&[(10, 20), (50, 60)]), Lost::default(), lost(&[(15, 30), (40, 45)])];
+        assert_eq!(Lost::union(all.iter()).stretches(), [(10, 30), (40, 45), (50, 60)]);
+    }
 
     #[test]
     fn a_time_meets_a_loss_that_it_touches() {

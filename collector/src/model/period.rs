@@ -1,6 +1,7 @@
 //! Which time of a trace is selected: all of it, a part between two moments, or its capture ranges (`--capture-range`)?
 
 use super::host_time::host;
+use super::outcome::Outcome;
 use crate::trace::record::{Body, Names, Record, Status, seconds_of_window};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::sync::Arc;
@@ -162,13 +163,23 @@ impl CaptureRanges {
         }
     }
 
+    /// Whether these are all windows of time of a process that is over: they leave nothing out.
+    fn is_whole_run(&self, names: &Names, status: Option<&Status>, ended: i64) -> bool {
+        let is_window = window(names) == Some(0) && requested(names).and_then(seconds_of_window).is_some();
+        let (Some(status), [(from, to)], true) = (status, self.ranges.as_slice(), is_window) else {
+            return false;
+        };
+        let is_over = !Outcome::of(status.ending, status.exit).runs_on();
+        is_over && *from <= host(status.began) && to.is_none_or(|to| to >= ended)
+    }
+
     /// The selected time between two moments: the capture ranges if there are any or were requested, else all of it.
     pub fn period(&self, names: &Names, status: Option<&Status>, (from, to): (i64, i64)) -> Period {
-        if requested(names).is_none() && self.ranges.is_empty() {
-            return Period::between(from, to);
-        }
         // The last status of a trace that is still being written is older than the records after it.
         let ended = host(status.map_or(self.last, |status| status.ended.max(self.last)));
+        if (requested(names).is_none() && self.ranges.is_empty()) || self.is_whole_run(names, status, ended) {
+            return Period::between(from, to);
+        }
         let range = |(from, to): &(i64, Option<i64>)| (*from, to.unwrap_or(ended));
         Period { stretches: self.ranges.iter().map(range).collect(), is_span: true }.within(from, to)
     }

@@ -7,6 +7,7 @@ use super::meta;
 use super::record::{Names, Status};
 use super::windows::Part;
 use crate::why::said;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -171,6 +172,8 @@ pub(super) struct Index {
     pub bytes: u64,
     pub complete: bool,
     pub damage: Damage,
+    /// The numbers of the files among [`parts`](Index::parts) that lack something.
+    pub damaged: BTreeSet<u32>,
     /// When records may have been lost.
     pub lost: LostTime,
     /// The number of chunks whose content was understood.
@@ -183,8 +186,7 @@ pub(super) struct Index {
     records_before: u64,
     /// The times of the last chunk of records so far: its first and its last.
     last_records: (u64, u64),
-    /// Records may be missing since then, and until the last of the next chunk of records. Without one nothing is said of that
-    /// time.
+    /// Records may be missing since then, and until the last of the next chunk of records, or without one until the process ended.
     missing_since: Option<u64>,
 }
 
@@ -218,6 +220,9 @@ impl Index {
                 newer if newer > VERSION => TraceError::Newer(newer),
                 _ => TraceError::NothingReadable,
             });
+        }
+        if let (Some(since), Some(status)) = (index.missing_since, &index.status) {
+            index.lost.add(since.max(status.began), status.ended);
         }
         index.records.sort_by_key(|chunk| chunk.header.first);
         index.times.sort_by_key(|chunk| chunk.header.first);

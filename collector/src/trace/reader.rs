@@ -11,8 +11,8 @@ use crate::ahead::ahead;
 use crate::hash::HashMap;
 use gpuspy_wire::record::Untimed;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fs::{File, TryLockError};
 use std::io::{Cursor, Read, Seek};
 use std::path::Path;
@@ -70,9 +70,31 @@ pub struct TraceReader<R = Files> {
     source: R,
     index: Index,
     /// Damage that the latest pass over the records found, in addition to the index's.
-    found: Damage,
-    /// When the records were made that this damage took.
+    found: Found,
+}
+
+/// Damage that a pass over the records finds.
+#[derive(Debug, Default)]
+struct Found {
+    damage: Damage,
+    /// When the records were made that it took.
     lost: LostTime,
+    /// The numbers of the files that it is in.
+    parts: BTreeSet<u32>,
+}
+
+impl Found {
+    /// A chunk is unreadable.
+    fn lose(&mut self, chunk: &Chunk) {
+        self.damage.lose(&chunk.header, chunk.bytes());
+        self.parts.insert(chunk.part);
+    }
+
+    /// A chunk claims too much.
+    fn refuse(&mut self, chunk: &Chunk) {
+        self.damage.refuse(&chunk.header, chunk.bytes());
+        self.parts.insert(chunk.part);
+    }
 }
 
 impl TraceReader {
@@ -89,8 +111,10 @@ impl TraceReader {
         let has_writer = has_writer(&file);
         let mut index = Index::of(&mut file)?;
         index.damage.unfinished = !has_writer && !index.complete;
+        let could_not_write = index.status.as_ref().is_some_and(|status| status.write_error.is_some());
+        index.damaged.extend((could_not_write || !index.damage.is_none()).then_some(0));
         let source = Files::one(path.to_owned(), file, index.bytes);
-        Ok(TraceReader { source, index, found: Damage::default(), lost: LostTime::default() })
+        Ok(TraceReader { source, index, found: Found::default() })
     }
 
     /// Reads on with the trace of the next window of the same process.
@@ -102,6 +126,11 @@ impl TraceReader {
         self.source.push(path.to_owned(), index.bytes);
         self.index.continue_with(index);
         Ok(())
+    }
+
+    /// Returns the files that lack something, in order; complete after [`records`](TraceReader::records) has run to its end.
+    pub fn damaged(&self) -> impl Iterator<Item = &Path> {
+        self.index.damaged.union(&self.found.parts).filter_map(|part| self.source.path(*part))
     }
 
     /// How many files are read as one.
@@ -130,7 +159,7 @@ impl<R: Read + Seek> TraceReader<R> {
     /// Says why no part of it can be read.
     pub fn new(mut source: R) -> Result<TraceReader<R>, TraceError> {
         let index = Index::of(&mut source)?;
-        Ok(TraceReader { source, index, found: Damage::default(), lost: LostTime::default() })
+        Ok(TraceReader { source, index, found: Found::default() })
     }
 
     /// All names.
@@ -151,14 +180,14 @@ impl<R: Read + Seek> TraceReader<R> {
     /// What is found missing so far; complete after [`records`](TraceReader::records) has run to its end.
     pub fn damage(&self) -> Damage {
         let write_error = self.status().and_then(|status| status.write_error);
-        Damage { write_error, ..self.index.damage.and(&self.found) }
+        Damage { write_error, ..self.index.damage.and(&self.found.damage) }
     }
 
     /// Returns when records may have been lost, as far as it is known so far; complete after [`records`](TraceReader::records) has
     /// run to its end.
     pub fn lost_time(&self) -> LostTime {
         let mut lost = self.index.lost.clone();
-        lost.extend(&self.lost);
+        lost.extend(&self.found.lost);
         lost
     }
 
@@ -181,11 +210,10 @@ impl<R: Read + Seek> TraceReader<R> {
 
     /// The records from the start, in the order of `at`, with late GPU times filled in.
     pub fn records(&mut self) -> Records<'_, R> {
-        (self.found, self.lost) = (Damage::default(), LostTime::default());
+        self.found = Found::default();
         Records {
             source: &mut self.source,
             found: &mut self.found,
-            lost: &mut self.lost,
             last: 0,
             chunks: self.index.records.iter(),
             parts: &self.index.parts,
@@ -202,8 +230,7 @@ impl<R: Read + Seek> TraceReader<R> {
 #[derive(Debug)]
 pub struct Records<'a, R> {
     source: &'a mut R,
-    found: &'a mut Damage,
-    lost: &'a mut LostTime,
+    found: &'a mut Found,
     /// The last time of the chunk that was opened last.
     last: u64,
     /// Chunks that are not open yet, ordered by `first`.
@@ -241,7 +268,7 @@ fn open_cost(chunk: &Chunk) -> usize {
 
 impl OpenChunk<'_> {
     /// Decodes the next record, in the place of the one before; returns `false` if there is none.
-    fn advance(&mut self, not_before: u64, found: &mut Damage, lost: &mut LostTime) -> bool {
+    fn advance(&mut self, not_before: u64, found: &mut Found) -> bool {
         while self.left > 0 {
             match self.decoder.record(&mut self.next) {
                 // A record out of order, or outside the header's range, would break the order of the whole trace.
@@ -253,9 +280,10 @@ impl OpenChunk<'_> {
                 }
                 Ok(false) => self.left -= 1, // A kind from a later version.
                 _ => {
-                    found.chunks_lost = found.chunks_lost.saturating_add(1);
-                    found.lose_entries(&self.chunk.header, self.left);
-                    lost.add(not_before, self.chunk.header.last);
+                    found.damage.chunks_lost = found.damage.chunks_lost.saturating_add(1);
+                    found.damage.lose_entries(&self.chunk.header, self.left);
+                    found.lost.add(not_before, self.chunk.header.last);
+                    found.parts.insert(self.chunk.part);
                     break;
                 }
             }
@@ -274,14 +302,14 @@ impl<R: Read + Seek> Records<'_, R> {
             self.chunks.next();
             let last_before = std::mem::replace(&mut self.last, chunk.header.last);
             if self.open_bytes + open_cost(chunk) > self.most_bytes {
-                self.found.refuse(&chunk.header, chunk.bytes());
-                self.lost.add_chunk(&chunk.header, last_before);
+                self.found.refuse(chunk);
+                self.found.lost.add_chunk(&chunk.header, last_before);
                 continue;
             }
             let plain = chunk.plain(self.source);
             let Some(columns) = plain.and_then(|plain| ColumnReader::new(plain, chunk.header.entries)) else {
-                self.found.lose(&chunk.header, chunk.bytes());
-                self.lost.add_chunk(&chunk.header, last_before);
+                self.found.lose(chunk);
+                self.found.lost.add_chunk(&chunk.header, last_before);
                 continue;
             };
             let (decoder, left) = (Decoder::new(columns), chunk.header.entries);
@@ -289,7 +317,7 @@ impl<R: Read + Seek> Records<'_, R> {
             let next = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: false } };
             let part = self.parts.get(chunk.part as usize).unwrap_or(&Part::WHOLE);
             let mut open = OpenChunk { next, chunk, part, decoder, left };
-            if open.advance(chunk.header.first, self.found, self.lost) {
+            if open.advance(chunk.header.first, self.found) {
                 self.open_bytes += open_cost(chunk);
                 let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
                 self.order.push(Reverse((open.next.at, chunk.header.sequence, place)));
@@ -309,7 +337,7 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
         let Reverse((at, _, place)) = *first;
         let open = self.open[place].as_mut()?;
         let mut record = open.next.clone();
-        if open.advance(at, self.found, self.lost) {
+        if open.advance(at, self.found) {
             // Usually its next record is the least one again, and then nothing moves.
             if open.next.at > at {
                 first.0.0 = open.next.at;
@@ -352,7 +380,7 @@ impl<'a> LateTimes<'a> {
     fn take(
         &mut self,
         source: &mut (impl Read + Seek),
-        found: &mut Damage,
+        found: &mut Found,
         at: u64,
         correlation: u64,
     ) -> Option<GpuTime> {
@@ -363,12 +391,12 @@ impl<'a> LateTimes<'a> {
             }
             self.forget_passed(at);
             if self.waiting.len() + chunk.header.entries as usize > self.most {
-                found.refuse(&chunk.header, chunk.bytes());
+                found.refuse(chunk);
                 continue;
             }
             match Self::read(source, chunk) {
                 Some(times) => self.wait(chunk.header.last, at, times),
-                None => found.lose(&chunk.header, chunk.bytes()),
+                None => found.lose(chunk),
             }
         }
         self.waiting.remove(&correlation).filter(|(last, _)| *last >= at).map(|(_, time)| time)

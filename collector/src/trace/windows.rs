@@ -10,7 +10,7 @@ use super::record::{Body, Hang, Names, Record, Status};
 use gpuspy_wire::record::{Fact, Namespace};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which records of a file count: all of a trace that is read alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,7 @@ impl Index {
         };
         self.complete &= next.complete;
         self.damage = self.damage.and(&next.damage);
+        self.damaged.extend((!next.damaged.is_empty()).then_some(part));
         self.lost.extend(&next.lost);
         self.bytes += next.bytes;
         self.limits.memory = Limits::of(self.bytes).memory;
@@ -149,6 +150,11 @@ impl Files {
         self.ends.push((begins + bytes, path));
     }
 
+    /// What one of them is called, by its number.
+    pub(super) fn path(&self, number: u32) -> Option<&Path> {
+        self.ends.get(number as usize).map(|(_, path)| path.as_path())
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.ends.len()
@@ -200,7 +206,6 @@ mod tests {
     use crate::trace::{TraceReader, TraceWriter};
     use gpuspy_wire::record::{LossCause, NvtxChange};
     use std::fs;
-    use std::path::Path;
 
     const EDGE: u64 = 5_000;
 
@@ -299,6 +304,26 @@ mod tests {
         assert_eq!((status.began, status.ended, status.calls, status.pending), (900, 7_000, 20, 2));
         assert_eq!(status.lost, [(LossCause::RingFull, 2)].into());
         assert_eq!(status.hangs, [hang(950, 6_000), hang(6_200, 6_600)], "the first one went on");
+    }
+
+    /// The first window was said to be damaged, whichever was.
+    #[test]
+    fn what_is_missing_of_windows_is_said_of_the_window_that_lacks_it() {
+        let (folder, _) = two_windows();
+        let at = |name: &str| folder.path().join(name);
+        assert_eq!(joined(folder.path()).damaged().count(), 0);
+        let whole = fs::read(at("1")).unwrap();
+        // One has no end, of another the records are not what was written.
+        let mut changed = whole.clone();
+        let records = changed.len() - 150;
+        changed[records] ^= 1;
+        for bytes in [&whole[..whole.len() - 10], &changed] {
+            fs::write(at("1"), bytes).unwrap();
+            let mut reader = joined(folder.path());
+            reader.records().for_each(drop);
+            assert!(!reader.damage().is_none());
+            assert_eq!(reader.damaged().collect::<Vec<_>>(), [at("1")]);
+        }
     }
 
     #[test]

@@ -122,3 +122,62 @@ fn launches_in_a_capture_range_that_run_after_it_are_counted() {
     assert_eq!(whole["coverage"]["launches"], value!(launches));
     assert!(!screen.contains("after the capture range"), "{screen}");
 }
+
+/// Pushes ten kernels, for each of which the program waits, and a pause of 200 ms.
+fn works_and_sleeps(app: &mut App) {
+    for _ in 0..10 {
+        app.timed(LAUNCH, kernel(GEMM), 0, EACH);
+        app.sync(EACH as u64);
+    }
+    app.now += 200_000_000;
+}
+
+/// The idle time behind the last wait of a range was undecided, whatever the host did: no verdict, and the advice could not help.
+#[test]
+fn idle_time_at_the_end_of_a_capture_range_is_outside_cuda_where_the_host_is() {
+    let mut names = names();
+    names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), "profiler-api".to_owned());
+    let mut app = App::new();
+    for _ in 0..2 {
+        app.push(Body::CaptureEdge { begins: true });
+        works_and_sleeps(&mut app);
+        app.push(Body::CaptureEdge { begins: false });
+        app.now += 50_000_000;
+    }
+    let status = Status { ended: app.now, ..status() };
+    let report = json(&reports_of(vec![(app, names, status)], &Filter::default()));
+    assert_valid(&report);
+    let causes = report["idle"]["by_cause"].as_array().unwrap();
+    let outside = causes.iter().find(|part| part["cause"] == "outside_cuda").unwrap();
+    let outside = value_of(outside, "total_ns");
+    let idle = value_of(&report["devices"][0], "idle_ns");
+    assert!(outside >= 2 * 199_000_000 && outside <= idle, "{outside} of {idle}");
+    assert!(idle < 2 * 201_000_000, "{idle}: without the time between the ranges");
+    let verdict = report["verdict"]["text"][0].as_str().unwrap();
+    assert!(verdict.starts_with("Host-bound: "), "{verdict}");
+}
+
+/// All windows of time of a program were reported as a capture range: its last seconds, in which the GPU had nothing to do, were idle
+/// time without a cause.
+#[test]
+fn all_windows_of_a_run_are_reported_as_the_run() {
+    let report = |window: Option<u64>| {
+        let mut names = names();
+        let mut app = App::new();
+        if let Some(before) = window {
+            names.0.insert((Namespace::Fact, Fact::Window as u32), before.to_string());
+            names.0.insert((Namespace::Fact, Fact::CaptureRange as u32), window_text(600));
+            let edge = Body::CaptureEdge { begins: true };
+            app.records.insert(0, Record { thread: 0, at: BEGAN, body: edge });
+        }
+        works_and_sleeps(&mut app);
+        let status = Status { ended: app.now, ..status() };
+        json(&reports_of(vec![(app, names, status)], &Filter::default()))
+    };
+    let [run, windows, rest] = [None, Some(0), Some(3)].map(report);
+    assert_eq!(windows["verdict"], run["verdict"]);
+    assert_eq!(windows["devices"], run["devices"]);
+    assert_eq!(windows["idle"], run["idle"]);
+    let span = |report: &Value| report["devices"][0]["span_ns"].as_u64().unwrap();
+    assert!(span(&run) < 200_000_000 && span(&rest) > 200_000_000, "of a part, all of its time counts");
+}

@@ -265,6 +265,32 @@ fn a_job_that_is_started_again_while_a_rank_is_about_to_end_has_two_starts() {
     assert_eq!(last, [(0, 0), (1, STEPS), (0, 0), (1, STEPS)]);
 }
 
+/// It was said that ranks 1 and 2 have no trace of each start, and that the report is about the others.
+#[test]
+fn a_rank_that_runs_one_more_program_leaves_no_other_missing() {
+    let mut all = apps(3, second_sleeps);
+    let (app, names, status) = rank(0, 3, 0, Does::default());
+    let again = status.began_realtime + status.ended - status.began + 1_000 * MS;
+    all.push((app, names, Status { pid: 5000, began_realtime: again, ..status }));
+    let reports = reports_of(all, &Filter::default());
+    let screen = terminal(&reports, &View::default(), &wide(160));
+    assert!(!screen.contains("incomplete job") && !screen.contains("no trace"), "{screen}");
+    assert!(
+        screen.contains("started more than once (2, not all of them with all ranks): each has lines"),
+        "{screen}"
+    );
+    let mut missing = apps(3, second_sleeps);
+    missing.extend(
+        apps(3, second_sleeps)
+            .into_iter()
+            .take(1)
+            .map(|(app, names, status)| (app, names, Status { pid: 5000, began_realtime: again, ..status })),
+    );
+    missing.remove(2);
+    let screen = terminal(&reports_of(missing, &Filter::default()), &View::default(), &wide(160));
+    assert!(screen.contains("incomplete job: rank 2 of 3 has no trace, so that"), "{screen}");
+}
+
 /// Workers of a DataLoader have the variables of their rank, and counted as ranks that launch nothing.
 #[test]
 fn a_helper_with_the_number_of_its_rank_is_no_rank() {

@@ -8,7 +8,7 @@ use super::super::estimate::Estimate;
 use super::super::identity::{Class, Identity, Layer, Part};
 use super::super::idle::by_step::BeforeSteps;
 use super::super::idle::closed::Closed;
-use super::super::idle::lead::{LeadNumber, Leads};
+use super::super::idle::lead::{Lead, LeadNumber, Leads};
 use super::super::idle::running::{LineTimes, Windows};
 use super::super::idle::split::Tally;
 use super::cover::{Cover, Covered};
@@ -42,7 +42,7 @@ pub struct Sweep {
     passed: Vec<LeadNumber>,
     late: u64,
     /// Where the span starts, until an operation runs by the best estimate: the first one may be known to have started
-    /// only within an interval.
+    /// only within an interval, and a capture range may start long before it.
     lead_in: Option<i64>,
     /// The last edge of a timed operation that was passed, and the clock that placed it.
     last: Option<(i64, Lane)>,
@@ -79,6 +79,9 @@ struct OpenGap {
     /// The time in it in which nothing can have run, ns.
     certain: u64,
     before: Neighbour,
+    /// Whether all of it is selected so far. Operations beyond the bound of a capture range are not in the trace, so idle time next
+    /// to a bound is no gap between two operations.
+    is_gap: bool,
 }
 
 impl Sweep {
@@ -149,17 +152,19 @@ impl Sweep {
         self.edges.count()
     }
 
-    /// Passes all remaining edges.
-    pub fn finish(mut self) -> Swept {
+    /// Passes all remaining edges. `silent` says of the idle time at the end of a span, from its earliest possible start on, what
+    /// the host did in it.
+    pub fn finish(mut self, silent: impl FnOnce(i64) -> Option<Lead>) -> Swept {
         self.edges.settle();
         while let Some(next) = self.edges.next() {
             self.pass_to(next);
         }
         if self.period.is_span() {
-            self.pass_to(self.period.ends().1);
-            let rest =
-                self.last.map(|(time, last)| self.doubt_beside(time, self.period.ends().1, last.off_by()));
+            let end = self.period.ends().1;
+            self.pass_to(end);
+            let rest = self.last.map(|(time, last)| self.doubt_beside(time, end, last.off_by()));
             self.doubt = self.doubt.saturating_add(rest.unwrap_or(0));
+            self.close_end(end, silent);
         }
         let Sweep { origin, covered, bins, gaps, idle, late, before_steps, .. } = self;
         let mut identity = covered.identity();
@@ -178,13 +183,13 @@ impl Sweep {
         if ns > 0 {
             self.spend(from, ns);
         }
-        // Operations beyond the bound of a capture range are not in the trace, so idle time next to a bound is no gap
-        // between two operations.
-        if self.period.is_span() && !self.period.holds(from, time) {
-            self.open = None;
+        if self.period.is_span()
+            && let Some(open) = &mut self.open
+        {
+            open.is_gap &= self.period.holds(from, time);
         }
-        if self.now.replace(time).is_none() && !self.period.is_span() {
-            self.lead_in = Some(time);
+        if self.now.replace(time).is_none() {
+            self.lead_in = Some(from);
         }
         let (mut ended, mut began, mut step) = (None, None, None);
         let was_setting_up = self.is_setting_up;
@@ -224,7 +229,7 @@ impl Sweep {
             }
             (false, true, _, Some(before)) => {
                 let before = *self.edges.neighbour(before);
-                self.open = Some(OpenGap { start: time, certain: 0, before });
+                self.open = Some(OpenGap { start: time, certain: 0, before, is_gap: true });
             }
             _ => {}
         }
@@ -298,6 +303,19 @@ impl Sweep {
         }
     }
 
+    /// Divides the idle time from the last operation to the end of the span, which no operation ends.
+    fn close_end(&mut self, end: i64, silent: impl FnOnce(i64) -> Option<Lead>) {
+        let Some(open) = self.open.take() else { return };
+        let value = self.period.length(open.start, end);
+        let (widest, off_by) = ((open.before.earliest_end, end), open.before.off_by());
+        let lead = silent(widest.0.saturating_sub_unsigned(off_by)).filter(|_| value > 0);
+        let Some(lead) = lead else { return };
+        let longest = self.period.length(widest.0, end).max(value).saturating_add(off_by);
+        let duration = Estimate::new(value, open.certain.saturating_sub(off_by), longest);
+        let closed = Closed { from: open.start, to: end, widest, duration, off_by, is_gap: false };
+        self.idle.split(closed, Some(&lead), &self.period);
+    }
+
     fn close_gap(&mut self, time: i64, after: Neighbour) {
         let Some(open) = self.open.take() else { return };
         let value = self.period.length(open.start, time);
@@ -314,9 +332,15 @@ impl Sweep {
             widest: (open.before.earliest_end, after.latest_start),
             duration,
             off_by: off_by[0].max(off_by[1]),
-            is_gap: true,
+            is_gap: open.is_gap,
         };
         let lead = self.leads.get(after.lead);
+        if !open.is_gap {
+            // What was launched between two ranges is not known, so it is not owed to a wait.
+            let lead = lead.map(|lead| Lead { waited: None, ..lead.clone() });
+            self.idle.split(closed, lead.as_ref(), &self.period);
+            return;
+        }
         let causes = self.idle.split(closed, lead, &self.period);
         let leader = lead.map(|lead| (lead.process, lead.thread));
         let since = (start - origin) as u64;

@@ -240,6 +240,15 @@ impl History {
         self.keeping.drain(..).for_each(|place| self.threads[place].forget());
     }
 
+    /// Returns the thread whose call returned last: its number, itself, and when that was.
+    pub fn latest(&self) -> Option<(u32, &Thread, i64)> {
+        let all = self.numbers.iter().filter_map(|(number, place)| {
+            let thread = &self.threads[*place];
+            thread.ends.map(|(_, returned)| (*number, thread, returned))
+        });
+        all.max_by_key(|(number, _, returned)| (*returned, *number))
+    }
+
     /// Returns a thread, if it has made a call.
     pub fn get(&self, number: u32) -> Option<&Thread> {
         self.threads.get(*self.numbers.get(&number)?)

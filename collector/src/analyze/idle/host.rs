@@ -216,6 +216,35 @@ impl Host {
         })
     }
 
+    /// Returns what is known of the host in idle time that may begin at `from`, and that no operation ends. The thread whose call
+    /// returned last leads: all threads are outside CUDA from then on.
+    pub fn silent(&self, process: u32, from: i64) -> Option<Lead> {
+        let (number, thread, _) = self.history.latest()?;
+        let (calls, known_from, before) = thread.since(from, usize::MAX);
+        Some(Lead {
+            process,
+            thread: number,
+            api: 0,
+            caller: Caller::default(),
+            called: i64::MAX,
+            returned: i64::MAX,
+            in_call: Cause::Launching,
+            enqueued: Cause::Starting,
+            next: Next::Other,
+            calls,
+            known_from: known_from.max(self.known_from),
+            before,
+            range: 0,
+            waited: None,
+            is_behind_load: false,
+            launches: self.launches,
+            step: None,
+            is_preparing: false,
+            is_setting_up: false,
+            is_paused: thread.is_in_pause(),
+        })
+    }
+
     /// Whether the call that ends here waits for the work before it, whether it is an operation or not.
     pub fn may_wait(&self, event: &Event<'_>, call: CountedCall) -> bool {
         let Some(of) = event.record.body.call().filter(|_| !call.failed) else { return false };

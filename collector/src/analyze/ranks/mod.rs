@@ -21,11 +21,13 @@ use std::sync::Arc;
 pub struct Ranks {
     /// How often the job was started, or how many windows of time there are of it. Its ranks are compared within each.
     pub starts: usize,
+    /// Whether some of them are without ranks that others have: a rank may run a program more, as to evaluate at the end.
+    pub is_uneven: bool,
     /// For each start, one row for each rank, in the order of the reports; none if there are fewer than two ranks.
     pub rows: Vec<Rank>,
     /// What is known of their collectives.
     pub matched: Matched,
-    /// The ranks of the job that have no trace here.
+    /// The ranks of the job that have no trace here, of any start.
     pub missing: Missing,
     /// How long they wait for each other.
     pub waiting: Waiting,
@@ -104,8 +106,12 @@ impl Ranks {
         let numbers: BTreeSet<u32> = ranks.iter().map(|(_, rank)| *rank).collect();
         let mut all = Ranks::default();
         if numbers.len() > 1 {
+            all.missing = Missing::of(&of(reports, &ranks));
             let is_once = numbers.len() == ranks.len();
             let starts = if is_once { vec![ranks] } else { starts(reports, ranks) };
+            let are_all =
+                |start: &Vec<(usize, u32)>| numbers.iter().all(|rank| start.iter().any(|one| one.1 == *rank));
+            all.is_uneven = !starts.iter().all(are_all);
             starts.iter().for_each(|ranks| all.add(Ranks::of_start(reports, ranks)));
         }
         all
@@ -119,8 +125,6 @@ impl Ranks {
             let moved = |odd: Odd| Odd { places: odd.places.iter().map(|at| before + at).collect(), ..odd };
             self.odd = other.odd.map(moved);
         }
-        self.missing.ranks.extend(other.missing.ranks);
-        self.missing.of = self.missing.of.max(other.missing.of);
         self.waiting.mean += other.waiting.mean;
         self.waiting.span = self.waiting.span.saturating_add(other.waiting.span);
         self.starts += other.starts;
@@ -130,7 +134,7 @@ impl Ranks {
 
     /// Compares the ranks of one start, given by their places among the reports, with their numbers.
     fn of_start(reports: &[ProcessReport], ranks: &[(usize, u32)]) -> Ranks {
-        let of: Vec<&ProcessReport> = ranks.iter().map(|(at, _)| &reports[*at]).collect();
+        let of = of(reports, ranks);
         let collectives: Vec<_> = of.iter().map(|report| &report.tables.collectives).collect();
         let is_one_line = share_a_line(&of);
         let matched = matching::matched(&collectives, is_one_line);
@@ -151,9 +155,14 @@ impl Ranks {
         };
         let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
         let odd = odd::odd(&of, &rows, &matched, is_one_line);
-        let (waiting, missing) = (Waiting::of(&rows, &matched), Missing::of(&of));
-        Ranks { starts: 1, missing, waiting, rows, matched, odd }
+        let waiting = Waiting::of(&rows, &matched);
+        Ranks { starts: 1, waiting, rows, matched, odd, ..Ranks::default() }
     }
+}
+
+/// Returns the reports of ranks that are given by their places, with their numbers.
+fn of<'r>(reports: &'r [ProcessReport], ranks: &[(usize, u32)]) -> Vec<&'r ProcessReport> {
+    ranks.iter().map(|(at, _)| &reports[*at]).collect()
 }
 
 /// Returns the processes that are ranks, by their places among the reports, with their numbers. A process inherits the

@@ -486,7 +486,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
         let o = exactly(start, start + 20);
         timeline.timed(&op(n, o), &o, true, |_| None);
     }
-    let Swept { identity, late, .. } = timeline.finish(i64::MIN);
+    let Swept { identity, late, .. } = timeline.finish(i64::MIN, |_| None);
     assert_eq!((late, identity.span), (1, 320));
     let compute = identity.busy[Class::Compute as usize];
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
@@ -553,7 +553,7 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
     assert_eq!(timeline.streams.all().len(), 4);
-    assert_eq!(timeline.finish(i64::MIN).identity.busy[Class::Compute as usize], exact(350_000));
+    assert_eq!(timeline.finish(i64::MIN, |_| None).identity.busy[Class::Compute as usize], exact(350_000));
 }
 
 /// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.

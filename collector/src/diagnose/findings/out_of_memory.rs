@@ -6,7 +6,7 @@ use crate::analyze::{ProcessReport, Tables};
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
 use crate::diagnose::framework::Advice;
-use crate::units::{bytes, duration, plural};
+use crate::units::{bytes, capital, duration, plural};
 
 const ADVICE: Advice = Advice {
     pytorch: "A smaller batch with gradient accumulation, activation checkpointing (torch.utils.checkpoint), and \
@@ -109,9 +109,4 @@ fn room(failure: &Failure, size: Option<u64>) -> String {
         ),
         _ => format!("{words} {}.", capital(&of)),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
-use crate::units::{duration, plural};
+use crate::units::{capital, duration, plural};
 use std::collections::BTreeMap;
 
 /// The room for a kernel's name in a sentence, in columns.
@@ -83,8 +83,7 @@ pub fn missing(ranks: &Ranks) -> Option<String> {
     let Missing { ranks: missing, of } = &ranks.missing;
     let numbers: Vec<u32> = missing.iter().copied().collect();
     let have = if numbers.len() > 1 { "have" } else { "has" };
-    let each = if ranks.starts > 1 { " of each start" } else { "" };
-    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace{each}", named(&numbers)))
+    (!numbers.is_empty()).then(|| format!("{} of {of} {have} no trace", named(&numbers)))
 }
 
 /// Says what is not known about [missing] ranks.
@@ -197,11 +196,6 @@ fn fix(what: Option<Longer>, ranks: &[u32], pid: Option<u32>) -> String {
             "Compare {these} with another one: gpuspy report DIR --rank {first} says what only rank {first} does."
         ),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,14 +10,19 @@ use crate::diagnose::buckets::Bucket;
 use crate::diagnose::framework::Advice;
 use crate::diagnose::{Facts, Part, has_operations};
 use crate::model::outcome::Outcome;
-use crate::units::{duration, percent};
+use crate::units::{capital, duration, percent};
+use crate::why::advice;
 use gpuspy_wire::record::{LossCause, Untimed};
+use std::io;
 
 /// Of a hundred records, more than this many lost ones make figures unsafe.
 const LOST_PERCENT: u64 = 1;
 
 /// What makes the clock better known: completions are seen sooner.
 const QUIETER: &str = "Run again with --timing exact on a machine with idle processors.";
+
+/// What to do about a trace that could not be written, for a reason that nothing more is known about.
+const ELSEWHERE: &str = "choose another path for the trace";
 
 /// Why no verdict is safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +75,12 @@ fn unread(facts: &Facts<'_>) -> Option<Unsafe> {
     let damages = facts.reports.iter().map(|report| report.process.damage);
     let damages = damages.filter(|damage| !damage.is_only_cut());
     let share = too_many(facts, damages.fold(0u64, |sum, damage| sum.saturating_add(damage.records_lost)))?;
-    Some(Unsafe::new(format!("{share} of the records cannot be read."), "Run the program again."))
+    let error = facts.reports.iter().find_map(|report| report.process.damage.write_error);
+    let remedy = match error.map(io::Error::from_raw_os_error) {
+        Some(error) => format!("{}, and run again.", capital(advice(&error).unwrap_or(ELSEWHERE))),
+        None => "Run the program again.".to_owned(),
+    };
+    Some(Unsafe::new(format!("{share} of the records cannot be read."), &remedy))
 }
 
 /// Returns that most of what was launched in the capture ranges ran after them, if so: what the GPU did in the ranges is not
@@ -230,7 +240,15 @@ fn time_more(facts: &Facts<'_>) -> &'static str {
             "Wait for the GPU now and then: on a stream that is far ahead of it few operations have times."
         }
         Some(Timing::Exact) => record_less(facts),
-        _ => "Run again with --timing exact.",
+        _ => exact(facts),
+    }
+}
+
+/// Says how to time all that can be timed. A collector of programs that are started elsewhere has no such option.
+fn exact(facts: &Facts<'_>) -> &'static str {
+    match facts.reports.iter().any(|report| report.process.window.is_some()) {
+        true => "Run the program again with GPUSPY_TIMING=exact.",
+        false => "Run again with --timing exact.",
     }
 }
 
@@ -242,7 +260,7 @@ pub fn of_idle(facts: &Facts<'_>, bound: Bound, group: &Group) -> Option<Unsafe>
             format!("the GPU is idle for {} of its time for causes that are open.", percent(open, span)),
             match facts.all.duty.timing {
                 Some(Timing::Exact) => QUIETER,
-                _ => "Run again with --timing exact.",
+                _ => exact(facts),
             },
         ));
     }

@@ -540,6 +540,14 @@ fn what_can_be_read_of_a_trace_has_a_verdict_if_little_is_missing() {
     let hole = Damage { cut: false, ..torn };
     let why = "No verdict: 33.8 % of the records cannot be read.";
     assert_refused(&of(hole), [why, "Run the program again."]);
+    // It would have met the same full disk.
+    let mut because = |number| of(Damage { write_error: Some(number), ..hole });
+    let full = "Free some space, or choose another path, and run again.";
+    assert_refused(&because(libc::ENOSPC), [why, full]);
+    let limited = "Raise the limit on file sizes (ulimit -f), and run again.";
+    assert_refused(&because(libc::EFBIG), [why, limited]);
+    let failed = "Choose another path for the trace, and run again.";
+    assert_refused(&because(libc::EIO), [why, failed]);
     assert_eq!(of(Damage { chunks_lost: 2, ..torn }).bound, None, "not only its end is missing");
     assert_eq!(of(Damage { records_lost: 0, ..hole }).bound, Some(Bound::Copies), "its chunk had no records");
 }
@@ -759,6 +767,10 @@ fn undecided_time_leaves_the_verdict_open() {
     exact.duty.timing = Some(Timing::Exact);
     let remedy = "Run again with --timing exact on a machine with idle processors.";
     assert_refused(&judged_at_any_width(&exact), [why, remedy]);
+    // gpuspy collect has no such option.
+    let window = ProcessInfo { window: Some(2), ..ProcessInfo::default() };
+    let remedy = "Run the program again with GPUSPY_TIMING=exact.";
+    assert_refused(&judged_with(&run(0, [500, 0, 0, 0], &idle), window, &[]), [why, remedy]);
     assert_eq!(judged(&run(500, [350, 0, 0, 0], &idle[..0])).bound, Some(Bound::StartUp));
 }
 

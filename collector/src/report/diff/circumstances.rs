@@ -259,7 +259,7 @@ fn incomplete(name: &str, report: &Report) -> Vec<String> {
     for process in &report.processes {
         let damage = &process.damage;
         if damage.cut || damage.chunks_lost + damage.chunks_refused > 0 {
-            said.push(format!("{name} is damaged: {} could not be read completely", process.path));
+            said.push(format!("{name} is damaged: {} could not be read completely", process.damaged));
         }
         let how = match process.ending {
             Some("running") => "was still running",

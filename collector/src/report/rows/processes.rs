@@ -19,6 +19,9 @@ pub struct Process {
     pub driver_version: Option<u32>,
     /// The path of the trace; of several windows, of the first.
     pub path: String,
+    /// The same, of several windows those that are damaged, if some are.
+    #[serde(skip)]
+    pub damaged: String,
     /// How many windows of the same collection came before the first one that the row is about; null = it is about the whole of it. Where
     /// a window in between is missing, or collectors followed one another, a process has two rows; the earlier one has the ending detached.
     pub window: Option<u64>,
@@ -145,6 +148,7 @@ impl Process {
             command: process.command.clone(),
             driver_version: process.driver_version,
             path: process.path.clone(),
+            damaged: process.damaged.clone(),
             window: process.window,
             windows: process.window.map(|_| process.windows),
             is_last_part: false,

@@ -38,7 +38,8 @@ pub fn warnings(screen: &mut Screen<'_>, run: &Run<'_>) {
         );
     }
     for process in run.reports.iter().map(|report| &report.process) {
-        let which = if run.reports.len() > 1 { format!(" {}:", plain(&process.path)) } else { String::new() };
+        let is_named = run.reports.len() > 1 || process.windows > 1;
+        let which = if is_named { format!(" {}:", plain(&process.damaged)) } else { String::new() };
         for (what, how) in damage::described(&process.damage) {
             let reach = if what == "cut" { "; the report ends there" } else { "" };
             screen.line(problem(&format!("{what} trace:")).then(format!("{which} {how}{reach}.")));
@@ -99,7 +100,7 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         && let Some(last) = parts.last()
     {
         let process = &run.reports[*last].process;
-        let command = process.command.as_deref().unwrap_or("(command unknown)");
+        let command = command(run, parts).unwrap_or("(command unknown)");
         let room = screen.width() - INDENT;
         screen.titled("gpuspy", INDENT, cut(&plain(command), room));
         let pid = process.pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
@@ -147,9 +148,15 @@ fn windows_of_time(run: &Run<'_>) -> u64 {
 
 /// Returns the command, if it is the same for all processes.
 fn command_of_all<'r>(run: &Run<'r>) -> Option<&'r str> {
-    let mut commands = run.reports.iter().map(|report| report.process.command.as_deref());
+    let processes = analyze::processes(run.reports);
+    let mut commands = processes.iter().map(|parts| command(run, parts));
     let first = commands.next()??;
     commands.all(|command| command == Some(first)).then_some(first)
+}
+
+/// Returns the command of a process, of whose parts one may have had no room for it.
+fn command<'r>(run: &Run<'r>, parts: &[usize]) -> Option<&'r str> {
+    parts.iter().rev().find_map(|at| run.reports[*at].process.command.as_deref())
 }
 
 /// Lists the processes of several that the section of ranks does not contain: each in one row, which adds up the parts of its time.
@@ -188,7 +195,7 @@ fn list(screen: &mut Screen<'_>, run: &Run<'_>) {
             duration(rows().map(wall_ns).sum()).into(),
             number(launches),
             percent(rows().map(|row| row.timed.saturating_add(row.timed_in_runs)).sum(), launches).into(),
-            process.command.as_deref().unwrap_or(&process.path).into(),
+            command(run, parts).unwrap_or(&process.path).into(),
         ]);
         is_empty = false;
     }

@@ -267,7 +267,7 @@ pub fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
 
 /// Says what was compared with what, and what could not be compared.
 fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let Ranks { starts, rows, matched, .. } = &run.rows.compared;
+    let Ranks { starts, is_uneven, rows, matched, .. } = &run.rows.compared;
     if let Some(missing) = straggler_rank::missing(&run.rows.compared) {
         screen.more(Text::toned(Tone::Problem, straggler_rank::unknown(&run.rows.compared, &missing)));
     }
@@ -279,7 +279,10 @@ fn remarks(screen: &mut Screen<'_>, run: &Run<'_>) {
             false if is_part() => "collected more than once",
             false => "started more than once",
         };
-        screen.more(format!("{what} ({starts}): each has lines of its own, and is compared for itself"));
+        let uneven = if *is_uneven { ", not all of them with all ranks" } else { "" };
+        screen.more(format!(
+            "{what} ({starts}{uneven}): each has lines of its own, and is compared for itself"
+        ));
     }
     if matched.uneven > 0 {
         let kernels = plural(matched.uneven, "communication kernel", "communication kernels");
