@@ -182,23 +182,26 @@ impl Tally {
             self.stretch(from, now, unknown, from);
         }
         let until_launch = Doing { cause: outside, api: None, caller: lead.caller, next: lead.next };
-        for call in lead.calls.iter().filter(|call| call.from < lead.called) {
-            if call.to > from {
-                let begin = call.from.max(now);
-                let until_call = match call.cause {
-                    // What loads code before the second step loads it for the first time.
-                    Cause::Loading => {
-                        let cause = if lead.is_preparing { Cause::SetUp } else { outside };
-                        Doing { cause, caller: call.caller, next: Next::Code, ..until_launch }
-                    }
-                    _ => until_launch,
-                };
-                self.stretch(now, begin.min(to), until_call, idle_from);
-                let end = call.to.min(lead.called).min(to);
-                self.stretch(begin, end, Doing::call(call.cause, call.api, call.caller), call.from);
-                now = now.max(end);
+        let before = lead.calls.partition_point(|call| call.from < lead.called);
+        for calls in lead.calls[..before].split_inclusive(|call| decides(call.cause)) {
+            let until_call = match calls.last().filter(|call| call.cause == Cause::Loading) {
+                // What loads code before the second step loads it for the first time.
+                Some(load) => {
+                    let cause = if lead.is_preparing { Cause::SetUp } else { outside };
+                    Doing { cause, caller: load.caller, next: Next::Code, ..until_launch }
+                }
+                None => until_launch,
+            };
+            for call in calls {
+                if call.to > from {
+                    let begin = call.from.max(now);
+                    self.stretch(now, begin.min(to), until_call, idle_from);
+                    let end = call.to.min(lead.called).min(to);
+                    self.stretch(begin, end, Doing::call(call.cause, call.api, call.caller), call.from);
+                    now = now.max(end);
+                }
+                idle_from = call.to;
             }
-            idle_from = call.to;
         }
         let own = |cause| Doing::call(cause, lead.api, lead.caller);
         self.stretch(now, lead.called.min(to), until_launch, idle_from);
@@ -442,6 +445,12 @@ impl Tally {
         sum.count += part.count;
         sum.total.add(part.total);
     }
+}
+
+/// Whether a call says what the thread had been outside CUDA for: it loaded code, or made work. A wait and a query say nothing of that, as
+/// the wait of Inductor between what it compiles and what it loads.
+fn decides(cause: Cause) -> bool {
+    matches!(cause, Cause::Loading | Cause::Launching | Cause::Copying)
 }
 
 /// Whether a thread was outside CUDA for long before it loaded code.

@@ -100,6 +100,23 @@ fn time_before_code_is_loaded_is_apart_from_time_before_a_launch() {
     assert_eq!(found, [(Next::Input, place(8), 1, 300), (Next::Code, place(7), 1, 400)]);
 }
 
+/// Inductor waits for an idle GPU between what it compiles and what it loads: the seconds before that wait were a stall of another kind.
+#[test]
+fn a_wait_between_what_is_compiled_and_what_is_loaded_is_passed_over() {
+    let before_code = |between: Cause| -> u64 {
+        let calls = [call(500, 510, between), call(560, 600, Cause::Loading)];
+        let tally = split(gap(100, 1_000, 0), &lead(&calls, 900, 950));
+        let to_code = tally.places.iter().filter(|((_, place), _)| place.next == Next::Code);
+        to_code.map(|(_, part)| part.total.value).sum()
+    };
+    for passed_over in [Cause::ExplicitSync, Cause::OtherCall, Cause::Allocating] {
+        assert_eq!(before_code(passed_over), 400 + 50, "{passed_over:?}");
+    }
+    for work in [Cause::Launching, Cause::Copying] {
+        assert_eq!(before_code(work), 50, "what comes before {work:?} was for that");
+    }
+}
+
 #[test]
 fn a_gap_is_owed_to_the_waits_as_far_as_these_were_long_enough() {
     let divided = |gap: Closed, lead: Lead| {
