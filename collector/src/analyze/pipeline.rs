@@ -278,6 +278,7 @@ impl Tables {
         pending::settle(&self.pending, Counted { kernels, graphs, transfers }, names);
         for device in &mut self.devices {
             device.idle.set_warm_up(self.steps.first_steady());
+            device.gaps.set_warm_up(self.steps.first_steady());
             device.extrapolate(&self.kernels, &self.graphs, &self.transfers, listed);
         }
         self.gaps = devices::gaps(&self.devices);

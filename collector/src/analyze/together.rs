@@ -420,6 +420,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
             device.complete_idle();
             device.gaps =
                 GapReport::of(found, (device.id, device.began_ns), beside, source, &Processes(&known));
+            own.iter().for_each(|(row, _)| device.gaps.set_warm_up_of(&row.gaps));
             match number.and_then(|number| devices.get_mut(number as usize)) {
                 Some(place) => *place = device,
                 None => unknown.push(device),

@@ -10,7 +10,7 @@ pub mod sweep;
 
 use super::estimate::{Estimate, Sum};
 use super::idle::lead::LeadNumber;
-use super::idle::split::Main;
+use super::idle::split::Divided;
 use crate::hash::HashMap;
 use crate::model::Action;
 use crate::model::stacks::Caller;
@@ -112,8 +112,8 @@ pub struct Gap {
     pub before: Neighbour,
     /// The operation after it.
     pub after: Neighbour,
-    /// Its main causes.
-    pub causes: Main,
+    /// What the host was doing in it.
+    pub host: Divided,
     /// The thread that led it: the number of its process on the line, and its own there.
     pub leader: Option<(u32, u32)>,
 }

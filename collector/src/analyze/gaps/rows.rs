@@ -1,8 +1,9 @@
 //! The rows about idle gaps, with the names of what is beside them.
 
 use super::super::estimate::{Estimate, Sum};
-use super::super::idle::rows::Resolve;
-use super::super::idle::split::Main;
+use super::super::idle::rows::{Resolve, site};
+use super::super::idle::split::{Divided, Main};
+use super::super::idle::{Cause, Site};
 use super::super::merge::Merge;
 use super::super::source::Source;
 use super::{BANDS, Found, Gap, KEPT, Neighbour, Part};
@@ -13,7 +14,7 @@ use crate::model::{Action, Process};
 use crate::trace::record::Names;
 use gpuspy_wire::record::Namespace;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The gaps of one or several devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,6 +66,10 @@ pub struct GapRow {
     pub after: Side,
     /// Its main causes.
     pub causes: Main,
+    /// The cause and the site of its largest part, if that is known.
+    pub largest: Option<(Cause, Site)>,
+    /// The step that it lies in, if what the host did outside CUDA in it is set-up in case that turns out to be warm-up.
+    pub may_warm_up: Option<u64>,
     /// The id of the thread that led it in the system, if known.
     pub tid: Option<u32>,
 }
@@ -124,9 +129,23 @@ impl GapReport {
     ) -> GapReport {
         let row = |gap: &Gap| {
             let ((_, before), ([pid, rank], after)) = (beside(&gap.before)?, beside(&gap.after)?);
-            let Gap { start, duration, causes, leader, .. } = *gap;
+            let Gap { start, duration, host: Divided { causes, largest, may_warm_up }, leader, .. } = *gap;
             let tid = leader.and_then(|(process, thread)| resolve.tid(process, thread));
-            Some(GapRow { pid, rank, device, began_ns, start, duration, before, after, causes, tid })
+            let largest = largest.map(|(cause, place)| (cause, site(cause, &place, resolve)));
+            Some(GapRow {
+                pid,
+                rank,
+                device,
+                began_ns,
+                start,
+                duration,
+                before,
+                after,
+                causes,
+                largest,
+                may_warm_up,
+                tid,
+            })
         };
         let Found { count, total, bands, callers, largest } = found;
         let mut by_line: BTreeMap<Option<Frame>, Part> = BTreeMap::new();
@@ -138,6 +157,32 @@ impl GapReport {
         }
         let largest = largest.iter().filter_map(row).collect();
         GapReport { count, total, bands, by_library: by_library(libraries.into_iter()), by_line, largest }
+    }
+}
+
+impl GapReport {
+    /// The steps before `warm_up` are warm-up: what the host did outside CUDA in their long gaps is [set-up](Cause::SetUp).
+    pub fn set_warm_up(&mut self, warm_up: u64) {
+        let is_early = |row: &&mut GapRow| row.may_warm_up.is_some_and(|step| step < warm_up);
+        self.largest.iter_mut().filter(is_early).for_each(GapRow::is_set_up);
+    }
+
+    /// Does the same to the gaps of a line, on which several processes are, by those of one of them.
+    pub fn set_warm_up_of(&mut self, process: &GapReport) {
+        let ends = |row: &GapRow| (row.pid, row.after.correlation);
+        let is_in = |row: &GapRow, cause| row.causes.iter().flatten().any(|(of, _)| *of == cause);
+        let early = process.largest.iter().filter(|row| is_in(row, Cause::SetUp));
+        let early: BTreeSet<_> = early.map(ends).collect();
+        self.largest.iter_mut().filter(|row| early.contains(&ends(row))).for_each(GapRow::is_set_up);
+    }
+}
+
+impl GapRow {
+    /// What the host did outside CUDA in it is set-up.
+    fn is_set_up(&mut self) {
+        let causes = self.causes.iter_mut().flatten().map(|(cause, _)| cause);
+        let all = causes.chain(self.largest.as_mut().map(|(cause, _)| cause));
+        all.filter(|cause| **cause == Cause::OutsideCuda).for_each(|cause| *cause = Cause::SetUp);
     }
 }
 
@@ -175,4 +220,52 @@ pub fn side(neighbour: &Neighbour, caller: Caller, known: &Process, names: &Name
     let line = known.stacks.line(caller.line).cloned();
     let caller = known.modules.resolve(caller.address, names);
     Side { kind, symbol, bytes, kernels, correlation: neighbour.correlation, caller, line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gaps of the warm-up were set-up among the causes of idle time, and "outside CUDA" among the gaps.
+    #[test]
+    fn long_gaps_of_the_warm_up_are_set_up() {
+        let side = |correlation| Side {
+            kind: LaunchKind::Kernel.name(),
+            symbol: None,
+            bytes: None,
+            kernels: None,
+            correlation,
+            caller: None,
+            line: None,
+        };
+        let row = |number: u64| GapRow {
+            pid: Some(7),
+            rank: None,
+            device: None,
+            began_ns: None,
+            start: 0,
+            duration: Estimate::exactly(30),
+            before: side(2 * number),
+            after: side(2 * number + 1),
+            causes: [Some((Cause::OutsideCuda, 20)), Some((Cause::Loading, 10)), None],
+            largest: Some((Cause::OutsideCuda, Site::default())),
+            may_warm_up: (number < 3).then_some(number),
+            tid: None,
+        };
+        let report = || GapReport { largest: (0..4).map(row).collect(), ..GapReport::default() };
+        let causes = |gaps: &GapReport| -> Vec<[Cause; 3]> {
+            let of = |row: &GapRow| {
+                [row.causes[0].unwrap().0, row.causes[1].unwrap().0, row.largest.as_ref().unwrap().0]
+            };
+            gaps.largest.iter().map(of).collect()
+        };
+        let (set_up, outside) = (Cause::SetUp, Cause::OutsideCuda);
+        let expected = [set_up, set_up, outside, outside].map(|cause| [cause, Cause::Loading, cause]);
+        let mut of_process = report();
+        of_process.set_warm_up(2);
+        assert_eq!(causes(&of_process), expected);
+        let mut of_line = report();
+        of_line.set_warm_up_of(&of_process);
+        assert_eq!(causes(&of_line), expected, "on a line with other processes");
+    }
 }

@@ -341,10 +341,10 @@ impl Sweep {
             self.idle.split(closed, lead.as_ref(), &self.period);
             return;
         }
-        let causes = self.idle.split(closed, lead, &self.period);
+        let host = self.idle.split(closed, lead, &self.period);
         let leader = lead.map(|lead| (lead.process, lead.thread));
         let since = (start - origin) as u64;
-        let gap = Gap { start: since, duration, before: open.before, after, causes, leader };
+        let gap = Gap { start: since, duration, before: open.before, after, host, leader };
         if let Some((log, device)) = &self.log {
             log.add(LoggedGap { device: *device, start, gap });
         }

@@ -13,7 +13,7 @@ pub struct Place {
     pub thread: u32,
     /// The number of the API that it was in; `None` outside CUDA.
     pub api: Option<u16>,
-    /// Where its call was made; outside CUDA, the call that ended the gap, or that loaded code.
+    /// Where its call was made; outside CUDA, the call that ended the gap, or the last one that loaded code.
     pub caller: Caller,
     /// The text of its NVTX range; 0 = none.
     pub range: u32,

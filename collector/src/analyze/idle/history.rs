@@ -7,6 +7,7 @@
 //! A server may have a thread for each request, and no record says that a thread has ended. So calls are kept of some thousand
 //! threads: when there are more, those that have been silent longest lose theirs.
 
+use super::super::merge::Merge;
 use super::Cause;
 use super::pauses::HostTimes;
 use crate::hash::HashMap;
@@ -22,6 +23,9 @@ const KEPT_OF_EACH: usize = 64;
 const KEEPING: usize = 4096;
 /// How many of them lose their calls when there are too many: sorting all seldom costs less than finding one each time.
 const SILENT: usize = KEEPING / 8;
+
+/// When the first and the last operation had been enqueued, where there was none.
+const NO_WORK: (i64, i64) = (i64::MAX, i64::MIN);
 
 /// A call, or a part of one. Times are host ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +69,34 @@ pub struct Thread {
     pub waited: Option<Waited>,
     /// From its first to its last call: host ns.
     pub ends: Option<(i64, i64)>,
-    /// What it spent in calls and between them.
+    /// What it spent in calls, and between them until the last operation of its process.
     pub host: HostTimes,
+    /// The time between calls that counts if its process enqueues another operation, and until when that is: host ns.
+    open: (HostTimes, i64),
     /// Whether its last call was in a pause.
     is_paused: bool,
     /// Whether it is one of those of which calls are kept.
     is_kept: bool,
-    /// When the first operation of its process had been enqueued, if that was so at its last call: host ns.
-    began: i64,
+    /// When the first and the last operation of its process had been enqueued, as far as that was so at its last call: host ns.
+    worked: (i64, i64),
 }
 
 impl Thread {
     fn new() -> Self {
         let (spent, host) = (VecDeque::new(), HostTimes::default());
         let (is_paused, is_kept) = (false, false);
-        let (known_from, began) = (i64::MIN, i64::MAX);
-        Thread { spent, known_from, waited: None, ends: None, host, is_paused, is_kept, began }
+        let (known_from, open) = (i64::MIN, (host, i64::MAX));
+        Thread {
+            spent,
+            known_from,
+            waited: None,
+            ends: None,
+            host,
+            open,
+            is_paused,
+            is_kept,
+            worked: NO_WORK,
+        }
     }
 
     /// Adds a part of a call. Calls of a thread do not overlap: what a part covers of the one before is left out.
@@ -97,20 +113,30 @@ impl Thread {
 
     /// Counts the time of a call for a cause.
     pub fn count(&mut self, cause: Cause, from: i64, to: i64, period: &Period) {
-        self.host.before.call(cause, period.length(from, to.min(self.began)));
-        self.host.of(self.is_paused).call(cause, period.length(from.max(self.began), to));
+        self.host.before.call(cause, period.length(from, to.min(self.worked.0)));
+        self.host.of(self.is_paused).call(cause, period.length(from.max(self.worked.0), to));
     }
 
     /// Notes a call, for the time from the first to the last and for that between them. A pause of `--timing auto` ends with
     /// a call, so the time before a call is of the pause if the call before it was. Time outside CUDA before the first
-    /// operation of the process is not counted: no GPU was idle for it.
+    /// operation of the process, and behind the last one, is not counted: no GPU was idle for it.
     pub fn reach(&mut self, from: i64, to: i64, is_paused: bool, period: &Period) {
         let (first, last) = self.ends.unwrap_or((from, to));
         if from > last {
-            self.host.of(self.is_paused).outside(period.length(last.max(self.began), from));
+            self.settle();
+            self.open.0.of(self.is_paused).outside(period.length(last.max(self.worked.0), from));
+            self.open.1 = from;
+            self.settle();
         }
         self.is_paused = is_paused;
         self.ends = Some((first.min(from), last.max(to)));
+    }
+
+    /// Counts the time between calls that an operation has followed.
+    fn settle(&mut self) {
+        if self.open.1 <= self.worked.1 {
+            self.host.merge(&std::mem::take(&mut self.open.0));
+        }
     }
 
     /// Whether the time since its last call is of a pause; `None` if it has made no call, so that its time does not count yet.
@@ -160,8 +186,8 @@ pub struct History {
     keeping: Vec<usize>,
     /// The thread of the last record, and its place.
     last: Option<(u32, usize)>,
-    /// When the call of the first operation had returned: host ns.
-    began: Option<i64>,
+    /// When the calls of the first and the last operation had returned: host ns.
+    worked: Option<(i64, i64)>,
     /// The last wait of any thread.
     waited: Option<Waited>,
     /// When the last of the time ended in which a thread waited: host ns.
@@ -178,13 +204,13 @@ impl History {
         self.last = Some((number, place));
         let most = (KEPT / self.threads.len().next_power_of_two()).max(KEPT_OF_EACH);
         let thread = &mut self.threads[place];
-        thread.began = self.began.unwrap_or(i64::MAX);
+        thread.worked = self.worked.unwrap_or(NO_WORK);
         (thread, most)
     }
 
     /// Notes an operation whose call returned at host ns `at`.
     pub fn enqueued(&mut self, at: i64) {
-        self.began = Some(self.began.map_or(at, |began| began.min(at)));
+        self.worked = Some(self.worked.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
     }
 
     /// Returns the place of a thread, of which calls are kept from now on.
@@ -237,6 +263,10 @@ impl History {
 
     /// No thread makes another call: drops those that were kept.
     pub fn end(&mut self) {
+        for thread in &mut self.threads {
+            thread.worked = self.worked.unwrap_or(NO_WORK);
+            thread.settle();
+        }
         self.keeping.drain(..).for_each(|place| self.threads[place].forget());
     }
 
@@ -265,6 +295,30 @@ mod tests {
         let (to, cause, caller) = (from + 5, Cause::Launching, Caller::default());
         thread.reach(from, to, false, &Period::default());
         thread.add(Spent { from, to, cause, api: 1, caller }, most);
+    }
+
+    /// A program that wrote its results for a second, behind its last operation, and then freed its memory, was to share what its loop
+    /// does among 14 threads instead of 4.
+    #[test]
+    fn time_outside_cuda_behind_the_last_operation_is_not_counted() {
+        const MS: u64 = 1_000_000;
+        let (mut history, period) = (History::default(), Period::default());
+        let mut calls = |number: u32, from: u64, launches: bool| {
+            let (from, to) = ((from * MS) as i64, ((from + 1) * MS) as i64);
+            if launches {
+                history.enqueued(to);
+            }
+            history.of(number).0.reach(from, to, false, &period);
+        };
+        [10, 14].into_iter().for_each(|from| calls(1, from, true));
+        calls(2, 12, false);
+        calls(2, 16, false);
+        calls(1, 18, true);
+        calls(1, 1_000, false);
+        calls(2, 1_000, false);
+        history.end();
+        let outside = |number| history.get(number).unwrap().host.long_outside();
+        assert_eq!([outside(1), outside(2)], [(3 + 3) * MS, 3 * MS]);
     }
 
     /// Of a server with a thread for each request, the calls of all threads that there had been were kept.

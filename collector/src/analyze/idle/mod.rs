@@ -136,7 +136,7 @@ pub enum Next {
     Input,
     /// It enqueued another such copy, from the line that it had been in before: copies one by one.
     MoreInput,
-    /// It loaded a module, or linked code: it had compiled that, or read it from a file.
+    /// It loaded a module, or linked code, before it made other work: it had compiled that, or read it from a file.
     Code,
 }
 
@@ -161,7 +161,7 @@ impl Merge for Part {
 pub struct Site {
     /// The API that the leading thread was in, by its base name; `None` outside CUDA.
     pub api: Option<String>,
-    /// Where it was called; outside CUDA, where the call was made that ended the gap, or that [loaded code](Next::Code).
+    /// Where it was called; outside CUDA, where the call was made that ended the gap, or the last one that [loaded code](Next::Code).
     pub source: Source,
     /// The leading thread's id in the system, if known.
     pub tid: Option<u32>,

@@ -6,7 +6,7 @@
 //! hour, say, and of a launch a third. The same parts are taken of what the host did in the pauses, and fitted to the idle
 //! time that there was.
 //!
-//! What the host did before the first operation, when no GPU was idle for it, and what turned out to be
+//! What the host did before the first operation and behind the last one, when no GPU was idle for it, and what turned out to be
 //! [set-up](Cause::SetUp), which is over before the pauses, are left out of what is learned.
 //!
 //! So a thread that sleeps in a pause is found to have slept, although no gap was seen there. The values assume that what

@@ -108,7 +108,8 @@ impl Used {
     }
 }
 
-fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
+/// Names a place in which idle time has a cause.
+pub fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
     if cause == Cause::Undecided {
         return Site::default();
     }

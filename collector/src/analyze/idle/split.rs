@@ -43,6 +43,17 @@ pub const MAIN: usize = 3;
 /// The largest causes of a gap, ns each, the largest first; `None` where there are fewer.
 pub type Main = [Option<(Cause, u64)>; MAIN];
 
+/// What is known of a gap when it is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Divided {
+    /// Its largest causes.
+    pub causes: Main,
+    /// The cause and the place of its largest part, if that has one.
+    pub largest: Option<(Cause, Place)>,
+    /// The step that it lies in, if what the host did outside CUDA in it is set-up in case that turns out to be warm-up.
+    pub may_warm_up: Option<u64>,
+}
+
 /// What a thread did, or an operation that it had enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Doing {
@@ -77,6 +88,13 @@ struct Owing {
     ns: u64,
     /// The length of the gap, ns.
     of: u64,
+}
+
+impl Owing {
+    /// Whether that is most of it.
+    fn is_most(&self) -> bool {
+        self.ns > 0 && self.ns >= self.of / 2
+    }
 }
 
 /// A stretch of the leading thread's time.
@@ -128,13 +146,14 @@ impl Tally {
         Tally { running, ..Tally::default() }
     }
 
-    /// Divides a gap that the operation with this lead ended, and returns its largest causes.
-    pub fn split(&mut self, gap: Closed, lead: Option<&Lead>, period: &Period) -> Main {
+    /// Divides a gap that the operation with this lead ended.
+    pub fn split(&mut self, gap: Closed, lead: Option<&Lead>, period: &Period) -> Divided {
         let Some(lead) = lead else {
             let all = Part { count: gap.count(), total: gap.duration.into() };
             self.add(Cause::Undecided, all, None);
             self.by_step.add(Cause::Undecided, gap.duration.value);
-            return [Some((Cause::Undecided, gap.duration.value)), None, None];
+            let causes = [Some((Cause::Undecided, gap.duration.value)), None, None];
+            return Divided { causes, ..Divided::default() };
         };
         let led = self.led.entry((lead.process, lead.thread)).or_default();
         *led = led.saturating_add(gap.duration.value);
@@ -182,23 +201,27 @@ impl Tally {
             self.stretch(from, now, unknown, from);
         }
         let until_launch = Doing { cause: outside, api: None, caller: lead.caller, next: lead.next };
-        for call in lead.calls.iter().filter(|call| call.from < lead.called) {
-            if call.to > from {
-                let begin = call.from.max(now);
-                let until_call = match call.cause {
-                    // What loads code before the second step loads it for the first time.
-                    Cause::Loading => {
-                        let cause = if lead.is_preparing { Cause::SetUp } else { outside };
-                        Doing { cause, caller: call.caller, next: Next::Code, ..until_launch }
-                    }
-                    _ => until_launch,
-                };
-                self.stretch(now, begin.min(to), until_call, idle_from);
-                let end = call.to.min(lead.called).min(to);
-                self.stretch(begin, end, Doing::call(call.cause, call.api, call.caller), call.from);
-                now = now.max(end);
+        let before = lead.calls.partition_point(|call| call.from < lead.called);
+        for calls in lead.calls[..before].split_inclusive(|call| is_work(call.cause)) {
+            let loads = calls.iter().rposition(|call| call.cause == Cause::Loading);
+            for (at, call) in calls.iter().enumerate() {
+                if call.to > from {
+                    let until_call = match loads.filter(|load| at <= *load) {
+                        // What loads code before the second step loads it for the first time.
+                        Some(load) => {
+                            let cause = if lead.is_preparing { Cause::SetUp } else { outside };
+                            Doing { cause, caller: calls[load].caller, next: Next::Code, ..until_launch }
+                        }
+                        None => until_launch,
+                    };
+                    let begin = call.from.max(now);
+                    self.stretch(now, begin.min(to), until_call, idle_from);
+                    let end = call.to.min(lead.called).min(to);
+                    self.stretch(begin, end, Doing::call(call.cause, call.api, call.caller), call.from);
+                    now = now.max(end);
+                }
+                idle_from = call.to;
             }
-            idle_from = call.to;
         }
         let own = |cause| Doing::call(cause, lead.api, lead.caller);
         self.stretch(now, lead.called.min(to), until_launch, idle_from);
@@ -279,7 +302,7 @@ impl Tally {
         }
     }
 
-    /// Counts what was measured, and returns the largest causes.
+    /// Counts what was measured.
     fn decide(
         &mut self,
         gap: &Closed,
@@ -287,7 +310,7 @@ impl Tally {
         (least, owed): (&[u64; Cause::COUNT], Owed),
         off_by: i64,
         period: &Period,
-    ) -> Main {
+    ) -> Divided {
         let shorter = gap.duration.value.saturating_sub(gap.duration.lo);
         let (process, thread, range) = (lead.process, lead.thread, lead.range);
         let place = |Doing { api, caller, next, .. }, is_long| Place {
@@ -303,6 +326,8 @@ impl Tally {
         let waited = lead.waited.map(|waited| (waited.api, waited.line));
         let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
+        let mut largest: Option<(Cause, Place)> = None;
+        let mut most = 0;
         let slots = std::mem::take(&mut self.slots);
         for (at, Slot { doing, value, lo, hi, .. }) in slots.iter().copied().enumerate() {
             let cause = doing.cause;
@@ -319,7 +344,12 @@ impl Tally {
             let is_own = value >= LONG && !is_held;
             let running = self.outside(gap, (process, thread), (at, cause, is_own), doubt, period);
             let part = Part { count: gap.count(), total };
-            self.owe(cause, place(doing, value >= LONG), part, of_wait, running);
+            let place = place(doing, value >= LONG);
+            self.owe(cause, place, part, of_wait, running);
+            if value > most {
+                most = value;
+                largest = Some((cause, Place { waited: waited.filter(|_| of_wait.is_most()), ..place }));
+            }
         }
         self.slots = slots;
         let (mut open, mut decided) = (0u64, 0u64);
@@ -359,7 +389,8 @@ impl Tally {
                 _ => self.owe(cause, whole, part, of_wait, Running::default()),
             }
         }
-        main
+        let is_early = largest.is_some_and(|(_, place)| self.is_long || is_load(&place));
+        Divided { causes: main, largest, may_warm_up: self.may_warm_up.filter(|_| is_early) }
     }
 
     /// Counts the part that a cause has of a gap, which may have none.
@@ -404,7 +435,7 @@ impl Tally {
     /// Counts a part of a gap in its place, divided into what is owed to a wait and the rest. The gap counts where most is.
     /// `running` is what is known of the thread in it, outside CUDA.
     fn owe(&mut self, cause: Cause, place: Place, part: Part, wait: Owing, running: Running) {
-        let is_owed = wait.ns > 0 && wait.ns >= wait.of / 2;
+        let is_owed = wait.is_most();
         let (owed, ran) = (part.total.share(wait.ns, wait.of), running.share(wait.ns, wait.of));
         let (rest, ran_else) = (less(part.total, owed), running.less(ran));
         for (total, running, waited, counts) in
@@ -442,6 +473,12 @@ impl Tally {
         sum.count += part.count;
         sum.total.add(part.total);
     }
+}
+
+/// Whether a call made work, for which the thread had been outside CUDA: of calls, only a copy waits implicitly. Other calls say nothing of that: Inductor waits for the GPU
+/// between what it compiles and what it loads, and a linker is initialized before what it links is loaded.
+fn is_work(cause: Cause) -> bool {
+    matches!(cause, Cause::Launching | Cause::Copying | Cause::ImplicitSync)
 }
 
 /// Whether a thread was outside CUDA for long before it loaded code.

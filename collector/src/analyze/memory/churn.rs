@@ -25,6 +25,8 @@ pub struct Counts {
     pub frees: u64,
     /// The host time of both, ns.
     pub host_ns: u64,
+    /// When the first of them was called: host ns.
+    pub first: Option<u64>,
 }
 
 impl Counts {
@@ -40,6 +42,7 @@ impl Join for Counts {
             bytes: self.bytes.saturating_add(other.bytes),
             frees: self.frees + other.frees,
             host_ns: self.host_ns.saturating_add(other.host_ns),
+            first: self.first.into_iter().chain(other.first).min(),
         }
     }
 }
@@ -58,7 +61,7 @@ pub struct Churn {
     pub share: f64,
     /// What took the most host time of them.
     pub origin: Origin,
-    /// When the first one after the first operation was called: ns since the collection began.
+    /// When the first of them was called: ns since the collection began.
     pub first_ns: u64,
 }
 
@@ -95,7 +98,6 @@ pub struct ChurnFold {
     time: Stretches<Counts>,
     /// Host ns by API, and by where it was called. Programs call from few places.
     by_site: HashMap<(u16, Caller), u64>,
-    first: u64,
 }
 
 impl Default for ChurnFold {
@@ -107,7 +109,6 @@ impl Default for ChurnFold {
             steps: stretches(),
             time: stretches(),
             by_site: HashMap::default(),
-            first: 0,
         }
     }
 }
@@ -134,14 +135,11 @@ impl ChurnFold {
         if counted.failed || !is_counted || place.micros.is_none() {
             return;
         }
-        if self.first == 0 {
-            self.first = call.begin;
-        }
         let host_ns = counted.host_ns;
         let site = self.by_site.entry((counted.api, event.caller)).or_default();
         *site = site.saturating_add(host_ns);
         self.settle(place);
-        self.latest.0 = self.latest.0.join(Counts { host_ns, ..counts });
+        self.latest.0 = self.latest.0.join(Counts { host_ns, first: Some(call.begin), ..counts });
         self.latest.1 = place;
     }
 
@@ -189,7 +187,8 @@ impl ChurnFold {
         let spread = some as f64 / steady.len() as f64;
         let whole = counts.host_ns as f64 * of.values.len() as f64 / steady.len() as f64;
         let share = (whole / all.host_ns.max(1) as f64).min(1.0);
-        Some(Churn { counts, steps, spread, share, origin, first_ns: self.first.saturating_sub(began) })
+        let first_ns = counts.first?.saturating_sub(began);
+        Some(Churn { counts, steps, spread, share, origin, first_ns })
     }
 }
 
@@ -198,4 +197,23 @@ fn is_slow(memory: Memory, flags: u16) -> bool {
     let is_slow =
         matches!(memory, Memory::Device | Memory::Managed | Memory::Array | Memory::Mapped | Memory::Pinned);
     is_slow && flags & (flag::CAPTURED | flag::FAILED) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first of those "after the warm-up" was a weight of the set-up, six seconds before the loop.
+    #[test]
+    fn the_first_call_after_the_warm_up_is_none_of_the_set_up() {
+        let mut fold = ChurnFold::default();
+        for step in 0..16 {
+            let one =
+                Counts { allocations: 1, frees: 1, first: Some(1_000 + 10 * step), ..Counts::default() };
+            *fold.steps.at(step, Counts::default()) = one;
+        }
+        let churn =
+            fold.finish(Place { steps: Some(16), ..Place::default() }, 900, Origin::default()).unwrap();
+        assert_eq!((churn.counts.allocations, churn.first_ns), (13, 130));
+    }
 }

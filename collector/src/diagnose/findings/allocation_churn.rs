@@ -43,10 +43,12 @@ const PINNED: Advice = Advice {
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let churn = facts.all.memory.holders.churn.as_ref()?;
-    if churn.spread < OFTEN {
+    let counts = &churn.counts;
+    // What is hardly ever freed grows, and what is only freed was taken once.
+    let are_both = counts.allocations.min(counts.frees) >= counts.allocations.max(counts.frees) / 2;
+    if churn.spread < OFTEN || !are_both {
         return None;
     }
-    let counts = &churn.counts;
     let how_often = churn.steps.map(|steps| {
         let each = |calls: u64| calls as f64 / steps.max(1) as f64;
         format!(" ({:.1} and {:.1} per step)", each(counts.allocations), each(counts.frees))

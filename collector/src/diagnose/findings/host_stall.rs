@@ -136,22 +136,22 @@ fn explanation(state: Option<State>, is_input: bool) -> String {
 
 /// Returns the remedy.
 fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, is_now_and_then: bool) -> String {
+    let rest = |other: Advice| if is_partly_compiled(facts) { REST } else { other };
     let advice = match (state, is_input) {
         // It is more likely a server than a training that waits for its data.
         (Some(State::OffCpu), _) if only_infers(facts) => return format!("{SERVES} {}", OFF_CPU.of(facts)),
         (Some(State::Both) | None, _) if only_infers(facts) => {
-            let advice = if is_now_and_then { PAUSES } else { OTHER };
+            let advice = if is_now_and_then { PAUSES } else { rest(OTHER) };
             return format!("{} {SERVES}", advice.of(facts));
         }
         _ if is_now_and_then => PAUSES,
-        (Some(State::Running), true) if only_infers(facts) => RUNNING,
+        (Some(State::Running), true) if only_infers(facts) => rest(RUNNING),
         (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
         (Some(State::OffCpu), false) => return format!("{} {SERVES}", OFF_CPU.of(facts)),
         (Some(State::Running), true) => INPUT_RUNNING,
         (Some(State::Both) | None, true) => INPUT,
-        (_, false) if is_partly_compiled(facts) => REST,
-        (Some(State::Running), false) => RUNNING,
-        (Some(State::Both) | None, false) => OTHER,
+        (Some(State::Running), false) => rest(RUNNING),
+        (Some(State::Both) | None, false) => rest(OTHER),
     };
     advice.of(facts)
 }
@@ -283,6 +283,35 @@ mod tests {
         let other = of(Framework::Cuda, Some(State::OffCpu), "softmax");
         assert!(other.starts_with("Load the input") && other.ends_with(SERVES), "{other}");
         assert!(!of(Framework::PyTorch, Some(State::Running), "softmax").contains(SERVES));
+    }
+
+    /// A forward pass that was replayed as a CUDA graph, and one of Inductor's kernels, were to be compiled or made a graph.
+    #[test]
+    fn what_is_compiled_already_is_not_to_be_compiled() {
+        let of = |state, is_input, kernel: &str, graphs: u64| {
+            let mut all =
+                Tables { kernels: vec![Kernel::of_launches(kernel, 9, 1_000)], ..Tables::default() };
+            all.graphs.launches = graphs;
+            let process = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
+            let reports =
+                [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
+            let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
+            remedy(&facts, state, is_input, false)
+        };
+        let may_compile = |text: &str| text.contains("torch.compile(model)");
+        for (state, is_input) in [
+            (None, false),
+            (Some(State::Both), false),
+            (None, true),
+            (Some(State::Running), false),
+            (Some(State::Running), true),
+        ] {
+            for (kernel, graphs) in [("softmax", 120), ("triton_poi_fused_gelu_0", 0)] {
+                let fix = of(state, is_input, kernel, graphs);
+                assert!(!may_compile(&fix) && fix.contains("compiled already"), "{state:?} {is_input} {fix}");
+            }
+            assert!(may_compile(&of(state, is_input, "softmax", 0)), "{state:?} {is_input}");
+        }
     }
 
     /// What was known of a tenth of the time was said of all of it.

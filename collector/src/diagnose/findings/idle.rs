@@ -5,7 +5,7 @@ use super::super::buckets::Bucket;
 use super::super::finding::{OfSite, Sites};
 use crate::analyze::estimate::Sum;
 use crate::analyze::gaps::rows::GapRow;
-use crate::analyze::idle::{Cause, Part, Site};
+use crate::analyze::idle::{Cause, Next, Part, Site};
 use crate::analyze::source::{Lines, Source};
 use crate::model::stacks::Frame;
 use crate::units::{duration, plural};
@@ -74,7 +74,7 @@ impl<'a> Idle<'a> {
     pub fn of(facts: &Facts<'a>, is_meant: impl Fn(Cause, &Site) -> bool) -> Idle<'a> {
         let mut idle = Idle::default();
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
-        let mut by_call: BTreeMap<(Cause, Option<&str>), u64> = BTreeMap::new();
+        let mut by_call: BTreeMap<(Cause, Option<&str>, bool), u64> = BTreeMap::new();
         let (mut most, mut tids) = (0, BTreeSet::new());
         for (at, ((cause, site), part)) in facts.all.idle.sites.iter().enumerate() {
             // What happened once, before the steps, is no habit.
@@ -86,7 +86,8 @@ impl<'a> Idle<'a> {
             let whole = part.total.value;
             idle.sites.insert((Bucket::Idle(*cause), at), OfSite { claimed: whole, whole });
             *by_cause.entry(*cause).or_default() += part.total.value;
-            *by_call.entry((*cause, site.api.as_deref())).or_default() += part.count;
+            let before_code = site.next == Next::Code;
+            *by_call.entry((*cause, site.api.as_deref(), before_code)).or_default() += part.count;
             let is_owed = facts.owed_to(*cause, site).is_some();
             let wait = site.after_wait.as_ref().filter(|_| is_owed).map(|wait| &wait.line);
             idle.lines.add(wait.unwrap_or(&site.source.line).clone(), part.total.value);
@@ -95,7 +96,7 @@ impl<'a> Idle<'a> {
             }
         }
         idle.is_of_one_thread = tids.len() <= 1;
-        // A gap in which the thread was in several calls is counted once.
+        // A gap in which the thread was in several calls, or outside CUDA before it loaded code and after that, is counted once.
         idle.part.count = by_call.into_values().max().unwrap_or(0);
         for (cause, ns) in by_cause {
             let whole = facts.all.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
@@ -131,9 +132,16 @@ impl<'a> Idle<'a> {
         }
     }
 
-    /// Returns the [largest gaps](crate::analyze::gaps::rows::GapReport) whose main cause is `cause`, the longest first.
+    /// Returns those of the [largest gaps](crate::analyze::gaps::rows::GapReport) whose largest part is of this idle time, the longest first;
+    /// where no part is known, those whose main cause is `cause`.
     pub fn largest<'f>(&self, facts: &Facts<'f>, cause: Cause) -> Vec<&'f GapRow> {
-        let is_meant = |gap: &&GapRow| gap.causes[0].is_some_and(|(main, _)| main == cause);
+        let sites = facts.all.idle.sites.keys().enumerate();
+        let own = sites.filter(|(at, (cause, _))| self.sites.contains_key(&(Bucket::Idle(*cause), *at)));
+        let own: BTreeSet<&(Cause, Site)> = own.map(|(_, site)| site).collect();
+        let is_meant = |gap: &&GapRow| match &gap.largest {
+            Some(part) => own.contains(part),
+            None => gap.causes[0].is_some_and(|(main, _)| main == cause),
+        };
         let mut largest: Vec<&GapRow> = facts.all.gaps.largest.iter().filter(is_meant).collect();
         largest.sort_by_key(|gap| Reverse(gap.duration.value));
         largest
@@ -211,10 +219,11 @@ mod tests {
             ((Cause::OtherCall, site(Some("cuStreamWaitEvent"), Some(1))), part(3)),
             ((Cause::OutsideCuda, site(None, Some(1))), part(2)),
             ((Cause::OutsideCuda, site(None, Some(2))), part(2)),
+            ((Cause::OutsideCuda, Site { next: Next::Code, ..site(None, Some(2)) }), part(2)),
         ]
         .into();
         let buckets = Buckets::default();
         let idle = Idle::of(&Facts { reports: &[], all: &all, buckets: &buckets }, |_, _| true);
-        assert_eq!((idle.part.count, idle.part.total.value), (4, 200));
+        assert_eq!((idle.part.count, idle.part.total.value), (4, 250));
     }
 }

@@ -69,22 +69,24 @@ fn steps_of_line(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<u64> {
     (steps > 0 && count.saturating_mul(2) >= idle.part.count).then_some(steps)
 }
 
-/// Says between which two lines most of the time is, in a sentence with a blank before it: the operations before and after the largest
-/// gaps are known. The line of the finding is that of the call that ended the gaps.
+/// Says between which two lines most of the gaps lie that are at least half as long as the longest one, in a sentence with a blank before
+/// it: the operations before and after the largest gaps are known.
 pub fn ends(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<String> {
-    let line = idle.source().line?;
-    let mut pairs: BTreeMap<&Frame, u64> = BTreeMap::new();
-    for gap in idle.largest(facts, Cause::OutsideCuda) {
-        if let Some(before) = gap.before.line.as_ref().filter(|_| gap.after.line.as_ref() == Some(&line)) {
-            let sum = pairs.entry(before).or_default();
-            *sum = sum.saturating_add(gap.duration.value);
-        }
+    let gaps = idle.largest(facts, Cause::OutsideCuda);
+    let longest = gaps.first()?.duration.value;
+    let mut all = 0u64;
+    let mut pairs: BTreeMap<(Option<&Frame>, Option<&Frame>), u64> = BTreeMap::new();
+    for gap in gaps.iter().take_while(|gap| gap.duration.value.saturating_mul(2) >= longest) {
+        let sum = pairs.entry((gap.before.line.as_ref(), gap.after.line.as_ref())).or_default();
+        *sum = sum.saturating_add(gap.duration.value);
+        all = all.saturating_add(gap.duration.value);
     }
-    let (before, _) = pairs.into_iter().max_by_key(|(_, ns)| *ns)?;
+    let ((before, after), ns) = pairs.into_iter().max_by_key(|(_, ns)| *ns)?;
     let place = |frame: &Frame| match frame.is_without_line() {
         true => frame.place(),
         false => format!("{}:{}", frame.short_file(), frame.line),
     };
-    let [before, after] = [place(before), place(&line)];
-    (before != after).then(|| format!(" The longest lie between {before} and {after}."))
+    let [before, after] = [place(before?), place(after?)];
+    let which = if ns == all { "The" } else { "Most of the" };
+    (before != after && ns > all / 2).then(|| format!(" {which} longest lie between {before} and {after}."))
 }

@@ -328,6 +328,8 @@ fn gap(ns: u64) -> GapRow {
         before: side(),
         after: side(),
         causes: [Some((Cause::OutsideCuda, ns)), None, None],
+        largest: None,
+        may_warm_up: None,
         tid: None,
     }
 }
@@ -436,6 +438,22 @@ fn of_four_gaps_in_each_step_one_is_behind_the_free() {
     assert_eq!(of(Some(free)), [100, 10]);
     let other = wait_in("cuStreamSynchronize");
     assert_eq!(of(Some(other)), [75, 10], "it is owed to something else");
+}
+
+/// A program that keeps each loss, and frees nothing, was told that it frees memory, and to do so no more.
+#[test]
+fn memory_that_is_hardly_ever_freed_is_not_allocated_and_freed_again_and_again() {
+    let is_found = |allocations, frees| {
+        let mut one = process(1);
+        let counts = Counts { allocations, frees, ..Counts::default() };
+        one.memory.holders.churn = Some(Churn { counts, spread: 1.0, share: 1.0, ..Churn::default() });
+        found(vec![one], &[], allocation_churn::find).is_some()
+    };
+    let of = [(87, 0), (87, 20), (0, 87), (87, 60), (87, 87)];
+    assert_eq!(
+        of.map(|(allocations, frees)| is_found(allocations, frees)),
+        [false, false, false, true, true]
+    );
 }
 
 /// A program that pins a buffer in each step was told to take memory of the device from a pool.

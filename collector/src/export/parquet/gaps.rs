@@ -7,6 +7,7 @@ use super::tables::{Rows, Table};
 use crate::analyze::gaps::rows::LaunchKind;
 use crate::analyze::gaps::{Gap, LoggedGap, Neighbour};
 use crate::analyze::idle::Cause;
+use crate::analyze::idle::split::Divided;
 use crate::model::gpu_interval::host;
 use crate::model::{Action, Event};
 
@@ -27,7 +28,7 @@ impl Gaps {
     /// Adds a gap.
     pub fn add(&mut self, of: &mut Context<'_>, rows: &mut Rows<'_>, logged: &LoggedGap) {
         let LoggedGap { device, start, gap } = *logged;
-        let Gap { duration, before, after, causes, leader, .. } = gap;
+        let Gap { duration, before, after, host: Divided { causes, .. }, leader, .. } = gap;
         let table = Table::Gap;
         let thread = leader.map(|(_, thread)| thread);
         let place = rows.entry((table, 0), &mut self.places, (device, thread), || {

@@ -18,7 +18,7 @@ pub struct Part {
     #[schemars(extend("enum" = PARTS.map(|(part, _)| part)))]
     pub part: &'static str,
     /// start_up, set_up and tail are of the run, even where the other parts are of a step; and so is idle time that is mostly outside of
-    /// the steps.
+    /// the steps, in the run that has more of it.
     pub per: Per,
     pub ns: Figure,
 }
@@ -30,7 +30,7 @@ pub struct Cause {
     #[schemars(extend("enum" = idle::Cause::ALL.map(idle::Cause::name)))]
     pub cause: &'static str,
     /// set_up and loading are of the run, even where the other causes are of a step; and so are causes that are mostly outside of the
-    /// steps.
+    /// steps, in the run that has more of them.
     pub per: Per,
     /// The number of gaps that have such a part.
     pub count: Figure,
@@ -76,18 +76,22 @@ fn idle_time(buckets: &Buckets, is_of_run: bool) -> Sum {
     })
 }
 
-/// Whether idle time of a run is mostly outside of its steps, as a pause behind them is: `steps` steps have `per_step` each.
-fn is_once(total: u64, per_step: f64, steps: f64) -> bool {
+/// Whether idle time is mostly outside of the steps, as a pause behind them is, in the run that has more of it: what a change has left of
+/// it says nothing of where it was. Of each run, its time in all, that of a step, and the number of steps.
+fn is_once(runs: [(u64, f64, f64); 2]) -> bool {
+    let each = |(total, _, steps): &(u64, f64, f64)| *total as f64 / steps;
+    let [before, after] = runs;
+    let (total, per_step, steps) = if each(&before) >= each(&after) { before } else { after };
     per_step * steps < total as f64 / 2.0
 }
 
 /// Compares the parts of the wall time, in the order of the identity. `scale` are the steps of each run.
 pub fn parts(before: &Report, after: &Report, per: Per, scale: Scale) -> Vec<Part> {
-    let is_outside = |report: &Report, steps: f64| {
-        is_once(idle_time(&report.identity.buckets, false).value, report.steps.per_step.idle_ns, steps)
+    let of_idle = |report: &Report, steps: f64| {
+        (idle_time(&report.identity.buckets, false).value, report.steps.per_step.idle_ns, steps)
     };
     let row = |(part, of): Named| {
-        let is_idle = part == "idle" && (is_outside(before, scale.before) || is_outside(after, scale.after));
+        let is_idle = part == "idle" && is_once([of_idle(before, scale.before), of_idle(after, scale.after)]);
         let is_of_run = PARTS_OF_RUN.contains(&part) || is_idle;
         let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
         let of = |report: &Report| Some(of(&report.identity.buckets).into());
@@ -104,9 +108,9 @@ pub fn causes(before: &Report, after: &Report, per: Per, scale: Scale) -> Vec<Ca
         let found = idle.by_cause.iter().find(|row| row.cause == cause);
         found.map_or((0, Estimate::exactly(0)), |row| (row.count, row.total_ns))
     };
-    let is_outside = |report: &Report, cause: &str, steps: f64| {
+    let of_cause = |report: &Report, cause: &str, steps: f64| {
         let per_step = report.steps.per_step.idle_by_cause_ns.get(cause).copied().unwrap_or(0.0);
-        is_once(find(&report.idle, cause).1.value, per_step, steps)
+        (find(&report.idle, cause).1.value, per_step, steps)
     };
     let is_new = |row: &&ByCause| !before.idle.by_cause.iter().any(|known| known.cause == row.cause);
     let rows = before.idle.by_cause.iter().chain(after.idle.by_cause.iter().filter(is_new));
@@ -115,8 +119,7 @@ pub fn causes(before: &Report, after: &Report, per: Per, scale: Scale) -> Vec<Ca
         .map(|cause| {
             let (of_before, of_after) = (find(&before.idle, cause), find(&after.idle, cause));
             let is_of_run = of_run.contains(&cause)
-                || is_outside(before, cause, scale.before)
-                || is_outside(after, cause, scale.after);
+                || is_once([of_cause(before, cause, scale.before), of_cause(after, cause, scale.after)]);
             let (per, scale) = if is_of_run { (Per::Run, Scale::RUN) } else { (per, scale) };
             Cause {
                 cause,
@@ -193,6 +196,21 @@ mod tests {
         let parts = parts(&before, &after, Per::Step, scale);
         let set_up = parts.iter().find(|row| row.part == "set_up").unwrap();
         assert_eq!((set_up.per, set_up.ns.before.map(|ns| ns.value)), (Per::Run, Some(2_005_000_000.0)));
+    }
+
+    /// What a change had removed of the steps was of the run, behind all other causes, if only a remainder outside of them was left.
+    #[test]
+    fn a_cause_that_a_change_removes_from_the_steps_is_of_a_step() {
+        let (slow, mut fast) = (run(100, 0), run(100, 0));
+        let outside = fast.idle.by_cause.iter_mut().find(|row| row.cause == "outside_cuda").unwrap();
+        outside.total_ns = exactly(300_000).into();
+        fast.steps.per_step.idle_by_cause_ns.insert("outside_cuda", 1_000.0);
+        for (before, after, figures) in
+            [(&slow, &fast, [20_000.0, 3_000.0]), (&fast, &slow, [3_000.0, 20_000.0])]
+        {
+            let (_, causes) = compared(before, after);
+            assert_eq!(causes[0], ("outside_cuda", Per::Step, figures));
+        }
     }
 
     /// A pause of a second behind a hundred steps was 10 ms more in each of them, +547148 %.

@@ -92,12 +92,17 @@ fn plot(screen: &mut Screen<'_>, steps: &Steps) {
     }
     let width = steps.plot_ns.len().min(screen.inner());
     let line = sparkline(&steps.plot_ns, most, width, screen.style.ascii);
-    let cut = if steps.plot_ns.iter().any(|ns| *ns > most) {
-        format!("; {} took longer", CUT[usize::from(screen.style.ascii)])
-    } else {
-        String::new()
-    };
-    screen.more(Text::from(line).then(dim(format!(" up to {}{cut}", duration(most)))));
+    screen.more(Text::from(line).then(dim(legend(steps, most, screen.style.ascii))));
+}
+
+/// Says what the values of the plot are, and what its highest character stands for.
+fn legend(steps: &Steps, most: u64, ascii: bool) -> String {
+    // Steps at the end that are in no mean yet are among those that were found.
+    let are_means = steps.plot_ns.len() as u64 * 3 / 2 < steps.count;
+    let what = if are_means { " means of several steps each," } else { "" };
+    let is_cut = steps.plot_ns.iter().any(|ns| *ns > most);
+    let cut = if is_cut { format!("; {} took longer", CUT[usize::from(ascii)]) } else { String::new() };
+    format!("{what} up to {}{cut}", duration(most))
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
@@ -185,9 +190,27 @@ mod tests {
     use super::*;
     use crate::analyze::steps;
 
-    fn scaled(plot: &[u64], max: u64) -> u64 {
+    fn of(count: u64, plot: &[u64], max: u64) -> Steps {
         let time = Some(steps::StepTimes { max, ..steps::StepTimes::default() });
-        scale(&Steps::of(&steps::Steps { count: 9, time, plot: plot.to_vec(), ..steps::Steps::default() }))
+        Steps::of(&steps::Steps { count, time, plot: plot.to_vec(), ..steps::Steps::default() })
+    }
+
+    fn scaled(plot: &[u64], max: u64) -> u64 {
+        scale(&of(9, plot, max))
+    }
+
+    /// A plot of steps that took up to 385 ms was said to be "up to 48.4 ms".
+    #[test]
+    fn a_plot_of_means_says_that_it_is_one() {
+        let said = |count, plot: &[u64]| {
+            let steps = of(count, plot, 385_000_000);
+            legend(&steps, scale(&steps), false)
+        };
+        let plot = [48_400_000; 45];
+        assert_eq!(said(360, &plot), " means of several steps each, up to 48.4 ms");
+        assert_eq!(said(89, &plot), " means of several steps each, up to 48.4 ms");
+        assert_eq!(said(46, &plot), " up to 48.4 ms");
+        assert_eq!(said(59, &[1_000_000; 58]), " up to 1.00 ms");
     }
 
     #[test]

@@ -85,6 +85,10 @@ fn a_gap_is_divided_by_the_calls_of_the_thread_that_ended_it() {
     let outside = tally.places.keys().find(|(cause, _)| *cause == Cause::OutsideCuda).unwrap().1;
     assert_eq!((outside.api, outside.caller), (None, place(8)), "the call that ended the gap");
     assert_eq!((tally.led[&(0, 1)], owed(&tally)), (900, [0, 900]));
+    let divided =
+        Tally::default().split(gap(100, 1_000, 0), Some(&lead(&calls, 900, 950)), &Period::default());
+    assert_eq!(divided.causes[0], Some((Cause::OutsideCuda, 670)));
+    assert_eq!(divided.largest, Some((Cause::OutsideCuda, outside)));
 }
 
 /// What is loaded was compiled before.
@@ -98,6 +102,35 @@ fn time_before_code_is_loaded_is_apart_from_time_before_a_launch() {
         outside.map(|((_, to), part)| (to.next, to.caller, part.count, part.total.value)).collect();
     found.sort();
     assert_eq!(found, [(Next::Input, place(8), 1, 300), (Next::Code, place(7), 1, 400)]);
+}
+
+/// Inductor waits for an idle GPU between what it compiles and what it loads: the seconds before that wait were a stall of another kind.
+#[test]
+fn a_wait_between_what_is_compiled_and_what_is_loaded_is_passed_over() {
+    let before_code = |between: Cause| -> u64 {
+        let calls = [call(500, 510, between), call(560, 600, Cause::Loading)];
+        let tally = split(gap(100, 1_000, 0), &lead(&calls, 900, 950));
+        let to_code = tally.places.iter().filter(|((_, place), _)| place.next == Next::Code);
+        to_code.map(|(_, part)| part.total.value).sum()
+    };
+    for passed_over in [Cause::ExplicitSync, Cause::OtherCall, Cause::Allocating] {
+        assert_eq!(before_code(passed_over), 400 + 50, "{passed_over:?}");
+    }
+    for work in [Cause::Launching, Cause::Copying, Cause::ImplicitSync] {
+        assert_eq!(before_code(work), 50, "what comes before {work:?} was for that");
+    }
+}
+
+/// Numba initializes a linker, and loads what that made: each compilation counted twice.
+#[test]
+fn what_is_compiled_before_several_loads_in_a_gap_is_one_part() {
+    let load = |from, address| Spent { caller: place(address), ..call(from, from + 40, Cause::Loading) };
+    let tally = split(gap(100, 1_000, 0), &lead(&[load(500, 5), load(640, 6)], 900, 950));
+    let outside = tally.places.iter().filter(|((cause, _), _)| *cause == Cause::OutsideCuda);
+    let mut found: Vec<_> =
+        outside.map(|((_, to), part)| (to.next, to.caller, part.count, part.total.value)).collect();
+    found.sort();
+    assert_eq!(found, [(Next::Other, place(8), 1, 220), (Next::Code, place(6), 1, 400 + 100)]);
 }
 
 #[test]
@@ -285,7 +318,8 @@ fn what_may_be_warm_up_is_kept_with_what_the_thread_did_in_it() {
     tally.by_step.reach(2);
     let end = 2 * ONE_OFF as i64;
     let lead = Lead { waited: Some(wait(-100, 1)), is_paused: Some(true), ..lead(&[], end, end + 10) };
-    tally.split(gap(0, end, 0), Some(&lead), &Period::default());
+    let divided = tally.split(gap(0, end, 0), Some(&lead), &Period::default());
+    assert_eq!(divided.may_warm_up, Some(2));
     let early: Vec<Early> = tally.early.iter().copied().collect();
     assert_eq!(early.len(), 2, "what is owed to the wait is apart");
     for Early { step, part, running, is_paused, .. } in &early {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::analyze::gaps::KEPT;
 use crate::analyze::idle::Next;
-use crate::diagnose::findings::pageable_copies;
 use crate::diagnose::findings::waits::is_query;
+use crate::diagnose::findings::{pageable_copies, recompilation};
 
 fn line(number: u32) -> Option<Frame> {
     Some(Frame { file: "train.py".to_owned(), line: number, ..Frame::default() })
@@ -275,6 +275,55 @@ fn a_few_long_pauses_are_not_what_python_does_between_launches() {
     assert!(!text.contains("pauses") && fix.contains("torch.compile"), "one in 9 steps: {text} {fix}");
     let (_, fix) = of(64, 6_400);
     assert!(fix.contains("torch.compile"), "more than are known may be as long: {fix}");
+}
+
+/// Of what was left of the host's time, "one gap" had all: it was one of a compilation, which is another finding.
+#[test]
+fn the_longest_gaps_of_a_finding_are_its_own() {
+    let site = |next| Site { is_long: true, source: at(27), next, ..Site::default() };
+    let outside = |next| (Cause::OutsideCuda, site(next));
+    let part = |count: u64, each| Part { count, total: exactly(count * each * MS) };
+    let mut one = process(1);
+    one.idle.by_cause = [(Cause::OutsideCuda, part(1, 20_000 + 2_700))].into();
+    one.idle.sites = [(outside(Next::Code), part(10, 2_000)), (outside(Next::Other), part(900, 3))].into();
+    let kept = |next, ms: u64| GapRow { largest: Some(outside(next)), ..gap(ms * MS) };
+    one.gaps.largest = vec![kept(Next::Code, 2_000); 10];
+    one.gaps.largest.extend(vec![kept(Next::Other, 3); KEPT - 10]);
+    let parts = [(Bucket::Idle(Cause::OutsideCuda), 22_700 * MS), (Bucket::Compute, S)];
+    let said = |find| text(pytorch(one.clone(), &parts, find));
+    let (stall, compiled) = (said(host_stall::find), said(recompilation::find));
+    assert!(stall.starts_with("900 gaps of 3.00 ms each, 2.70 s in all,"), "{stall}");
+    assert!(compiled.starts_with("10 gaps of 2.00 s each, 20.0 s in all,"), "{compiled}");
+}
+
+/// Six checkpoints of 150 ms were the longest gaps by far, and the longest were said to be those of an evaluation, of 5 ms each, which
+/// had more time together.
+#[test]
+fn the_longest_gaps_lie_between_the_lines_of_the_longest() {
+    let site = |number| Site { is_long: true, source: at(number), ..Site::default() };
+    let part = |count: u64, each| Part { count, total: exactly(count * each * MS) };
+    let between = |ms: u64, before, after| {
+        let mut row = gap(ms * MS);
+        (row.before.line, row.after.line) = (line(before), line(after));
+        row
+    };
+    let of = |others: usize| {
+        let mut one = process(1);
+        one.idle.by_cause = [(Cause::OutsideCuda, part(1, 6 * 150 + 240 * 5))].into();
+        one.idle.sites = [(10, part(240, 5)), (6, part(6, 150))]
+            .map(|(number, part)| ((Cause::OutsideCuda, site(number)), part))
+            .into();
+        one.gaps.largest = vec![between(150, 14, 6); 6 - others];
+        one.gaps.largest.extend(vec![between(100, 20, 21); others]);
+        one.gaps.largest.extend(vec![between(5, 11, 10); KEPT - 6]);
+        let parts = [(Bucket::Idle(Cause::OutsideCuda), 2_100 * MS), (Bucket::Compute, S)];
+        let found = pytorch(one, &parts, host_stall::find).unwrap().finding;
+        assert_eq!(found.evidence.source.line, line(10));
+        found.evidence.text
+    };
+    assert!(of(0).contains(" The longest lie between train.py:14 and train.py:6."), "{}", of(0));
+    assert!(of(1).contains(" Most of the longest lie between train.py:14 and train.py:6."), "{}", of(1));
+    assert!(!of(4).contains("train.py:14"), "{}", of(4));
 }
 
 /// What torch.save did between the copies of its tensors, after every 100 steps, was to be gained with torch.compile.
