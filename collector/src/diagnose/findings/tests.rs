@@ -440,7 +440,7 @@ fn of_four_gaps_in_each_step_one_is_behind_the_free() {
     assert_eq!(of(Some(other)), [75, 10], "it is owed to something else");
 }
 
-/// A program that keeps each loss, and frees nothing, was told that it frees memory, and to do so no more.
+/// A program that keeps each loss, and frees nothing, was advised to free it less often.
 #[test]
 fn memory_that_is_hardly_ever_freed_is_not_allocated_and_freed_again_and_again() {
     let is_found = |allocations, frees| {
