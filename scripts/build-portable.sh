@@ -52,13 +52,16 @@ build() {
 if [[ ! -e $target/glibc-2.28/$triple/release/gpuspy ]]; then
     echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
 fi
+# The agent's launches gain from optimizing across crates (docs/speed.md). Of the rest nearly all is one crate, which several programs are
+# linked from: it is compiled once, in one piece.
+whole=(--config 'profile.release.lto="off"' --config profile.release.codegen-units=1)
 if [[ $architecture == $(uname -m) ]]; then
     build 2.17 -p gpuspy-agent
-    build 2.28 --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz
+    build 2.28 "${whole[@]}" --workspace --exclude gpuspy-agent --exclude gpuspy-fuzz
 else
     export CARGO_PROFILE_RELEASE_STRIP=symbols
     build 2.17 -p gpuspy-agent
-    build 2.28 -p gpuspy -p simcuda
+    build 2.28 "${whole[@]}" -p gpuspy -p simcuda
 fi
 
 # A function that the empty library lacks, or the agent does not bind, brings zig's unwinder in, with all that is beside it there.
