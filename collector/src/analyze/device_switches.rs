@@ -2,22 +2,26 @@
 
 use super::analysis::{Analysis, End, Start};
 use super::merge::Merge;
+use super::quantile::Quantiles;
 use super::scope::Scope;
 use super::source::Lines;
 use crate::hash::HashMap;
 use crate::model::{Action, Event, When};
+use std::collections::BTreeSet;
 
 /// Changes of the GPU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Switches {
     /// How often an operation went to another GPU than the one before it of its thread.
     pub count: u64,
-    /// The host's time from the return of the one call to the entry of the other, in all of these, ns.
-    pub outside_ns: u64,
+    /// The host's time from the return of the one call to the entry of the other, in each of these, ns: it contains waits of the program.
+    pub outside: Quantiles,
     /// Operations that went to the same GPU as the one before.
     pub others: u64,
     /// The same time of those, ns.
-    pub others_outside_ns: u64,
+    pub others_outside: Quantiles,
+    /// The GPUs that the thread served which served most of them.
+    pub gpus: u64,
     /// The time from the first to the last operation of the threads that changed, ns, of the longest.
     pub span: u64,
     /// ns from the start of the collection to the first change.
@@ -34,9 +38,10 @@ impl Merge for Switches {
             self.first = if self.count == 0 { other.first } else { self.first.min(other.first) };
         }
         self.count += other.count;
-        self.outside_ns = self.outside_ns.saturating_add(other.outside_ns);
+        self.outside.merge(&other.outside);
         self.others += other.others;
-        self.others_outside_ns = self.others_outside_ns.saturating_add(other.others_outside_ns);
+        self.others_outside.merge(&other.others_outside);
+        self.gpus = self.gpus.max(other.gpus);
         self.span = self.span.max(other.span);
         self.most = self.most.max(other.most);
         self.lines.merge(&other.lines);
@@ -47,6 +52,8 @@ impl Merge for Switches {
 #[derive(Clone, Debug)]
 struct Thread {
     device: u32,
+    /// All that it has served.
+    devices: BTreeSet<u32>,
     began: u64,
     returned: u64,
     switches: Switches,
@@ -75,22 +82,24 @@ impl<'a> Analysis<'a> for SwitchCount {
             return;
         }
         let (called, returned) = (operation.called, operation.returned);
-        let new = Thread { device, began: called, returned: called, switches: Switches::default() };
+        let devices = BTreeSet::new();
+        let new = Thread { device, devices, began: called, returned: called, switches: Switches::default() };
         let thread = self.threads.entry(event.record.thread).or_insert(new);
         let outside = called.saturating_sub(thread.returned);
         let switches = &mut thread.switches;
         if thread.device == device {
             switches.others += 1;
-            switches.others_outside_ns = switches.others_outside_ns.saturating_add(outside);
+            switches.others_outside.add(outside);
         } else {
             if switches.count == 0 {
                 switches.first = called.saturating_sub(self.began);
             }
             switches.count += 1;
-            switches.outside_ns = switches.outside_ns.saturating_add(outside);
+            switches.outside.add(outside);
             *self.lines.entry(operation.caller.line).or_default() += 1;
         }
         thread.device = device;
+        thread.devices.insert(device);
         thread.returned = returned;
     }
 
@@ -100,7 +109,8 @@ impl<'a> Analysis<'a> for SwitchCount {
             let tid = end.status.and_then(|status| status.threads.get(&id).copied());
             let span = thread.returned.saturating_sub(thread.began);
             let most = (thread.switches.count, tid);
-            all.merge(&Switches { span, most, ..thread.switches });
+            let gpus = thread.devices.len() as u64;
+            all.merge(&Switches { span, most, gpus, ..thread.switches });
         }
         self.lines.into_iter().for_each(|(line, count)| all.lines.add(end.line_of(line), count));
         all
@@ -145,9 +155,10 @@ mod tests {
             (1, 1, 2_055, 2_060),
             (1, 0, 2_100, 2_110),
         ]);
-        assert_eq!((found.count, found.outside_ns), (2, 30 + 40));
+        assert_eq!((found.count, found.outside.median().unwrap().value, found.gpus), (2, (30 + 40) / 2, 2));
         // The first operation of a thread has none before it.
-        assert_eq!((found.others, found.others_outside_ns), (2, 5));
+        let others = found.others_outside.quantile(1.0);
+        assert_eq!((found.others, others), (2, Some(5)));
         assert_eq!((found.first, found.span), (1_040, 110));
     }
 
@@ -159,7 +170,7 @@ mod tests {
             (1, 0, 2_040, 2_050),
             (2, 1, 2_060, 2_070),
         ]);
-        assert_eq!(found, Switches::default());
+        assert_eq!((found.count, found.others), (0, 0));
     }
 
     #[test]
@@ -182,14 +193,19 @@ mod tests {
             (1, Operation { device: None, ..launch }),
             (1, launch),
         ]);
-        assert_eq!(found, Switches::default());
+        assert_eq!((found.count, found.others), (0, 0));
     }
 
     #[test]
     fn processes_add_up_and_the_earliest_change_is_the_first() {
+        let of = |samples: &[u64]| {
+            let mut outside = Quantiles::default();
+            samples.iter().for_each(|ns| outside.add(*ns));
+            outside
+        };
         let one = Switches {
             count: 2,
-            outside_ns: 10,
+            outside: of(&[10, 10]),
             first: 500,
             span: 900,
             most: (2, Some(7)),
@@ -197,7 +213,7 @@ mod tests {
         };
         let other = Switches {
             count: 3,
-            outside_ns: 20,
+            outside: of(&[20, 20, 20]),
             first: 300,
             span: 100,
             most: (3, Some(4)),
@@ -206,7 +222,7 @@ mod tests {
         let none = Switches { others: 9, ..Switches::default() };
         let mut all = Switches::default();
         [none.clone(), one, none, other].iter().for_each(|switches| all.merge(switches));
-        let expected = (5, 30, 18, 300, 900, (3, Some(4)));
-        assert_eq!((all.count, all.outside_ns, all.others, all.first, all.span, all.most), expected);
+        let expected = (5, 5, 18, 300, 900, (3, Some(4)));
+        assert_eq!((all.count, all.outside.count(), all.others, all.first, all.span, all.most), expected);
     }
 }

@@ -109,14 +109,15 @@ impl DeviceReport {
         whole(&self.identity, &self.work)
     }
 
-    /// Returns the row without the gaps and their causes, which are most of it. Those of all devices are in tables of their own.
+    /// Returns the row without the gaps and the places of its idle time, which are most of it. Those of all devices are in tables of
+    /// their own.
     pub fn without_gaps(&self) -> DeviceReport {
         DeviceReport {
             uuid: self.uuid.clone(),
             name: self.name.clone(),
             bins: self.bins.clone(),
             gaps: GapReport::default(),
-            idle: IdleReport::default(),
+            idle: IdleReport { by_cause: self.idle.by_cause.clone(), ..IdleReport::default() },
             idle_by_step: Vec::new(),
             ..*self
         }

@@ -8,7 +8,8 @@
 //! best estimate: then the peak is an interval ([`doubt`]), and so it is where a graph takes and frees several blocks.
 //!
 //! Of a process, and not of several on one line, each block is followed from its allocation to its free ([`held`]): who
-//! held memory at the peak, how long blocks live ([`lifetimes`]), and whether memory grows ([`trend`]).
+//! held memory at the peak, how long blocks live ([`lifetimes`]), and whether memory grows ([`trend`]). Of page-locked host memory, the
+//! last of these.
 
 pub mod churn;
 mod doubt;
@@ -30,7 +31,7 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::Event;
 use crate::model::gpu_interval::host;
-use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory, returned};
+use crate::model::memory::{MemoryChange, failed, fills_gpu, is_device_memory, is_page_locked, returned};
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
 use crate::trace::record::{Body, Call, Record};
@@ -95,8 +96,10 @@ pub struct MemoryTimeline {
     entered: usize,
     sum: MemoryUse,
     owners: Owners,
-    /// Each block; `None` for several processes, whose blocks are in their own reports.
+    /// Each block of device memory; `None` for several processes, whose blocks are in their own reports.
     held: Option<Held>,
+    /// The same of page-locked memory, from the first of it on.
+    page_locked: Option<Held>,
     lines: Lines,
     doubts: BTreeMap<Part, Doubt>,
     /// By process and thread: a thread frees one block at a time.
@@ -114,6 +117,7 @@ impl MemoryTimeline {
             sum: MemoryUse::default(),
             owners: Owners::default(),
             held: None,
+            page_locked: None,
             lines: Lines::default(),
             doubts: BTreeMap::new(),
             freeing: HashMap::default(),
@@ -244,6 +248,10 @@ impl MemoryTimeline {
             let changes = changes.iter().filter(|change| is_device_memory(change.memory()));
             changes.for_each(|change| held.change_after(change));
         }
+        if let Some(held) = self.page_locked.as_mut().filter(|_| !is_inside) {
+            let changes = changes.iter().filter(|change| is_page_locked(change.memory()));
+            changes.for_each(|change| held.change_after(change));
+        }
         if began >= end {
             return;
         }
@@ -293,6 +301,12 @@ impl MemoryTimeline {
                 held.change(&change, &by, self.began.saturating_add(at));
             }
         }
+        if is_page_locked(memory)
+            && let Some(device) = &self.held
+        {
+            let held = self.page_locked.get_or_insert_with(|| device.beside());
+            held.change(&change, &by, self.began.saturating_add(at));
+        }
         if !is_counted {
             return;
         }
@@ -331,7 +345,7 @@ impl<'a> Analysis<'a> for MemoryTimeline {
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
         let (record, changes) = (event.record, scope.memory());
-        if let Some(held) = &mut self.held {
+        for held in [&mut self.held, &mut self.page_locked].into_iter().flatten() {
             held.observe(event, scope.call());
         }
         self.end_free(event.process, record);
@@ -366,10 +380,12 @@ impl<'a> Analysis<'a> for MemoryTimeline {
     fn finish(mut self, end: &End<'_>) -> MemoryUse {
         self.end(end.ended);
         let mut held = self.held.take();
+        let page_locked = self.page_locked.take().and_then(|held| held.finish(end).growth);
         let by_gpu = held.as_mut().map(Held::by_gpu).unwrap_or_default();
         let rows = self.rows(end.ended, |caller| end.library(caller));
         let mut holders = held.map(|held| held.finish(end)).unwrap_or_default();
         holders.at_peak.iter_mut().for_each(|holder| holder.of = rows.device.peak_bytes);
+        holders.page_locked = page_locked;
         MemoryUse { by_gpu, holders, ..rows }
     }
 }

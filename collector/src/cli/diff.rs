@@ -95,13 +95,13 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
         say(format_args!("--fail-over cannot decide: {}", diff.change.text));
         return Ok(ExitCode::from(UNREADABLE));
     }
-    match options.fail_over {
-        Some(percent) if diff.change.is_slower_than(percent) => {
-            say(format_args!("AFTER is slower than --fail-over {percent} allows: {}", diff.change.text));
-            Ok(ExitCode::from(OVER_LIMIT))
-        }
-        _ => Ok(printed),
+    if let Some(percent) = options.fail_over
+        && let Some(slower) = diff.slower_than(percent)
+    {
+        say(format_args!("AFTER is slower than --fail-over {percent} allows: {slower}"));
+        return Ok(ExitCode::from(OVER_LIMIT));
     }
+    Ok(printed)
 }
 
 fn side<'a>(path: &'a str, run: &'a Run) -> DiffRun<'a> {

@@ -157,15 +157,18 @@ impl Carry {
             }
             (Body::GraphNode(node), _) => self.node(node, record),
             (Body::ClockSample(_), Some(key)) => self.known.append(key, record.clone(), CLOCK_SAMPLES),
-            (Body::NvtxRange(range), _) => {
-                self.ranges.change(range, record);
-            }
+            (Body::NvtxRange(range), _) => return self.ranges.change(range, record),
             (Body::CaptureEdge { begins }, _) => self.captures = Some(*begins),
             (Body::Alloc(_) | Body::Free(_) | Body::Api(_), _) => return self.memory.observe(record),
             (_, Some(key)) => self.known.replace(key, record.clone()),
             (_, None) => return false,
         }
         true
+    }
+
+    /// Whether a record is the start of a range that is known to have ended before `at`.
+    pub fn is_over(&self, record: &Record, at: u64) -> bool {
+        matches!(&record.body, Body::NvtxRange(range) if self.ranges.is_over(range, at))
     }
 
     /// Forgets a thread that has ended: its time, its name and the ranges that only it could end.

@@ -4,7 +4,7 @@ use crate::trace::record::{Body, NvtxRange, Record};
 use gpuspy_wire::record::NvtxChange;
 use std::collections::BTreeMap;
 
-/// Limit on the open ranges: more than a process has. Further ones are not followed.
+/// Limit on the open ranges: more than a process has. Further ones are not followed. And on those that are over before they start.
 const MOST: usize = 1 << 16;
 
 /// The open ranges that are followed.
@@ -16,6 +16,8 @@ pub struct OpenRanges {
     started: BTreeMap<u64, Record>,
     /// How many there are.
     count: usize,
+    /// The ends of started ranges that came before their starts, by id: one thread's records are drained before another's. The latest.
+    over: BTreeMap<u64, u64>,
 }
 
 impl OpenRanges {
@@ -27,7 +29,7 @@ impl OpenRanges {
                 self.pushed.entry(on).or_default().push(record.clone());
                 self.count += 1;
             }
-            NvtxChange::Start if self.count < MOST => {
+            NvtxChange::Start if self.count < MOST && !self.over.contains_key(&range.id) => {
                 let replaced = self.started.insert(range.id, record.clone());
                 self.count += usize::from(replaced.is_none());
             }
@@ -36,10 +38,25 @@ impl OpenRanges {
             NvtxChange::End => {
                 let was_followed = self.started.remove(&range.id).is_some();
                 self.count -= usize::from(was_followed);
+                if !was_followed {
+                    self.comes_early(range.id, record.at);
+                }
                 return was_followed;
             }
         }
         true
+    }
+
+    fn comes_early(&mut self, id: u64, at: u64) {
+        self.over.insert(id, at);
+        if self.over.len() > MOST {
+            self.over.pop_first();
+        }
+    }
+
+    /// Whether the end of this range has come already, and was before `at`.
+    pub fn is_over(&self, range: &NvtxRange, at: u64) -> bool {
+        range.change == NvtxChange::Start && self.over.get(&range.id).is_some_and(|end| *end < at)
     }
 
     fn popped(&mut self, on: (u32, u32)) -> bool {
@@ -104,6 +121,25 @@ mod tests {
         assert!(changed(&mut open, Pop, 0) && changed(&mut open, Pop, 0));
         assert!(!changed(&mut open, Pop, 0), "it was opened before");
         assert_eq!((texts(&open), open.count), (vec![5], 1));
+    }
+
+    /// The end is in the ring of another thread, which was drained first: such ranges were open for ever, and after 256 of them no later
+    /// window had a range.
+    #[test]
+    fn a_range_whose_end_comes_before_its_start_is_not_open() {
+        use NvtxChange::{End, Start};
+        let mut open = OpenRanges::default();
+        assert!(!changed(&mut open, End, 7), "it is not known yet");
+        assert!(changed(&mut open, Start, 7));
+        assert_eq!((texts(&open), open.count), (vec![], 0));
+        let range =
+            |id| NvtxRange { change: Start, id, domain: 0, text: 1, category: 0, color: 0, payload: false };
+        assert_eq!(
+            [(7, 8), (7, 7), (8, 9)].map(|(id, at)| open.is_over(&range(id), at)),
+            [true, false, false]
+        );
+        assert!((0..=MOST as u64).all(|id| !changed(&mut open, End, 100 + id)));
+        assert_eq!(open.over.len(), MOST, "of too many, the latest");
     }
 
     #[test]

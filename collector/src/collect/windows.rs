@@ -554,7 +554,7 @@ impl Windows<'_> {
         if let Body::CaptureEdge { .. } = record.body {
             // It changes what the window began with.
             writer.push(Record { at: edge, ..record.clone() })?;
-        } else if is_carried {
+        } else if is_carried && !self.carry.is_over(&record, edge) {
             // Memory changes when the call returns, which may be after the edge.
             let is_over = record.at < edge;
             let again = record.clone();

@@ -74,7 +74,7 @@ impl Buckets {
             let parts = BTreeMap::from([(Bucket::StartUp, Sum { value: wall, lo: wall, hi: wall })]);
             return Buckets { wall, parts, ..Buckets::default() };
         };
-        let buckets = Buckets::of_device(device, all);
+        let buckets = Buckets::of_device(device);
         let loading = Bucket::Idle(Cause::Loading);
         let loaded_once = buckets.get(loading).value.saturating_sub(in_steps(all, Cause::Loading));
         let mut once = buckets.before_steps(&device.before_steps);
@@ -118,7 +118,7 @@ impl Buckets {
         self.wall.saturating_sub(self.around)
     }
 
-    fn of_device(device: &DeviceReport, all: &Tables) -> Buckets {
+    fn of_device(device: &DeviceReport) -> Buckets {
         let whole = device.whole();
         let wall = device.line.looked_ns.max(whole.span);
         let outside = wall - whole.span;
@@ -141,12 +141,12 @@ impl Buckets {
         let mut undecided = whole.undecided;
         undecided.add(whole.unobserved);
         parts.insert(Bucket::Undecided, undecided);
-        // The causes are those of all devices: they are reduced to the idle time of this one.
-        let of_all = all.idle.by_cause.values().fold(0u64, |sum, part| sum.saturating_add(part.total.value));
+        let by_cause = &device.idle.by_cause;
+        let known = by_cause.values().fold(0u64, |sum, part| sum.saturating_add(part.total.value));
         let mut left = whole.idle.value;
-        for (cause, part) in all.idle.by_cause.iter().filter(|(cause, _)| **cause != Cause::Undecided) {
+        for (cause, part) in by_cause.iter().filter(|(cause, _)| **cause != Cause::Undecided) {
             let share =
-                |ns: u64| (u128::from(ns) * u128::from(whole.idle.value) / u128::from(of_all.max(1))) as u64;
+                |ns: u64| (u128::from(ns) * u128::from(whole.idle.value) / u128::from(known.max(1))) as u64;
             let value = share(part.total.value).min(left);
             left -= value;
             let idle =
@@ -256,6 +256,22 @@ mod tests {
         assert_eq!(of(&[short, long]), Some(1), "nothing was timed");
     }
 
+    /// A sleep that the other GPU's work hid was "outside CUDA" of the GPU that was used most, and promised time that it cannot save.
+    #[test]
+    fn the_causes_of_a_gpus_idle_time_are_its_own() {
+        let line = Line { wall_ns: 1_000, period_ns: (0, 1_000), looked_ns: 1_000, ..Line::default() };
+        let of = |busy, cause| {
+            let mut device = device(line, Some(0), [busy, 0, 0, 0, 100, 0, 0]);
+            device.idle.by_cause = [(cause, Part { count: 1, total: exactly(100) })].into();
+            device
+        };
+        let devices = vec![of(500, Cause::ExplicitSync), of(5, Cause::OutsideCuda)];
+        let idle = crate::analyze::devices::idle(&devices);
+        let buckets = Buckets::of(&[process(line)], &Tables { devices, idle, ..Tables::default() });
+        let idle = [Cause::ExplicitSync, Cause::OutsideCuda].map(|cause| buckets.get(Bucket::Idle(cause)));
+        assert_eq!(idle, [exactly(100), exactly(0)]);
+    }
+
     const MS: u64 = 1_000_000;
 
     /// A hundred steps of `step` ms each in a run of 1 s, in which each part of the GPU's time has so many ms.
@@ -279,8 +295,8 @@ mod tests {
         steps.time = Some(StepTimes { mean: (step * MS) as f64, ..StepTimes::default() });
         steps.contents.idle_by_cause =
             causes.iter().map(|(cause, _, in_steps)| (*cause, (*in_steps * MS) as f64 / 100.0)).collect();
-        let idle = IdleReport { by_cause, ..IdleReport::default() };
-        let all = Tables { devices: vec![device], idle, steps, ..Tables::default() };
+        device.idle = IdleReport { by_cause, ..IdleReport::default() };
+        let all = Tables { devices: vec![device], steps, ..Tables::default() };
         Buckets::of(&[process(line)], &all)
     }
 
@@ -334,13 +350,14 @@ mod tests {
                 (Cause::ALL[cause], Part { count: 1, total: Sum { value: ns, lo: ns / 2, hi: ns * 2 } })
             });
             let idle = IdleReport { by_cause: idle.collect(), ..IdleReport::default() };
-            let devices: Vec<_> = devices.into_iter().map(|(parts, began)| device(line, began, parts)).collect();
+            let of = |(parts, began)| DeviceReport { idle: idle.clone(), ..device(line, began, parts) };
+            let devices: Vec<_> = devices.into_iter().map(of).collect();
             let most = |device: &&DeviceReport| {
                 let busy: u64 = device.identity.busy.iter().map(|part| part.value).sum();
                 (busy, device.identity.span)
             };
             let most = devices.iter().max_by_key(most).map_or(0, |device| device.identity.span);
-            let all = Tables { devices, idle, ..Tables::default() };
+            let all = Tables { devices, ..Tables::default() };
             let buckets = Buckets::of(&[process(line)], &all);
             prop_assert_eq!(buckets.wall, wall.max(most));
             prop_assert_eq!(buckets.parts.values().map(|part| part.value).sum::<u64>(), buckets.wall);

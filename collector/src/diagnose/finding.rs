@@ -98,9 +98,9 @@ pub type Sites = BTreeMap<(Bucket, usize), OfSite>;
 /// A part of a site's idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfSite {
-    /// What is claimed of it, ns on all GPUs.
+    /// What is claimed of it, ns on the GPUs that [`Facts::idle`](super::Facts::idle) is about.
     pub claimed: u64,
-    /// All of it, ns on all GPUs.
+    /// All of it, ns on the same.
     pub whole: u64,
 }
 
@@ -197,7 +197,7 @@ pub fn ranked(mut claimed: Vec<Claimed>, buckets: &Buckets, first: Option<Id>) -
 struct Left {
     /// Of each bucket, ns.
     parts: BTreeMap<Bucket, Sum>,
-    /// What they have claimed of each site, ns on all GPUs.
+    /// What they have claimed of each site, ns.
     taken: BTreeMap<(Bucket, usize), u64>,
 }
 

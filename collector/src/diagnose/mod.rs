@@ -13,8 +13,10 @@ pub mod framework;
 pub mod running;
 pub mod verdict;
 
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::gaps::rows::GapRow;
 use crate::analyze::idle::running::{Outside, Running};
-use crate::analyze::idle::{Cause, Site, Wait};
+use crate::analyze::idle::{Cause, IdleReport, Site, Wait};
 use crate::analyze::merge::Merge;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
@@ -80,6 +82,28 @@ impl<'a> Facts<'a> {
         gpus(self.all)
     }
 
+    /// Why the GPU of the buckets was idle: what several GPUs wait for differs. Of several processes, each GPU's places are not kept, and it is
+    /// that of all, who do the same.
+    pub fn idle(&self) -> &'a IdleReport {
+        self.device().map_or(&self.all.idle, |device| &device.idle)
+    }
+
+    /// The number of GPUs whose idle time [that](Self::idle) is.
+    pub fn idle_gpus(&self) -> u64 {
+        if self.device().is_some() { 1 } else { self.gpus() }
+    }
+
+    /// The largest gaps of them.
+    pub fn largest_gaps(&self) -> &'a [GapRow] {
+        &self.device().map_or(&self.all.gaps, |device| &device.gaps).largest
+    }
+
+    /// The GPU of the buckets, if the places of its idle time are known.
+    fn device(&self) -> Option<&'a DeviceReport> {
+        let device = self.all.devices.get(self.buckets.device?)?;
+        (!device.idle.sites.is_empty()).then_some(device)
+    }
+
     /// Whether the time that is judged is that of the steps, and little else: a program may do other work before them, between phases,
     /// or after them.
     pub fn judges_steps(&self) -> bool {
@@ -109,10 +133,13 @@ impl<'a> Facts<'a> {
     /// long: on a busy machine, a thread that has its input has to wait for a processor, too. Of a GPU that several processes share, each
     /// leads so little of its gaps that this is unknown; then it is asked of the gaps in what each process does itself.
     pub fn is_host_off_cpu(&self) -> bool {
-        let long = |tables: &Tables| tables.idle.running.get(&Outside::Long).copied();
-        let is_off = long(self.all).and_then(|running| running::is_off_cpu(&running)).or_else(|| {
+        let long = |idle: &IdleReport| idle.running.get(&Outside::Long).copied();
+        let is_off = long(self.idle()).and_then(|running| running::is_off_cpu(&running)).or_else(|| {
             let mut own = Running::default();
-            self.reports.iter().filter_map(|report| long(&report.tables)).for_each(|one| own.merge(&one));
+            self.reports
+                .iter()
+                .filter_map(|report| long(&report.tables.idle))
+                .for_each(|one| own.merge(&one));
             running::is_off_cpu(&own)
         });
         is_off == Some(true)
@@ -121,9 +148,9 @@ impl<'a> Facts<'a> {
     /// Whether a line waits [rarely](IdleReport::is_rare), or in few of the steps: a checkpoint or an evaluation now and then is none of
     /// their habits. (Of a program whose steps are only a part of it, those of other phases are in none of them.)
     pub fn is_rare(&self, wait: &Wait) -> bool {
-        let steps = self.all.idle.waits.get(wait).map_or(0, |emptied| emptied.steps);
+        let steps = self.idle().waits.get(wait).map_or(0, |emptied| emptied.steps);
         let is_in_few = steps > 0 && steps.saturating_mul(FEW_STEPS) < self.steps() && self.is_mostly_steps();
-        is_in_few || self.all.idle.is_rare(wait)
+        is_in_few || self.idle().is_rare(wait)
     }
 
     /// Returns the API of the wait that a site's idle time is owed to. Where a thread is off the CPU for long it waits for input, a lock
@@ -138,7 +165,7 @@ impl<'a> Facts<'a> {
 
     /// Returns that API, if such waits are a habit of the program.
     pub fn owed_to_habit<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
-        self.owed_to(cause, site).and(self.all.idle.habit(site))
+        self.owed_to(cause, site).and(self.idle().habit(site))
     }
 
     /// Returns the tables of the process of which something is; those of all if it is of none.

@@ -31,6 +31,11 @@ pub fn is_device_memory(memory: Memory) -> bool {
     matches!(memory, Device | Managed | Pool | Mapped | Array | Graph)
 }
 
+/// Whether memory of this kind is the host's, and its pages stay where they are.
+pub fn is_page_locked(memory: Memory) -> bool {
+    matches!(memory, Memory::Pinned | Memory::Registered)
+}
+
 /// Whether a block of this kind is on its GPU from its allocation to its free. Pages of managed memory come to a GPU when
 /// it touches them, and leave it when it needs the room: there may be more of it than the GPU has.
 pub fn fills_gpu(memory: Memory) -> bool {

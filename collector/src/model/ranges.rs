@@ -49,7 +49,7 @@ pub struct Over<T> {
 }
 
 /// A thread's ranges in a domain: the innermost last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stack<T> {
     open: Vec<Begun<T>>,
     /// The number of open ranges that are not followed.
@@ -57,7 +57,7 @@ struct Stack<T> {
 }
 
 /// The fold.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ranges<T> {
     /// By thread and domain.
     pushed: BTreeMap<(u32, u32), Stack<T>>,

@@ -81,6 +81,8 @@ pub enum DiffSection {
     Wall,
     /// Idle time by cause
     Idle,
+    /// NVTX ranges: their times on the host and on the GPU
+    Ranges,
     /// Kernels that appeared, vanished or changed
     Kernels,
     /// Copies and memsets by kind and memory

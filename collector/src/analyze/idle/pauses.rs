@@ -15,7 +15,8 @@
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
-use super::{Cause, IdleReport, LONG, Part, Site};
+use super::{Cause, Emptied, IdleReport, LONG, Part, Site, Wait};
+use std::collections::BTreeMap;
 
 /// The fewest gaps that are a sample.
 const LEAST_GAPS: u64 = 100;
@@ -149,10 +150,15 @@ impl IdleReport {
             return;
         }
         let mut left = idle;
+        let mut owed: BTreeMap<&Wait, [u64; 2]> = BTreeMap::new();
         for ((cause, site), part) in &mut self.sites {
             let share = more(*cause, site, part) / expected;
             // What is cut off has no known cause.
             let ns = ((idle as f64 * share) as u64).min(left);
+            if let Some(wait) = &site.after_wait {
+                let [seen, added] = owed.entry(wait).or_default();
+                (*seen, *added) = (*seen + part.total.value, *added + ns);
+            }
             if ns == 0 {
                 continue;
             }
@@ -165,6 +171,14 @@ impl IdleReport {
             let all = self.by_cause.entry(*cause).or_default();
             all.count += added.count;
             all.total.value += ns;
+        }
+        // As many more waits left a GPU idle as there is more of that idle time.
+        for (wait, [seen, added]) in owed {
+            if let Some(emptied) = self.waits.get_mut(wait) {
+                let more =
+                    |count: u64| count + (count as f64 * added as f64 / seen.max(1) as f64).round() as u64;
+                *emptied = Emptied { count: more(emptied.count), steps: more(emptied.steps) };
+            }
         }
         for cause in Cause::ALL.into_iter().filter(|cause| *cause != Cause::SetUp) {
             let most = paused.most(cause);

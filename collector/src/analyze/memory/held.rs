@@ -1,4 +1,4 @@
-//! The fold over blocks of device memory: who holds them, how long, and since when.
+//! The fold over blocks of memory, of a GPU or page-locked: who holds them, how long, and since when.
 //!
 //! Its size is bounded by the blocks that are alive, and by the number of origins and lines ([`ORIGINS`]). A new peak copies nothing,
 //! since a program whose memory grows reaches one at each allocation. Instead, the number of a block says whether it was
@@ -144,7 +144,7 @@ struct Refused {
     operations: u64,
 }
 
-/// The fold over the blocks of device memory of one process.
+/// The fold over the blocks of memory of one process.
 #[derive(Debug)]
 pub struct Held {
     began: u64,
@@ -183,13 +183,29 @@ pub struct Held {
 impl Held {
     /// Creates the fold at the start of a process.
     pub fn new(start: &Start<'_>) -> Self {
+        let tids = start.status.map(|status| status.threads.clone()).unwrap_or_default();
+        Held::at(start.began, tids, Folded::of(start.names), start.period.clone())
+    }
+
+    /// Creates a fold over blocks of other memory, which has seen what this one has seen besides its blocks.
+    pub(super) fn beside(&self) -> Held {
         Held {
-            began: start.began,
-            tids: start.status.map(|status| status.threads.clone()).unwrap_or_default(),
+            ranges: self.ranges.clone(),
+            place: self.place,
+            first_work: self.first_work,
+            first_step: self.first_step,
+            ..Held::at(self.began, self.tids.clone(), self.folded.clone(), self.period.clone())
+        }
+    }
+
+    fn at(began: u64, tids: BTreeMap<u32, u32>, folded: Folded, period: Period) -> Held {
+        Held {
+            began,
+            tids,
             ranges: Ranges::new(0),
-            folded: Folded::of(start.names),
+            folded,
             place: Place::default(),
-            period: start.period.clone(),
+            period,
             first_work: None,
             first_step: None,
             first_block: None,
@@ -262,7 +278,7 @@ impl Held {
         self.gpus.enters(at);
     }
 
-    /// Applies a change of device memory, whose call has returned at host ns `at`. `by` made the change.
+    /// Applies a change of memory, whose call has returned at host ns `at`. `by` made the change.
     pub(super) fn change(&mut self, change: &MemoryChange, by: &By, at: u64) {
         self.gpus.change(change, at.saturating_sub(self.began), self.period.contains(host(at)));
         match *change {

@@ -109,6 +109,8 @@ pub struct Holders {
     pub lifetimes: BTreeMap<Lifetime, Lived>,
     /// The growth, if memory grows.
     pub growth: Option<Growth>,
+    /// The growth of page-locked host memory, if that grows.
+    pub page_locked: Option<Growth>,
     /// Blocks that were allocated after the warm-up at several times, and never freed; the most first.
     pub never_freed: Vec<Holder>,
     /// Allocations and frees after the warm-up.
@@ -135,8 +137,9 @@ impl Merge for Holders {
             self.lifetimes.entry(*lifetime).or_default().add(*lived);
         }
         let slope = |growth: &Option<Growth>| growth.as_ref().map_or(0.0, |growth| growth.slope);
-        if slope(&other.growth) > slope(&self.growth) {
-            self.growth.clone_from(&other.growth);
+        let grown = [(&mut self.growth, &other.growth), (&mut self.page_locked, &other.page_locked)];
+        for (mine, theirs) in grown.into_iter().filter(|(mine, theirs)| slope(theirs) > slope(mine)) {
+            mine.clone_from(theirs);
         }
         self.never_freed.extend(other.never_freed.iter().cloned());
         self.never_freed = listed(std::mem::take(&mut self.never_freed));

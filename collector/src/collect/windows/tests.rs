@@ -324,6 +324,38 @@ fn a_window_says_when_its_session_began() {
     assert_eq!(began, [None, Some(77), Some(77)]);
 }
 
+/// What the worker's thread ended was drained before what the main thread had started: each such range was open in all later windows.
+#[test]
+fn a_range_that_ended_before_the_edge_is_open_in_no_later_window() {
+    let collection = Collection::new();
+    let mut recording = collection.begin();
+    let range = |thread, at, change, id| {
+        let range = NvtxRange { change, id, domain: 0, text: 1, category: 0, color: 0, payload: false };
+        Record { thread, at, body: Body::NvtxRange(range) }
+    };
+    recording.push(range(2, EDGE - 800, NvtxChange::End, 1)).unwrap();
+    recording.push(range(1, EDGE - 900, NvtxChange::Start, 1)).unwrap();
+    // Its end is drained before the edge, and its start after it.
+    recording.push(range(2, EDGE - 600, NvtxChange::End, 2)).unwrap();
+    turn(&mut recording, EDGE);
+    recording.push(range(1, EDGE - 700, NvtxChange::Start, 2)).unwrap();
+    // It is open at the edge.
+    recording.push(range(2, EDGE + 100, NvtxChange::End, 3)).unwrap();
+    recording.push(range(1, EDGE - 500, NvtxChange::Start, 3)).unwrap();
+    finish(recording);
+    let ranges = |mut reader: TraceReader| -> Vec<(NvtxChange, u64)> {
+        let of = |record: Record| match record.body {
+            Body::NvtxRange(range) => Some((range.change, range.id)),
+            _ => None,
+        };
+        reader.records().filter_map(of).collect()
+    };
+    use NvtxChange::{End, Start};
+    let of_windows: Vec<_> = collection.readers().into_iter().map(ranges).collect();
+    let first = vec![(Start, 1), (End, 1), (Start, 2), (End, 2), (Start, 3)];
+    assert_eq!(of_windows, [first, vec![(Start, 3), (End, 3)]]);
+}
+
 /// A process that numbers its ranges had texts in its first traces only.
 #[test]
 fn a_trace_has_the_texts_of_its_own_window_and_of_open_ranges() {

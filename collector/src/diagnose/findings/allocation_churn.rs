@@ -125,7 +125,7 @@ fn behind_frees(facts: &Facts<'_>) -> BTreeMap<(Cause, Option<u32>), f64> {
     if waits(facts).0 == 0 {
         return BTreeMap::new();
     }
-    let sites = &facts.all.idle.sites;
+    let sites = &facts.idle().sites;
     let is_owed = |site: &Site| site.wait().is_some_and(waits::Cause::is_free);
     let known: BTreeSet<Option<u32>> =
         sites.keys().filter(|(_, site)| is_owed(site)).map(|(_, site)| site.tid).collect();
@@ -142,13 +142,13 @@ fn behind_frees(facts: &Facts<'_>) -> BTreeMap<(Cause, Option<u32>), f64> {
 
 /// Claims that idle time, in as far as it is after the warm-up, and says where it was.
 fn claims(facts: &Facts<'_>, churn: &Churn) -> (BTreeMap<Bucket, Sum>, Sites) {
-    let idle = &facts.all.idle;
+    let idle = facts.idle();
     let behind_frees = behind_frees(facts);
     let mut claims = BTreeMap::from([(Bucket::Idle(Cause::Allocating), Sum::default())]);
     let mut sites = Sites::new();
     for (at, ((cause, site), part)) in idle.sites.iter().enumerate() {
         let behind_frees = behind_frees.get(&(*cause, site.tid)).copied().unwrap_or(0.0);
-        // The sites are those of all devices, the buckets those of one.
+        // The sites may be those of all devices, the buckets are those of one.
         let of_device = facts.buckets.get(Bucket::Idle(*cause)).value as f64
             / idle.by_cause.get(cause).map_or(1, |all| all.total.value.max(1)) as f64;
         let of_site = share(facts, *cause, site, behind_frees) * churn.share;

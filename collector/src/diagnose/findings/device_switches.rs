@@ -7,6 +7,7 @@ use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use super::super::framework::Advice;
 use crate::analyze::estimate::Estimate;
+use crate::analyze::quantile::Quantiles;
 use crate::units::{count, duration};
 use std::collections::BTreeMap;
 
@@ -24,8 +25,6 @@ const FIX: Advice = Advice {
 const OFTEN: u64 = 1_000;
 /// At most how many operations there are for each switch: with more, the thread serves one GPU after the other.
 const OPERATIONS: u64 = 8;
-/// The fewest switches in each step, if steps were found.
-const IN_A_STEP: u64 = 2;
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
@@ -33,17 +32,20 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     // The changes of several threads and processes are added, and their times are not.
     let rate = u128::from(switches.most.0) * 1_000_000_000 / u128::from(switches.span.max(1));
     let is_by_turns = switches.count.saturating_mul(OPERATIONS) >= switches.count + switches.others;
-    if rate < u128::from(OFTEN) || !is_by_turns || switches.count < IN_A_STEP * facts.steps() {
+    // A thread that issues all work of a step to one GPU before that to the next one changes once for each of them.
+    let least = switches.gpus.saturating_mul(facts.steps());
+    if rate < u128::from(OFTEN) || !is_by_turns || switches.count <= least {
         return None;
     }
-    let mean = |ns: u64, of: u64| duration(ns / of.max(1));
+    // What the program waits for between two steps is no cost of a change.
+    let median = |of: &Quantiles| duration(of.median().map_or(0, |median| median.value));
     let text = format!(
         "{} of {} operations went to another GPU than the one before of the same thread; between the two calls, {} passed \
-         on average, and {} between two calls for one GPU.",
+         in the median, and {} between two calls for one GPU.",
         count(switches.count),
         count(switches.count + switches.others),
-        mean(switches.outside_ns, switches.count),
-        mean(switches.others_outside_ns, switches.others)
+        median(&switches.outside),
+        median(&switches.others_outside)
     );
     Some(Claimed {
         finding: Finding {

@@ -144,6 +144,11 @@ fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, is_now_and_th
             let advice = if is_now_and_then { PAUSES } else { rest(OTHER) };
             return format!("{} {SERVES}", advice.of(facts));
         }
+        // A server without requests stops, too.
+        (Some(State::OffCpu), _) if is_now_and_then && is_plain(facts) => {
+            return format!("{SERVES} {}", PAUSES.of(facts));
+        }
+        (Some(State::OffCpu), _) if is_now_and_then => return format!("{} {SERVES}", PAUSES.of(facts)),
         _ if is_now_and_then => PAUSES,
         (Some(State::Running), true) if only_infers(facts) => rest(RUNNING),
         (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
@@ -156,16 +161,20 @@ fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, is_now_and_th
     advice.of(facts)
 }
 
+/// Whether no framework is used: then nothing says whether the program trains or serves.
+fn is_plain(facts: &Facts<'_>) -> bool {
+    facts.reports.iter().all(|report| report.process.framework == Framework::Cuda)
+}
+
 /// Says how many threads have to share what a thread does outside CUDA, where one more would not keep the GPU busy. What the workers of
 /// a framework do meanwhile is not known.
 fn threads(facts: &Facts<'_>) -> Option<String> {
-    let is_plain = facts.reports.iter().all(|report| report.process.framework == Framework::Cuda);
     let work = [Bucket::Compute, Bucket::Graphs, Bucket::ExposedCopies, Bucket::ExposedCommunication];
     let work = work.iter().fold(0u64, |sum, part| sum.saturating_add(facts.buckets.get(*part).value));
-    let outside = facts.all.idle.host.long_outside();
+    let outside = facts.idle().host.long_outside();
     let number = outside.div_ceil(work.max(1));
-    let is_one = facts.all.idle.threads.len() == 1 && facts.gpus() == 1;
-    (is_plain && is_one && (2..=MOST_THREADS).contains(&number)).then(|| {
+    let is_one = facts.idle().threads.len() == 1 && facts.gpus() == 1;
+    (is_plain(facts) && is_one && (2..=MOST_THREADS).contains(&number)).then(|| {
         format!(
             " It was outside CUDA for {}, and the GPU worked for {}: at least {number} threads have to share what it does there.",
             duration(outside),
@@ -200,7 +209,7 @@ fn who(idle: &IdleReport) -> &'static str {
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let idle = stalls(facts);
+    let mut idle = stalls(facts);
     let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
     let mut text = format!(
         "{}, in which {} was in no CUDA call.",
@@ -210,8 +219,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     if let Some(range) = &site.range {
         text += &format!(" Most of it ended in the NVTX range {range}.");
     }
-    let running = facts.all.idle.running.get(&Outside::Long).copied().unwrap_or_default();
-    if let Some(said) = running::sentence(&running, who(&facts.all.idle)) {
+    let running = facts.idle().running.get(&Outside::Long).copied().unwrap_or_default();
+    if let Some(said) = running::sentence(&running, who(facts.idle())) {
         text += &format!(" {said}.");
     }
     let state = running::state(&running);
@@ -229,6 +238,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let pauses = Pauses::of(facts, &idle);
     text += &pauses.as_ref().map_or(String::new(), Pauses::sentence);
     text += &pauses::ends(facts, &idle).unwrap_or_default();
+    if pauses.is_some() && state == Some(State::OffCpu) {
+        // What it waits for then, as a request, may come no earlier.
+        idle.claims.values_mut().for_each(|claim| claim.lo = 0);
+    }
     let mut fix = remedy(facts, state, is_input, pauses.is_some());
     fix += &threads(facts).unwrap_or_default();
     if running::queued(&running).is_some() {
@@ -267,13 +280,15 @@ mod tests {
     /// A server that waited for requests was told to load its data in workers.
     #[test]
     fn a_thread_off_the_cpu_may_be_that_of_a_server() {
-        let of = |framework, state, kernel: &str| {
+        let paused = |framework, state, kernel: &str, is_now_and_then| {
             let all = Tables { kernels: vec![Kernel::of_launches(kernel, 9, 1_000)], ..Tables::default() };
             let process = ProcessInfo { framework, ..ProcessInfo::default() };
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
-            remedy(&Facts { reports: &reports, all: &all, buckets: &Buckets::default() }, state, true, false)
+            let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
+            remedy(&facts, state, true, is_now_and_then)
         };
+        let of = |framework, state, kernel: &str| paused(framework, state, kernel, false);
         let serves = of(Framework::PyTorch, Some(State::OffCpu), "softmax");
         assert!(serves.starts_with(SERVES) && !serves.contains("DataLoader"), "{serves}");
         for kernel in ["threshold_backward", "multi_tensor_apply_kernel"] {
@@ -283,6 +298,12 @@ mod tests {
         let other = of(Framework::Cuda, Some(State::OffCpu), "softmax");
         assert!(other.starts_with("Load the input") && other.ends_with(SERVES), "{other}");
         assert!(!of(Framework::PyTorch, Some(State::Running), "softmax").contains(SERVES));
+        // Between bursts of requests, a server was told to look for a checkpoint or logging.
+        let bursts = paused(Framework::Cuda, Some(State::OffCpu), "softmax", true);
+        assert!(bursts.starts_with(SERVES) && bursts.contains("checkpoint"), "{bursts}");
+        let trains = paused(Framework::PyTorch, Some(State::OffCpu), "threshold_backward", true);
+        assert!(trains.starts_with("Look for") && trains.ends_with(SERVES), "{trains}");
+        assert!(!paused(Framework::Cuda, Some(State::Running), "softmax", true).contains(SERVES));
     }
 
     /// A forward pass that was replayed as a CUDA graph, and one of Inductor's kernels, were to be compiled or made a graph.

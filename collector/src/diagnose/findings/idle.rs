@@ -54,7 +54,7 @@ fn share(of: u64, part: u64, whole: u64) -> u64 {
 /// Idle time that a finding is about.
 #[derive(Clone, Debug, Default)]
 pub struct Idle<'a> {
-    /// The gaps, at least, and their time on all devices.
+    /// The gaps, at least, and their time on the GPUs that [`Facts::idle`] is about.
     pub part: Part,
     /// The time by bucket, of the device that the buckets are about.
     pub claims: BTreeMap<Bucket, Sum>,
@@ -76,7 +76,7 @@ impl<'a> Idle<'a> {
         let mut by_cause: BTreeMap<Cause, u64> = BTreeMap::new();
         let mut by_call: BTreeMap<(Cause, Option<&str>, bool), u64> = BTreeMap::new();
         let (mut most, mut tids) = (0, BTreeSet::new());
-        for (at, ((cause, site), part)) in facts.all.idle.sites.iter().enumerate() {
+        for (at, ((cause, site), part)) in facts.idle().sites.iter().enumerate() {
             // What happened once, before the steps, is no habit.
             if *cause == Cause::SetUp || !is_meant(*cause, site) {
                 continue;
@@ -99,7 +99,7 @@ impl<'a> Idle<'a> {
         // A gap in which the thread was in several calls, or outside CUDA before it loaded code and after that, is counted once.
         idle.part.count = by_call.into_values().max().unwrap_or(0);
         for (cause, ns) in by_cause {
-            let whole = facts.all.idle.by_cause.get(&cause).map_or(0, |part| part.total.value);
+            let whole = facts.idle().by_cause.get(&cause).map_or(0, |part| part.total.value);
             let bucket = Bucket::Idle(cause);
             idle.claims.insert(bucket, facts.buckets.get(bucket).share(ns, whole));
         }
@@ -118,7 +118,9 @@ impl<'a> Idle<'a> {
     /// looked for among the [largest gaps](crate::analyze::gaps::rows::GapReport) whose main cause is `cause`.
     pub fn lengths(&self, facts: &Facts<'_>, cause: Cause) -> String {
         let Part { count, total } = self.part;
-        let (gaps, all) = (plural(count, "gap", "gaps"), duration(total.value));
+        // In sampling pauses, no gap is seen.
+        let about = if facts.idle().has_pauses() { "about " } else { "" };
+        let (gaps, all) = (format!("{about}{}", plural(count, "gap", "gaps")), duration(total.value));
         let mut sum = 0u64;
         let few = self.largest(facts, cause).iter().position(|gap| {
             sum = sum.saturating_add(gap.duration.value);
@@ -135,14 +137,14 @@ impl<'a> Idle<'a> {
     /// Returns those of the [largest gaps](crate::analyze::gaps::rows::GapReport) whose largest part is of this idle time, the longest first;
     /// where no part is known, those whose main cause is `cause`.
     pub fn largest<'f>(&self, facts: &Facts<'f>, cause: Cause) -> Vec<&'f GapRow> {
-        let sites = facts.all.idle.sites.keys().enumerate();
+        let sites = facts.idle().sites.keys().enumerate();
         let own = sites.filter(|(at, (cause, _))| self.sites.contains_key(&(Bucket::Idle(*cause), *at)));
         let own: BTreeSet<&(Cause, Site)> = own.map(|(_, site)| site).collect();
         let is_meant = |gap: &&GapRow| match &gap.largest {
             Some(part) => own.contains(part),
             None => gap.causes[0].is_some_and(|(main, _)| main == cause),
         };
-        let mut largest: Vec<&GapRow> = facts.all.gaps.largest.iter().filter(is_meant).collect();
+        let mut largest: Vec<&GapRow> = facts.largest_gaps().iter().filter(is_meant).collect();
         largest.sort_by_key(|gap| Reverse(gap.duration.value));
         largest
     }

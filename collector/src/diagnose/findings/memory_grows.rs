@@ -1,4 +1,4 @@
-//! Device memory that grows throughout the run.
+//! Device memory, or page-locked host memory, that grows throughout the run.
 
 use super::holding;
 use crate::analyze::memory::holders::Growth;
@@ -19,20 +19,58 @@ const ADVICE: Advice = Advice {
     cuda: "Free in each step what it allocates, or allocate it once before the loop and use it again.",
 };
 
+/// If page-locked host memory grows.
+const PAGE_LOCKED: Advice = Advice {
+    pytorch: "Keep no pinned tensors of earlier steps (pin_memory(), DataLoader(pin_memory=True)): copy the next batch into the same \
+              one. PyTorch keeps what it has page-locked, in sizes that are powers of two: batches of many sizes take one block of each.",
+    jax: "Keep no host buffers of earlier steps: drop references to what was put on the device or fetched from it.",
+    cuda: "Free in each step what it page-locks (cudaFreeHost, cudaHostUnregister), or allocate it once before the loop and use it again.",
+};
+
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let growth = facts.all.memory.holders.growth.as_ref()?;
+    of_device(facts).or_else(|| of_host(facts))
+}
+
+/// Returns the growth in words, as a rate, and as a sentence that says where it is.
+fn said(growth: &Growth) -> Option<(String, String)> {
     let (origin, grown) = growth.origins.first()?;
     let per = if growth.is_per_step { "step" } else { "second" };
     let slope = format!("{} per {per}", bytes(growth.slope as u64));
     let text = format!(
-        "After the warm-up the least that is held rises from {} to {}: {slope}, of that {} by {}.{}",
+        "After the warm-up the least that is held rises from {} to {}: {slope}, of that {} by {}.",
         bytes(growth.first),
         bytes(growth.last),
         bytes(*grown),
         holding::place(origin),
-        until_full(growth, facts).unwrap_or_default(),
     );
+    Some((slope, text))
+}
+
+/// Looks for page-locked host memory that grows.
+fn of_host(facts: &Facts<'_>) -> Option<Claimed> {
+    let growth = facts.all.memory.holders.page_locked.as_ref()?;
+    let (origin, _) = growth.origins.first()?;
+    let (slope, text) = said(growth)?;
+    let process = facts.in_process_of(|tables| tables.memory.holders.page_locked.as_ref() == Some(growth));
+    Some(holding::finding(
+        Id::MemoryGrows,
+        format!("Page-locked host memory{process} grows by {slope}"),
+        holding::evidence(origin, text, 1, None),
+        "Page-locked memory is never paged out: what grows in each step takes the machine's memory from all of its processes in the end.",
+        PAGE_LOCKED.of(facts),
+    ))
+}
+
+/// Looks for device memory that grows.
+fn of_device(facts: &Facts<'_>) -> Option<Claimed> {
+    let growth = facts.all.memory.holders.growth.as_ref()?;
+    let (origin, _) = growth.origins.first()?;
+    let (slope, mut text) = said(growth)?;
+    text += &until_full(growth, facts).unwrap_or_default();
+    if let Some((slope, _)) = facts.all.memory.holders.page_locked.as_ref().and_then(said) {
+        text += &format!(" Page-locked host memory grows, too: {slope}.");
+    }
     let freed = &facts.all.memory.holders.never_freed;
     let leak = freed.iter().find(|holder| holder.origin == *origin);
     let text = match leak {

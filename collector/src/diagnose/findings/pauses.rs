@@ -63,7 +63,7 @@ fn longest(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<(u64, [u64; 2])> {
 /// waits for each tensor.
 fn steps_of_line(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<u64> {
     let (line, _) = idle.main_line().filter(|(_, share)| *share >= 0.5)?;
-    let its = facts.all.idle.waits.iter().filter(|(wait, _)| wait.line.as_ref() == Some(line));
+    let its = facts.idle().waits.iter().filter(|(wait, _)| wait.line.as_ref() == Some(line));
     let (count, steps) =
         its.fold((0u64, 0), |(count, steps), (_, emptied)| (count + emptied.count, emptied.steps.max(steps)));
     (steps > 0 && count.saturating_mul(2) >= idle.part.count).then_some(steps)

@@ -183,7 +183,7 @@ fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What
             facts.all.copy_sites.iter().filter(|(site, _)| !site.sets_up && is_there(site) && is_one(site));
         of.fold(0u64, |sum, (_, copied)| sum.saturating_add(copied.count))
     };
-    let of_line = facts.all.idle.waits.iter().filter(|(wait, _)| wait.line == line);
+    let of_line = facts.idle().waits.iter().filter(|(wait, _)| wait.line == line);
     let of_line = of_line.map(|(_, emptied)| emptied.count).max().unwrap_or(0);
     let count = if line.is_some() { of_line } else { waits.count };
     let is_most = |part: u64| part > 0 && part.saturating_mul(2) >= count;
@@ -214,7 +214,7 @@ fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What
 
 /// Whether the program asks by this API whether work is done, and not [an allocator](is_of_allocator).
 fn asks(facts: &Facts<'_>, api: &str) -> bool {
-    let mut waits = facts.all.idle.waits.keys().filter(|wait| wait.api == api);
+    let mut waits = facts.idle().waits.keys().filter(|wait| wait.api == api);
     is_query(api) && waits.any(|wait| !is_of_allocator(wait))
 }
 
@@ -233,7 +233,7 @@ fn is_of_scaler(facts: &Facts<'_>, line: Option<&Frame>) -> bool {
 
 /// Returns the name of the library in which most of the idle time of a wait's own calls is.
 fn waiting_library<'f>(facts: &Facts<'f>, wait: &Wait) -> Option<&'f str> {
-    let of_wait = facts.all.idle.sites.iter().filter(|((cause, site), _)| {
+    let of_wait = facts.idle().sites.iter().filter(|((cause, site), _)| {
         is_in_wait(*cause) && site.api.as_deref() == Some(&wait.api) && site.source.line == wait.line
     });
     let ((_, site), _) = of_wait.max_by_key(|(_, part)| part.total.value)?;

@@ -16,6 +16,7 @@ use crate::analyze::legacy_stream::Turns;
 use crate::analyze::memory::churn::{Churn, Counts};
 use crate::analyze::memory::holders::{Failure, Growth, Origin};
 use crate::analyze::overhead::Overhead;
+use crate::analyze::quantile::Quantiles;
 use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
 use crate::analyze::startup::{self, Startup};
@@ -528,6 +529,47 @@ fn a_thread_changes_the_gpu_as_often_as_it_does_itself() {
         found(vec![rank; RANKS], &[(Bucket::Compute, S)], device_switches::find).is_some()
     };
     assert!(is_found(1_000) && !is_found(400));
+}
+
+/// 900 changes in 300 steps of three GPUs are what the advice asks for, and the text took the program's wait between two steps for their cost.
+#[test]
+fn a_change_for_each_gpu_in_a_step_is_no_fault() {
+    let of = |count| {
+        let mut outside = Quantiles::default();
+        (0..count).for_each(|at| outside.add(if at % 3 == 0 { MS } else { 6_000 }));
+        let (span, most, gpus) = (S / 10, (count, None), 3);
+        let switches = Switches { count, outside, span, most, gpus, ..Switches::default() };
+        text(found(vec![Tables { device_switches: switches, ..process(3) }], &[], device_switches::find))
+    };
+    assert_eq!(of(3 * STEPS), "");
+    assert!(
+        of(6 * STEPS).contains("between the two calls, 6.00 µs passed in the median"),
+        "{}",
+        of(6 * STEPS)
+    );
+}
+
+/// The line of a sleep behind which only the other GPU was idle was that of the finding, with the time of this one.
+#[test]
+fn a_finding_is_about_the_idle_time_of_the_gpu_that_it_promises_time_of() {
+    let of_line = |line: u32, ns| {
+        let frame = Some(Frame { file: "app.c".to_owned(), line, ..Frame::default() });
+        let site = Site { source: Source { library: None, line: frame }, is_long: true, ..Site::default() };
+        let part = Part { count: STEPS, total: exactly(ns) };
+        IdleReport {
+            by_cause: [(Cause::OutsideCuda, part)].into(),
+            sites: [((Cause::OutsideCuda, site), part)].into(),
+            ..IdleReport::default()
+        }
+    };
+    let mut one = process(2);
+    (one.devices[0].idle, one.devices[1].idle) = (of_line(17, S), of_line(12, 5 * S));
+    one.idle = crate::analyze::devices::idle(&one.devices);
+    let parts = [(Bucket::Idle(Cause::OutsideCuda), S), (Bucket::Compute, S)];
+    let found = found(vec![one], &parts, host_stall::find).unwrap();
+    let evidence = found.finding.evidence;
+    assert_eq!((evidence.source.line.map(|line| line.line), evidence.count), (Some(17), STEPS));
+    assert_eq!(found.claims[&Bucket::Idle(Cause::OutsideCuda)].value, S);
 }
 
 /// What gpuspy takes in the gaps of all GPUs was taken from the promise of one, as half of it.

@@ -52,10 +52,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         is_launching && facts.owed_to_habit(cause, site).is_none()
     });
     let total = idle.part.total;
-    let gaps = idle.part.count / facts.gpus();
+    let gaps = idle.part.count / facts.idle_gpus();
     // What is replayed as a graph is launched already as the remedy says.
     let most_are_tiny = number * 2 >= launched + in_graphs;
-    let judged = facts.buckets.judged().saturating_mul(facts.gpus());
+    let judged = facts.buckets.judged().saturating_mul(facts.idle_gpus());
     let is_bound = launched > in_graphs && total.value as f64 >= judged as f64 * MUCH;
     let site = idle.main.filter(|_| gaps >= HABIT && (most_are_tiny || is_bound))?;
     let meant = kernels().filter(|kernel| !most_are_tiny || is_tiny(kernel));
@@ -99,7 +99,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             fix: if is_partly_compiled(facts) { REST } else { FIX }.of(facts),
             saves: Estimate::exactly(0),
         },
-        // The gaps are those of all GPUs, and the claims those of one.
+        // The gaps may be those of all GPUs, and the claims are those of one.
         claims: without_own_cost(facts, idle.claims, gaps),
         sites: idle.sites,
     })

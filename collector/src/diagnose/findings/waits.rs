@@ -37,7 +37,7 @@ impl<'a> Waits<'a> {
             is_own || is(facts.owed_to(cause, site))
         });
         let mut by_api: BTreeMap<&str, u64> = BTreeMap::new();
-        for (wait, emptied) in &facts.all.idle.waits {
+        for (wait, emptied) in &facts.idle().waits {
             if emptied.count > 0 && is_wait(&wait.api) && !facts.is_rare(wait) {
                 *by_api.entry(&wait.api).or_default() += emptied.count;
             }

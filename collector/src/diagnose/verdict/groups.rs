@@ -63,7 +63,7 @@ impl Group {
 
 /// Divides the wall time by bound. What is undecided is in no group.
 pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
-    let (buckets, idle) = (facts.buckets, &facts.all.idle);
+    let (buckets, idle) = (facts.buckets, facts.idle());
     let mut groups: BTreeMap<Bound, Group> = BTreeMap::new();
     for (bucket, bound) in [
         (Bucket::StartUp, Bound::StartUp),
@@ -84,7 +84,7 @@ pub fn groups(facts: &Facts<'_>) -> BTreeMap<Bound, Group> {
         };
         let of_all = idle.by_cause.get(&cause).map_or(0, |all| all.total.value);
         let of_this = buckets.get(Bucket::Idle(cause)).value;
-        // The sites are those of all devices.
+        // The sites may be those of all devices.
         let share = u128::from(part.total.value) * u128::from(of_this) / u128::from(of_all.max(1));
         let whole = u64::try_from(share).unwrap_or(u64::MAX).min(of_this);
         // Each site has its part of what comes once.

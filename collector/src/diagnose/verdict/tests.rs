@@ -38,7 +38,8 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
     let busy = busy.map(|ms| exactly(ms * MS));
     let identity = Identity { span, busy, idle: exactly(idle_ms * MS), ..Identity::default() };
     let began_ns = Some(start_up * MS);
-    let device = DeviceReport { line, identity, began_ns, timelines: 1, timed: 9, ..DeviceReport::default() };
+    let mut device =
+        DeviceReport { line, identity, began_ns, timelines: 1, timed: 9, ..DeviceReport::default() };
     let mut report = IdleReport::default();
     for (cause, site, ms, count) in idle {
         let part = Part { count: *count, total: exactly(ms * MS) };
@@ -49,6 +50,7 @@ fn run(start_up: u64, busy: [u64; 4], idle: &[(Cause, Site, u64, u64)]) -> Table
             report.waits.entry(wait.clone()).or_default().count += count;
         }
     }
+    device.idle.by_cause.clone_from(&report.by_cause);
     Tables { devices: vec![device], idle: report, ..Tables::default() }
 }
 

@@ -1,7 +1,8 @@
 //! Which NVTX range does the program open once in each step?
 //!
 //! Such a range contains most launches and is opened again and again, its name perhaps with a number at its end. A
-//! name that speaks of a step decides between several; else the outermost range does, if it recurs regularly.
+//! name that speaks of a step decides between several; else the outermost range does, if it recurs regularly. Ranges that
+//! are started while others of their name are open are no steps, which follow each other: they are requests that wait in a queue.
 
 use super::spacing::Spacings;
 use crate::hash::HashMap;
@@ -21,6 +22,9 @@ const COVERED: f64 = 0.5;
 /// The share of distances between ranges that are alike, if the name does not speak of a step.
 const AGREEMENT: f64 = 0.7;
 
+/// Steps follow each other: at most one in so many ranges starts while another of its name is open.
+const OVERLAPS: u64 = 10;
+
 /// Names that programs give their steps, in small letters: PyTorch's profiler writes ProfilerStep#1.
 const STEPS: [&str; 3] = ["step", "iter", "batch"];
 /// Parts of a step whose names contain such a word: PyTorch writes Optimizer.step#SGD.step.
@@ -34,6 +38,8 @@ struct Opened {
     first: u64,
     /// How many are open.
     open: u64,
+    /// How many were started, not pushed, while another one was open.
+    overlapping: u64,
     /// The launches so far when the outermost of them was opened, and the last.
     from: u64,
     last: u64,
@@ -82,6 +88,7 @@ impl Opens {
             NvtxChange::Start if self.started.len() < MOST => {
                 self.started.insert(range.id, name);
                 self.open(name, at, launches);
+                self.overlaps(name);
             }
             NvtxChange::End => {
                 if let Some(name) = self.started.remove(&range.id) {
@@ -110,6 +117,11 @@ impl Opens {
         of.open += 1;
     }
 
+    fn overlaps(&mut self, name: u32) {
+        let Some(of) = self.by_name.get_mut(&name) else { return };
+        of.overlapping += u64::from(of.open > 1);
+    }
+
     fn opened_by(&mut self, name: u32, thread: u32) {
         let Some(of) = self.by_name.get_mut(&name) else { return };
         if of.by_thread.len() < MOST_THREADS || of.by_thread.contains_key(&thread) {
@@ -135,9 +147,9 @@ impl Opens {
         let mut fits: Vec<(bool, u64, u32, String, u64)> = Vec::new();
         for (&name, of) in &self.by_name {
             let inside = of.launches + if of.open > 0 { launches - of.from } else { 0 };
-            let Some(text) = text(name)
-                .filter(|_| of.count >= FEWEST && launches > 0 && inside as f64 >= COVERED * launches as f64)
-            else {
+            let is_most = launches > 0 && inside as f64 >= COVERED * launches as f64;
+            let follow = of.overlapping * OVERLAPS <= of.count;
+            let Some(text) = text(name).filter(|_| of.count >= FEWEST && is_most && follow) else {
                 continue;
             };
             let is_named = speaks_of_a_step(&text);

@@ -82,7 +82,10 @@ impl Program {
 
     /// Opens a range, or ends one without a text.
     fn range(&mut self, text: Option<&str>) {
-        let change = if text.is_some() { NvtxChange::Push } else { NvtxChange::Pop };
+        self.changed(if text.is_some() { NvtxChange::Push } else { NvtxChange::Pop }, 0, text);
+    }
+
+    fn changed(&mut self, change: NvtxChange, id: u64, text: Option<&str>) {
         let text = text.map_or(0, |text| {
             let known = self
                 .names
@@ -96,7 +99,7 @@ impl Program {
             })
         });
         self.now += 100;
-        let range = NvtxRange { change, id: 0, domain: 0, text, category: 0, color: 0, payload: false };
+        let range = NvtxRange { change, id, domain: 0, text, category: 0, color: 0, payload: false };
         self.records.push(Record { thread: self.thread, at: self.now, body: Body::NvtxRange(range) });
     }
 
@@ -690,6 +693,32 @@ fn an_nvtx_range_that_contains_most_launches_is_the_step() {
         }
     });
     assert_eq!((plain.steps(), plain.rule().source), (20, Some(Source::NvtxRange("outer".into()))));
+}
+
+/// A dispatcher started a range for each request of a burst, and a worker ended it: "steps" of no launch and 117 ns, so that a comparison
+/// did not see that requests took twice as long.
+#[test]
+fn ranges_that_start_while_others_are_open_are_no_steps() {
+    use NvtxChange::{End, Start};
+    let burst = of(|p| {
+        (1..=40).for_each(|id| p.changed(Start, id, Some("request")));
+        for id in 1..=40 {
+            p.range(Some("serve"));
+            p.launch(&STEP);
+            p.range(None);
+            p.changed(End, id, None);
+        }
+    });
+    assert_eq!((burst.steps(), burst.rule().source), (40, Some(Source::NvtxRange("serve".into()))));
+    let one_by_one = of(|p| {
+        for id in 1..=40 {
+            p.changed(Start, id, Some("request"));
+            p.launch(&STEP);
+            p.changed(End, id, None);
+        }
+    });
+    let source = one_by_one.rule().source;
+    assert_eq!((one_by_one.steps(), source), (40, Some(Source::NvtxRange("request".into()))));
 }
 
 #[test]

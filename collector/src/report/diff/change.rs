@@ -22,7 +22,8 @@ pub struct Change {
     /// rare long steps make most of its change, or the median step does not stand for a run and changed by another share, or where the two
     /// runs' steps are timed differently or the host is ahead of the GPU: then that from call to call on the host; gpu: the time from the first operation to
     /// the last on the GPU that was used longest, where a run has no steps or a step may not be the same work in both;
-    /// wall: the wall time of the run, where no GPU was used.
+    /// wall: the wall time of the run, where no GPU was used; range: the median length of the NVTX range that is the step, on the host or
+    /// on the GPU, whichever is longer.
     pub basis: Basis,
     /// That time in the run before the change.
     #[schemars(range(min = 0))]
@@ -73,6 +74,8 @@ pub enum Basis {
     Gpu,
     /// The wall time.
     Wall,
+    /// The length of the NVTX range that is the step.
+    Range,
 }
 
 /// Counts that differ by more than this, as a share, are not those of the same work.
@@ -85,7 +88,7 @@ impl Change {
         let noise_ns = match basis {
             Basis::Step => noise::of_median(&before.steps, &after.steps),
             Basis::StepMean => noise::of_mean(&before.steps, &after.steps, Clock::Host),
-            Basis::Gpu | Basis::Wall => None,
+            Basis::Gpu | Basis::Wall | Basis::Range => None,
         };
         let change = Change::from(basis, before_ns, after_ns, noise_ns);
         if basis == Basis::Step
@@ -147,6 +150,7 @@ impl Change {
             Basis::StepMean => "per step on average",
             Basis::Gpu => "from the first GPU operation to the last",
             Basis::Wall => "of wall time",
+            Basis::Range => "in the NVTX range that is the step",
         };
         let in_words = if self.basis == Basis::Wall { "in wall time" } else { of };
         let [before, after] = [self.before_ns, self.after_ns].map(|ns| duration(ns.round() as u64));

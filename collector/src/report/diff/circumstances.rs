@@ -1,6 +1,7 @@
 //! What else differs between two runs, so that a change may not be the program's.
 
 use super::Compared;
+use super::busy;
 use super::change::{Basis, Change, far, signed_percent};
 use super::outside;
 use crate::diagnose::findings::straggler_rank;
@@ -116,6 +117,7 @@ pub fn warnings(before: &Compared<'_>, after: &Compared<'_>, change: &Change) ->
     }
     said.extend(work(one, other, change));
     said.extend(outside::said(one, other, change));
+    said.extend(busy::said(one, other, change));
     for (name, report) in [("BEFORE", one), ("AFTER", other)] {
         said.extend(incomplete(name, report));
     }

@@ -1,7 +1,7 @@
 //! A figure of two runs, side by side.
 
 use crate::analyze::estimate;
-use crate::report::rows::numbers::{Estimate, Kind};
+use crate::report::rows::numbers::{Estimate, Kind, divided};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -98,13 +98,6 @@ impl Signed {
     pub fn of(before: Option<f64>, after: Option<f64>) -> Signed {
         Signed { before, after, change: before.zip(after).map(|(before, after)| after - before) }
     }
-}
-
-/// Returns an estimate of whole numbers, divided.
-pub fn divided(estimate: Estimate, divisor: f64) -> Estimate<f64> {
-    let Estimate { value, lo, hi, kind } = estimate;
-    let by = |n: u64| n as f64 / divisor;
-    Estimate { value: by(value), lo: by(lo), hi: by(hi), kind }
 }
 
 /// Returns the sum of two estimates.

@@ -68,13 +68,14 @@ impl Findings {
                 (of_before, of_after, before.steps.count as f64)
             }
             Basis::StepMean => (change.before_ns, change.after_ns, before.steps.count as f64),
-            Basis::Gpu | Basis::Wall => (change.before_ns, change.after_ns, 1.0),
+            Basis::Gpu | Basis::Wall | Basis::Range => (change.before_ns, change.after_ns, 1.0),
         };
         Findings {
             promised_ns: gone.fold(Estimate::exactly(0), plus),
-            gained_ns: change
-                .is_known()
-                .then(|| (before_ns - after_ns) * steps - outside::of(before, after, change).unwrap_or(0.0)),
+            gained_ns: change.is_known().then(|| {
+                (before_ns - after_ns) * steps
+                    - outside::of(before, after, change).map_or(0.0, |outside| outside.ns)
+            }),
             list,
         }
     }

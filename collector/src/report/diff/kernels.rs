@@ -1,8 +1,8 @@
 //! The kernels of both runs, matched by name.
 
-use super::figure::{Figure, Scale, divided, plus};
+use super::figure::{Figure, Scale, plus};
 use crate::report::rows::kernels;
-use crate::report::rows::numbers::{Estimate, Kind};
+use crate::report::rows::numbers::{Estimate, Kind, divided};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;

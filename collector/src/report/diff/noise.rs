@@ -48,12 +48,22 @@ pub fn of_median(before: &Steps, after: &Steps) -> Option<f64> {
 /// They are not: a clock or a neighbour changes and stays so for a while. So the levels of equal parts of the run are compared,
 /// too, and a whole run is taken to vary [as much as such a part does](wandering).
 fn by_chance(steps: &Steps) -> Option<f64> {
-    let count = steps.measured.filter(|count| *count >= FEWEST)?;
+    let count = steps.measured?;
     let std = steps.std_ns?;
     // A few steps that took much longer inflate the standard deviation, and leave the median where it was.
     let above = steps.p95_ns?.saturating_sub(steps.median_ns?) as f64 / TO_P95;
     let spread = if steps.outliers.is_empty() { std } else { std.min(above) };
-    Some(OF_MEDIAN * spread / (count as f64).sqrt())
+    error_of_median(spread, count)
+}
+
+/// Returns the standard error of the median of so many times with this standard deviation; `None` if there are too few.
+pub fn error_of_median(std: f64, count: u64) -> Option<f64> {
+    (count >= FEWEST).then(|| OF_MEDIAN * std / (count as f64).sqrt())
+}
+
+/// Returns what two medians of the same program, of which the first is `before`, may differ by if they have these standard errors.
+pub fn of_medians(before: f64, [one, other]: [f64; 2]) -> f64 {
+    (IN_99_PERCENT * one.hypot(other)).max(LEAST_NOISE * before)
 }
 
 /// Returns the standard deviation of what the levels of two runs of as many steps differ by, beside a trend that both have: steps that

@@ -9,22 +9,42 @@ use crate::diagnose::buckets::Bucket;
 use crate::report::rows::Report;
 use crate::report::rows::steps::Steps;
 use crate::report::units::duration;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What two runs of as many steps differ by outside of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Outside {
+    /// By how much longer the second run is than its steps say, from its first GPU operation to its last and without set-up; negative: it is
+    /// shorter.
+    pub ns: f64,
+    /// The same as a share of that time in the run before.
+    pub share: f64,
+    /// That time in both runs, ns.
+    #[serde(skip)]
+    runs: [u64; 2],
+}
 
 /// The least difference that is worth a word, as a share of the longer run.
 const LEAST: f64 = 0.1;
 
-/// Returns by how much longer the second run is, from its first GPU operation to its last and without set-up, than its steps say, ns; `None`
-/// if it is about as long as they say, or if the runs cannot be compared so.
-pub fn of(before: &Report, after: &Report, change: &Change) -> Option<f64> {
+/// Returns by how much longer the second run is than its steps say; `None` if it is about as long as they say, or if the runs cannot be
+/// compared so.
+pub fn of(before: &Report, after: &Report, change: &Change) -> Option<Outside> {
     let (steps, other) = (&before.steps, &after.steps);
     if !change.basis.is_step() || far(steps.count, other.count).is_some() {
         return None;
     }
     let in_steps = in_steps(other)? - in_steps(steps)?;
-    let [one, another] = [before, after].map(|report| prepared(report) as f64);
+    let runs = [before, after].map(prepared);
+    let [one, another] = runs.map(|ns| ns as f64);
     let outside = another - one - in_steps;
     let noise = change.noise_ns.unwrap_or(0.0) * steps.count as f64;
-    (one > 0.0 && another > 0.0 && outside.abs() > noise.max(LEAST * one.max(another))).then_some(outside)
+    (one > 0.0 && another > 0.0 && outside.abs() > noise.max(LEAST * one.max(another))).then(|| Outside {
+        ns: outside,
+        share: outside / one,
+        runs,
+    })
 }
 
 /// Returns the time from the first GPU operation to the last, without idle time in which the program prepares, ns.
@@ -37,20 +57,26 @@ fn in_steps(steps: &Steps) -> Option<f64> {
     Some(steps.mean_ns? * steps.count as f64)
 }
 
+impl Outside {
+    /// Says it.
+    pub fn sentence(&self) -> String {
+        let [one, another] = self.runs.map(duration);
+        let ns = duration(self.ns.abs().round() as u64);
+        let which = if self.ns > 0.0 { "more" } else { "less" };
+        format!(
+            "AFTER takes {ns} {which} outside of its steps, which the comparison of steps does not show: {one} before and {another} after \
+             from the first GPU operation to the last, without set-up"
+        )
+    }
+}
+
 /// Returns a sentence if the runs differ outside of their steps.
 pub fn said(before: &Report, after: &Report, change: &Change) -> Option<String> {
-    let outside = of(before, after, change)?;
-    let [one, another] = [before, after].map(|report| duration(prepared(report)));
-    let ns = duration(outside.abs().round() as u64);
-    let which = if outside > 0.0 { "more" } else { "less" };
-    Some(format!(
-        "AFTER takes {ns} {which} outside of its steps, which the comparison of steps does not show: {one} before and {another} after \
-         from the first GPU operation to the last, without set-up"
-    ))
+    of(before, after, change).map(|outside| outside.sentence())
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
@@ -60,7 +86,7 @@ mod tests {
     use crate::report::rows::identity::Identity;
 
     /// A run of steps that take so long each, and of so much more time on the GPU.
-    fn run(step: u64, count: u64, more: u64) -> Report {
+    pub fn run(step: u64, count: u64, more: u64) -> Report {
         let ns = step * count + more;
         let compute = (Bucket::Compute, Sum { value: ns, lo: ns, hi: ns });
         let buckets = Buckets { wall: ns, parts: [compute].into(), ..Buckets::default() };

@@ -79,7 +79,7 @@ fn stands(steps: &Steps) -> bool {
 }
 
 /// Whether two changes are not by the same share.
-fn differ(one: &Change, other: &Change) -> bool {
+pub fn differ(one: &Change, other: &Change) -> bool {
     let shares = one.share.zip(other.share);
     shares.is_none_or(|(one, other)| (one - other).abs() > SAME * one.abs().max(other.abs()))
 }

@@ -32,6 +32,8 @@ pub struct Memory {
     /// How device memory grows throughout the run; null = it does not grow, or what grew in the selected time is freed after it
     /// while work goes on.
     pub growth: Option<Growth>,
+    /// The same of page-locked host memory (pinned and registered).
+    pub page_locked_growth: Option<Growth>,
     /// Blocks of device memory that were allocated after the warm-up, in at least three steps (without steps: eighths of
     /// the run), and never freed; by line, in whichever thread and NVTX range. What a framework's pool keeps does not
     /// count, nor, where a line frees most of its blocks, what is hardly older than others that it had freed.
@@ -217,6 +219,7 @@ impl Memory {
             holders: memory.holders.at_peak.iter().map(Holder::of).collect(),
             lifetimes: memory.holders.lifetimes.iter().map(Lived::of).collect(),
             growth: memory.holders.growth.as_ref().map(Growth::of),
+            page_locked_growth: memory.holders.page_locked.as_ref().map(Growth::of),
             never_freed: memory.holders.never_freed.iter().map(Holder::of).collect(),
             failure: memory.holders.failure.as_ref().map(Failure::of),
             timeline: Timeline::of(memory),

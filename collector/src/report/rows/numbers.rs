@@ -20,6 +20,13 @@ pub struct Estimate<T = u64> {
     pub kind: Kind,
 }
 
+/// Returns an estimate of whole numbers, divided.
+pub fn divided(estimate: Estimate, divisor: f64) -> Estimate<f64> {
+    let Estimate { value, lo, hi, kind } = estimate;
+    let by = |n: u64| n as f64 / divisor;
+    Estimate { value: by(value), lo: by(lo), hi: by(hi), kind }
+}
+
 /// A rate, as an estimate; a figure is null where the time it divides by may be nothing.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Rate {

@@ -1,6 +1,6 @@
 //! NVTX ranges and markers.
 
-use super::numbers::Estimate;
+use super::numbers::{Estimate, divided};
 use crate::analyze::ranges::{MarkTimes, RangeName, RangeTimes};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub struct Range {
     #[serde(skip)]
     pub host_stddev_ns: f64,
     /// The number of ranges that were measured: all operations in them have GPU times, alone or in runs. If there is none, the number
-    /// of those with a timed operation. The keys gpu_avg_ns to gpu_max_ns are about the projections of these ranges: each lasts from
+    /// of those with a timed operation. The keys gpu_median_ns to gpu_max_ns are about the projections of these ranges: each lasts from
     /// the start of the range's first timed operation to the end of its last.
     pub projected: u64,
     /// The sum of the projections of all ranges with operations, extrapolated from those that were measured if not all were. If none
@@ -44,10 +44,13 @@ pub struct Range {
     /// The number of ranges with operations; the screen says of how many the GPU time was measured.
     #[serde(skip)]
     pub working: u64,
-    /// The mean projection.
+    /// The mean projection of all ranges with operations: gpu_ns divided by their number.
     pub gpu_avg_ns: Option<Estimate<f64>>,
     /// The median projection.
     pub gpu_median_ns: Option<Estimate>,
+    /// The standard deviation of the projections; a comparison takes its noise from it.
+    #[serde(skip)]
+    pub gpu_stddev_ns: Option<f64>,
     /// The shortest projection.
     pub gpu_min_ns: Option<Estimate>,
     /// The longest projection.
@@ -93,8 +96,9 @@ impl Range {
             projected: times.gpu().count(),
             gpu_ns: times.total().map(Into::into),
             working: times.working(),
-            gpu_avg_ns: times.gpu().mean().map(Into::into),
+            gpu_avg_ns: times.total().map(|total| divided(total.into(), times.working() as f64)),
             gpu_median_ns: times.gpu().median().map(Into::into),
+            gpu_stddev_ns: times.gpu().stddev().map(|std| std.value),
             gpu_min_ns: times.gpu().min().map(Into::into),
             gpu_max_ns: times.gpu().max().map(Into::into),
             operations: times.operations,

@@ -45,7 +45,7 @@ pub fn gaps(screen: &mut Screen<'_>, run: &Run<'_>) {
     if besides.saturating_mul(100) > idle {
         let besides = duration(besides);
         screen
-            .remark(&format!("{besides} more idle time is not in gaps: it is at the ends of the span or next to sampling pauses"));
+            .remark(&format!("{besides} more idle time is not in gaps: it is at the ends of the span or in sampling pauses, where no gap is seen"));
     }
 }
 

@@ -101,14 +101,18 @@ fn by(origin: &Origin) -> String {
 
 /// Draws how fast memory grows, if it does.
 fn growth(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let Some(growth) = &run.rows.memory.growth else { return };
-    let (slope, per) = match growth.bytes_per_step {
-        Some(slope) => (slope, "step"),
-        None => (growth.bytes_per_second.unwrap_or(0.0), "second"),
-    };
-    let by_whom = growth.by.first().map(|most| format!(", mostly by {}", by(&most.origin)));
-    let sentence = format!("  grows by {} per {per}{}", bytes(slope as u64), by_whom.unwrap_or_default());
-    screen.line(Text::toned(Tone::Waste, sentence));
+    let memory = &run.rows.memory;
+    for (what, growth) in [("", &memory.growth), ("page-locked host memory ", &memory.page_locked_growth)] {
+        let Some(growth) = growth else { continue };
+        let (slope, per) = match growth.bytes_per_step {
+            Some(slope) => (slope, "step"),
+            None => (growth.bytes_per_second.unwrap_or(0.0), "second"),
+        };
+        let by_whom = growth.by.first().map(|most| format!(", mostly by {}", by(&most.origin)));
+        let by_whom = by_whom.unwrap_or_default();
+        let sentence = format!("  {what}grows by {} per {per}{by_whom}", bytes(slope as u64));
+        screen.line(Text::toned(Tone::Waste, sentence));
+    }
 }
 
 /// Draws how long blocks live, and what is in the pools of frameworks.

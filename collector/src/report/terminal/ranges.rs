@@ -19,7 +19,7 @@ const MARKERS: usize = 5;
 /// Draws the section.
 pub fn ranges(screen: &mut Screen<'_>, run: &Run<'_>) {
     let rows = &run.rows;
-    if rows.ranges.is_empty() && rows.markers.is_empty() {
+    if rows.ranges.is_empty() && rows.markers.is_empty() && rows.coverage.ranges_not_followed == 0 {
         return screen.none("Ranges", "the program reported no NVTX range");
     }
     screen.section("Ranges", sentence(rows));

@@ -97,7 +97,15 @@ impl Held {
         let origin = most.map(|key| Origin { tid: None, ..self.named(&key, end) }).unwrap_or_default();
         let churn = churn.finish(self.place, self.began, origin);
         let at_peak = self.at_peak(&named);
-        Holders { at_peak, lifetimes: self.lifetimes(end), growth, never_freed, churn, failure }
+        Holders {
+            at_peak,
+            lifetimes: self.lifetimes(end),
+            growth,
+            page_locked: None,
+            never_freed,
+            churn,
+            failure,
+        }
     }
 
     fn named(&self, key: &Key, end: &End<'_>) -> Origin {

@@ -61,7 +61,11 @@ impl Program {
 
     /// Allocates MiB of memory, and returns the block.
     fn allocate(&mut self, caller: u64, mib: u64) -> MemoryChange {
-        let (call, memory, bytes) = (self.call(caller), Memory::Device, mib * MIB);
+        self.allocate_of(Memory::Device, caller, mib)
+    }
+
+    fn allocate_of(&mut self, memory: Memory, caller: u64, mib: u64) -> MemoryChange {
+        let (call, bytes) = (self.call(caller), mib * MIB);
         let of = Allocator { correlation: call.correlation, caller, ..OF };
         let alloc = Alloc { call, memory, address: call.correlation, bytes, stream: 0, pool: 0 };
         self.take(Body::Alloc(alloc), Some(MemoryChange::Allocated { memory, bytes, of }));
@@ -121,6 +125,27 @@ fn blocks_of_one_line_are_judged_together_whatever_thread_or_range_allocates_the
         let held: Vec<u64> = holders.at_peak.iter().map(|holder| holder.bytes / MIB).collect();
         assert_eq!(held, [100, 64], "more rows than are listed are joined");
     }
+}
+
+/// 600 MiB that cudaMallocHost took in 600 requests were in the table, and no finding said that they grow.
+#[test]
+fn page_locked_memory_that_grows_is_found_beside_device_memory() {
+    let mut program = Program::of(Period::default());
+    program.allocate(0x10, 64);
+    for step in 0..100 {
+        program.step(step);
+        program.range(NvtxChange::Push, 1);
+        program.allocate_of(Memory::Pinned, 0x20, 1);
+        program.range(NvtxChange::Pop, 0);
+    }
+    let holders = program.holders();
+    let growth = holders.page_locked.unwrap();
+    let grown: Vec<_> = growth.origins.iter().map(|(origin, bytes)| (origin.kind, *bytes)).collect();
+    assert_eq!(grown, [("pinned", growth.last - growth.first)]);
+    assert!(growth.is_per_step && (growth.slope / MIB as f64 - 1.0).abs() < 0.01, "{growth:?}");
+    assert_eq!((holders.growth, holders.never_freed), (None, vec![]), "device memory does not");
+    let held: Vec<u64> = holders.at_peak.iter().map(|holder| holder.bytes / MIB).collect();
+    assert_eq!(held, [64], "it is none of the device's");
 }
 
 #[test]

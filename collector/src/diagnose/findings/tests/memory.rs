@@ -37,6 +37,20 @@ fn managed_memory_makes_room_for_other_memory() {
     assert!(said.ends_with("Of the GPU's 80.0 GiB it left 79.0 GiB."), "{said}");
 }
 
+/// A server took 1 MiB by cudaMallocHost for each request and freed none, and the only finding was about its waits.
+#[test]
+fn page_locked_memory_that_grows_is_said_to_be_the_hosts() {
+    let mut one = process(1);
+    let origin = Origin { kind: "pinned", api: Some("cudaMallocHost".to_owned()), ..Origin::default() };
+    let origins = vec![(origin, 400 << 20)];
+    let (first, last, slope) = (100 << 20, 500 << 20, (1 << 20) as f64);
+    one.memory.holders.page_locked = Some(Growth { is_per_step: true, slope, first, last, origins });
+    let found = found(vec![one], &[], memory_grows::find).unwrap().finding;
+    assert_eq!(found.title, "Page-locked host memory grows by 1.00 MiB per step");
+    assert!(found.evidence.text.contains("with cudaMallocHost") && found.fix.contains("cudaFreeHost"));
+    assert!(!found.evidence.text.contains("The GPU's memory is full"));
+}
+
 #[test]
 fn no_time_is_promised_until_managed_memory_fills_a_gpu() {
     let growing = |kind, first, last| {

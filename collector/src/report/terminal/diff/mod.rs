@@ -32,11 +32,12 @@ pub fn diff(diff: &Diff, view: &DiffView, style: &Style) -> String {
     let whole = View::default();
     let mut drawn = Drawn { screen: Screen::new(&whole, style, false), view, diff };
     drawn.head();
-    let sections: [(DiffSection, Draw); 8] = [
+    let sections: [(DiffSection, Draw); 9] = [
         (DiffSection::Findings, tables::findings),
         (DiffSection::Steps, tables::steps),
         (DiffSection::Wall, tables::wall),
         (DiffSection::Idle, tables::idle),
+        (DiffSection::Ranges, tables::ranges),
         (DiffSection::Kernels, tables::kernels),
         (DiffSection::Transfers, tables::transfers),
         (DiffSection::Syncs, tables::syncs),
@@ -53,13 +54,15 @@ pub fn diff(diff: &Diff, view: &DiffView, style: &Style) -> String {
 
 impl Drawn<'_> {
     fn head(&mut self) {
-        let tone = match self.diff.change.verdict {
-            Verdict::Faster => Tone::Work,
-            Verdict::Slower => Tone::Problem,
-            Verdict::Noise | Verdict::Same => Tone::Title,
-            Verdict::Unknown => Tone::Waste,
-        };
-        self.screen.line(Text::toned(tone, &self.diff.change.text));
+        for change in [Some(&self.diff.change), self.diff.unseen()].into_iter().flatten() {
+            let tone = match change.verdict {
+                Verdict::Faster => Tone::Work,
+                Verdict::Slower => Tone::Problem,
+                Verdict::Noise | Verdict::Same => Tone::Title,
+                Verdict::Unknown => Tone::Waste,
+            };
+            self.screen.line(Text::toned(tone, &change.text));
+        }
         for warning in &self.diff.warnings {
             self.screen.line(Text::toned(Tone::Waste, "warning: ").then(warning));
         }

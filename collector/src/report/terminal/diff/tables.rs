@@ -127,6 +127,38 @@ pub fn idle(drawn: &mut Drawn<'_>) {
     drawn.hidden(rows.len() - shown, "idle");
 }
 
+/// Draws the NVTX ranges.
+pub fn ranges(drawn: &mut Drawn<'_>) {
+    let rows = &drawn.diff.ranges;
+    if rows.is_empty() {
+        return drawn.none("Ranges", "neither run reported an NVTX range");
+    }
+    let sentence =
+        "median host time of NVTX ranges, and median time from the first GPU operation in one to the last";
+    drawn.screen.section("Ranges", sentence);
+    let mut table = Table::new(&[
+        right("before"),
+        right("after"),
+        right("change"),
+        right(""),
+        right("GPU before").or_drop(1),
+        right("GPU after").or_drop(1),
+        right(""),
+        right("count").or_drop(2),
+        names("range", cut),
+    ]);
+    let shown = drawn.shown(rows.len(), FEW);
+    for row in &rows[..shown] {
+        let [on_gpu, on_gpu_after, _, share] = cells(&row.gpu_median_ns, Unit::Time);
+        let name =
+            row.domain.as_ref().map_or_else(|| row.name.clone(), |domain| format!("{domain}:{}", row.name));
+        let of_gpu = [on_gpu, on_gpu_after, share, counts(&row.count), Text::from(name)];
+        table.row(cells(&row.host_median_ns, Unit::Time).into_iter().chain(of_gpu));
+    }
+    drawn.screen.table(&table, 0, "");
+    drawn.hidden(rows.len() - shown, "ranges");
+}
+
 /// Draws the kernels whose time or count changed.
 pub fn kernels(drawn: &mut Drawn<'_>) {
     let all = &drawn.diff.kernels;

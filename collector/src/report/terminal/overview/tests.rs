@@ -51,6 +51,7 @@ fn training() -> ProcessReport {
         line,
         identity,
         bins,
+        idle: IdleReport { by_cause: idle().by_cause, ..IdleReport::default() },
         ..DeviceReport::default()
     };
     let memory = Use {
