@@ -99,7 +99,7 @@ fn plot(screen: &mut Screen<'_>, steps: &Steps) {
 fn legend(steps: &Steps, most: u64, ascii: bool) -> String {
     // Steps at the end that are in no mean yet are among those that were found.
     let are_means = steps.plot_ns.len() as u64 * 3 / 2 < steps.count;
-    let what = if are_means { " means of several steps each," } else { "" };
+    let what = if are_means { " means" } else { "" };
     let is_cut = steps.plot_ns.iter().any(|ns| *ns > most);
     let cut = if is_cut { format!("; {} took longer", CUT[usize::from(ascii)]) } else { String::new() };
     format!("{what} up to {}{cut}", duration(most))
@@ -207,8 +207,8 @@ mod tests {
             legend(&steps, scale(&steps), false)
         };
         let plot = [48_400_000; 45];
-        assert_eq!(said(360, &plot), " means of several steps each, up to 48.4 ms");
-        assert_eq!(said(89, &plot), " means of several steps each, up to 48.4 ms");
+        assert_eq!(said(360, &plot), " means up to 48.4 ms");
+        assert_eq!(said(89, &plot), " means up to 48.4 ms");
         assert_eq!(said(46, &plot), " up to 48.4 ms");
         assert_eq!(said(59, &[1_000_000; 58]), " up to 1.00 ms");
     }
