@@ -7,9 +7,8 @@
 //! A server may have a thread for each request, and no record says that a thread has ended. So calls are kept of some thousand
 //! threads: when there are more, those that have been silent longest lose theirs.
 
-use super::super::merge::Merge;
-use super::Cause;
 use super::pauses::HostTimes;
+use super::{Cause, LONG};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
@@ -71,8 +70,11 @@ pub struct Thread {
     pub ends: Option<(i64, i64)>,
     /// What it spent in calls, and between them until the last operation of its process.
     pub host: HostTimes,
-    /// The time between calls that counts if its process enqueues another operation, and until when that is: host ns.
-    open: (HostTimes, i64),
+    /// The time between calls that counts if its process enqueues another operation: while operations were timed, and in pauses; of each
+    /// the short times, and the [long](LONG) ones, ns.
+    open: [[u64; 2]; 2],
+    /// Until when that is: host ns.
+    open_until: i64,
     /// Whether its last call was in a pause.
     is_paused: bool,
     /// Whether it is one of those of which calls are kept.
@@ -85,14 +87,15 @@ impl Thread {
     fn new() -> Self {
         let (spent, host) = (VecDeque::new(), HostTimes::default());
         let (is_paused, is_kept) = (false, false);
-        let (known_from, open) = (i64::MIN, (host, i64::MAX));
+        let (known_from, open_until) = (i64::MIN, i64::MAX);
         Thread {
             spent,
             known_from,
             waited: None,
             ends: None,
             host,
-            open,
+            open: [[0; 2]; 2],
+            open_until,
             is_paused,
             is_kept,
             worked: NO_WORK,
@@ -124,8 +127,10 @@ impl Thread {
         let (first, last) = self.ends.unwrap_or((from, to));
         if from > last {
             self.settle();
-            self.open.0.of(self.is_paused).outside(period.length(last.max(self.worked.0), from));
-            self.open.1 = from;
+            let ns = period.length(last.max(self.worked.0), from);
+            let open = &mut self.open[usize::from(self.is_paused)][usize::from(ns >= LONG)];
+            *open = open.saturating_add(ns);
+            self.open_until = from;
             self.settle();
         }
         self.is_paused = is_paused;
@@ -134,8 +139,13 @@ impl Thread {
 
     /// Counts the time between calls that an operation has followed.
     fn settle(&mut self) {
-        if self.open.1 <= self.worked.1 {
-            self.host.merge(&std::mem::take(&mut self.open.0));
+        if self.open_until <= self.worked.1 {
+            let [timed, paused] = std::mem::take(&mut self.open);
+            for (is_paused, [short, long]) in [(false, timed), (true, paused)] {
+                let host = self.host.of(is_paused);
+                host.outside_of(false, short);
+                host.outside_of(true, long);
+            }
         }
     }
 

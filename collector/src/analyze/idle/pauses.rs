@@ -15,7 +15,7 @@
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
-use super::{Cause, Emptied, IdleReport, LONG, Part, Site, Wait};
+use super::{Cause, Emptied, IdleReport, Part, Site, Wait};
 use std::collections::BTreeMap;
 
 /// The fewest gaps that are a sample.
@@ -34,11 +34,6 @@ impl HostTime {
     /// Adds time in a call of this cause.
     pub fn call(&mut self, cause: Cause, ns: u64) {
         self.calls[cause as usize] = self.calls[cause as usize].saturating_add(ns);
-    }
-
-    /// Adds time outside CUDA, all at once.
-    pub fn outside(&mut self, ns: u64) {
-        self.outside_of(ns >= LONG, ns);
     }
 
     /// Adds time outside CUDA as a gap shows it, of a [long](Site::is_long) part or of another.
@@ -113,7 +108,7 @@ impl HostTimes {
         self.paused.leave_out(&set_up.paused);
     }
 
-    /// Returns the time outside CUDA for [`LONG`] or more at once, ns.
+    /// Returns the time outside CUDA for [`LONG`](super::LONG) or more at once, ns.
     pub fn long_outside(&self) -> u64 {
         self.timed.outside[1].saturating_add(self.paused.outside[1])
     }

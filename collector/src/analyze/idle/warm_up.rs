@@ -203,7 +203,7 @@ mod tests {
         let (outside, sampled, queued) = (all.total, 3_800 * MS, Sum::default());
         let running = Running { outside, sampled, runnable: ran, ran, queued };
         idle.running = [(Outside::Any, running), (Outside::Long, running)].into();
-        idle.host.timed.outside(3_800 * MS);
+        idle.host.timed.outside_of(true, 3_800 * MS);
         let compiled = Part { count: 1, total: exactly(3_700 * MS) };
         idle.early = vec![early(2, site(1), compiled)];
         idle.set_warm_up(3);
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(idle.running[&Outside::Any], slept);
         assert_eq!(idle.running[&Outside::SetUp].runnable, exactly(3_700 * MS));
         let mut left = HostTimes::default();
-        left.timed.outside(100 * MS);
+        left.timed.outside_of(true, 100 * MS);
         assert_eq!(idle.host, left);
     }
 

@@ -483,7 +483,7 @@ fn a_host_that_takes_longer_than_the_gpu_needs_several_threads() {
         one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
         one.idle.sites = [((Cause::OutsideCuda, site), part)].into();
         one.idle.threads = vec![ThreadUse { tid: Some(7), ..ThreadUse::default() }];
-        one.idle.host.timed.outside(outside);
+        one.idle.host.timed.outside_of(true, outside);
         let info = ProcessInfo { framework, ..ProcessInfo::default() };
         let parts = [(Bucket::Idle(Cause::OutsideCuda), 3 * S), (Bucket::Compute, 2 * S)];
         found_in(&info, vec![one], &parts, host_stall::find).unwrap().finding.fix

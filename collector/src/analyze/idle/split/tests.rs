@@ -306,8 +306,8 @@ fn set_up_is_known_as_time_of_the_host() {
         split(gap(0, ONE_OFF as i64, 0), &lead).set_up
     };
     let (mut timed, mut paused) = (HostTimes::default(), HostTimes::default());
-    timed.timed.outside(ONE_OFF);
-    paused.paused.outside(ONE_OFF);
+    timed.timed.outside_of(true, ONE_OFF);
+    paused.paused.outside_of(true, ONE_OFF);
     assert_eq!([of(Some(false)), of(Some(true))], [timed, paused]);
     assert_eq!(of(None), HostTimes::default(), "the time before a thread's first call does not count");
 }
