@@ -129,9 +129,9 @@ impl<'a> Facts<'a> {
         steps.max(self.all.steps.count)
     }
 
-    /// Whether the threads that lead gaps were off the CPU, or waited for one, for most of the time that they spent outside CUDA for
-    /// long: on a busy machine, a thread that has its input has to wait for a processor, too. Of a GPU that several processes share, each
-    /// leads so little of its gaps that this is unknown; then it is asked of the gaps in what each process does itself.
+    /// Whether the threads that lead gaps were off the CPU for most of the time that they spent outside CUDA for long and did not wait
+    /// for a CPU. Of a GPU that several processes share, each leads so little of its gaps that this is unknown; then it is asked of the
+    /// gaps in what each process does itself.
     pub fn is_host_off_cpu(&self) -> bool {
         let long = |idle: &IdleReport| idle.running.get(&Outside::Long).copied();
         let is_off = long(self.idle()).and_then(|running| running::is_off_cpu(&running)).or_else(|| {

@@ -17,12 +17,18 @@ pub enum State {
 /// The share of the time that waiting for a processor is worth naming, percent.
 const WORTH_NAMING: u64 = 10;
 
-/// Returns whether the leading threads computed for at most half of the time: in the rest they slept, or waited for something, of which
-/// a processor may be one. `None`: that is not known, or only within bounds that are further apart than half of the time.
+/// Returns whether the leading threads slept, or waited for something, for longer than they ran. For how long they waited for a processor
+/// says nothing of that: on a busy machine, a thread that computes waits for one, and so does one whose input has come. `None`: that is not
+/// known.
 pub fn is_off_cpu(running: &Running) -> Option<bool> {
     let all = running.outside.value;
-    let (lo, hi) = (running.ran.lo.min(all), running.ran.hi.min(all));
-    (all > 0 && hi - lo <= all / 2).then_some(hi <= all / 2)
+    let (off_lo, off_hi) = (all.saturating_sub(running.runnable.hi), all.saturating_sub(running.runnable.lo));
+    match () {
+        () if all == 0 => None,
+        () if off_lo >= running.ran.hi => Some(true),
+        () if off_hi < running.ran.lo => Some(false),
+        () => None,
+    }
 }
 
 /// Returns what the leading threads did outside CUDA; `None` if that is not known, or only within bounds that are further

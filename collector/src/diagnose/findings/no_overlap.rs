@@ -59,9 +59,10 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     // What need not be copied again need not overlap.
     let value = found.exposed.value.saturating_sub(repeated(facts).value).min(compute);
     let hi = found.exposed.hi.min(compute).min(most(facts, &found.all));
-    // Those without a GPU time ran when it is not known what ran, as exposed as the others.
+    // Those without a GPU time ran when it is not known what ran, as exposed as the others, unless what is exposed has their time.
     let unseen = time.saturating_sub(found.all.time.value) / facts.gpus();
-    let unseen = unseen.min(facts.buckets.get(Bucket::Undecided).value);
+    let left = of_gpu.saturating_sub(found.exposed.value);
+    let unseen = unseen.min(left).min(facts.buckets.get(Bucket::Undecided).value);
     Some(Claimed {
         finding: Finding {
             id: Id::NoOverlap,

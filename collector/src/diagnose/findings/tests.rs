@@ -392,6 +392,22 @@ fn copies_that_overlap_save_no_more_than_they_took() {
     assert_eq!(of(999, transfers), 15 * S, "of which nothing more is known");
 }
 
+/// Of copies of 105 ms, of which some were not timed, 120 ms were promised: what was exposed had part of the time of those, too.
+#[test]
+fn copies_without_a_gpu_time_are_promised_once() {
+    let of = |exposed| {
+        let copied = Copied { count: 40, timed: 32, time: exactly(32 * S), ..Copied::default() };
+        let one = Tables { copy_sites: copies(SizeClass::Larger, copied), ..process(1) };
+        let parts =
+            [(Bucket::ExposedCopies, exposed), (Bucket::Compute, 60 * S), (Bucket::Undecided, 20 * S)];
+        let claims = found(vec![one], &parts, no_overlap::find).unwrap().claims;
+        [Bucket::ExposedCopies, Bucket::Undecided].map(|bucket| claims[&bucket].value)
+    };
+    assert_eq!(of(32 * S), [32 * S, 8 * S]);
+    assert_eq!(of(38 * S), [38 * S, 2 * S]);
+    assert_eq!(of(42 * S), [42 * S, 0]);
+}
+
 /// What the turns of all GPUs could gain was promised of the time of one.
 #[test]
 fn the_default_stream_gains_what_the_turns_of_one_gpu_do() {

@@ -182,7 +182,8 @@ mod tests {
         };
         assert_eq!(owed(100, 100, true), [false, true]);
         assert_eq!(owed(900, 900, true), [true, true], "it computes");
-        assert_eq!(owed(900, 100, true), [false, true], "it has its input, and waits for a processor");
+        assert_eq!(owed(800, 100, true), [false, true], "it has its input, and waits for a processor");
+        assert_eq!(owed(1_000, 300, true), [true, true], "it computes, and waits for a processor");
         assert_eq!(owed(100, 100, false), [true, true], "Python does that between two calls");
     }
 
@@ -192,7 +193,8 @@ mod tests {
         let wait = Wait { api: WAIT.to_owned(), line: None };
         let site = Site { after_wait: Some(wait.clone()), is_long: true, ..Site::default() };
         let tables = |ran: Sum| {
-            let running = Running { outside: exactly(1_000), sampled: 1_000, ran, ..Running::default() };
+            let (outside, runnable) = (exactly(1_000), ran);
+            let running = Running { outside, sampled: 1_000, runnable, ran, ..Running::default() };
             let mut tables = Tables::default();
             tables.idle.running = [(Outside::Long, running)].into();
             tables.idle.waits = [(wait.clone(), emptied(20))].into();
