@@ -48,7 +48,8 @@ pub struct Shared {
     /// Whether a collector has the segment, with the names of functions in it, or is known to be out of reach. Release by the
     /// poller, acquire by the exit handler.
     introduced: AtomicBool,
-    /// [`LATER`], [`NOW`] or [`DONE`]: what the poller does about names and libraries. Release and acquire on both sides.
+    /// [`LATER`], [`NOW`] or [`DONE`]: what the poller does about names and libraries. Release and acquire both ways, between the
+    /// exit handler and the poller: this one publishes what was there when it was asked, and that one finds it in the ring.
     publishes: AtomicU32,
     /// How many threads wait for operations to be read. Relaxed: a hint to do nothing else.
     awaited: AtomicU32,

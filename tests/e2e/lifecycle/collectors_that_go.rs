@@ -139,32 +139,31 @@ fn is_one_process_of_two_traces(first: &Path, second: &Path) {
     assert_eq!(both["devices"][0]["processes"], 1, "{}", both["devices"]);
 }
 
-/// Each thread's ring grew to 4.6 MB, and was the program's for ever. And nobody was told that the rest of the program was not recorded.
-#[test]
-fn a_program_whose_collector_was_killed_says_so_and_has_its_shared_memory_back() {
+/// Runs a program whose collector is killed by `kill`, and checks that it says so and has its shared memory back.
+fn has_nothing_left_when(kill: impl FnOnce(&Listener)) {
     let listener = Listener::start();
-    let done =
-        in_two_halves("unread_rings", &["1024"], &listener.socket(), |_, _| listener.signal(libc::SIGKILL));
+    let done = in_two_halves("unread_rings", &["1024"], &listener.socket(), |_, _| kill(&listener));
     let least = done.said()["least_kib"].as_u64().unwrap();
     assert!(least < 1024, "{}", done.stdout);
     let line = "gpuspy: this process runs unobserved from here on: its collector was killed\n";
     assert_eq!(done.stderr, line);
 }
 
+/// Each thread's ring grew to 4.6 MB, and was the program's for ever. And nobody was told that the rest of the program was not recorded.
+#[test]
+fn a_program_whose_collector_was_killed_says_so_and_has_its_shared_memory_back() {
+    has_nothing_left_when(|listener| listener.signal(libc::SIGKILL));
+}
+
 /// Of a collector that had taken the program over, its end was not seen: the program paid for records that nobody read, and said nothing.
 #[test]
 fn a_program_whose_second_collector_was_killed_says_so_and_has_its_shared_memory_back() {
-    let listener = Listener::start();
-    let done = in_two_halves("unread_rings", &["1024"], &listener.socket(), |_, _| {
+    has_nothing_left_when(|listener| {
         assert_eq!(listener.stop().len(), 1);
-        let mut second = succeed(&listener, &[]);
+        let mut second = succeed(listener, &[]);
         second.kill().unwrap();
         second.wait().unwrap();
     });
-    let least = done.said()["least_kib"].as_u64().unwrap();
-    assert!(least < 1024, "{}", done.stdout);
-    let line = "gpuspy: this process runs unobserved from here on: its collector was killed\n";
-    assert_eq!(done.stderr, line);
 }
 
 #[test]

@@ -475,8 +475,9 @@ impl Tally {
     }
 }
 
-/// Whether a call made work, for which the thread had been outside CUDA: of calls, only a copy waits implicitly. Other calls say nothing of that: Inductor waits for the GPU
-/// between what it compiles and what it loads, and a linker is initialized before what it links is loaded.
+/// Whether a call made work, so that what the thread did before it may have been for that work. (Only copies wait implicitly.) Other calls
+/// may lie between what is compiled and what is loaded: Inductor waits for the GPU there, and a linker is initialized before what it
+/// links is loaded.
 fn is_work(cause: Cause) -> bool {
     matches!(cause, Cause::Launching | Cause::Copying | Cause::ImplicitSync)
 }

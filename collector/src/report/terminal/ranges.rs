@@ -89,7 +89,7 @@ fn markers(screen: &Screen<'_>, markers: &[Marker]) -> String {
 }
 
 /// Returns a name in the notation of other tools: `domain:text`.
-fn whole_name(domain: Option<&str>, text: &str) -> String {
+pub fn whole_name(domain: Option<&str>, text: &str) -> String {
     domain.map_or_else(|| text.to_owned(), |domain| format!("{domain}:{text}"))
 }
 

@@ -7,6 +7,7 @@ use crate::report::diff::findings::{Finding, State};
 use crate::report::diff::kernels;
 use crate::report::names::{cut, shorten};
 use crate::report::table::{Column, Table, left, names, right};
+use crate::report::terminal::ranges::whole_name;
 use crate::report::terminal::screen::{NONE, about, estimate};
 use crate::report::text::{Text, Tone, dim};
 use crate::report::units::{duration, plural};
@@ -150,8 +151,7 @@ pub fn ranges(drawn: &mut Drawn<'_>) {
     let shown = drawn.shown(rows.len(), FEW);
     for row in &rows[..shown] {
         let [on_gpu, on_gpu_after, _, share] = cells(&row.gpu_median_ns, Unit::Time);
-        let name =
-            row.domain.as_ref().map_or_else(|| row.name.clone(), |domain| format!("{domain}:{}", row.name));
+        let name = whole_name(row.domain.as_deref(), &row.name);
         let of_gpu = [on_gpu, on_gpu_after, share, counts(&row.count), Text::from(name)];
         table.row(cells(&row.host_median_ns, Unit::Time).into_iter().chain(of_gpu));
     }
