@@ -188,18 +188,20 @@ fn is_stall(cause: Cause, site: &Site) -> bool {
     cause == Cause::OutsideCuda && site.is_long
 }
 
-/// Returns the gaps in which the host was elsewhere, without those of [`recompilation`] and [`small_copies`], if these are faults. Those that waits have
-/// caused are part of it only where they are the smaller part, as where a loader sleeps for longer than the GPU has work.
-fn stalls<'a>(facts: &Facts<'a>) -> Idle<'a> {
+/// Returns the gaps in which the host was elsewhere, without those of [`recompilation`] and [`small_copies`], if these are faults, and
+/// without what habitual waits have caused: to remove these is the smaller change. `None` if they are no [`HABIT`]; where waits have
+/// caused less than half, those of waits count for that.
+fn stalls<'a>(facts: &Facts<'a>) -> Option<Idle<'a>> {
     let compiles = recompilation::compiling(facts).is_some();
     let is_of_copies = small_copies::between(facts);
-    let is_own = |cause, site: &Site| {
+    let is_meant = |cause, site: &Site| {
         is_stall(cause, site) && !(compiles && site.next == Next::Code) && !is_of_copies(cause, site)
     };
-    let all = Idle::of(facts, is_own);
     let own =
-        Idle::of(facts, |cause, site| is_own(cause, site) && facts.owed_to_habit(cause, site).is_none());
-    if own.part.total.value >= all.part.total.value / 2 { all } else { own }
+        Idle::of(facts, |cause, site| is_meant(cause, site) && facts.owed_to_habit(cause, site).is_none());
+    let all = Idle::of(facts, is_meant).part;
+    let gaps = if own.part.total.value >= all.total.value / 2 { all.count } else { own.part.count };
+    (gaps >= HABIT).then_some(own)
 }
 
 /// Names the thread of which a sentence says whether it ran. What it did in pauses is assumed to be the same, and not known.
@@ -209,8 +211,8 @@ fn who(idle: &IdleReport) -> &'static str {
 
 /// Looks for it.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
-    let mut idle = stalls(facts);
-    let site = idle.main.filter(|_| idle.part.count >= HABIT)?;
+    let mut idle = stalls(facts)?;
+    let site = idle.main?;
     let mut text = format!(
         "{}, in which {} was in no CUDA call.",
         idle.lengths(facts, Cause::OutsideCuda),

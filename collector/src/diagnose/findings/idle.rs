@@ -130,6 +130,7 @@ impl<'a> Idle<'a> {
         match few.map(|at| at as u64 + 1).filter(|few| few * FEW <= count) {
             Some(1) => format!("{gaps}, {all} in all, of which one has {of_few}"),
             Some(few) => format!("{gaps}, {all} in all, of which the {few} longest have {of_few}"),
+            None if count == 1 => format!("{gaps} of {all}"),
             None => format!("{gaps} of {} each, {all} in all", duration(total.value / count.max(1))),
         }
     }
