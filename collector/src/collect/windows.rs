@@ -46,7 +46,12 @@ pub struct Window {
 impl Window {
     /// The present one.
     pub fn now(length: Duration) -> Window {
-        Window { length, number: (since_1970().as_nanos() / length.as_nanos().max(1)) as u64 }
+        Window::at(since_1970().as_nanos() as u64, length)
+    }
+
+    /// The one of a time, ns since 1970.
+    fn at(ns: u64, length: Duration) -> Window {
+        Window { length, number: (u128::from(ns) / length.as_nanos().max(1)) as u64 }
     }
 
     /// When it began: s since 1970.
@@ -144,16 +149,17 @@ impl<'s> Recording<'s> {
             let (number, writer) = traces.lock().create(program, status)?;
             return Ok(Recording::of(traces, number, writer, None));
         };
-        let window = Window::now(division.length);
-        let (number, mut writer) = traces.lock().create_in(window, program, status)?;
+        // The first records may be from an earlier window than the present one, as on a busy machine.
+        let first = Window::at(status.began_realtime, division.length);
+        let (number, mut writer) = traces.lock().create_in(first, program, status)?;
         writer.keep_late();
         let windows = Windows {
             traces,
             program,
             division,
             carry: Carry::default(),
-            window,
-            latest: window,
+            window: Window::now(division.length),
+            latest: first,
             count: 0,
             began: status.began,
             first: Status {
@@ -310,8 +316,8 @@ impl<'s> Recording<'s> {
     pub fn turn(&mut self, now: u64, status: &Status) -> io::Result<()> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
         let finished = windows.finish_before(&mut self.writer, &mut self.lacking);
-        windows.window = Window::now(windows.division.length);
         let (part, first) = windows.divide(now, status);
+        windows.window = Window::at(first.began_realtime, windows.division.length);
         let fresh = Status { ended: now, ..since(&first, &first) };
         let mut traces = windows.traces.lock();
         let path = traces.path(self.number).to_owned();

@@ -324,6 +324,22 @@ fn a_window_says_when_its_session_began() {
     assert_eq!(began, [None, Some(77), Some(77)]);
 }
 
+/// On a busy machine a second passed until the collector had the first records: the trace was called after the next window, and its
+/// tables in Parquet after the one in which the records begin.
+#[test]
+fn the_first_trace_is_called_after_the_window_in_which_its_records_begin() {
+    let collection = Collection::new();
+    let an_hour_ago = (since_1970() - collection.division.length).as_nanos() as u64;
+    let status = Status { pid: 7, began: BEGAN, began_realtime: an_hour_ago, ..Status::default() };
+    let recording =
+        Recording::create(&collection.traces, "program", &status, Some(&collection.division)).unwrap();
+    assert!(!recording.is_over(), "it goes on until the present window ends");
+    assert_eq!(recording.finish(&status), None);
+    let began = Window::at(an_hour_ago, collection.division.length).began();
+    let name = format!("program-7-{}.gspy", crate::units::utc(began));
+    assert_eq!(collection.paths()[0].file_name().unwrap(), name.as_str());
+}
+
 /// What the worker's thread ended was drained before what the main thread had started: each such range was open in all later windows.
 #[test]
 fn a_range_that_ended_before_the_edge_is_open_in_no_later_window() {
