@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
 use gpuspy_wire::switch;
+use std::ffi::CString;
 
 unsafe extern "C" {
     /// What pthread_atfork(3) calls with the library that the handlers end with. It is in libc, where the other is in
@@ -278,7 +279,16 @@ fn is_left_alone(stat: &[u8]) -> bool {
     state_and_threads(stat).is_some_and(|(state, threads)| state == b"Z" && matches!(threads, 1 | 2))
 }
 
-/// Returns the state of a process's first thread and the number of its threads (proc(5), `/proc/pid/stat`: fields 3 and 20).
+/// Whether a thread of this process runs, or would if it got a processor. False if that is not known.
+pub fn is_runnable(tid: u32) -> bool {
+    let Ok(path) = CString::new(format!("/proc/self/task/{tid}/stat")) else { return false };
+    let mut buffer = [0u8; 1024];
+    let stat = read_file(&path, &mut buffer);
+    stat.and_then(state_and_threads).is_some_and(|(state, _)| state == b"R")
+}
+
+/// Returns the state of a process's first thread, or of a thread, and the number of its process's threads (proc(5), `/proc/pid/stat`:
+/// fields 3 and 20).
 fn state_and_threads(stat: &[u8]) -> Option<(&[u8], u64)> {
     // The command name is in parentheses and may contain anything, so fields are counted from the last ')'.
     let mut parts = stat.rsplitn(2, |byte| *byte == b')');
@@ -618,6 +628,25 @@ mod tests {
             assert!(!is_left_alone(damaged.as_bytes()), "{damaged:?}");
         }
         assert!(!is_last_thread(), "this thread is not");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no /proc")]
+    fn a_thread_that_computes_is_runnable_and_one_that_waits_is_not() {
+        assert!(is_runnable(tid()) && !is_runnable(0));
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        let (tells, told) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            tells.send(tid()).unwrap();
+            ended.recv().unwrap_err();
+        });
+        let waits = told.recv().unwrap();
+        // It runs until it waits.
+        while is_runnable(waits) {
+            std::thread::yield_now();
+        }
+        drop(ends);
+        waiting.join().unwrap();
     }
 
     /// The line was written into the program's file.

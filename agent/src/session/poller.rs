@@ -99,6 +99,7 @@ pub fn start(session: Session, ring: Ring) -> Result<(), ()> {
 extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passed this box.
     let start = unsafe { Box::from_raw(argument.cast::<Start>()) };
+    start.session.poller.begin();
     sys::reset_arithmetic();
     sys::leave_real_time();
     walks::skip_in_forks();

@@ -18,6 +18,10 @@ const LEAVE_NS: u64 = 10_000_000_000;
 /// takes 30 ms on a busy machine.
 const INTRODUCTION_NS: u64 = 1_000_000_000;
 
+/// How long a teardown waits instead where the poller would run and gets no processor, at most: on a busy machine, a context of
+/// some milliseconds had no GPU times in one run of a hundred.
+const STARVED_NS: u64 = 1_000_000_000;
+
 /// The first sleep of a thread that waits.
 const FIRST_STEP_NS: u64 = 5_000;
 
@@ -53,6 +57,8 @@ pub struct Shared {
     publishes: AtomicU32,
     /// How many threads wait for operations to be read. Relaxed: a hint to do nothing else.
     awaited: AtomicU32,
+    /// The poller's thread; 0 = it has not begun. Relaxed: the word stands alone.
+    thread: AtomicU32,
 }
 
 impl Shared {
@@ -104,10 +110,16 @@ impl Shared {
         self.polls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Waits until the poller has read and reported what `is_read` waits for, [`DRAIN_NS`] at most.
+    /// Poller: takes note of the calling thread.
+    pub fn begin(&self) {
+        self.thread.store(sys::tid(), Ordering::Relaxed);
+    }
+
+    /// Waits until the poller has read and reported what `is_read` waits for, [`DRAIN_NS`] at most, or as long as the poller gets no
+    /// processor, [`STARVED_NS`] at most.
     pub fn drain(&self, is_read: impl Fn() -> bool) {
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        wait(DRAIN_NS, 100_000, || {
+        self.wait_for_poller(DRAIN_NS, || {
             let over = is_read() || self.is_stopped();
             if !over {
                 self.wake();
@@ -116,6 +128,16 @@ impl Shared {
         });
         self.let_finish();
         self.awaited.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Waits for something that the poller does, for `most_ns`, or as long as the poller gets no processor, [`STARVED_NS`] at most.
+    fn wait_for_poller(&self, most_ns: u64, is_over: impl Fn() -> bool) {
+        for _ in 0..STARVED_NS / most_ns {
+            wait(most_ns, 100_000, &is_over);
+            if is_over() || !sys::is_runnable(self.thread.load(Ordering::Relaxed)) {
+                return;
+            }
+        }
     }
 
     /// Poller: whether a thread waits until operations are read.
@@ -173,10 +195,11 @@ impl Shared {
         }
     }
 
-    /// Has the poller publish at the process's end what it has not yet, and waits for that, [`FINISH_NS`] at most.
+    /// Has the poller publish at the process's end what it has not yet, and waits for that, [`FINISH_NS`] at most, or as long as the
+    /// poller gets no processor, [`STARVED_NS`] at most.
     pub fn publish_last(&self) {
         let _ = self.publishes.compare_exchange(LATER, NOW, Ordering::AcqRel, Ordering::Relaxed);
-        wait(FINISH_NS, 100_000, || {
+        self.wait_for_poller(FINISH_NS, || {
             let is_done = self.publishes.load(Ordering::Acquire) == DONE;
             if !is_done {
                 self.wake();
@@ -223,6 +246,7 @@ mod tests {
             introduced: AtomicBool::new(false),
             publishes: AtomicU32::new(LATER),
             awaited: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
         }
     }
 
@@ -255,6 +279,27 @@ mod tests {
         // The announcement remains: work added during the second polling pass prevents the long sleep.
         shared.work_added();
         assert!(shared.sleep(true, MINUTE));
+    }
+
+    /// A context whose poller got no processor for 0.1 s had no GPU times.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no /proc")]
+    fn a_poller_that_gets_no_processor_is_waited_for_longer() {
+        let (shared, is_over) = (shared(), AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                shared.begin();
+                while !is_over.load(Ordering::Relaxed) {}
+            });
+            while shared.thread.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            let began = Instant::now();
+            shared.drain(|| began.elapsed() >= Duration::from_millis(300));
+            let took = began.elapsed();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(took >= Duration::from_millis(300), "{took:?}");
+        });
     }
 
     #[test]
