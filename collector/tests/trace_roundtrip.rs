@@ -182,6 +182,27 @@ fn a_trace_says_between_which_two_looks_records_were_lost() {
     assert_eq!(TraceReader::open(&path).unwrap().lost_time().sorted(), [], "no call is missing");
 }
 
+/// While a collector that had been stopped wrote what it had read, the process was over already: a GPU's span was longer than the run.
+#[test]
+fn nothing_was_lost_after_the_process_had_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.gspy");
+    let first = Status { lost: [].into(), ..status(Ending::Running) };
+    let after = |ns: u64, ending| Status {
+        ended: first.ended + ns,
+        lost: [(LossCause::RingFull, 3)].into(),
+        ending,
+        ..first.clone()
+    };
+    let mut writer = TraceWriter::create(&path, &first).unwrap();
+    writer.status(&after(900, Ending::Running));
+    writer.flush().unwrap();
+    let last = after(400, Ending::Exited);
+    writer.finish(&last).unwrap();
+    let lost = TraceReader::open(&path).unwrap().lost_time().sorted();
+    assert_eq!(lost, [(first.ended, last.ended)]);
+}
+
 #[test]
 fn names_and_the_last_status_are_read_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -221,8 +221,13 @@ impl Index {
                 _ => TraceError::NothingReadable,
             });
         }
-        if let (Some(since), Some(status)) = (index.missing_since, &index.status) {
-            index.lost.add(since.max(status.began), status.ended);
+        if let Some(status) = &index.status {
+            if let Some(since) = index.missing_since {
+                index.lost.add(since.max(status.began), status.ended);
+            }
+            // Records that were read before the process was seen to be over are written after that, with statuses of then.
+            let last = index.records.iter().map(|chunk| chunk.header.last).max();
+            index.lost.end_at(last.unwrap_or(0).max(status.ended));
         }
         index.records.sort_by_key(|chunk| chunk.header.first);
         index.times.sort_by_key(|chunk| chunk.header.first);

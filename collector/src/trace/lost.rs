@@ -37,6 +37,12 @@ impl LostTime {
         other.stretches.iter().for_each(|(from, to)| self.add(*from, *to));
     }
 
+    /// Leaves out what is after a moment.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.stretches.retain(|(from, _)| *from <= end);
+        self.stretches.iter_mut().for_each(|(_, to)| *to = end.min(*to));
+    }
+
     /// Returns the stretches in order. They do not touch, and there are some thousand at most: of more, those that are close
     /// together are one.
     pub fn sorted(mut self) -> Vec<(u64, u64)> {
