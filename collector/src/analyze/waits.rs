@@ -31,7 +31,7 @@ use crate::hash::HashMap;
 use crate::model::gpu_interval::host;
 use crate::model::memory::MemoryChange;
 use crate::model::named::named;
-use crate::model::transfer::{HostMemory, TransferKind};
+use crate::model::transfer::{HostMemory, TransferKind, is_synchronous};
 use crate::model::{Action, CountedCall, Drained, Event, Operation, When};
 use crate::trace::record::{Body, Names};
 use gpuspy_wire::record::{Memory, Namespace, flag};
@@ -111,7 +111,7 @@ impl Cause {
     pub(super) fn of_transfer(what: Action, flags: u16) -> Option<Cause> {
         match what {
             Action::Transfer { host_memory: HostMemory::Pageable, .. } => Some(Cause::PageableCopy),
-            Action::Transfer { .. } if flags & flag::BLOCKING != 0 => Some(Cause::BlockingCopy),
+            Action::Transfer { kind, .. } if is_synchronous(flags, Some(kind)) => Some(Cause::BlockingCopy),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! - `gpu`: kernels and graph launches ran; `communication` and `copies`: only those ran, or the host was in a call that
 //!   copies;
-//! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for another one, or because the host had
+//! - `syncs`: the GPU was idle while the host synchronized, while a stream waited for an event or a value, or because the host had
 //!   waited: it [would not have been](crate::analyze::idle::without_waits) without the program's waits, unless the thread was off the
 //!   CPU for long meanwhile, or the wait was in a free;
 //! - `host`: the GPU was idle while the host was outside CUDA, for 100 µs or more on average, or while a stream waited for
@@ -35,6 +35,9 @@ use super::buckets::Bucket;
 use super::finding::{Finding, Id, WORTH};
 use super::findings::{self, pageable_copies};
 use super::{Facts, Part};
+use crate::analyze::Tables;
+use crate::analyze::devices::DeviceReport;
+use crate::analyze::estimate::Estimate;
 use crate::analyze::kernels::Kernel;
 use crate::model::named::named;
 use crate::model::names::demangle;
@@ -236,13 +239,42 @@ fn leading<'f>(facts: &Facts<'f>) -> Option<(&'f Kernel, u64)> {
     if facts.buckets.get(Bucket::Graphs).value > compute {
         return None;
     }
-    let total = |kernel: &Kernel| kernel.total().map_or(0, |total| total.value);
-    let kernels = || facts.all.kernels.iter().filter(|kernel| !kernel.communication);
-    let all = kernels().map(total).fold(0u64, u64::saturating_add);
-    let lead = kernels().max_by_key(|kernel| total(kernel)).filter(|lead| total(lead) > 0)?;
-    // Kernels of several GPUs and kernels that ran side by side are in the sum.
-    let own = u128::from(compute) * u128::from(total(lead)) / u128::from(all.max(1));
+    let kernels = kernels_of_the_gpu(facts);
+    let all = kernels.values().fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns));
+    let (lead, ns) = kernels.into_values().max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns > 0)?;
+    // Kernels that ran side by side are in the sum.
+    let own = u128::from(compute) * u128::from(ns) / u128::from(all.max(1));
     Some((lead, u64::try_from(own).unwrap_or(u64::MAX)))
+}
+
+/// Returns the kernels, by their symbols, with what each takes on the GPU that is judged, ns; of a run of one GPU, or whose processes are
+/// known together only, what it takes in all.
+fn kernels_of_the_gpu<'f>(facts: &Facts<'f>) -> BTreeMap<&'f str, (&'f Kernel, u64)> {
+    let ordinary = |tables: &'f Tables| tables.kernels.iter().filter(|kernel| !kernel.communication);
+    let mut totals: Vec<(&Kernel, Option<Estimate<u64>>)> = Vec::new();
+    let devices = &facts.all.devices;
+    let judged = facts.buckets.device.and_then(|at| devices.get(at));
+    let is_one_of_many = devices.iter().filter(|device| device.timelines > 0).count() > 1;
+    if let Some(device) = judged.filter(|_| is_one_of_many) {
+        for tables in facts.reports.iter().map(|report| &report.tables) {
+            let is_it = |own: &&DeviceReport| match own.uuid {
+                Some(_) => own.uuid == device.uuid,
+                None => own.id == device.id,
+            };
+            for id in tables.devices.iter().filter(is_it).map(|own| own.id) {
+                totals.extend(ordinary(tables).map(|kernel| (kernel, kernel.strata.total_on(id))));
+            }
+        }
+    }
+    if totals.is_empty() {
+        totals.extend(ordinary(facts.all).map(|kernel| (kernel, kernel.total())));
+    }
+    let mut found: BTreeMap<&str, (&Kernel, u64)> = BTreeMap::new();
+    for (kernel, total) in totals {
+        let (_, ns) = found.entry(&kernel.symbol).or_insert((kernel, 0));
+        *ns = ns.saturating_add(total.map_or(0, |total| total.value));
+    }
+    found
 }
 
 /// Returns what the judged time is called in a run: filters and capture ranges select a part of the wall time, and of that the
@@ -288,7 +320,7 @@ fn what(facts: &Facts<'_>, bound: Bound, group: &Group, lost: u64) -> String {
         }
         Bound::Host => format!("Host-bound: for {share} of {whole} the GPU waits for the host outside CUDA."),
         Bound::Syncs if group.is_on_stream() => {
-            format!("Sync-bound: for {share} of {whole} streams wait for each other.")
+            format!("Sync-bound: for {share} of {whole} streams wait for events or values.")
         }
         Bound::Syncs => {
             format!("Sync-bound: for {share} of {whole} the GPU idles after {}.", call("a wait"))
@@ -330,8 +362,12 @@ fn gain(facts: &Facts<'_>, bound: Bound, group: &Group, saves: u64, is_beside: b
     let wall = facts.buckets.judged();
     if bound == Bound::Gpu {
         let (rest, whole) = (duration(wall.saturating_sub(group.ns)), duration(wall));
-        let rest_is =
-            if is_beside { "; kernels could run side by side" } else { ": the rest needs faster kernels" };
+        let rest_is = match (is_beside, leading(facts)) {
+            (true, _) => "; kernels could run side by side",
+            // Host functions, waits for events and the like are in the time of a graph.
+            (false, None) if facts.all.graphs.others > 0 => "; nodes of its graphs may only wait",
+            (false, _) => ": the rest needs faster kernels",
+        };
         return format!("All but GPU work takes {rest} of {whole}{rest_is}.");
     }
     if bound == Bound::Tail {

@@ -120,6 +120,8 @@ pub enum Basis {
     Corrected,
     /// Only the bounds are meaningful: other work may lie inside the pair.
     BoundsOnly,
+    /// Other work may lie inside the pair, and beside it the launches of a run have what they typically take.
+    Typical,
 }
 
 /// When an operation kept its stream busy, in host ns on the line, and for how long, in GPU ns.
@@ -226,8 +228,9 @@ impl GpuInterval {
     /// the run, the end event was recorded after the GPU may have finished, and the run ended earlier. If it paused
     /// between two launches, the GPU starved in the meantime.
     ///
-    /// Where other work may lie between the events, as where another thread or the legacy default stream took part, the launches alone
-    /// may need all of the time: then nothing did.
+    /// Where other work may lie between the events, as where another thread or the legacy default stream took part, or graphs and
+    /// copies on a stream too deep for events, the launches alone may need all of the time: then nothing did. If they need less of it,
+    /// what is left is unknown.
     pub fn expect(&mut self, ns: u64) {
         let whole = self.latest_end.saturating_sub(self.earliest_start);
         if self.basis == Basis::BoundsOnly && ns as f64 >= whole as f64 * NEARLY_ALL {
@@ -239,6 +242,9 @@ impl GpuInterval {
                 .saturating_add(host(ns))
                 .clamp(self.earliest_end.max(self.start), self.latest_end.max(self.start));
             self.length.value = ns.clamp(self.length.lo, self.length.hi);
+            if self.basis == Basis::BoundsOnly {
+                self.basis = Basis::Typical;
+            }
             return;
         }
         // Launches differ a little in length, so a small rest says nothing.
@@ -749,7 +755,7 @@ mod tests {
             (run.basis, run.end)
         };
         assert_eq!(run(1_950), (Basis::Corrected, 1_950));
-        assert_eq!(run(1_400), (Basis::BoundsOnly, 1_400));
+        assert_eq!(run(1_400), (Basis::Typical, 1_400));
     }
 
     /// An operation that the clock put before its call started and ended at nearly the same moment, though it was said to take

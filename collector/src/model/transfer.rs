@@ -73,7 +73,13 @@ pub fn moved(what: &What, blocks: &Blocks, devices: &HashMap<u32, u32>) -> Optio
 pub fn blocks_host(flags: u16, moved: Option<Moved>) -> bool {
     let is_staged = matches!(moved, Some((TransferKind::HtoD | TransferKind::DtoH, HostMemory::Pageable, _)))
         && flags & (flag::PREFETCH | flag::BATCH) == 0;
-    flags & flag::BLOCKING != 0 || is_staged
+    is_synchronous(flags, moved.map(|(kind, ..)| kind)) || is_staged
+}
+
+/// Whether a copy of this kind waits because a synchronous call makes it. One between addresses on GPUs does not, whatever the API's
+/// name says (CUDA Driver API, "API synchronization behavior").
+pub fn is_synchronous(flags: u16, kind: Option<TransferKind>) -> bool {
+    flags & flag::BLOCKING != 0 && !matches!(kind, Some(TransferKind::DtoD | TransferKind::PtoP))
 }
 
 /// Returns the kind of a copy from one address to another, and that of the host memory that takes part. `peer_context` is the
@@ -157,6 +163,18 @@ mod tests {
             );
         }
         blocks
+    }
+
+    /// `cuMemcpyDtoD` was a copy "each of which the host waited for", and had the idle time behind it.
+    #[test]
+    fn the_host_does_not_wait_for_a_copy_between_addresses_on_gpus() {
+        let moved = |kind| Some((kind, HostMemory::None, 4096));
+        for kind in [TransferKind::DtoD, TransferKind::PtoP] {
+            assert!(!blocks_host(flag::BLOCKING, moved(kind)), "{kind:?}");
+        }
+        for kind in [TransferKind::HtoD, TransferKind::DtoH, TransferKind::HtoH] {
+            assert!(blocks_host(flag::BLOCKING, moved(kind)) && !blocks_host(0, moved(kind)), "{kind:?}");
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ named! {
         Copying = "copying",
         /// In a call that launches kernels or graphs.
         Launching = "launching",
-        /// The operation was enqueued, and waited for an event or for other streams.
+        /// The operation was enqueued, and waited for an event, a value in memory or a semaphore.
         StreamWait = "stream_wait",
         /// The operation was enqueued, and nothing is known that it waited for.
         Starting = "starting",
@@ -113,7 +113,7 @@ impl Cause {
             Cause::Freeing => "freeing memory",
             Cause::Copying => "copying",
             Cause::Launching => "launching",
-            Cause::StreamWait => "waiting for another stream",
+            Cause::StreamWait => "waiting for an event or value",
             Cause::Starting => "starting the operation",
             Cause::Loading => "loading code",
             Cause::HostCallback => "in a host function",

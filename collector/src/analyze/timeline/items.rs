@@ -36,13 +36,13 @@ pub(super) struct Placed {
     pub busy_from: i64,
     pub latest_end: i64,
     pub starved: i64,
-    pub is_only_bounds: bool,
+    pub basis: Basis,
 }
 
 impl Placed {
     pub fn of(interval: &GpuInterval) -> Placed {
         let GpuInterval { start, end, busy_from, latest_end, starved, basis, .. } = *interval;
-        Placed { start, end, busy_from, latest_end, starved, is_only_bounds: basis == Basis::BoundsOnly }
+        Placed { start, end, busy_from, latest_end, starved, basis }
     }
 }
 
@@ -101,15 +101,18 @@ pub(super) fn run(sweep: &mut Sweep, class: Class, (time, placed): (i64, Placed)
     let possible = (Layer::Possible, time, placed.latest_end);
     // Until the last launch of a burst or a run was issued, the GPU may have waited for the host between two of them.
     let certain = (Layer::Certain, placed.busy_from, sweep.neighbour(held).earliest_end);
-    if placed.is_only_bounds {
-        let undecided = (Layer::Undecided, time, placed.latest_end);
-        sweep.stretches(class, [possible, undecided, certain], held);
-    } else if placed.starved == 0 {
-        let estimated = (Layer::Estimated, placed.start, placed.end);
-        sweep.stretches(class, [possible, estimated, certain], held);
-    } else {
-        sweep.stretches(class, [possible, certain], held);
-        starved(sweep, class, &placed, *sweep.neighbour(held));
+    let estimated = (Layer::Estimated, placed.start, placed.end);
+    let undecided = |from| (Layer::Undecided, from, placed.latest_end);
+    match placed.basis {
+        Basis::BoundsOnly => sweep.stretches(class, [possible, undecided(time), certain], held),
+        Basis::Typical => {
+            sweep.stretches(class, [possible, estimated, undecided(placed.end), certain], held);
+        }
+        _ if placed.starved == 0 => sweep.stretches(class, [possible, estimated, certain], held),
+        _ => {
+            sweep.stretches(class, [possible, certain], held);
+            starved(sweep, class, &placed, *sweep.neighbour(held));
+        }
     }
 }
 

@@ -566,7 +566,11 @@ fn any_operation() -> impl Strategy<Value = (Action, GpuInterval)> {
         let end = certain_end + d[3];
         let latest_end = end + d[4];
         let earliest_end = if kind % 3 == 0 || kind % 7 == 0 { t } else { certain_end };
-        let basis = if kind % 7 == 0 { Basis::BoundsOnly } else { Basis::Corrected };
+        let basis = match kind % 7 {
+            0 => Basis::BoundsOnly,
+            1 => Basis::Typical,
+            _ => Basis::Corrected,
+        };
         (what, at([t, earliest_end], [start, end], [latest_start, latest_end], basis))
     })
 }
@@ -587,7 +591,8 @@ fn by_the_book(operations: &[(Action, GpuInterval)]) -> Identity {
         let certain = |o: &GpuInterval| !only_bounds(o) && o.latest_start <= t && t < o.earliest_end;
         let estimated = |o: &GpuInterval| !only_bounds(o) && o.start <= t && t < o.end;
         let possible = |o: &GpuInterval| o.earliest_start <= t && t < o.latest_end;
-        let doubtful = operations.iter().any(|(_, o)| only_bounds(o) && possible(o));
+        let rest = |o: &GpuInterval| o.basis == Basis::Typical && o.end <= t && t < o.latest_end;
+        let doubtful = operations.iter().any(|(_, o)| only_bounds(o) && possible(o) || rest(o));
         match first(&estimated) {
             Some(class) => identity.busy[class as usize].value += 1,
             None if doubtful => {
@@ -648,6 +653,7 @@ proptest! {
         let device = timed(&operations);
         let covers = |t: i64| operations.iter().any(|(_, o)| match o.basis {
             Basis::BoundsOnly => o.earliest_start <= t && t < o.latest_end,
+            Basis::Typical => o.start <= t && t < o.latest_end,
             _ => o.start <= t && t < o.end,
         });
         let busy: Vec<i64> = (-61..150).filter(|t| covers(*t)).collect();

@@ -5,6 +5,7 @@ use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::devices::DeviceReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::gpu_errors::{GpuErrors, Stopped, Suspect};
+use crate::analyze::graphs::GraphUse;
 use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
@@ -101,6 +102,35 @@ fn a_busy_gpu_is_the_bound() {
     let graphs = run(20, [0, 900, 0, 0], &[(Cause::Launching, inside("cudaGraphLaunch"), 60, 600)]);
     let text = ["GPU-bound: kernels and graph launches run for 90.0 % of the wall.", text[1]];
     assert_bound(&graphs, Bound::Gpu, 0.9, 900, &text);
+    // A graph that waited for a function of the host for most of its time needed faster kernels.
+    let waiting = Tables { graphs: GraphUse { others: 300, ..GraphUse::default() }, ..graphs };
+    let waits = "All but GPU work takes 100 ms of 1.00 s; nodes of its graphs may only wait.";
+    assert_bound(&waiting, Bound::Gpu, 0.9, 900, &[text[0], waits]);
+}
+
+/// Of a job whose slow rank is its bound, the verdict named the kernel of the others, which that rank never ran.
+#[test]
+fn the_kernel_that_bounds_a_gpu_ran_on_it() {
+    let of = |uuid: &str, busy, kernel: Kernel| {
+        let mut one = run(20, [busy, 0, 0, 0], &[(Cause::Launching, inside("cudaLaunchKernel"), 10, 100)]);
+        (one.devices[0].uuid, one.devices[0].id) = (Some(uuid.to_owned()), Some(0));
+        one.kernels = vec![kernel];
+        one
+    };
+    let fast = of("GPU-1", 300, Kernel::of_launches("light", 3_000, MS));
+    let slow = of("GPU-2", 900, Kernel::of_launches("heavy", 1_000, MS));
+    let mut all = fast.clone();
+    all.devices.extend(slow.devices.clone());
+    all.kernels.extend(slow.kernels.clone());
+    let line = Line { wall_ns: WALL, looked_ns: WALL, ..Line::default() };
+    let report = |tables| {
+        let process = ProcessInfo { line, ..ProcessInfo::default() };
+        ProcessReport { process, tables, together: None, findings: None }
+    };
+    let reports = [report(fast), report(slow)];
+    let buckets = Buckets::of(&reports, &all);
+    let verdict = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]);
+    assert_eq!(verdict.text[0], "GPU-bound: 90.0 % of the wall is heavy, 90.0 % all kernels.");
 }
 
 #[test]
@@ -191,7 +221,7 @@ fn streams_that_wait_for_others_are_no_waits_of_the_host() {
     let all = run(0, [600, 0, 0, 0], &[(Cause::StreamWait, inside("cuLaunchKernel"), 400, 40)]);
     let findings = [finding(Id::SyncPerStep, 50 * MS, "read less often")];
     let text = judged_with(&all, ProcessInfo::default(), &findings).text;
-    assert_eq!(text[0], "Sync-bound: for 40.0 % of the wall streams wait for each other.");
+    assert_eq!(text[0], "Sync-bound: for 40.0 % of the wall streams wait for events or values.");
     assert_eq!(text[2], "Another gain: read less often");
 }
 
