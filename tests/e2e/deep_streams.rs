@@ -253,3 +253,23 @@ fn streams_that_the_default_stream_ties_together_are_busy() {
         is_good.then_some(()).ok_or_else(|| format!("busy for {busy}, said {device}"))
     });
 }
+
+/// 42 % of the time was undecided, and there was no verdict, because copies lie in a run on a stream that is too deep for events around
+/// them.
+#[test]
+fn kernels_between_copies_on_a_deep_stream_are_busy() {
+    for timing in ["auto", "exact"] {
+        until_one_is_good(|| {
+            let done = Run::of("deep_copies").observed_with(&["--timing", timing]).succeeded();
+            let (report, truth) = (done.report(), done.truth().operations());
+            let kernels: Vec<Operation> = truth.into_iter().filter(|op| op.name.contains("us")).collect();
+            let (device, busy) = (&report["devices"][0], union(&kernels) as f64);
+            let [told, lo, hi] = ["value", "lo", "hi"].map(|end| number(&device["compute_ns"][end]));
+            assert!(lo <= 1.001 * busy && busy <= 1.001 * hi, "{timing}: busy for {busy}, said {device}");
+            let undecided = number(&device["undecided_ns"]["value"]);
+            let is_good = (told / busy - 1.0).abs() <= 0.04 && undecided <= 0.05 * busy;
+            let said = || format!("{timing}: busy for {busy}, said {device}");
+            is_good.then_some(()).ok_or_else(said)
+        });
+    }
+}
