@@ -125,6 +125,7 @@ pub fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .flatten()
             .map(str::to_owned),
         after_wait: place.waited.map(|waited| wait(process, waited, resolve)),
+        then_waited: place.then_waited.map(|waited| wait(process, waited, resolve)),
         is_long: place.is_long,
         next: place.next,
     }

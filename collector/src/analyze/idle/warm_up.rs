@@ -87,7 +87,10 @@ impl IdleReport {
         }
         let (_, site) = outside;
         self.by_cause.entry(Cause::SetUp).or_default().merge(&part);
-        self.sites.entry((Cause::SetUp, Site { after_wait: None, ..site })).or_default().merge(&part);
+        self.sites
+            .entry((Cause::SetUp, Site { after_wait: None, then_waited: None, ..site }))
+            .or_default()
+            .merge(&part);
         self.set_up_ran(early, part.total.value);
         if let Some(is_paused) = early.is_paused {
             let mut set_up = HostTimes::default();

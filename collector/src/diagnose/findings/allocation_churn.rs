@@ -2,6 +2,7 @@
 
 use super::holding;
 use super::idle::without_own_cost;
+use super::waits::in_series;
 use crate::analyze;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
@@ -96,7 +97,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         fix: if is_of_host { PINNED } else { ADVICE }.of(facts),
         saves: Estimate::exactly(0),
     };
-    Some(Claimed { finding, claims, sites })
+    Some(in_series(facts, waits::Cause::is_free, Claimed { finding, claims, sites }))
 }
 
 /// Returns how many frees waited, and how long, ns.

@@ -6,6 +6,7 @@ use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::{Found, Rate, whole};
 use super::idle::{Idle, times};
+use super::waits::in_series;
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
@@ -97,7 +98,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(", at {slow}");
         text += &speed(pinned).map_or(String::new(), |fast| format!(" (from page-locked memory: {fast})"));
     }
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::PageableCopies,
             title: format!("{} of pageable memory", found.main.api),
@@ -110,7 +111,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims,
         sites: of_sites,
-    })
+    };
+    Some(in_series(facts, |api| found.apis.contains(api), claimed))
 }
 
 /// Returns the call in which PyTorch waits after each copy of pageable memory, if most of those calls are for that: from

@@ -82,11 +82,7 @@ pub fn ends(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<String> {
         all = all.saturating_add(gap.duration.value);
     }
     let ((before, after), ns) = pairs.into_iter().max_by_key(|(_, ns)| *ns)?;
-    let place = |frame: &Frame| match frame.is_without_line() {
-        true => frame.place(),
-        false => format!("{}:{}", frame.short_file(), frame.line),
-    };
-    let [before, after] = [place(before?), place(after?)];
+    let [before, after] = [before?.short_place(), after?.short_place()];
     let which = if ns == all { "The" } else { "Most of the" };
     (before != after && ns > all / 2).then(|| format!(" {which} longest lie between {before} and {after}."))
 }
