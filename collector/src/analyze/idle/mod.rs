@@ -258,6 +258,8 @@ pub struct IdleReport {
     pub paused_by_line: BTreeMap<Option<Frame>, u64>,
     /// Parts of long gaps of steps that [may be warm-up](warm_up).
     pub early: Vec<Early<Site>>,
+    /// What is known of [long](Outside::Long) time in windows with such steps, by the first step of a window.
+    pub early_running: BTreeMap<u64, Running>,
 }
 
 /// The fewest waits that are a habit of a program.

@@ -32,6 +32,7 @@ use super::{Cause, Emptied, LONG, Next, ONE_OFF, Part, SITES, less};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
+use std::collections::BTreeMap;
 
 /// The most places of the gap that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;
@@ -125,6 +126,8 @@ pub struct Tally {
     pub led: HashMap<(u32, u32), u64>,
     /// Whether the threads ran in the time outside CUDA.
     pub running: Windows,
+    /// The same of other timelines, in [windows that may have warm-up](Windows::early).
+    pub early_running: BTreeMap<u64, Running>,
     /// By the step of the program.
     pub by_step: StepIdle,
     /// The same without the threads' waits.
@@ -436,7 +439,8 @@ impl Tally {
         };
         let its = self.stretches.iter().filter(|stretch| stretch.slot == slot);
         let stretches = its.map(|stretch| (stretch.from, stretch.to));
-        self.running.add(Stretches { thread, stretches, gap, doubt }, kinds, period)
+        let step = self.may_warm_up;
+        self.running.add(Stretches { thread, step, stretches, gap, doubt }, kinds, period)
     }
 
     fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {
