@@ -1,6 +1,9 @@
 //! Findings about what the host does and waits for while the GPU is idle.
 
 use super::*;
+use crate::analyze::gaps::KEPT;
+use crate::analyze::idle::Next;
+use crate::analyze::idle::running::{Outside, Running};
 
 const OUTSIDE: Bucket = Bucket::Idle(Cause::OutsideCuda);
 
@@ -39,4 +42,90 @@ fn two_waits_in_a_row_gain_nothing_but_together() {
             && fix.ends_with("only without both is this gained."),
         "{fix}"
     );
+}
+
+/// Returns what is found in a program whose thread was off the CPU, or computed, for 300 ms in its steps.
+fn stall(process_info: &ProcessInfo, ran: bool, change: impl Fn(&mut Tables)) -> Claimed {
+    let part = Part { count: STEPS, total: exactly(300 * MS) };
+    let site = Site { is_long: true, tid: Some(7), next: Next::Input, ..Site::default() };
+    let mut one = process(1);
+    one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
+    one.idle.sites = [((Cause::OutsideCuda, site), part)].into();
+    let runnable = if ran { part.total } else { Sum::default() };
+    let running = Running {
+        outside: part.total,
+        sampled: part.total.value,
+        runnable,
+        ran: runnable,
+        ..Running::default()
+    };
+    one.idle.running = [(Outside::Long, running)].into();
+    change(&mut one);
+    found_in(process_info, vec![one], &[(OUTSIDE, 300 * MS), (Bucket::Compute, S)], host_stall::find).unwrap()
+}
+
+/// Of a program whose loader took 6 ms in each of 100 steps, and a checkpoint 60 ms in every tenth, the advice was about the checkpoint, and
+/// it said that nothing else takes the time.
+#[test]
+fn beside_pauses_a_slow_loader_has_its_remedy() {
+    let lengths: Vec<u64> = [60 * MS; 10].into_iter().chain([6 * MS; 54]).collect();
+    let of = |loader: u64| {
+        let info = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
+        let found = stall(&info, true, |one| {
+            one.gaps.largest = lengths.iter().map(|ns| gap(*ns)).collect();
+            let all = 600 * MS + loader * MS;
+            one.idle.by_cause.values_mut().for_each(|part| part.total = exactly(all));
+            one.idle.sites.values_mut().for_each(|part| part.total = exactly(all));
+            one.kernels = vec![Kernel::of_launches("threshold_backward", 9, 1_000)];
+        });
+        found.finding.fix
+    };
+    let both = of(540);
+    assert!(both.starts_with("Look for what stops the launches now and then"), "{both}");
+    assert!(
+        both.contains("For the other gaps, which have 47 % of that time: Move what this thread computes"),
+        "{both}"
+    );
+    assert!(!both.contains("is not what takes the time"), "{both}");
+    let pauses = of(60);
+    assert!(pauses.ends_with("is not what takes the time.") && !pauses.contains("other gaps"), "{pauses}");
+}
+
+/// A program that writes 40 ms of output in every 25th step and a checkpoint of 400 ms in every 250th was to load its input in 13 other
+/// threads: no tenth of its pauses is half as long as the longest one.
+#[test]
+fn pauses_of_two_lengths_are_pauses() {
+    let of = |long: usize, short: usize, each: usize| {
+        let lengths: Vec<u64> = [vec![400 * MS; long], vec![40 * MS; short], vec![3 * MS; each]].concat();
+        let all = lengths.iter().sum();
+        let found = stall(&ProcessInfo::default(), true, |one| {
+            one.steps.count = 1_000;
+            one.gaps.largest = lengths.iter().take(KEPT).map(|ns| gap(*ns)).collect();
+            let part = Part { count: lengths.len() as u64, total: exactly(all) };
+            one.idle.by_cause.values_mut().for_each(|all| *all = part);
+            one.idle.sites.values_mut().for_each(|all| *all = part);
+        });
+        found.finding.fix.starts_with("Look for what stops the launches now and then")
+    };
+    assert!(of(4, 0, 60), "one length");
+    assert!(of(4, 36, 0) && of(3, 36, 0), "two lengths");
+    assert!(!of(4, 0, 900), "most of the time is in each step");
+}
+
+/// Where a simulation writes its output between two kernels, the advice was to load input ahead.
+#[test]
+fn gaps_that_no_copy_to_the_gpu_ends_are_not_for_input() {
+    for ran in [false, true] {
+        let of = |next| {
+            let found = stall(&ProcessInfo::default(), ran, |one| {
+                let sites = std::mem::take(&mut one.idle.sites);
+                one.idle.sites = sites
+                    .into_iter()
+                    .map(|((cause, site), part)| ((cause, Site { next, ..site }), part))
+                    .collect();
+            });
+            found.finding.fix.contains("input")
+        };
+        assert!(!of(Next::Other), "{ran}");
+    }
 }
