@@ -262,7 +262,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let pauses = Pauses::of(facts, &idle);
     text += &pauses.as_ref().map_or(String::new(), Pauses::sentence);
     text += &pauses::ends(facts, &idle).unwrap_or_default();
-    if pauses.is_some() && state == Some(State::OffCpu) {
+    let may_serve = is_plain(facts) || only_infers(facts);
+    if state == Some(State::OffCpu) && (pauses.is_some() || may_serve) {
         // What it waits for then, as a request, may come no earlier.
         idle.claims.values_mut().for_each(|claim| claim.lo = 0);
     }

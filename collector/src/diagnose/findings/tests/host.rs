@@ -64,6 +64,20 @@ fn stall(process_info: &ProcessInfo, ran: bool, change: impl Fn(&mut Tables)) ->
     found_in(process_info, vec![one], &[(OUTSIDE, 300 * MS), (Bucket::Compute, S)], host_stall::find).unwrap()
 }
 
+/// A server with a request every 12 ms was promised 281 ms for certain, of which nothing can be gained.
+#[test]
+fn where_a_thread_sleeps_and_nothing_says_that_it_trains_nothing_is_certain_to_be_gained() {
+    let of = |framework, kernel: &str, ran| {
+        let kernels = vec![Kernel::of_launches(kernel, 9, 1_000)];
+        let info = ProcessInfo { framework, ..ProcessInfo::default() };
+        stall(&info, ran, |one| one.kernels.clone_from(&kernels)).claims[&OUTSIDE].lo / MS
+    };
+    assert_eq!(of(Framework::Cuda, "softmax", false), 0);
+    assert_eq!(of(Framework::Cuda, "softmax", true), 300, "it computed");
+    assert_eq!(of(Framework::PyTorch, "softmax", false), 0, "it infers");
+    assert_eq!(of(Framework::PyTorch, "threshold_backward", false), 300, "it trains");
+}
+
 /// Of a program whose loader took 6 ms in each of 100 steps, and a checkpoint 60 ms in every tenth, the advice was about the checkpoint, and
 /// it said that nothing else takes the time.
 #[test]
