@@ -7,7 +7,7 @@ use super::super::framework::{Advice, is_partly_compiled, only_infers};
 use super::super::running::{self, State};
 use super::idle::Idle;
 use super::pauses::{self, Pauses};
-use super::{recompilation, small_copies};
+use super::{other_ranks, recompilation, small_copies};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, IdleReport, Next, Site};
@@ -296,7 +296,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         claims: idle.claims,
         sites: idle.sites,
     };
-    Some(claimed)
+    Some(other_ranks::may_be_waited_for(facts, claimed))
 }
 
 #[cfg(test)]

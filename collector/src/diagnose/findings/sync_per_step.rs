@@ -3,8 +3,8 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, only_infers};
-use super::pageable_copies;
 use super::waits::{Waits, in_series, is_device_wide, is_in_wait, is_of_allocator, is_query};
+use super::{other_ranks, pageable_copies};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Wait;
@@ -145,7 +145,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         claims: waits.idle.claims,
         sites: waits.idle.sites,
     };
-    Some(in_series(facts, is_wait, claimed))
+    Some(other_ranks::may_be_waited_for(facts, in_series(facts, is_wait, claimed)))
 }
 
 /// What most of the waits are for, in the words of the framework.

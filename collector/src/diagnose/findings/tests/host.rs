@@ -12,6 +12,12 @@ fn wait_at(api: &str, line: u32) -> Wait {
     Wait { api: api.to_owned(), line }
 }
 
+/// A rank of a job of two.
+fn rank_of_two() -> ProcessInfo {
+    let job = Job { rank: Some(0), world_size: Some(2), ..Job::default() };
+    ProcessInfo { job, ..ProcessInfo::default() }
+}
+
 /// In each step a free waited for the kernels, and a stream was waited for directly after it. The idle time behind both, 240 ms of it, was
 /// promised to who leaves out the second wait, for certain, and the free had no finding: without either of them alone, the other one
 /// waits.
@@ -76,6 +82,24 @@ fn where_a_thread_sleeps_and_nothing_says_that_it_trains_nothing_is_certain_to_b
     assert_eq!(of(Framework::Cuda, "softmax", true), 300, "it computed");
     assert_eq!(of(Framework::PyTorch, "softmax", false), 0, "it infers");
     assert_eq!(of(Framework::PyTorch, "threshold_backward", false), 300, "it trains");
+}
+
+/// A rank that spun in MPI_Waitall for a slower one had a firm promise for what it computes meanwhile.
+#[test]
+fn a_rank_of_a_job_that_does_not_communicate_on_the_gpu_may_wait_for_another_one() {
+    let of = |info: &ProcessInfo, communicates: bool| {
+        let found = stall(info, true, |one| {
+            if communicates {
+                one.collectives.kinds.insert("AllReduce".to_owned(), Default::default());
+            }
+        });
+        (found.claims[&OUTSIDE].lo / MS, found.finding.fix.contains("MPI"))
+    };
+    assert_eq!(of(&rank_of_two(), false), (0, true));
+    assert_eq!(of(&rank_of_two(), true), (300, false), "its collectives say who waits");
+    assert_eq!(of(&ProcessInfo::default(), false), (300, false), "there is no other rank");
+    let job = Job { rank: Some(0), world_size: Some(1), ..Job::default() };
+    assert_eq!(of(&ProcessInfo { job, ..ProcessInfo::default() }, false), (300, false));
 }
 
 /// Of a program whose loader took 6 ms in each of 100 steps, and a checkpoint 60 ms in every tenth, the advice was about the checkpoint, and
