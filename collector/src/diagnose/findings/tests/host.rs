@@ -167,3 +167,20 @@ fn gaps_that_no_copy_to_the_gpu_ends_are_not_for_input() {
         assert!(!of(Next::Other), "{ran}");
     }
 }
+
+/// A program on one stream that page-locked its memory had a new finding for that: its copies take turns with the kernels.
+#[test]
+fn who_page_locks_memory_is_told_at_once_that_copies_can_overlap() {
+    let of = |kind: TransferKind, streams: u64| {
+        let copied = Copied { count: 20, timed: 20, time: exactly(20 * MS), ..Copied::default() };
+        let of = copies(SizeClass::Larger, copied).into_iter();
+        let mut one = process(1);
+        one.devices[0].streams = streams;
+        one.copy_sites =
+            of.map(|(site, of)| (CopySite { kind, host_memory: HostMemory::Pageable, ..site }, of)).collect();
+        let parts = [(Bucket::ExposedCopies, 20 * MS), (Bucket::Compute, S)];
+        found(vec![one], &parts, pageable_copies::find).unwrap().finding.fix.contains("take turns")
+    };
+    assert!(of(TransferKind::HtoD, 1));
+    assert!(!of(TransferKind::HtoD, 2) && !of(TransferKind::DtoH, 1));
+}
