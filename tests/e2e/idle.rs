@@ -176,7 +176,7 @@ fn a_host_that_sleeps_between_steps_is_off_the_cpu() {
         let (stall, screen) = told(&done);
         let text = stall["evidence"]["text"].as_str().unwrap();
         assert!(text.contains("The thread was off the CPU for at least"), "{text}");
-        assert!(stall["fix"].as_str().unwrap().contains("slept, or waited for input"), "{stall}");
+        assert!(stall["fix"].as_str().unwrap().contains("it slept, or waited for I/O"), "{stall}");
         assert!(
             screen.contains("outside CUDA: the thread that led it was off the CPU for at least"),
             "{screen}"

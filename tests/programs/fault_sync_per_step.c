@@ -15,8 +15,8 @@ int main(int argc, char **argv)
         for (int n = 0; n < LAUNCHES; n++)
             launch(kernel, stream);
         if (is_faulty || step % RARELY == 0) {
-            CHECK(cuMemcpyDtoHAsync(&value, loss, sizeof value, stream));
-            CHECK(cuStreamSynchronize(stream)); // finding: sync-per-step
+            CHECK(cuMemcpyDtoHAsync(&value, loss, sizeof value, stream)); // finding: sync-per-step
+            CHECK(cuStreamSynchronize(stream));
         }
         compute_us(HOST_US);
     }

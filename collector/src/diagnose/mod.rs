@@ -160,12 +160,15 @@ impl<'a> Facts<'a> {
     pub fn owed_to<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
         let waits_for_others = || cause == Cause::OutsideCuda && site.is_long && self.is_host_off_cpu();
         let is_none = |wait: &Wait| self.is_rare(wait) || is_of_allocator(wait);
-        site.wait().filter(|_| !waits_for_others() && !site.after_wait.as_ref().is_some_and(is_none))
+        let is_rare = || site.then_waited.as_ref().is_some_and(|wait| self.is_rare(wait));
+        let wait =
+            site.after_wait.as_ref().filter(|wait| !waits_for_others() && !is_none(wait) && !is_rare());
+        wait.map(|wait| wait.api.as_str())
     }
 
     /// Returns that API, if such waits are a habit of the program.
     pub fn owed_to_habit<'s>(&self, cause: Cause, site: &'s Site) -> Option<&'s str> {
-        self.owed_to(cause, site).and(self.idle().habit(site))
+        self.owed_to(cause, site).filter(|api| self.idle().is_habit(api))
     }
 
     /// Returns the tables of the process of which something is; those of all if it is of none.

@@ -53,6 +53,11 @@ impl Frame {
         }
     }
 
+    /// The same without the folders of the file.
+    pub fn short_place(&self) -> String {
+        if self.is_without_line() { self.place() } else { format!("{}:{}", self.short_file(), self.line) }
+    }
+
     /// Whether it is a native function whose line is not known.
     pub fn is_without_line(&self) -> bool {
         !self.library.is_empty() && self.line == 0

@@ -2,6 +2,7 @@
 
 use super::super::estimate::Estimate;
 use super::Next;
+use super::history::WaitPlace;
 use crate::model::stacks::Caller;
 
 /// A place of the program, before it is named.
@@ -17,8 +18,10 @@ pub struct Place {
     pub caller: Caller,
     /// The text of its NVTX range; 0 = none.
     pub range: u32,
-    /// The wait that it is owed to: the number of its API, and of the line that made it.
-    pub waited: Option<(u16, u32)>,
+    /// The wait that it is owed to.
+    pub waited: Option<WaitPlace>,
+    /// The wait behind that one which would wait in its place.
+    pub then_waited: Option<WaitPlace>,
     /// Whether the part of a gap is [`LONG`](super::LONG) or longer.
     pub is_long: bool,
     /// Outside CUDA, what the thread went on with.

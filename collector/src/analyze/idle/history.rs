@@ -41,21 +41,53 @@ pub struct Spent {
     pub caller: Caller,
 }
 
+/// Which call waits: the number of its API, and that of the line that made it; 0 = not known.
+pub type WaitPlace = (u16, u32);
+
 /// A wait of a thread for the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The number of the thread.
     pub thread: u32,
-    /// The number of its API.
-    pub api: u16,
-    /// The number of the line that made it; 0 = not known.
-    pub line: u32,
+    /// Which call it was.
+    pub place: WaitPlace,
     /// When it began: host ns.
     pub from: i64,
     /// When it returned: host ns.
     pub to: i64,
+    /// For how long it waited, ns.
+    pub ns: u64,
+    /// The wait that held the thread up most of those until then, this one included, and for how long, ns.
+    pub longest: (WaitPlace, u64),
     /// The time in which any thread of the process had waited until then, ns.
     pub total: u64,
+}
+
+impl Waited {
+    /// Of the longest wait, one in so many parts of its time is forgotten with each shorter one behind it: what waited in an earlier phase
+    /// of the program is not meant.
+    const FORGOTTEN: u64 = 8;
+
+    /// Returns which wait was the longest, behind one that was the longest `before`. What one line waits for in several calls, as a copy and
+    /// the wait for its stream, is one wait.
+    fn longest(place: WaitPlace, ns: u64, before: Option<(WaitPlace, u64)>) -> (WaitPlace, u64) {
+        match before {
+            Some((other, most)) if place.1 != 0 && other.1 == place.1 => (place, most.max(ns)),
+            Some((other, most)) if most / 2 > ns => (other, most - most / Self::FORGOTTEN),
+            _ => (place, ns),
+        }
+    }
+
+    /// Returns the wait that `owed` ns of idle time behind this one are owed to, and this one, if it has waited for little of that: it would
+    /// wait if the other did not.
+    pub fn of(&self, owed: u64) -> (WaitPlace, Option<WaitPlace>) {
+        let (longest, _) = self.longest;
+        if longest == self.place || self.ns >= owed / 2 {
+            (self.place, None)
+        } else {
+            (longest, Some(self.place))
+        }
+    }
 }
 
 /// A thread.
@@ -248,14 +280,17 @@ impl History {
 
     /// Notes a call of a thread, by its API and its line, that waited for the GPU. `at`: from when, until when, and when it
     /// returned.
-    pub fn wait(&mut self, number: u32, (api, line): (u16, u32), at: (i64, i64, i64), period: &Period) {
+    pub fn wait(&mut self, number: u32, place: WaitPlace, at: (i64, i64, i64), period: &Period) {
         let (from, until, to) = at;
         let before = self.waited.map_or(0, |last| last.total);
         let since = self.waited_until.max(from);
         let total = before.saturating_add(period.length(since, until.max(since)));
         self.waited_until = until.max(since);
-        self.waited = Some(Waited { thread: number, api, line, from, to, total });
-        self.of(number).0.waited = self.waited;
+        let ns = period.length(from, until);
+        let thread = self.of(number).0;
+        let longest = Waited::longest(place, ns, thread.waited.map(|last| last.longest));
+        thread.waited = Some(Waited { thread: number, place, from, to, ns, longest, total });
+        self.waited = thread.waited;
     }
 
     /// Returns a thread that launches, with the last wait for the GPU that held it up. That is its own, or one of another
@@ -329,6 +364,31 @@ mod tests {
         history.end();
         let outside = |number| history.get(number).unwrap().host.long_outside();
         assert_eq!([outside(1), outside(2)], [(3 + 3) * MS, 3 * MS]);
+    }
+
+    /// In each step a free waited for 8 ms, and then a stream for a copy of 10 µs: the 3 ms of idle time behind both were owed to the wait for
+    /// the stream.
+    #[test]
+    fn idle_time_is_owed_to_the_wait_that_held_the_thread_up_and_not_to_a_short_one_behind_it() {
+        let [free, read, sync]: [WaitPlace; 3] = [(1, 10), (2, 10), (2, 20)];
+        let (mut history, period, mut now) = (History::default(), Period::default(), 0);
+        let mut wait = |place, ns: i64| {
+            let from = now;
+            now += ns + 3_000_000;
+            history.wait(1, place, (from, from + ns, from + ns), &period);
+            history.held_up(1).waited.unwrap()
+        };
+        for _ in 0..20 {
+            wait(free, 8_000_000);
+            let last = wait(sync, 10_000);
+            assert_eq!(last.of(3_000_000), (free, Some(sync)));
+            assert_eq!(last.of(15_000), (sync, None), "it waited for that long itself");
+        }
+        wait(free, 8_000_000);
+        assert_eq!(wait(read, 2_000).of(3_000_000), (read, None), "one line waits in both");
+        assert_eq!(wait(sync, 10_000).of(3_000_000), (read, Some(sync)));
+        let of_later = (0..60).map(|_| wait(sync, 10_000)).last().unwrap();
+        assert_eq!(of_later.of(3_000_000), (sync, None), "the others are of an earlier phase");
     }
 
     /// Of a server with a thread for each request, the calls of all threads that there had been were kept.

@@ -167,9 +167,12 @@ pub struct Site {
     pub tid: Option<u32>,
     /// The innermost NVTX range that was open on that thread when the gap ended.
     pub range: Option<String>,
-    /// The last wait before it that held the leading thread up, if the GPU [would not have been idle](without_waits) without
+    /// The wait before it that held the leading thread up, if the GPU [would not have been idle](without_waits) without
     /// such waits: the host would have been ahead of it.
     pub after_wait: Option<Wait>,
+    /// Another wait behind that one, which waited for little, because the first had waited for the work before. Without the first it
+    /// would wait for that: only without both the GPU would not have been idle.
+    pub then_waited: Option<Wait>,
     /// Whether the part of a gap is [`LONG`] or longer: time between two calls and a pause are different sites.
     pub is_long: bool,
     /// Outside CUDA, what the thread went on with.
@@ -255,6 +258,8 @@ pub struct IdleReport {
     pub paused_by_line: BTreeMap<Option<Frame>, u64>,
     /// Parts of long gaps of steps that [may be warm-up](warm_up).
     pub early: Vec<Early<Site>>,
+    /// What is known of [long](Outside::Long) time in windows with such steps, by the first step of a window.
+    pub early_running: BTreeMap<u64, Running>,
 }
 
 /// The fewest waits that are a habit of a program.
@@ -289,10 +294,9 @@ impl HtaClasses {
 }
 
 impl IdleReport {
-    /// Returns the API whose waits a site's idle time is owed to, if these are a habit of the program.
-    pub fn habit<'a>(&self, site: &'a Site) -> Option<&'a str> {
-        let wait = site.wait()?;
-        (self.counts(wait).sum::<u64>() >= HABIT).then_some(wait)
+    /// Whether waits in an API are a habit of the program.
+    pub fn is_habit(&self, api: &str) -> bool {
+        self.counts(api).sum::<u64>() >= HABIT
     }
 
     /// How many waits of each line left a GPU idle, by one API.

@@ -150,7 +150,7 @@ impl IdleReport {
             let share = more(*cause, site, part) / expected;
             // What is cut off has no known cause.
             let ns = ((idle as f64 * share) as u64).min(left);
-            if let Some(wait) = &site.after_wait {
+            for wait in site.after_wait.iter().chain(&site.then_waited) {
                 let [seen, added] = owed.entry(wait).or_default();
                 (*seen, *added) = (*seen + part.total.value, *added + ns);
             }

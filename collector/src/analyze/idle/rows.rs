@@ -84,6 +84,7 @@ impl Found {
         self.threads.values().for_each(|used| report.host.merge(&used.host));
         report.host.leave_out(&self.tally.set_up);
         let early = self.tally.early.iter();
+        report.early_running.clone_from(&self.tally.early_running);
         report.early = early.map(|one| one.named(site(Cause::OutsideCuda, &one.place, resolve))).collect();
         for ((process, api, line), (emptied, _)) in &self.tally.waits {
             report.waits.entry(wait(*process, (*api, *line), resolve)).or_default().merge(emptied);
@@ -125,6 +126,7 @@ pub fn site(cause: Cause, place: &Place, resolve: &impl Resolve) -> Site {
             .flatten()
             .map(str::to_owned),
         after_wait: place.waited.map(|waited| wait(process, waited, resolve)),
+        then_waited: place.then_waited.map(|waited| wait(process, waited, resolve)),
         is_long: place.is_long,
         next: place.next,
     }
@@ -153,6 +155,7 @@ impl Tally {
             self.places.entry(*key).or_default().merge(part);
         }
         self.early.add(&other.early);
+        Merge::merge(&mut self.early_running, &other.running.early());
         self.set_up.merge(&other.set_up);
         for (key, led) in &other.led {
             let mine = self.led.entry(*key).or_default();

@@ -8,7 +8,8 @@
 //! input.
 //!
 //! What is known of a part of the time is less exact than what is known of all of it: a window may have other parts. So where a
-//! part turns out to belong elsewhere, the bounds of the rest are those of all, each less the opposite bound of the part.
+//! part turns out to belong elsewhere, the bounds of the rest are those of all, each less the opposite bound of the part. Where the part
+//! is warm-up, what is known of the windows without any of that says more of the rest.
 
 use super::super::estimate::Sum;
 use super::super::merge::Merge;
@@ -143,8 +144,14 @@ impl Running {
     }
 }
 
-/// The time outside CUDA of one window, by [`Outside`].
-type Window = [Sum; Outside::COUNT];
+/// The time outside CUDA of one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// By [`Outside`].
+    outside: [Sum; Outside::COUNT],
+    /// The first step that may be warm-up with such time in it.
+    step: Option<u64>,
+}
 
 /// The time outside CUDA in the gaps of a timeline, by thread and window.
 #[derive(Clone, Debug, Default)]
@@ -161,6 +168,8 @@ pub struct Windows {
 pub struct Stretches<'s, Each> {
     /// The numbers of its process and of the thread.
     pub thread: (u32, u32),
+    /// The step that it lies in, if that may be warm-up.
+    pub step: Option<u64>,
     /// From when to when, in order, in all the time that the gap may have: host ns.
     pub stretches: Each,
     /// The gap.
@@ -189,7 +198,8 @@ impl Windows {
         let mut put = |window: Option<usize>, part: Sum| {
             let part = Sum { lo: part.value.saturating_sub(outside.doubt), ..part };
             let place = window.and_then(|at| windows.get_mut(at)).unwrap_or(&mut *unsampled);
-            kinds.iter().for_each(|kind| place[*kind as usize].add(part));
+            kinds.iter().for_each(|kind| place.outside[*kind as usize].add(part));
+            place.step = place.step.into_iter().chain(outside.step).min();
             let spent = window.map(|at| Spent::between(&samples[at], &samples[at + 1]));
             alone.merge(&spent.map_or_else(|| of_no_window(part), |spent| of_window(part, &spent)));
         };
@@ -221,18 +231,35 @@ impl Windows {
         alone
     }
 
+    /// Returns what is known of time of a kind in each window, with the first step in it that may be warm-up.
+    fn each(&self, kind: Outside) -> impl Iterator<Item = (Option<u64>, Running)> {
+        self.threads.iter().flat_map(move |((process, thread), windows)| {
+            let samples = self.times.get(*process as usize).map_or(&[][..], |times| times.of(*thread));
+            windows.iter().zip(samples.windows(2)).map(move |(window, two)| {
+                let spent = Spent::between(&two[0], &two[1]);
+                (window.step, of_window(window.outside[kind as usize], &spent))
+            })
+        })
+    }
+
+    /// Returns what the threads did for [long](Outside::Long) in the windows that contain time of steps which may be warm-up, by the first
+    /// one of these steps.
+    pub fn early(&self) -> BTreeMap<u64, Running> {
+        let mut early: BTreeMap<u64, Running> = BTreeMap::new();
+        for (step, running) in self.each(Outside::Long) {
+            if let Some(step) = step.filter(|_| running.outside != Sum::default()) {
+                early.entry(step).or_default().merge(&running);
+            }
+        }
+        early
+    }
+
     /// Returns what the threads did.
     pub fn finish(&self) -> BTreeMap<Outside, Running> {
         let mut all = BTreeMap::new();
         for kind in Outside::ALL {
-            let mut running = of_no_window(self.unsampled[kind as usize]);
-            for ((process, thread), windows) in &self.threads {
-                let samples = self.times.get(*process as usize).map_or(&[][..], |times| times.of(*thread));
-                for (window, two) in windows.iter().zip(samples.windows(2)) {
-                    let (outside, spent) = (window[kind as usize], Spent::between(&two[0], &two[1]));
-                    running.merge(&of_window(outside, &spent));
-                }
-            }
+            let mut running = of_no_window(self.unsampled.outside[kind as usize]);
+            self.each(kind).for_each(|(_, one)| running.merge(&one));
             if running.outside != Sum::default() {
                 all.insert(kind, running);
             }

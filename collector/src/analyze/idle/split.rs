@@ -22,6 +22,7 @@ use super::super::estimate::Sum;
 use super::super::merge::Merge;
 use super::by_step::StepIdle;
 use super::closed::{Closed, Place};
+use super::history::WaitPlace;
 use super::lead::Lead;
 use super::pauses::HostTimes;
 use super::running::{Outside, Running, Stretches, Windows};
@@ -31,6 +32,7 @@ use super::{Cause, Emptied, LONG, Next, ONE_OFF, Part, SITES, less};
 use crate::hash::HashMap;
 use crate::model::period::Period;
 use crate::model::stacks::Caller;
+use std::collections::BTreeMap;
 
 /// The most places of the gap that are looked at. With more calls than that within the clock's error, nothing is certain.
 const PLACES: usize = 64;
@@ -84,7 +86,8 @@ struct Slot {
 /// How much of a gap is owed to a wait.
 #[derive(Clone, Copy, Debug)]
 struct Owing {
-    waited: Option<(u16, u32)>,
+    waited: Option<WaitPlace>,
+    then_waited: Option<WaitPlace>,
     ns: u64,
     /// The length of the gap, ns.
     of: u64,
@@ -94,6 +97,11 @@ impl Owing {
     /// Whether that is most of it.
     fn is_most(&self) -> bool {
         self.ns > 0 && self.ns >= self.of / 2
+    }
+
+    /// The place of the part that is owed to it.
+    fn part_of(&self, place: Place) -> Place {
+        Place { waited: self.waited, then_waited: self.then_waited, ..place }
     }
 }
 
@@ -118,6 +126,8 @@ pub struct Tally {
     pub led: HashMap<(u32, u32), u64>,
     /// Whether the threads ran in the time outside CUDA.
     pub running: Windows,
+    /// The same of other timelines, in [windows that may have warm-up](Windows::early).
+    pub early_running: BTreeMap<u64, Running>,
     /// By the step of the program.
     pub by_step: StepIdle,
     /// The same without the threads' waits.
@@ -176,15 +186,20 @@ impl Tally {
             owed = Owed::default();
         }
         if let Some(waited) = lead.waited.filter(|_| owed.is_first) {
-            let key = (lead.process, waited.api, waited.line);
-            let is_kept = self.waits.len() < SITES || self.waits.contains_key(&key);
-            let line = if is_kept { waited.line } else { 0 };
-            let (emptied, last) = self.waits.entry((lead.process, waited.api, line)).or_default();
-            let is_in_another_step = lead.step.is_some() && lead.step != *last;
-            emptied.merge(&Emptied { count: 1, steps: u64::from(is_in_another_step) });
-            *last = lead.step;
+            let (first, then) = waited.of(owed.ns);
+            [Some(first), then].into_iter().flatten().for_each(|place| self.count_wait(lead, place));
         }
         self.decide(&gap, lead, (&least, owed), off_by, period)
+    }
+
+    /// Counts a wait that left the GPU idle.
+    fn count_wait(&mut self, lead: &Lead, (api, line): WaitPlace) {
+        let is_kept = self.waits.len() < SITES || self.waits.contains_key(&(lead.process, api, line));
+        let line = if is_kept { line } else { 0 };
+        let (emptied, last) = self.waits.entry((lead.process, api, line)).or_default();
+        let is_in_another_step = lead.step.is_some() && lead.step != *last;
+        emptied.merge(&Emptied { count: 1, steps: u64::from(is_in_another_step) });
+        *last = lead.step;
     }
 
     /// Lays out what the leading thread did between two moments, and what its operation did after it was enqueued;
@@ -320,11 +335,13 @@ impl Tally {
             caller,
             range,
             waited: None,
+            then_waited: None,
             is_long,
             next,
         };
-        let waited = lead.waited.map(|waited| (waited.api, waited.line));
-        let of_wait = Owing { waited, ns: owed.ns, of: gap.duration.value };
+        let (waited, then_waited) = lead.waited.map(|waited| waited.of(owed.ns)).unzip();
+        let then_waited = then_waited.flatten();
+        let of_wait = Owing { waited, then_waited, ns: owed.ns, of: gap.duration.value };
         let mut all = [Sum::default(); Cause::COUNT];
         let mut largest: Option<(Cause, Place)> = None;
         let mut most = 0;
@@ -348,7 +365,7 @@ impl Tally {
             self.owe(cause, place, part, of_wait, running);
             if value > most {
                 most = value;
-                largest = Some((cause, Place { waited: waited.filter(|_| of_wait.is_most()), ..place }));
+                largest = Some((cause, if of_wait.is_most() { of_wait.part_of(place) } else { place }));
             }
         }
         self.slots = slots;
@@ -422,7 +439,8 @@ impl Tally {
         };
         let its = self.stretches.iter().filter(|stretch| stretch.slot == slot);
         let stretches = its.map(|stretch| (stretch.from, stretch.to));
-        self.running.add(Stretches { thread, stretches, gap, doubt }, kinds, period)
+        let step = self.may_warm_up;
+        self.running.add(Stretches { thread, step, stretches, gap, doubt }, kinds, period)
     }
 
     fn add(&mut self, cause: Cause, part: Part, place: Option<Place>) {
@@ -438,12 +456,12 @@ impl Tally {
         let is_owed = wait.is_most();
         let (owed, ran) = (part.total.share(wait.ns, wait.of), running.share(wait.ns, wait.of));
         let (rest, ran_else) = (less(part.total, owed), running.less(ran));
-        for (total, running, waited, counts) in
-            [(owed, ran, wait.waited, is_owed), (rest, ran_else, None, !is_owed)]
+        for (total, running, place, counts) in
+            [(owed, ran, wait.part_of(place), is_owed), (rest, ran_else, place, !is_owed)]
         {
             if counts || total.value > 0 {
                 let count = if counts { part.count } else { 0 };
-                let (place, part) = (Place { waited, ..place }, Part { count, total });
+                let part = Part { count, total };
                 self.note_set_up(cause, place, part, running);
                 self.site(cause, place, part);
             }

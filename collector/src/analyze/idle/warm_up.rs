@@ -64,8 +64,26 @@ impl IdleReport {
     pub fn set_warm_up(&mut self, warm_up: u64) {
         let mut early = std::mem::take(&mut self.early);
         early.retain(|early| early.step < warm_up);
+        let all = self.running.get(&Outside::Long).copied();
         early.iter().for_each(|early| self.is_set_up(early));
+        if !early.is_empty() {
+            self.leave_out_windows(all.unwrap_or_default(), warm_up);
+        }
         self.early = early;
+    }
+
+    /// What a thread did for long behind the warm-up is better known from the windows behind that alone, if half of the time is in these:
+    /// how much it compiled, and how much it slept, in a window that has both is open. If there is more of it than the rest, some of the
+    /// warm-up was not sampled. `all`: with the warm-up.
+    fn leave_out_windows(&mut self, all: Running, warm_up: u64) {
+        let mut early = Running::default();
+        self.early_running.range(..warm_up).for_each(|(_, one)| early.merge(one));
+        let later = all.less(early);
+        if let Some(rest) = self.running.get_mut(&Outside::Long)
+            && (rest.outside.value / 2..=rest.outside.value).contains(&later.outside.value)
+        {
+            *rest = later;
+        }
     }
 
     /// Does the same to the report of a line, which has the idle time of several processes, by that of one of them.
@@ -87,7 +105,10 @@ impl IdleReport {
         }
         let (_, site) = outside;
         self.by_cause.entry(Cause::SetUp).or_default().merge(&part);
-        self.sites.entry((Cause::SetUp, Site { after_wait: None, ..site })).or_default().merge(&part);
+        self.sites
+            .entry((Cause::SetUp, Site { after_wait: None, then_waited: None, ..site }))
+            .or_default()
+            .merge(&part);
         self.set_up_ran(early, part.total.value);
         if let Some(is_paused) = early.is_paused {
             let mut set_up = HostTimes::default();
@@ -215,6 +236,36 @@ mod tests {
         let mut left = HostTimes::default();
         left.timed.outside_of(true, 100 * MS);
         assert_eq!(idle.host, left);
+    }
+
+    /// A program that compiled in its first steps, and slept in all, was said to compute or to sleep, and its idle time was owed to a wait:
+    /// how much of which it did in the windows with both was open.
+    #[test]
+    fn what_a_thread_does_behind_the_warm_up_is_known_from_the_time_behind_it() {
+        let mut idle = IdleReport::default();
+        let of = |outside: u64, lo: u64, hi: u64| {
+            let ran = Sum { value: lo.midpoint(hi) * MS, lo: lo * MS, hi: hi * MS };
+            let (outside, sampled) = (exactly(outside * MS), outside * MS);
+            Running { outside, sampled, runnable: ran, ran, queued: Sum::default() }
+        };
+        // 300 ms of compiling and 60 ms of sleep in steps 0 .. 14, and 180 ms of sleep later.
+        let (first, later) = (of(360, 290, 310), of(180, 0, 5));
+        let mut all = first;
+        all.merge(&later);
+        let part = Part { count: 60, total: all.outside };
+        idle.by_cause.insert(Cause::OutsideCuda, part);
+        idle.sites.insert((Cause::OutsideCuda, site(1)), part);
+        idle.running = [(Outside::Long, all)].into();
+        idle.early_running = [(3, first)].into();
+        idle.early = vec![Early {
+            running: of(300, 100, 300),
+            ..early(3, site(1), Part { count: 15, total: exactly(300 * MS) })
+        }];
+        let mut known = idle.clone();
+        known.set_warm_up(15);
+        assert_eq!(known.running[&Outside::Long], later);
+        idle.set_warm_up(2);
+        assert_eq!(idle.running[&Outside::Long], all, "it is no warm-up");
     }
 
     /// Another process used the GPU for a part of the compilation.

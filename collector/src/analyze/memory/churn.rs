@@ -14,6 +14,9 @@ use gpuspy_wire::record::{Memory, flag};
 /// The most stretches that are kept.
 const STRETCHES: usize = 128;
 
+/// So many stretches of time are one, where no steps are known: a step of the program may be longer than one.
+const OF_TIME: usize = 8;
+
 /// Calls that allocate or free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -54,7 +57,8 @@ pub struct Churn {
     pub counts: Counts,
     /// The steps after the warm-up; `None` without steps.
     pub steps: Option<u64>,
-    /// The share of the stretches after the warm-up in which there was one, 0 to 1.
+    /// The share of the stretches of steps after the warm-up in which there was one, without steps of an eighth to a sixteenth of the run,
+    /// 0 to 1.
     pub spread: f64,
     /// The share of the host time of all allocations and frees since the first operation that such calls take at the rate
     /// that they have after the warm-up, 0 to 1. The rest is done once.
@@ -182,9 +186,11 @@ impl ChurnFold {
         if counts.is_none() {
             return None;
         }
-        let some = steady.iter().filter(|counts| !counts.is_none()).count();
+        let parts = steady.chunks(if is_in_steps { 1 } else { OF_TIME });
+        let parts: Vec<bool> = parts.map(|part| part.iter().any(|counts| !counts.is_none())).collect();
+        let some = parts.iter().filter(|has_some| **has_some).count();
         let steps = is_in_steps.then(|| (last + 1).saturating_sub(from as u64 * of.length));
-        let spread = some as f64 / steady.len() as f64;
+        let spread = some as f64 / parts.len() as f64;
         let whole = counts.host_ns as f64 * of.values.len() as f64 / steady.len() as f64;
         let share = (whole / all.host_ns.max(1) as f64).min(1.0);
         let first_ns = counts.first?.saturating_sub(began);
@@ -215,5 +221,23 @@ mod tests {
         let churn =
             fold.finish(Place { steps: Some(16), ..Place::default() }, 900, Origin::default()).unwrap();
         assert_eq!((churn.counts.allocations, churn.first_ns), (13, 130));
+    }
+
+    /// Of a program without steps that allocates in each of 40 turns, fewer than half of the stretches had calls: they are shorter than a
+    /// turn. Its verdict was "allocation-bound", without a finding.
+    #[test]
+    fn without_steps_calls_need_not_be_in_each_of_many_stretches() {
+        let spread = |turns: &[u64]| {
+            let mut fold = ChurnFold::default();
+            for turn in turns {
+                let one = Counts { allocations: 6, frees: 6, first: Some(1_000), ..Counts::default() };
+                *fold.time.at(turn * 7_000, Counts::default()) = one;
+            }
+            let end = Place { micros: Some(40 * 7_000), ..Place::default() };
+            fold.finish(end, 900, Origin::default()).unwrap().spread
+        };
+        let each: Vec<u64> = (0..40).collect();
+        assert!(spread(&each) > 0.9, "{}", spread(&each));
+        assert!(spread(&each[10..20]) < 0.5, "they are of one phase");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::holding;
 use super::idle::without_own_cost;
+use super::waits::in_series;
 use crate::analyze;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
@@ -21,6 +22,9 @@ const WHY_OF_HOST: &str = "To page-lock memory, the system has to find and pin e
 
 /// Calls in at least this share of the run are made again and again, and not in a phase.
 const OFTEN: f64 = 0.5;
+
+/// The fewest frees that are a habit of the program.
+const HABIT: u64 = 10;
 
 const ADVICE: Advice = Advice {
     pytorch: "If it is PyTorch's own pool that allocates (libc10_cuda.so), take torch.cuda.empty_cache() out of the loop; \
@@ -46,7 +50,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let counts = &churn.counts;
     // What is hardly ever freed grows, and what is only freed was taken once.
     let are_both = counts.allocations.min(counts.frees) >= counts.allocations.max(counts.frees) / 2;
-    if churn.spread < OFTEN || !are_both {
+    if churn.spread < OFTEN || counts.frees < HABIT || !are_both {
         return None;
     }
     let how_often = churn.steps.map(|steps| {
@@ -96,7 +100,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         fix: if is_of_host { PINNED } else { ADVICE }.of(facts),
         saves: Estimate::exactly(0),
     };
-    Some(Claimed { finding, claims, sites })
+    Some(in_series(facts, waits::Cause::is_free, Claimed { finding, claims, sites }))
 }
 
 /// Returns how many frees waited, and how long, ns.

@@ -3,7 +3,7 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::Advice;
-use super::waits::{Waits, is_device_wide};
+use super::waits::{Waits, in_series, is_device_wide};
 use crate::analyze::estimate::Estimate;
 use crate::units::{count, duration, plural};
 
@@ -30,7 +30,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         plural(calls, "call", "calls"),
         duration(in_them)
     );
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::DeviceWideSync,
             title: format!("The GPU idles after {named}"),
@@ -52,5 +52,6 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims: waits.idle.claims,
         sites: waits.idle.sites,
-    })
+    };
+    Some(in_series(facts, is_device_wide, claimed))
 }

@@ -7,7 +7,7 @@ use super::super::framework::{Advice, is_partly_compiled, only_infers};
 use super::super::running::{self, State};
 use super::idle::Idle;
 use super::pauses::{self, Pauses};
-use super::{recompilation, small_copies};
+use super::{other_ranks, recompilation, small_copies};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::running::Outside;
 use crate::analyze::idle::{Cause, IdleReport, Next, Site};
@@ -32,7 +32,8 @@ const INPUT_OFF_CPU: Advice = Advice {
               worker, I/O or a lock. py-spy dump --pid PID shows where.",
     jax: "Load batches ahead in other threads or processes (grain, tf.data with prefetch), and put them on the device one \
           or two steps early: the thread slept, or waited for input, I/O or a lock. py-spy dump --pid PID shows where.",
-    cuda: OFF_CPU.cuda,
+    cuda: "Load the input of the next steps ahead in other threads: the one that launches slept, or waited for input, I/O \
+           or a lock. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
 };
 
 /// If the thread is running.
@@ -62,8 +63,8 @@ const OFF_CPU: Advice = Advice {
               checkpoints and logs, and read files, in other threads. py-spy dump --pid PID shows where it waits.",
     jax: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. py-spy dump \
           --pid PID shows where.",
-    cuda: "Load the input of the next steps ahead in other threads: the one that launches slept, or waited for input, I/O \
-           or a lock. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
+    cuda: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. Read and write files \
+           in other threads. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
 };
 
 /// If that is not known.
@@ -73,7 +74,8 @@ const OTHER: Advice = Advice {
               steps or in another thread. py-spy dump --pid PID shows what it does.",
     jax: "Put more of a step into one jitted function, and log and save checkpoints in another thread: the thread that \
           launches has to stay free. py-spy dump --pid PID shows what it does.",
-    cuda: INPUT.cuda,
+    cuda: "Keep the thread that launches free: what it does from one launch to the next, as writing output or a checkpoint, can be \
+           done in other threads. A sampling profiler (perf, py-spy) shows what that is.",
 };
 
 /// Of a program of which a part is compiled already, if the thread is running or that is not known.
@@ -89,13 +91,19 @@ const REST: Advice = Advice {
 const PAUSES: Advice = Advice {
     pytorch: "Look for what stops the launches now and then: Python's garbage collector (gc.freeze() after the set-up, or \
               gc.disable()), a checkpoint, logging, an evaluation, or the workers of a new epoch (persistent_workers=True). Save \
-              and log in another thread, and do the rest less often: what Python does from one launch to the next is not what \
-              takes the time. py-spy dump --pid PID in such a pause shows it.",
+              and log in another thread, and do the rest less often. py-spy dump --pid PID in such a pause shows it.",
     jax: "Look for what stops the launches now and then: Python's garbage collector (gc.freeze() after the set-up, or \
           gc.disable()), a checkpoint, logging or an evaluation. Save and log in another thread, and do the rest less often. \
           py-spy dump --pid PID in such a pause shows it.",
     cuda: "Look for what stops the launches now and then, as a checkpoint, logging or an evaluation: do it in another thread, or less \
            often. gdb -p PID, or py-spy dump --pid PID for Python, shows it.",
+};
+
+/// If the other gaps have little of it.
+const ONLY_PAUSES: Advice = Advice {
+    pytorch: " What Python does from one launch to the next is not what takes the time.",
+    jax: "",
+    cuda: "",
 };
 
 /// If the thread is off the CPU, and may be a server's.
@@ -108,6 +116,9 @@ const BUSY: &str = " Other threads take the processors that it needs: start fewe
 
 /// The most threads that are worth naming: a GPU that has so little to do needs more work, and not more threads.
 const MOST_THREADS: u64 = 16;
+
+/// The share of the time that gaps in each step have beside pauses from which on they are worth a remedy of their own, percent.
+const WORTH_NAMING: u64 = 20;
 
 /// The fewest gaps that are a habit of the program.
 const HABIT: u64 = 3;
@@ -134,31 +145,42 @@ fn explanation(state: Option<State>, is_input: bool) -> String {
     text
 }
 
-/// Returns the remedy.
-fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, is_now_and_then: bool) -> String {
+/// Returns the advice for gaps in each step.
+fn advice(facts: &Facts<'_>, state: Option<State>, is_input: bool) -> Advice {
     let rest = |other: Advice| if is_partly_compiled(facts) { REST } else { other };
-    let advice = match (state, is_input) {
+    match (state, is_input) {
         // It is more likely a server than a training that waits for its data.
-        (Some(State::OffCpu), _) if only_infers(facts) => return format!("{SERVES} {}", OFF_CPU.of(facts)),
-        (Some(State::Both) | None, _) if only_infers(facts) => {
-            let advice = if is_now_and_then { PAUSES } else { rest(OTHER) };
-            return format!("{} {SERVES}", advice.of(facts));
-        }
-        // A server without requests stops, too.
-        (Some(State::OffCpu), _) if is_now_and_then && is_plain(facts) => {
-            return format!("{SERVES} {}", PAUSES.of(facts));
-        }
-        (Some(State::OffCpu), _) if is_now_and_then => return format!("{} {SERVES}", PAUSES.of(facts)),
-        _ if is_now_and_then => PAUSES,
+        (Some(State::OffCpu), _) if only_infers(facts) => OFF_CPU,
+        (Some(State::Both) | None, _) if only_infers(facts) => rest(OTHER),
         (Some(State::Running), true) if only_infers(facts) => rest(RUNNING),
-        (Some(State::OffCpu), true) => return format!("{} {SERVES}", INPUT_OFF_CPU.of(facts)),
-        (Some(State::OffCpu), false) => return format!("{} {SERVES}", OFF_CPU.of(facts)),
+        (Some(State::OffCpu), true) => INPUT_OFF_CPU,
+        (Some(State::OffCpu), false) => OFF_CPU,
         (Some(State::Running), true) => INPUT_RUNNING,
         (Some(State::Both) | None, true) => INPUT,
         (Some(State::Running), false) => rest(RUNNING),
         (Some(State::Both) | None, false) => rest(OTHER),
+    }
+}
+
+/// Returns the remedy. `others` is the share of the time that gaps in each step have, percent, if most of it is in pauses that are made now
+/// and then.
+fn remedy(facts: &Facts<'_>, state: Option<State>, is_input: bool, others: Option<u64>) -> String {
+    let (is_off, infers) = (state == Some(State::OffCpu), only_infers(facts));
+    let advice = advice(facts, state, is_input).of(facts);
+    let text = match others {
+        // A server without requests stops, too.
+        Some(_) if is_off && infers => advice,
+        Some(share) if share >= WORTH_NAMING => {
+            format!("{} For the other gaps, which have {share} % of that time: {advice}", PAUSES.of(facts))
+        }
+        Some(_) => PAUSES.of(facts) + &ONLY_PAUSES.of(facts),
+        None => advice,
     };
-    advice.of(facts)
+    match () {
+        () if is_off && (infers || (others.is_some() && is_plain(facts))) => format!("{SERVES} {text}"),
+        () if is_off || (infers && state != Some(State::Running)) => format!("{text} {SERVES}"),
+        () => text,
+    }
 }
 
 /// Whether no framework is used: then nothing says whether the program trains or serves.
@@ -240,16 +262,20 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let pauses = Pauses::of(facts, &idle);
     text += &pauses.as_ref().map_or(String::new(), Pauses::sentence);
     text += &pauses::ends(facts, &idle).unwrap_or_default();
-    if pauses.is_some() && state == Some(State::OffCpu) {
+    let may_serve = is_plain(facts) || only_infers(facts);
+    if state == Some(State::OffCpu) && (pauses.is_some() || may_serve) {
         // What it waits for then, as a request, may come no earlier.
         idle.claims.values_mut().for_each(|claim| claim.lo = 0);
     }
-    let mut fix = remedy(facts, state, is_input, pauses.is_some());
-    fix += &threads(facts).unwrap_or_default();
+    let others = pauses.as_ref().map(|pauses| pauses.others(&idle));
+    let mut fix = remedy(facts, state, is_input, others);
+    if others.is_none_or(|share| share >= WORTH_NAMING) {
+        fix += &threads(facts).unwrap_or_default();
+    }
     if running::queued(&running).is_some() {
         fix += BUSY;
     }
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::HostStall,
             title: "The GPU waits for the host outside CUDA".to_owned(),
@@ -269,7 +295,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims: idle.claims,
         sites: idle.sites,
-    })
+    };
+    Some(other_ranks::may_be_waited_for(facts, claimed))
 }
 
 #[cfg(test)]
@@ -282,13 +309,13 @@ mod tests {
     /// A server that waited for requests was told to load its data in workers.
     #[test]
     fn a_thread_off_the_cpu_may_be_that_of_a_server() {
-        let paused = |framework, state, kernel: &str, is_now_and_then| {
+        let paused = |framework, state, kernel: &str, is_now_and_then: bool| {
             let all = Tables { kernels: vec![Kernel::of_launches(kernel, 9, 1_000)], ..Tables::default() };
             let process = ProcessInfo { framework, ..ProcessInfo::default() };
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
             let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
-            remedy(&facts, state, true, is_now_and_then)
+            remedy(&facts, state, true, is_now_and_then.then_some(0))
         };
         let of = |framework, state, kernel: &str| paused(framework, state, kernel, false);
         let serves = of(Framework::PyTorch, Some(State::OffCpu), "softmax");
@@ -319,7 +346,7 @@ mod tests {
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
             let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
-            remedy(&facts, state, is_input, false)
+            remedy(&facts, state, is_input, None)
         };
         let may_compile = |text: &str| text.contains("torch.compile(model)");
         for (state, is_input) in [

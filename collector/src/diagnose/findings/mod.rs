@@ -22,6 +22,7 @@ mod idle;
 mod memory_grows;
 mod never_freed;
 mod no_overlap;
+mod other_ranks;
 mod out_of_memory;
 pub mod pageable_copies;
 mod pauses;

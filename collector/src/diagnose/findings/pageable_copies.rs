@@ -6,6 +6,7 @@ use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::{Found, Rate, whole};
 use super::idle::{Idle, times};
+use super::waits::in_series;
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::idle::{Cause, Site};
@@ -32,6 +33,11 @@ const TO_HOST: Advice = Advice {
           (AsyncCheckpointer).",
     ..FIX
 };
+
+/// If all work of the GPU is on one stream: from page-locked memory, copies can run beside kernels.
+const TURNS: Advice = Advice { pytorch: NEXT, jax: "", cuda: NEXT };
+const NEXT: &str = " Then copy the next batch on a stream of its own while this one is computed: on one stream, copies and kernels \
+                    take turns.";
 
 /// What page-locked memory takes of the time of pageable memory if the trace has no copy to compare with: a half to a
 /// quarter. NVIDIA measured 2.1 to 2.5 times the throughput ("How to Optimize Data Transfers in CUDA C/C++", 2012); on
@@ -97,7 +103,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         text += &format!(", at {slow}");
         text += &speed(pinned).map_or(String::new(), |fast| format!(" (from page-locked memory: {fast})"));
     }
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::PageableCopies,
             title: format!("{} of pageable memory", found.main.api),
@@ -105,12 +111,17 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             explanation: "The driver copies pageable memory through a buffer of its own, piece by piece, and the call \
                           returns only when that is done: the copy is slower, and the host cannot launch anything."
                 .to_owned(),
-            fix: if main == TransferKind::DtoH { TO_HOST } else { FIX }.of(facts),
+            fix: match main {
+                TransferKind::DtoH => TO_HOST.of(facts),
+                _ if is_on_one_stream(facts) => FIX.of(facts) + &TURNS.of(facts),
+                _ => FIX.of(facts),
+            },
             saves: Estimate::exactly(0),
         },
         claims,
         sites: of_sites,
-    })
+    };
+    Some(in_series(facts, |api| found.apis.contains(api), claimed))
 }
 
 /// Returns the call in which PyTorch waits after each copy of pageable memory, if most of those calls are for that: from
@@ -124,6 +135,12 @@ pub fn own_wait(facts: &Facts<'_>) -> Option<&'static str> {
     let large = sites.filter(|(site, _)| site.host_memory == HostMemory::Pageable && is_large(site));
     let copies: u64 = large.map(|(_, copied)| copied.count).sum();
     (is_pytorch && copies > 0 && 2 * copies >= calls).then_some(WAIT)
+}
+
+/// Whether all work of the GPU is on one stream, with kernels that copies could run beside.
+fn is_on_one_stream(facts: &Facts<'_>) -> bool {
+    let device = facts.buckets.device.and_then(|at| facts.all.devices.get(at));
+    device.is_some_and(|device| device.streams == 1) && facts.buckets.get(Bucket::Compute).value > 0
 }
 
 /// Lowers the upper bounds of claims to at most `most` ns in all, but to no less than their values.

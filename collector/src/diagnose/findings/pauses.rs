@@ -31,6 +31,12 @@ impl Pauses {
         are_few.then(|| Pauses { count, every: facts.steps() / count.max(1), lengths })
     }
 
+    /// The share of the time that other gaps have, percent; 0 if it is not known.
+    pub fn others(&self, idle: &Idle<'_>) -> u64 {
+        let all = idle.part.total.value;
+        self.lengths.map_or(0, |[_, its]| all.saturating_sub(its).saturating_mul(100) / all.max(1))
+    }
+
     /// Says how many there are, in a sentence with a blank before it.
     pub fn sentence(&self) -> String {
         let Pauses { count, every, lengths } = self;
@@ -45,18 +51,22 @@ impl Pauses {
     }
 }
 
-/// Returns how many gaps are at least half as long as the longest one, the shortest of them and their sum, if that is half of the time or
-/// more.
+/// Returns how many gaps are at least half as long as the shortest of those longest ones that have half of the time, the shortest of them
+/// and their sum.
 fn longest(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<(u64, [u64; 2])> {
     let known: Vec<u64> =
         idle.largest(facts, Cause::OutsideCuda).iter().map(|gap| gap.duration.value).collect();
-    let longest = *known.first()?;
-    let pauses = &known[..known.partition_point(|ns| ns.saturating_mul(2) >= longest)];
+    let mut sum = 0u64;
+    let half = *known.iter().find(|ns| {
+        sum = sum.saturating_add(**ns);
+        sum >= idle.part.total.value / 2
+    })?;
+    let pauses = &known[..known.partition_point(|ns| ns.saturating_mul(2) >= half)];
     let all = pauses.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
     // More than are kept may be as long.
     let are_all = pauses.len() < known.len() || known.len() as u64 == idle.part.count;
     let lengths = [*pauses.last()?, all.min(idle.part.total.value)];
-    (are_all && all >= idle.part.total.value / 2).then_some((pauses.len() as u64, lengths))
+    are_all.then_some((pauses.len() as u64, lengths))
 }
 
 /// Returns in how many steps the line is that half of the time or more comes from, if it waits for the GPU in most of its gaps: a checkpoint
@@ -82,11 +92,7 @@ pub fn ends(facts: &Facts<'_>, idle: &Idle<'_>) -> Option<String> {
         all = all.saturating_add(gap.duration.value);
     }
     let ((before, after), ns) = pairs.into_iter().max_by_key(|(_, ns)| *ns)?;
-    let place = |frame: &Frame| match frame.is_without_line() {
-        true => frame.place(),
-        false => format!("{}:{}", frame.short_file(), frame.line),
-    };
-    let [before, after] = [place(before?), place(after?)];
+    let [before, after] = [before?.short_place(), after?.short_place()];
     let which = if ns == all { "The" } else { "Most of the" };
     (before != after && ns > all / 2).then(|| format!(" {which} longest lie between {before} and {after}."))
 }

@@ -3,8 +3,8 @@
 use super::super::Facts;
 use super::super::finding::{Claimed, Evidence, Finding, Id};
 use super::super::framework::{Advice, only_infers};
-use super::pageable_copies;
-use super::waits::{Waits, is_device_wide, is_in_wait, is_of_allocator, is_query};
+use super::waits::{Waits, in_series, is_device_wide, is_in_wait, is_of_allocator, is_query};
+use super::{other_ranks, pageable_copies};
 use crate::analyze::copy_sites::{Copied, CopySite};
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::Wait;
@@ -122,7 +122,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         What::Operator => ("The GPU idles after an operator that waits for it".to_owned(), OPERATORS),
         What::Other => (format!("The GPU idles after {named}"), FIX),
     };
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::SyncPerStep,
             title,
@@ -144,7 +144,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims: waits.idle.claims,
         sites: waits.idle.sites,
-    })
+    };
+    Some(other_ranks::may_be_waited_for(facts, in_series(facts, is_wait, claimed)))
 }
 
 /// What most of the waits are for, in the words of the framework.

@@ -4,7 +4,7 @@ use super::super::Facts;
 use super::super::finding::{Claimed, Finding, Id};
 use super::super::framework::Advice;
 use super::copies::Found;
-use super::waits::Waits;
+use super::waits::{Waits, in_series};
 use crate::analyze::copy_sites::CopySite;
 use crate::analyze::estimate::Estimate;
 use crate::analyze::idle::HABIT;
@@ -36,7 +36,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         plural(found.all.count, "copy or memset", "copies and memsets"),
         bytes(found.all.bytes)
     );
-    Some(Claimed {
+    let claimed = Claimed {
         finding: Finding {
             id: Id::SynchronousCopies,
             title: format!("{} waits for the GPU", found.main.api),
@@ -49,7 +49,8 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
         },
         claims: waits.idle.claims,
         sites: waits.idle.sites,
-    })
+    };
+    Some(in_series(facts, |api| found.apis.contains(api), claimed))
 }
 
 fn is_needless(site: &CopySite) -> bool {

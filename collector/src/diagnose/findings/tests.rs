@@ -36,6 +36,7 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
 
+mod host;
 mod lines;
 mod memory;
 

@@ -5,6 +5,8 @@
 //! the waits.
 
 use super::super::Facts;
+use super::super::buckets::Bucket;
+use super::super::finding::{Claimed, OfSite};
 use super::idle::Idle;
 use crate::analyze::idle::{Cause, HABIT, Site, Wait};
 use crate::analyze::memory::pools::pool_of;
@@ -74,6 +76,42 @@ impl Waits<'_> {
     }
 }
 
+/// Says of idle time that a finding claims, where another wait comes directly after those that it is owed to, that only without both it is
+/// gained. Nothing of that is certain, unless the other one is also `is_own`: a wait that the finding is about.
+pub fn in_series(facts: &Facts<'_>, is_own: impl Fn(&str) -> bool, mut claimed: Claimed) -> Claimed {
+    let mut behind: BTreeMap<&Wait, u64> = BTreeMap::new();
+    let mut shares: BTreeMap<Bucket, [u64; 2]> = BTreeMap::new();
+    let mut all = 0u64;
+    for (at, ((cause, site), _)) in facts.idle().sites.iter().enumerate() {
+        let bucket = Bucket::Idle(*cause);
+        let Some(OfSite { claimed: ns, .. }) = claimed.sites.get(&(bucket, at)) else { continue };
+        all = all.saturating_add(*ns);
+        let [certain, whole] = shares.entry(bucket).or_default();
+        *whole += ns;
+        let is_second = |wait: &&Wait| facts.owed_to(*cause, site).is_some() && !is_of_allocator(wait);
+        let second = site.then_waited.as_ref().filter(is_second);
+        if let Some(wait) = second {
+            *behind.entry(wait).or_default() += ns;
+        }
+        if second.is_none_or(|wait| is_own(&wait.api)) {
+            *certain += ns;
+        }
+    }
+    for (bucket, claim) in &mut claimed.claims {
+        if let Some([certain, whole]) = shares.get(bucket) {
+            claim.lo = claim.share(*certain, *whole).lo;
+        }
+    }
+    let second = behind.into_iter().max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns >= all / 2);
+    if let Some((Wait { api, line }, _)) = second {
+        let at = line.as_ref().map_or_else(String::new, |line| format!(" at {}", line.short_place()));
+        claimed.finding.fix += &format!(
+            " {api}{at} comes directly after that wait, and waits for the same work without it: only without both is this gained."
+        );
+    }
+    claimed
+}
+
 /// Returns the wait that a thread was in.
 fn own_wait(site: &Site) -> Option<Wait> {
     Some(Wait { api: site.api.clone()?, line: site.source.line.clone() })
@@ -103,7 +141,7 @@ pub fn is_device_wide(api: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::buckets::{Bucket, Buckets};
+    use super::super::super::buckets::Buckets;
     use super::*;
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
@@ -234,8 +272,10 @@ mod tests {
         let facts = Facts { reports: &[], all: &all, buckets: &buckets };
         let waits = Waits::of(&facts, |api| api == WAIT).unwrap();
         assert_eq!((waits.count, waits.idle.part.total), (99, exactly(1_000)));
-        let is_owed = |line| facts.owed_to_habit(Cause::OutsideCuda, &site(line)).is_some();
-        assert_eq!((is_owed(10), is_owed(33)), (true, false), "it is the host's time");
+        let is_owed = |site: &Site| facts.owed_to_habit(Cause::OutsideCuda, site).is_some();
+        assert_eq!((is_owed(&site(10)), is_owed(&site(33))), (true, false), "it is the host's time");
+        let both = Site { then_waited: Some(wait(33)), ..site(10) };
+        assert!(!is_owed(&both), "the single wait would wait for what the loop's wait has waited for");
     }
 
     #[test]

@@ -125,6 +125,7 @@ fn parts(idle: &IdleReport) -> Vec<(Cause, &Site, Part)> {
         tid: None,
         range: None,
         after_wait: None,
+        then_waited: None,
         is_long: false,
         next: Next::Other,
     };

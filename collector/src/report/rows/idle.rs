@@ -66,7 +66,8 @@ pub struct BySite {
     pub tid: Option<u32>,
     /// The innermost NVTX range of that thread when the gap ended.
     pub range: Option<String>,
-    /// The last synchronization before, if the GPU would not have been idle without such waits: the host would have been ahead.
+    /// The synchronization before that held the host up, if the GPU would not have been idle without such waits: the host would have been
+    /// ahead.
     pub after_wait: Option<String>,
     /// The line of the program that made that synchronization, as file:line.
     pub after_wait_line: Option<String>,
@@ -100,7 +101,7 @@ impl Idle {
         by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
         let mut together: BTreeMap<(Cause, Site), Part> = BTreeMap::new();
         for ((cause, site), part) in &idle.sites {
-            let site = Site { is_long: false, next: Next::Other, ..site.clone() };
+            let site = Site { is_long: false, next: Next::Other, then_waited: None, ..site.clone() };
             together.entry((*cause, site)).or_default().merge(part);
         }
         let mut sites: Vec<BySite> = together.iter().map(BySite::of).collect();

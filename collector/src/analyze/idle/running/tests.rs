@@ -43,7 +43,8 @@ fn closed(from: i64, to: i64) -> Closed {
 fn found(times: LineTimes, stretches: &[(i64, i64)], length: i64) -> Running {
     let mut windows = Windows::of(times);
     let gap = closed(0, length);
-    let outside = Stretches { thread: THREAD, stretches: stretches.iter().copied(), gap: &gap, doubt: 0 };
+    let outside =
+        Stretches { thread: THREAD, step: None, stretches: stretches.iter().copied(), gap: &gap, doubt: 0 };
     windows.add(outside, &[Outside::Any], &Period::default());
     windows.finish().remove(&Outside::Any).unwrap_or_default()
 }
@@ -89,7 +90,7 @@ fn the_error_of_the_clock_widens_the_bounds() {
     let mut windows = Windows::of(times(&[(0, 0), (1_000, 990)]));
     let gap = Closed { off_by: 20, widest: (80, 920), ..closed(100, 900) };
     let stretches = [(60, 300), (400, 940)].into_iter();
-    let outside = Stretches { thread: THREAD, stretches, gap: &gap, doubt: 40 };
+    let outside = Stretches { thread: THREAD, step: None, stretches, gap: &gap, doubt: 40 };
     windows.add(outside, &[Outside::Any, Outside::Long], &Period::default());
     let found = windows.finish();
     let Running { outside, runnable, .. } = found[&Outside::Long];
@@ -153,7 +154,7 @@ proptest! {
         };
         let mut add = |stretches: Vec<(i64, i64)>| {
             let stretches = stretches.into_iter();
-            let outside = Stretches { thread: THREAD, stretches, gap: &gap, doubt: 0 };
+            let outside = Stretches { thread: THREAD, step: None, stretches, gap: &gap, doubt: 0 };
             windows.add(outside, &[Outside::Any], &Period::default())
         };
         let early = add(of(true));

@@ -58,7 +58,8 @@ fn causes(tally: &Tally) -> Vec<(Cause, [u64; 3])> {
 
 /// A wait from host ns `from` to `to`, the first of its process.
 fn wait(from: i64, to: i64) -> Waited {
-    Waited { thread: 1, api: 3, line: 0, from, to, total: (to - from) as u64 }
+    let (place, ns) = ((3, 0), (to - from) as u64);
+    Waited { thread: 1, place, from, to, ns, longest: (place, ns), total: ns }
 }
 
 /// The time in places that are owed to a wait, and in others.
@@ -413,4 +414,23 @@ fn code_that_is_loaded_before_the_second_step_or_in_its_warm_up_is_set_up() {
         (vec![Cause::OutsideCuda], vec![Next::Code]),
         "it is known when the warm-up is over"
     );
+}
+
+/// The report of a program with two waits in each step knew of one of them.
+#[test]
+fn of_two_waits_in_a_row_both_are_counted_and_the_longer_one_has_the_gap() {
+    let mut tally = Tally::default();
+    tally.without_waits.start(&Lead { launches: 0, ..lead(&[], 0, 0) }, -20_000);
+    let (free, sync) = ((4, 10), (3, 20));
+    let waited = Waited { place: sync, ns: 20, longest: (free, 8_000), total: 8_020, ..wait(80, 100) };
+    tally.split(
+        gap(100, 1_000, 0),
+        Some(&Lead { waited: Some(waited), ..lead(&[], 900, 950) }),
+        &Period::default(),
+    );
+    let mut waits: Vec<_> = tally.waits.iter().map(|(at, (emptied, _))| (*at, emptied.count)).collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [((0, 3, 20), 1), ((0, 4, 10), 1)]);
+    let mut places = tally.places.keys().map(|(_, place)| (place.waited, place.then_waited));
+    assert!(places.all(|waits| waits == (Some(free), Some(sync))));
 }

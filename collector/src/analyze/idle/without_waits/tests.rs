@@ -80,8 +80,9 @@ impl Machine {
                     let (from, to) = (self.host, self.host.max(self.gpu));
                     self.host = to;
                     self.waited += (to - from) as u64;
-                    self.last_wait =
-                        Some(Waited { thread: 0, api: 2, line: 0, from, to, total: self.waited });
+                    let (place, ns) = ((2, 0), (to - from) as u64);
+                    let (longest, total) = ((place, ns), self.waited);
+                    self.last_wait = Some(Waited { thread: 0, place, from, to, ns, longest, total });
                 }
                 Does::Load => {
                     self.loaded = Some(self.host);
