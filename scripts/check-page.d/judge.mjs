@@ -274,11 +274,22 @@ async function search(whole, length) {
     expect(line?.duration_ns.value === detail.duration, `operation ${detail.correlation} took ${line?.duration_ns.value}, not ${detail.duration}`);
   }
   await page.locator('input[aria-label="search the timeline"]').fill('');
-  const gap = page.locator('.cause .gaps button').first();
-  if ((await gap.count()) > 0 && (await page.evaluate(() => window.gpuspy.data.operations.each !== null))) {
-    await gap.click();
-    const said = await page.evaluate(() => document.querySelector('.detail')?.textContent ?? '');
+  if (await page.evaluate(() => window.gpuspy.data.operations.each !== null)) await gaps();
+}
+
+/** Each of the longest gaps leads to the operation that ended it, on whatever stream, and to the whole gap. */
+async function gaps() {
+  for (const gap of await page.locator('.cause .gaps li').all()) {
+    const length = report.gaps.largest[Number((await gap.locator('[data-path$=".duration_ns"]').getAttribute('data-path')).split('.')[2])].duration_ns.value;
+    await gap.locator('button').click();
+    if ((await gap.locator('button').count()) === 0) continue;
+    const { said, after, from, to } = await page.evaluate(() => ({
+      said: document.querySelector('.detail')?.textContent ?? '',
+      after: Number(document.querySelector('.detail [data-key="start_ns"]')?.dataset.ns),
+      ...window.gpuspy.timeline.state,
+    }));
     expect(said.includes('longest gaps of the GPU'), 'a gap does not lead to the operation that ended it');
+    expect(from <= after - length && after <= to, `a gap of ${length} ns before ${after} shows ${from} to ${to}`);
   }
 }
 

@@ -58,13 +58,13 @@ export class Timeline {
     if (!began) return false;
     const { index, lane, at } = began;
     const slice = lane.order[at] as number;
-    const end = lane.slices.end[slice] as number;
+    const [begin, end] = [lane.slices.begin[slice] as number, lane.slices.end[slice] as number];
     if (!ended) {
       this.show(end, end + length);
       return true;
     }
-    const previous = lane.order[at - 1];
-    this.show(previous === undefined ? (lane.slices.begin[slice] as number) : (lane.slices.end[previous] as number), end);
+    // What ran before the gap may be on another stream, or of another process.
+    this.show(begin - length, end);
     this.choose(index, at);
     return true;
   }
