@@ -134,6 +134,25 @@ if (hasTimeline) {
   });
 }
 
+// The places of a cause can be told apart, and what is in none of them is said.
+const causes = await page.evaluate(() => Array.from(document.querySelectorAll('.cause'), (one) => ({ path: one.querySelector('[data-path]').dataset.path, text: one.textContent, places: Array.from(one.querySelectorAll('tbody tr'), (row) => Array.from(row.children).slice(2).map((cell) => cell.textContent).join(' | ')) })));
+for (const { path, text, places } of causes) {
+  const { cause, total_ns: total } = report.idle.by_cause[Number(path.split('.')[2])];
+  const listed = report.idle.sites.filter((site) => site.cause === cause).reduce((sum, site) => sum + site.total_ns.value, 0);
+  expect(cause === 'undecided' || text.includes('not among the') === listed < total.value, `the places of ${cause} have ${listed} ns of ${total.value}: ${text.slice(-120)}`);
+  const twice = places.find((place, at) => places.indexOf(place) !== at);
+  expect(twice === undefined, `places of ${cause} that look alike: ${twice}`);
+}
+
+// Steps say whose they are where there are several processes, and where the host's part of a long one is.
+if (hasTimeline && report.steps.count > 0) {
+  const { rank, pid, timed_on: timedOn, outliers } = report.steps;
+  const said = await page.evaluate(() => document.querySelector('#steps').textContent);
+  expect(report.processes.length < 2 || said.includes(rank === null ? `of process ${pid}` : `of rank ${rank}`), `the steps do not say whose they are: ${said.slice(0, 200)}`);
+  const both = outliers.length > 0 && timedOn === 'gpu' && `--step ${outliers[0].step}..${outliers[0].step + 1}`;
+  expect(!both || said.includes(both), `the long steps do not name ${both}`);
+}
+
 // The plot of memory says that its height is of one kind, and ends with the run.
 const axis = await page.evaluate(() => document.querySelector('#memory .axis')?.textContent ?? null);
 if (axis !== null) {
@@ -322,7 +341,7 @@ async function search(whole, length) {
   await page.keyboard.type(wanted.slice(0, 12));
   const said = await page.evaluate(() => document.querySelector('.timeline [role="status"]').textContent);
   const hasBins = await page.evaluate(() => window.gpuspy.data.operations.binNs !== null);
-  expect(/of [\d\u00a0]+ bins? mostly or often with it/.test(said) === hasBins, `${hasBins ? 'bins' : 'slices'} are counted as ${said}`);
+  expect(/of [\d\s]+ bins? mostly or often with it/.test(said) === hasBins, `${hasBins ? 'bins' : 'slices'} are counted as ${said}`);
   await page.keyboard.press('Enter');
   expect((await length()) <= whole, 'Enter in the search does not show what it found');
   const detail = await page.evaluate(() => {
